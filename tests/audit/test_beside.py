@@ -53,8 +53,8 @@ def test_a_trial_of_an_earlier_plan_is_in_no_number_and_says_what_it_scored(tmp_
     (job / "a__torn" / "result.json").write_text("{")
     old, torn = notes_of(job)
     assert (old.kind, torn.kind) == (Kind.EARLIER_PLAN, Kind.EARLIER_PLAN)
-    assert old.message.endswith('and in no number; it scored {"reward":0.25}')
-    assert torn.message.endswith("it has no result that can be read")
+    assert old.message.endswith('in no number; it scored {"reward":0.25}')
+    assert torn.message.endswith("it has no readable result")
     scoring = score_jobs([load_job(str(job))], DEFAULT_PROFILE)
     assert scoring.denominators.run == 2
     assert "job: 2 trials of earlier plans: kept, and in no number" in scoring.notes

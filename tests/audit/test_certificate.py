@@ -278,17 +278,17 @@ BAD: list[tuple[str, Callable[[Document], object], str]] = [
     (
         "operand",
         lambda found: found["groups"][0]["trials"][0]["rewards"].update(reward="much"),
-        "oracle-wrong__2j385Vz.reward: 'much' is no number; expected an int or a float",
+        "oracle-wrong__2j385Vz.reward: 'much' is not a number; expected an int or a float",
     ),
     (
         "result",
         lambda found: found["groups"][0]["metrics"][0]["result"].update(mean=True),
-        "mean: True is no number",
+        "mean: True is not a number",
     ),
     (
         "result beyond all floats",
         lambda found: found["groups"][0]["metrics"][0]["result"].update(mean="0x1p99999"),
-        "'0x1p99999' is no number",
+        "'0x1p99999' is not a number",
     ),
     (
         "metric",

@@ -109,9 +109,9 @@ def test_the_name_tells_where_content_does_not(
         (b"text", "torn or not JSON"),
         (compact(RECORD)[:-1], "torn or not JSON"),
         (b"\xff\xfe{\0}\0", "torn or not JSON"),
-        (b"5", "JSON, but no object"),
+        (b"5", "JSON, but not an object"),
         (b"[" * 100_000, "torn or not JSON"),
-        (b'{"a": 1}', "a JSON document whose keys say nothing of what it is"),
+        (b'{"a": 1}', "a JSON document with unknown keys"),
     ],
 )
 def test_what_is_nothing_known_has_a_reason(file: Path, data: bytes, reason: str) -> None:

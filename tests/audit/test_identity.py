@@ -83,7 +83,7 @@ def test_a_plan_of_another_schema_is_not_held_against_a_trial(job: Path, trial: 
     edit_json(job / "lock.json", lambda lock: lock.update(schema_version=3))
     (note,) = audit(job)
     assert (note.kind, note.path) == (Kind.NO_PLAN, f"{job}/lock.json")
-    assert note.message == "schema_version is 3; expected 1 to hold configs against it"
+    assert note.message == "schema_version is 3; expected 1 to compare configs with it"
 
 
 def test_a_plan_of_another_shape_is_not_held_against_a_trial(job: Path, trial: Path) -> None:

@@ -51,7 +51,7 @@ def test_a_copy_of_a_job_is_the_same_job(tmp_path: Path) -> None:
 
 def test_uneven_attempts_are_refused_by_name(pair: list[Path], tmp_path: Path) -> None:
     third = make_job(tmp_path / "three", {"a": ["1"]})
-    with pytest.raises(MixedJobsError, match=r"more attempts than the 2 .*: a \(3\)\. Scored"):
+    with pytest.raises(MixedJobsError, match=r"more attempts than the 2 .*: a \(3\)\. Together"):
         check_mixable(load(*pair, third))
     check_mixable(load(*pair, third), allow_mixed=True)
 
@@ -108,7 +108,7 @@ def test_differing_limits_are_refused_by_name(
 def test_all_reasons_are_given_at_once_and_long_lists_shortened(tmp_path: Path) -> None:
     few = make_job(tmp_path / "few", {"z": ["1"]})
     many = make_job(tmp_path / "many", {task: ["1", "0"] for task in "abcde"})
-    with pytest.raises(MixedJobsError, match=r"a \(2\), b \(2\), c \(2\) and 2 more\. Scored"):
+    with pytest.raises(MixedJobsError, match=r"a \(2\), b \(2\), c \(2\) and 2 more\. Together"):
         check_mixable(load(few, many))
 
 

@@ -84,4 +84,4 @@ def test_a_key_of_a_reward_file_that_stands_twice_is_a_difference(tmp_path: Path
     (job / "a__job1" / "verifier" / "reward.json").write_text('{"reward": 0, "reward": 1.0}')
     (finding,) = audit_job(str(job)).differences
     assert finding.kind is Kind.DUPLICATE_KEY
-    assert "'reward' stands twice in one object" in finding.message
+    assert "'reward' occurs twice in one object" in finding.message

@@ -109,7 +109,7 @@ def test_a_metric_whose_script_was_not_run_cannot_be_shown(job: Path) -> None:
     edit_group(job, lambda group: group.update(metrics=[{"best": 7}]))
     (finding,) = audit(job)
     assert finding.kind is Kind.NOT_RECOMPUTED
-    assert finding.message.endswith("not recomputed. script metric.py, which is not here")
+    assert finding.message.endswith("not recomputed. script metric.py, which does not exist here")
 
 
 def test_a_value_where_the_rewards_give_none_is_found(job: Path) -> None:

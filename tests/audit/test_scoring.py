@@ -110,7 +110,7 @@ def test_a_job_without_result_is_counted_from_what_is_there(tmp_path: Path) -> N
 def test_more_trials_than_planned_do_not_add_up(tmp_path: Path) -> None:
     job = make_job(tmp_path / "job", {"a": ["1", "0"]})
     edit_json(job / "result.json", lambda result: result.update(n_total_trials=1))
-    with pytest.raises(JobError, match=r"1 trials were planned but 2 are there; `proctor audit`"):
+    with pytest.raises(JobError, match=r"1 trials were planned but 2 exist; `proctor audit`"):
         score(job)
     assert score_jobs([load_job(str(job))], DEFAULT_PROFILE, add_up=False).denominators.run == 2
 
@@ -224,7 +224,7 @@ def test_a_script_that_fails_is_a_metric_without_value(scripted: Path) -> None:
 def test_a_script_that_is_not_here_is_said_to_be_missing(scripted: Path) -> None:
     (scripted.parent / "metric.py").unlink()
     (metric,) = score(scripted).metrics["oracle__binary"]
-    assert metric.detail.endswith("metric.py, which is not here")
+    assert metric.detail.endswith("metric.py, which does not exist here")
 
 
 def test_a_script_of_a_registry_is_not_part_of_the_job(scripted: Path) -> None:
@@ -246,7 +246,7 @@ def test_a_metric_that_harbor_does_not_have_is_carried_over(tmp_path: Path) -> N
     job = copy_job("01-binary-oracle-k1", tmp_path)
     edit_json(job / "config.json", lambda config: config.update(metrics=[{"type": "median"}]))
     (metric,) = score(job, run_scripts=True).metrics["oracle__binary"]
-    assert (metric.origin, metric.detail) == (Origin.CARRIED, "not a metric that harbor has")
+    assert (metric.origin, metric.detail) == (Origin.CARRIED, "not one of harbor's metrics")
 
 
 def test_a_mean_too_large_for_a_float_has_no_value(tmp_path: Path) -> None:

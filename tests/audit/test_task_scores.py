@@ -39,7 +39,7 @@ def test_planned_trials_without_a_result_are_refused() -> None:
     with pytest.raises(ScoreRecordError) as caught:
         task_scores(job)
     assert str(caught.value) == (
-        f"{job.directory}: 2 of 4 planned trials have no result; a score record holds every task"
+        f"{job.directory}: 2 of 4 planned trials have no result; a score record contains every task"
     )
 
 

@@ -100,7 +100,7 @@ def test_another_policy_must_be_named(proctor: Proctor, tmp_path: Path) -> None:
     proctor("outcome", job, "--score-record", path, "--keep", "drop-lowest-n=1")
     ran = proctor("check", path)
     assert (ran.code, ran.out) == (2, "")
-    assert "name the policy with --policy" in ran.err
+    assert "pass the policy with --policy" in ran.err
     rules = {
         "schema_version": 1,
         "per_task_aggregation": "mean",
@@ -123,7 +123,7 @@ def test_an_operand_that_is_no_number_is_named_with_its_file(
     edit_json(certificate, lambda document: document["outcome"].update(score="much"))
     ran = proctor("check", certificate)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith(f"proctor: {certificate}: outcome.score: 'much' is no number")
+    assert ran.err.startswith(f"proctor: {certificate}: outcome.score: 'much' is not a number")
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_an_operand_that_is_no_number_is_named_with_its_file(
     [
         ("", "an empty file"),
         ('{"eval_run', "torn or not JSON"),
-        ("{}", "a JSON document whose keys say nothing of what it is"),
+        ("{}", "a JSON document with unknown keys"),
         ('{"format": "x", "profile": "y"}', "not a score certificate"),
         ("[" * 100_000, "torn or not JSON"),
         ('{"eval_run_id": "x"}', ""),

@@ -130,7 +130,10 @@ def test_a_record_and_its_files(proctor: Proctor, tmp_path: Path) -> None:
     document["outputs"]["trajectory_path"] = None
     document["outputs"]["conversation_path"] = None
     path.write_bytes(spelled(document))
-    assert "  not checked: 1 file that it names; --evidence DIR" in proctor("check", path).out
+    assert (
+        "  not checked: 1 file that it names; pass their directory with --evidence DIR"
+        in proctor("check", path).out
+    )
     (tmp_path / "in.json").write_bytes(b"altered")
     ran = proctor("check", path, "--evidence", tmp_path)
     assert ran.code == 1
@@ -141,8 +144,8 @@ def test_a_dataset_names_what_harbor_passes_over(proctor: Proctor) -> None:
     ran = proctor("check", TASKS / "partial")
     assert ran.code == 1
     first, *rest = ran.out.splitlines()
-    assert first.endswith(": dataset: harbor takes 2 of 5 directories: 3 problems")
-    named = [text.split(": passed over: ")[0].strip() for text in rest if "passed over" in text]
+    assert first.endswith(": dataset: harbor accepts 2 of 5 directories: 3 problems")
+    named = [text.split(": skipped: ")[0].strip() for text in rest if "skipped: " in text]
     assert named == ["bad-toml", "bad-type", "no-tests"]
 
 

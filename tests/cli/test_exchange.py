@@ -111,7 +111,7 @@ def test_a_tree_with_nothing_good_in_it_is_refused(
     assert ran.code == 2
     facts = json.loads(ran.out)
     assert (facts["found"], facts["imported"], facts["already_there"]) == (1, [], [])
-    assert "its place says otherwise" in facts["refused"][0]["message"]
+    assert "its path does not match" in facts["refused"][0]["message"]
     assert not other.exists()
 
 
@@ -124,7 +124,7 @@ def test_a_table_has_a_row_a_trial(proctor: Proctor, ledger: Path, tmp_path: Pat
     assert table.column("reward").to_pylist() == [1.0, 1.0, 1.0]
     again = proctor("export", "--ledger", ledger, "--format", "parquet", "-o", target)
     assert again.code == 2
-    assert "an export replaces nothing" in again.err
+    assert "an export does not replace files" in again.err
 
 
 def test_where_there_is_no_ledger_nothing_is_exported(proctor: Proctor, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_what_is_there_stays_and_nothing_half_written_is_left(
     place.mkdir()
     (place / "taken").mkdir()
     for target, found in (
-        (place / "taken", "an export replaces nothing"),
+        (place / "taken", "an export does not replace files"),
         (place / "no" / "where", "cannot be written"),
     ):
         ran = proctor("export", "--ledger", ledger, "--format", form, "-o", target)
@@ -109,7 +109,7 @@ def test_evidence_that_is_gone_without_a_word_is_damage(
         path.unlink()
     ran = proctor("export", "--ledger", ledger, "--format", "atif", "-o", tmp_path / "o")
     assert ran.code == 1
-    assert "is not there" in ran.err
+    assert "is missing" in ran.err
     assert not (tmp_path / "o").exists()
 
 

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from proctor.exchange.harbor_job import JobOptions, find_trials
-from proctor.exchange.intake import take_in
+from proctor.exchange.intake import seal_offers
 from proctor.ledger.api import Ledger
 from proctor.ledger.query import find_trial, load_position
 from proctor.ledger.review import append_supersession
@@ -27,7 +27,7 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     place = tmp_path / "ledger"
     for job in (PASSING, ERRORS):
-        take_in(find_trials(job, JobOptions()).offers, partial(Ledger.open_or_create, place))
+        seal_offers(find_trials(job, JobOptions()).offers, partial(Ledger.open_or_create, place))
     monkeypatch.setenv("PROCTOR_LEDGER", str(place))
     return place
 

@@ -117,7 +117,7 @@ def test_a_running_job_comes_in_as_far_as_it_is_and_the_rest_later(
     ran = proctor(*words)
     assert ran.code == 3
     assert "15 trials found: 13 imported, 0 already there, 0 refused, 2 left for later" in ran.out
-    assert f"{running[0]}: has no result.json, and the job does not say" in ran.out
+    assert f"{running[0]}: has no result.json, and the job is not marked" in ran.out
     assert "note: " in ran.out
     assert f"next: proctor trace summary {SCRIPTED}" in ran.out
     for name, data in whole.items():
@@ -148,7 +148,7 @@ def test_a_killed_trial_of_which_nothing_says_when_it_ran_is_refused(
     ran = proctor("import", "harbor", job, "--killed", "--ledger", ledger, "--json")
     assert ran.code == 3
     assert counts_of(ran) == (4, 2, 0, 2, 0)
-    assert "nothing says when it ran" in facts_of(ran)["refused"][0]["message"]
+    assert "its time is not recorded" in facts_of(ran)["refused"][0]["message"]
 
 
 def test_of_a_half_copied_job_the_whole_trials_come_in(
@@ -216,7 +216,7 @@ def test_what_is_no_job_is_named_and_no_ledger_is_made(
 def test_attempts_that_harbor_deleted_are_noted(proctor: Proctor, ledger: Path) -> None:
     ran = proctor("import", "harbor", COPIED / "20-flaky-retry3", "--ledger", ledger)
     assert ran.code == 0
-    assert "harbor tried 6 times again and kept 0 of those attempts" in ran.out
+    assert "harbor retried 6 times and kept 0 of those attempts" in ran.out
 
 
 def test_kept_attempts_are_trials_of_their_own_and_go_back_to_their_place(

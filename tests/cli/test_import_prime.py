@@ -256,14 +256,14 @@ def test_refusals_of_prime_are_sentences(proctor: Proctor, ledger: Path) -> None
             "HTTP 401: Invalid API key; is the key of PRIME_API_KEY still valid",
             "there is no evaluation 'ev1'",
             "it begins with '<html>'; is the URL right?",
-            "it sends on to https://elsewhere.example, where the key is not sent",
+            "it redirects to https://elsewhere.example, where the key is not sent",
         ):
             ran = proctor(*arguments(server))
             assert (ran.code, ran.out) == (2, "")
             assert expected in ran.err
         server.faults[0] = [breaks_off]
         ran = proctor(*arguments(server, "--retries", "0"))
-        assert "the connection broke off" in ran.err
+        assert "the connection was cut off" in ran.err
     assert proctor(*arguments(server, "--retries", "0")).code == 2
     assert not ledger.exists()
 

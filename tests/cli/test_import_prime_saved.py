@@ -46,7 +46,7 @@ def test_a_bare_list_of_samples_is_taken(proctor: Proctor, saved: Callable[..., 
     ran = proctor("import", "prime", *saved(EVALUATION, [small(1), small(2)]))
     assert ran.code == 0
     assert "2 imported" in ran.out
-    assert "1.json: a bare list; taken as all samples there are" in ran.out
+    assert "1.json: a bare list; treated as all samples" in ran.out
 
 
 def test_a_sample_that_stands_in_a_file_twice_comes_in_once(
@@ -83,12 +83,12 @@ def test_one_page_of_many_is_said_to_be_one(
         ([], [small(1)], "0.json: []; expected the object of an evaluation"),
         ({}, [small(1)], "0.json: has no evaluation_id"),
         ({"samples": []}, [small(1)], "it has samples: is it for --samples-json?"),
-        ("{", [small(1)], "0.json: no JSON"),
+        ("{", [small(1)], "0.json: not JSON"),
         (EVALUATION, "", "1.json: is empty, or a pipe"),
         (EVALUATION, {"x": 1}, "1.json: has no list `samples`"),
         (EVALUATION, 3, "1.json: has no list `samples`"),
         (EVALUATION, [], "evaluation ev1 has no samples"),
-        ({**EVALUATION, "eval_config": float("nan")}, [small(1)], "which no record can hold"),
+        ({**EVALUATION, "eval_config": float("nan")}, [small(1)], "which a record cannot store"),
     ],
 )
 def test_files_that_cannot_be_used_are_named(

@@ -127,7 +127,7 @@ def test_other_bytes_are_refused_with_both_digests(proctor: Proctor, home: Path)
 
 def test_nothing_is_made_for_what_is_refused(proctor: Proctor, home: Path) -> None:
     ran = proctor("ledger", "seal", TRIALS[0])
-    assert (ran.code, "a harbor trial takes --experiment E" in ran.err) == (2, True)
+    assert (ran.code, "a harbor trial needs --experiment E" in ran.err) == (2, True)
     ran = proctor("ledger", "seal", JOB, "--experiment", "e")
     assert (ran.code, "a job; expected one of the trial directories" in ran.err) == (2, True)
     ran = proctor("ledger", "seal", write_record(home / "r.json", "one"), "--experiment", "other")

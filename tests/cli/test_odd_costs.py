@@ -54,4 +54,4 @@ def test_an_audit_names_every_one_of_them(proctor: Proctor, job: Path) -> None:
     (document,) = json.loads(ran.out)["jobs"]
     odd = [note for note in document["notes"] if note["kind"] == "odd-usage"]
     assert len(odd) == len(ODD) + len(ODD[5:])
-    assert "which cannot be; it is taken as not known" in odd[0]["message"]
+    assert "which is impossible; it is treated as unknown" in odd[0]["message"]

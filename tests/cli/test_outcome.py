@@ -264,11 +264,11 @@ def test_a_score_record_holds_every_task(proctor: Proctor, tmp_path: Path) -> No
     path = tmp_path / "r.json"
     ran = proctor("outcome", COPIED / "31-killed-before-resume", "--score-record", path)
     assert (ran.code, ran.out) == (2, "")
-    assert "2 of 4 planned trials have no result; a score record holds every task" in ran.err
+    assert "2 of 4 planned trials have no result; a score record contains every task" in ran.err
     assert not path.exists()
 
 
 def test_a_score_record_holds_one_group(proctor: Proctor, tmp_path: Path) -> None:
     ran = proctor("outcome", COPIED / "14-two-models", "--score-record", tmp_path / "r.json")
     assert ran.code == 2
-    assert "a score record holds the tasks of one" in ran.err
+    assert "a score record contains the tasks of one" in ran.err

@@ -124,7 +124,7 @@ def test_a_trial_without_a_trace_is_left_out_and_said(proctor: Proctor, tmp_path
         "export", "--ledger", ledger, "--format", "atif", "-o", tmp_path / "none", "--trial", "b"
     )
     assert alone.code == 2
-    assert "none of these trials can be exported so" in alone.err
+    assert "none of these trials can be exported in this format" in alone.err
     assert not (tmp_path / "none").exists()
 
 

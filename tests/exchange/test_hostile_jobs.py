@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from proctor.exchange.harbor_job import JobOptions, find_trials
-from proctor.exchange.intake import Reconciliation, take_in
+from proctor.exchange.intake import Reconciliation, seal_offers
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.exchange.harbor_jobs import write_jobs
 from proctor.ledger.ledger import OpenLedger
@@ -30,7 +30,7 @@ def bring_in(job: Path, tmp_path: Path) -> Reconciliation:
     if not place.exists():
         make_ledger(tmp_path).close()
     found = find_trials(job, JobOptions())
-    outcome = take_in(found.offers, lambda: OpenLedger.open(place, key=find_key(tmp_path)))
+    outcome = seal_offers(found.offers, lambda: OpenLedger.open(place, key=find_key(tmp_path)))
     outcome.later += found.later
     outcome.notes += found.notes
     return outcome
@@ -126,7 +126,7 @@ def test_a_kept_attempt_that_is_a_link_is_refused(job: Path, tmp_path: Path) -> 
     (trial / "attempts" / "1").symlink_to(tmp_path / "elsewhere")
     outcome = bring_in(job, tmp_path)
     assert len(outcome.new) == 3
-    assert "attempts/1: a link, which is not followed" in outcome.refused[0].message
+    assert "attempts/1: is a link, which is not followed" in outcome.refused[0].message
 
 
 def check_sparse(job: Path, tmp_path: Path, size: int) -> None:
@@ -161,7 +161,7 @@ def test_a_file_that_the_job_takes_away_meanwhile_keeps_no_trial_out(
     found = find_trials(job, JobOptions())
     (job / "result.json.tmp").unlink()
     opened = partial(OpenLedger.open, tmp_path / "ledger", key=find_key(tmp_path))
-    assert len(take_in(found.offers, opened).new) == 3
+    assert len(seal_offers(found.offers, opened).new) == 3
 
 
 def test_a_trial_cannot_pass_off_a_file_as_the_jobs(job: Path, tmp_path: Path) -> None:

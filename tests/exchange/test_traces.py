@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proctor.errors import InputError, TraceError
-from proctor.exchange.intake import Reconciliation, take_in
+from proctor.exchange.intake import Reconciliation, seal_offers
 from proctor.exchange.traces import TraceOptions, find_traces
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.sealing import Submission
@@ -63,7 +63,7 @@ def bring_in(root: Path, place: Path, asked: TraceOptions = ASKED) -> Reconcilia
     if not (place / "ledger").exists():
         make_ledger(place).close()
     offers = find_traces(root, asked).offers
-    return take_in(offers, lambda: OpenLedger.open(place / "ledger", key=find_key(place)))
+    return seal_offers(offers, lambda: OpenLedger.open(place / "ledger", key=find_key(place)))
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def test_media_beside_a_trace_are_evidence_and_others_are_not(root: Path, tmp_pa
 def test_without_a_time_a_trace_is_refused_with_the_way_on(root: Path) -> None:
     path = put(root, "one.jsonl", CONVERSATION)
     os.utime(path, (1_700_000_000, 1_700_000_000))
-    with pytest.raises(TraceError, match=r"--when TIME says it .* at 2023-11-14T22:13:20Z"):
+    with pytest.raises(TraceError, match=r"pass --when TIME .* at 2023-11-14T22:13:20Z"):
         submit_all(root, TraceOptions())
 
 

@@ -40,7 +40,7 @@ def test_what_the_harness_wrote_comes_before_the_artifacts(tmp_path: Path) -> No
         assert made.pins.trace is not None
         assert (made.pins.trace.path, made.pins.trace.sha256) == (name, sha256sum(path)[path])
         others = [
-            f"{each} is there too; the trace of the record is {name}" for each in names[number:]
+            f"{each} exists too; the trace of the record is {name}" for each in names[number:]
         ]
         assert made.notes == (*others, NO_IMAGE)
         path.unlink()
@@ -133,8 +133,8 @@ def test_artifacts_that_are_a_link_show_nothing(tmp_path: Path) -> None:
     made = make(trial)
     assert made.pins.media == ()
     assert made.notes[:3] == (
-        "artifacts: a link; what it leads to is not evidence",
-        "agent/trajectory.json is there too; the trace of the record is agent/trajectory.jsonl",
+        "artifacts: a link; its target is not evidence",
+        "agent/trajectory.json exists too; the trace of the record is agent/trajectory.jsonl",
         "agent/trajectory.jsonl names artifacts/a.png, which is outside the trial",
     )
 
@@ -146,7 +146,7 @@ def test_an_agent_directory_that_is_a_link_is_not_evidence(tmp_path: Path) -> No
     made = make(trial)
     assert made.pins.trace is None
     assert not any(file.path.startswith("agent") for file in made.evidence)
-    assert made.notes[0] == "agent: a link; what it leads to is not evidence"
+    assert made.notes[0] == "agent: a link; its target is not evidence"
 
 
 @pytest.mark.parametrize("name", ["result.json", "config.json"])
@@ -188,4 +188,4 @@ def test_traces_of_steps_are_mentioned(tmp_path: Path) -> None:
     write_trajectory(trial, SAID, folder="steps/one/agent")
     made = make(trial)
     assert made.pins.trace is None
-    assert made.notes[0].startswith("steps have traces of their own")
+    assert made.notes[0].startswith("steps have their own")

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from proctor.exchange.harbor_job import JobOptions, find_trials
-from proctor.exchange.intake import take_in
+from proctor.exchange.intake import seal_offers
 from proctor.ledger.api import Ledger
 from tests.audit.directories import Document, edit_json, publish, read_json
 from tests.forged.honest import HandedIn
@@ -81,7 +81,7 @@ def seal_anew(handed: HandedIn, keys: Path | None = None) -> None:
     shutil.rmtree(handed.ledger)
     with _keys_in(keys or handed.keys):
         found = find_trials(handed.job, JobOptions())
-        take_in(found.offers, partial(Ledger.open_or_create, handed.ledger, origin=origin))
+        seal_offers(found.offers, partial(Ledger.open_or_create, handed.ledger, origin=origin))
 
 
 @contextmanager

@@ -17,7 +17,7 @@ import msgspec
 from backports import zstd
 
 from proctor.exchange.harbor_job import JobOptions, find_trials
-from proctor.exchange.intake import take_in
+from proctor.exchange.intake import seal_offers
 from proctor.ledger.entry import TrialEntry, decode_line, encode_entry
 from proctor.ledger.exchange.bundle import FORMAT
 from proctor.ledger.ledger import OpenLedger
@@ -105,7 +105,7 @@ def _seal_job(place: Path) -> None:
     make_ledger(place).close()
     job = copy_job(JOB, place)
     found = find_trials(job, JobOptions())
-    take_in(found.offers, lambda: OpenLedger.open(place / "ledger", key=find_key(place)))
+    seal_offers(found.offers, lambda: OpenLedger.open(place / "ledger", key=find_key(place)))
     shutil.rmtree(job)
     for index in (place / "ledger").glob("index.sqlite*"):
         index.unlink()

@@ -108,7 +108,7 @@ def test_a_record_that_is_not_where_its_ids_say_is_refused(tree: Path) -> None:
     path = next(iter(sorted(tree.glob("*/*.json"))))
     moved = path.with_name("other.json")
     path.rename(moved)
-    with pytest.raises(RecordError, match="its place says otherwise"):
+    with pytest.raises(RecordError, match="its path does not match"):
         submit_record(moved)
 
 

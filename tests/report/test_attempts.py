@@ -11,7 +11,7 @@ import pytest
 
 from proctor.errors import InputError
 from proctor.exchange.harbor_job import JobOptions, find_trials
-from proctor.exchange.intake import take_in
+from proctor.exchange.intake import seal_offers
 from proctor.ledger.api import Ledger
 from proctor.ledger.query import find_trial, load_position
 from proctor.ledger.review import append_review, append_supersession
@@ -30,7 +30,7 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     for name in ("04-binary-scripted-k5", "06-errors-oracle-k1", "14-two-models"):
         found = find_trials(JOBS / name, JobOptions())
-        take_in(found.offers, partial(Ledger.open_or_create, tmp_path / "ledger"))
+        seal_offers(found.offers, partial(Ledger.open_or_create, tmp_path / "ledger"))
     with Ledger.open(tmp_path / "ledger") as made:
         yield made
 

@@ -111,7 +111,7 @@ def test_evidence_of_another_trial_than_the_record_counts_is_not_run(
     doctored = Sealed(tmp_path, trial.name, proctor)
     found = doctored.told(doctored.claim())
     assert (found["verdict"], found["directory"]) == ("not replayable", None)
-    assert found["reason"].startswith(f"its record counts the {what} 'better', and its evidence is")
+    assert found["reason"].startswith(f"its record counts the {what} 'better', but its evidence is")
 
 
 def test_a_claim_that_does_not_hold_is_not_run(sealed: Sealed) -> None:
@@ -148,7 +148,7 @@ def test_a_claim_needs_the_ledger_and_a_file_has_to_be_one(sealed: Sealed) -> No
     claim = sealed.claim()
     ran = sealed.proctor("audit", claim, "--rerun", 1, "--ledger", sealed.place / "nowhere")
     assert ran.code == 2
-    assert "no ledger with evidence; expected the one that the claim was made from" in ran.err
+    assert "not a ledger with evidence; pass the ledger that the claim was made from" in ran.err
     record = sealed.place / "jobs" / "job" / sealed.trial / "record.json"
     ran = sealed.rerun(record)
     assert ran.code == 2

@@ -86,7 +86,7 @@ def test_a_shell_that_lasted_and_another_environment_are_noted() -> None:
     plan = plan_rerun(trial, "sandbox")
     assert plan.notes == [
         "it ran in their.module:Room; this is sandbox",
-        "the shell of Bash lasted; here each command has its own",
+        "the shell of Bash was persistent; here it is not",
     ]
     assert plan.environment.import_path != "their.module:Room"
 
@@ -104,6 +104,6 @@ def test_of_an_environments_settings_its_base_alone_is_taken_over() -> None:
     trial.config.environment.kwargs = {"base": "small", "network": "host"}
     plan = plan_rerun(trial, None)
     assert plan.environment.kwargs == {"base": "small"}
-    assert plan.notes == ["the environment's settings network are not taken over"]
+    assert plan.notes == ["the environment's settings network are not used"]
     trial.config.environment.import_path = "their.module:Room"
     assert plan_rerun(trial, "sandbox").environment.kwargs == {}

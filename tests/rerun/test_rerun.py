@@ -55,7 +55,10 @@ def test_trials_that_harbor_recorded_come_out_again(
     words = ("audit", data / "jobs" / "04-binary-scripted-k5", "--rerun", 3, "--seed", "a")
     ran = proctor(*words, "-o", tmp_path / "new")
     assert ran.code == 3
-    assert ran.out.count("it ran in hb2_env:ChrootEnvironment, which is not here; -e sandbox") == 3
+    assert (
+        ran.out.count("it ran in hb2_env:ChrootEnvironment, which is missing here; pass -e sandbox")
+        == 3
+    )
     assert ran.out.endswith("nothing was run\n")
     assert list((tmp_path / "new").iterdir()) == []
     ran = proctor(
@@ -81,7 +84,7 @@ def test_chance_in_an_output_differs_and_the_reward_stands(again: Again, tmp_pat
 def test_times_and_temporary_names_are_no_difference(again: Again, tmp_path: Path) -> None:
     found = again(run_trial(tmp_path, scripted(tmp_path, f"{HONEST}date; mktemp; date -Ins\n")))
     assert (found["verdict"], found["compared"]["equal_after"]) == ("reproduced", 1)
-    assert found["reason"].endswith("4 observations equal, 1 of them but for what varies")
+    assert found["reason"].endswith("4 observations equal, 1 of them once normalised")
 
 
 def test_a_doctored_observation_is_found_at_its_step(again: Again, job: Path) -> None:
@@ -174,7 +177,7 @@ def test_a_command_that_leaves_a_trajectory_is_replayed(again: Again, tmp_path: 
             "step 4: tool 'edit_file' is not known to run shell commands",
         ),
         ("trajectory.jsonl", '{"role": "tool_call", "st', "its trace is damaged: trajectory.jsonl"),
-        ("trajectory.jsonl", None, "no plain file"),
+        ("trajectory.jsonl", None, "not a regular file"),
     ],
 )
 def test_a_trace_that_cannot_be_replayed_says_why(
@@ -199,15 +202,15 @@ def test_a_task_that_changed_or_is_gone_is_not_run(
     edit_json(
         trial / "config.json", lambda config: config["task"].update(path=str(tmp_path / "task"))
     )
-    gone = f"its task is not there: it was {tmp_path / 'task'}"
-    assert again(job)["reason"] == f"{gone}; --tasks DIR says where it is"
+    gone = f"its task is missing: it was {tmp_path / 'task'}"
+    assert again(job)["reason"] == f"{gone}; pass its directory with --tasks DIR"
     found = again(job, "--tasks", tmp_path)
-    assert found["reason"].startswith(f"{gone}, and not below {tmp_path}; --tasks DIR ")
+    assert found["reason"].startswith(f"{gone}, and not below {tmp_path}; pass its ")
     assert again(job, "--tasks", tmp_path / "tasks")["verdict"] == "reproduced"
     write_task(tmp_path / "tasks" / "task", f"# easier\n{TEST}")
     found = again(job, "--tasks", tmp_path / "tasks")
     assert (found["verdict"], found["code"]) == ("not replayable", 3)
-    assert found["reason"].startswith("its task has changed: the trial ran on the checksum ")
+    assert found["reason"].startswith("its task has changed: the trial ran checksum ")
 
 
 def test_a_renamed_directory_holds_the_same_task(
@@ -233,7 +236,7 @@ def test_a_verifier_that_found_things_as_harbor_leaves_them_does_so_again(
     found = again(job)
     assert found["verdict"] == "reproduced"
     assert found["notes"] == [
-        f"with --verifier-compat {compat}, a reward that the agent wrote counts"
+        f"with --verifier-compat {compat}, a reward written by the agent counts"
     ]
     new = load(Path(found["directory"]) / "proctor.json")
     assert new["settings"]["verifier_compat"] == compat
@@ -249,8 +252,8 @@ def test_another_image_and_hosts_of_the_job_are_noted(again: Again, job: Path) -
         trial / "record.json", lambda record: record["environment"].update(runtime_image="other")
     )
     hosts, image = again(job)["notes"]
-    assert hosts == "hosts that the job allowed beyond the task's cannot be reached"
-    assert image.startswith("it ran on other; this is host:")
+    assert hosts == "extra hosts that the job allowed cannot be reached"
+    assert image.startswith("it ran on other; now host:")
 
 
 def test_a_trial_without_a_reward_has_nothing_to_compare(again: Again, job: Path) -> None:

@@ -29,17 +29,25 @@ from tests.rerun.jobs import (
         (
             "environment",
             {"import_path": "proctor.environments.null:NullEnvironment"},
-            "it ran in null, in which nothing runs",
+            "it ran in null, which runs nothing",
         ),
         (
             "environment",
             {"mounts": [{"type": "bind", "source": "/etc", "target": "/host"}]},
-            "it had files of its machine mounted",
+            "it used mounts of its machine",
         ),
-        ("environment", {"env": {"HOME": "${HOME}"}}, "the environment had the variable HOME of"),
-        ("verifier", {"env": {"A_KEY": "****"}}, "the verifier had the variable A_KEY of"),
-        ("verifier", {"import_path": "their.module:Marks"}, "it was marked by a class, their"),
-        ("verifier", {"disable": True}, "verification was switched off"),
+        (
+            "environment",
+            {"env": {"HOME": "${HOME}"}},
+            "the environment used the host variable HOME,",
+        ),
+        ("verifier", {"env": {"A_KEY": "****"}}, "the verifier used the host variable A_KEY,"),
+        (
+            "verifier",
+            {"import_path": "their.module:Marks"},
+            "it was scored by a custom class, their",
+        ),
+        ("verifier", {"disable": True}, "verification was disabled"),
     ],
 )
 def test_what_a_stranger_asks_of_this_machine_is_not_given(
@@ -55,7 +63,7 @@ def test_a_task_that_is_not_the_claimed_one_is_not_run(again: Again, job: Path) 
     edit_json(only_trial(job) / "result.json", lambda result: result.update(task_name="harder"))
     found = again(job)
     assert (found["verdict"], found["directory"]) == ("not replayable", None)
-    assert found["reason"] == "it claims the task 'harder'; what it ran on is 'task'"
+    assert found["reason"] == "it claims the task 'harder', but ran 'task'"
 
 
 def test_the_oracle_is_not_run_for_a_trial_that_claims_another_agent(
@@ -64,7 +72,7 @@ def test_the_oracle_is_not_run_for_a_trial_that_claims_another_agent(
     edit_json(only_trial(job) / "config.json", lambda config: config["agent"].update(name="oracle"))
     found = again(job)
     assert (found["verdict"], found["directory"]) == ("not replayable", None)
-    assert found["reason"] == "its config.json tells of the oracle, its result of 'scripted'"
+    assert found["reason"] == "its config.json names agent 'oracle', its result 'scripted'"
 
 
 def test_trials_that_call_themselves_alike_are_each_run_again(
@@ -92,7 +100,9 @@ def test_a_directory_that_leads_elsewhere_is_not_read(
     agent.symlink_to(tmp_path / "elsewhere")
     found = again(job)
     assert (found["verdict"], found["directory"]) == ("not replayable", None)
-    assert found["reason"].endswith("agent/trajectory.jsonl: no plain file of the trial's own")
+    assert found["reason"].endswith(
+        "agent/trajectory.jsonl: not a regular file of the trial itself"
+    )
 
 
 def test_a_task_gets_variables_of_this_machine_only_when_told(
@@ -114,6 +124,6 @@ def test_an_agents_secrets_are_left_out_and_that_is_said(again: Again, job: Path
     edit_json(only_trial(job) / "config.json", lambda config: config["agent"].update(env=env))
     found = again(job)
     assert found["verdict"] == "reproduced"
-    assert found["notes"] == ["the agent's variables API_KEY are not on record"]
+    assert found["notes"] == ["the agent's variables API_KEY are not recorded"]
     new = load(only_trial(Path(found["directory"])) / "config.json")
     assert new["agent"]["env"] == {"WORD": "plain"}

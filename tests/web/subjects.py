@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from proctor.exchange.harbor_job import JobOptions, find_jobs, find_trials
-from proctor.exchange.intake import take_in
+from proctor.exchange.intake import seal_offers
 from proctor.ledger.api import Ledger
 
 JOBS = Path(__file__).parent.parent / "data" / "harbor" / "jobs"
@@ -21,7 +21,7 @@ def seal_jobs(directory: Path, names: tuple[str, ...] = SEALED) -> Path:
     """A ledger with the trials of some jobs, its index up to date."""
     for name in names:
         found = find_trials(JOBS / name, JobOptions(is_over=True))
-        take_in(found.offers, partial(Ledger.open_or_create, directory))
+        seal_offers(found.offers, partial(Ledger.open_or_create, directory))
     with Ledger.open(directory) as ledger:
         ledger.refresh()
     return directory

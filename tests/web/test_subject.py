@@ -11,7 +11,7 @@ from playwright.sync_api import Page
 
 from proctor.errors import NotThereError
 from proctor.exchange.harbor_job import JobOptions, find_trials
-from proctor.exchange.intake import take_in
+from proctor.exchange.intake import seal_offers
 from proctor.ledger.api import Ledger
 from proctor.report.in_jobs import load_jobs
 from proctor.web.app import make_app
@@ -113,6 +113,6 @@ def test_what_is_sealed_meanwhile_is_told_and_shown(tmp_path: Path) -> None:
             lines = (line for line in stream.iter_lines() if line.startswith("event:"))
             assert next(lines) == "event: change"
             offers = find_trials(JOBS / JOB, JobOptions(experiment=name)).offers
-            take_in(offers, partial(Ledger.open_or_create, ledger))
+            seal_offers(offers, partial(Ledger.open_or_create, ledger))
             assert next(lines) == "event: change"
         assert offers[0].where.rpartition("/")[2] in client.get(f"/experiments/{name}").text

@@ -1,4 +1,4 @@
-"""Opens the trajectory that an agent on the host writes while it works."""
+"""The trajectory that an agent on the host writes while it works. It is not read here."""
 
 from pathlib import Path
 
@@ -8,9 +8,9 @@ TRAJECTORY = "trajectory.jsonl"
 
 
 def open_trace(logs_dir: Path, redactor: Redactor) -> TrajectoryWriter:
-    """Open an agent's trajectory in <trial>/agent, to create it or append to it."""
+    """An agent's trajectory in <trial>/agent, new or continued."""
     path = logs_dir / TRAJECTORY
-    # If the environment mounts this directory, the agent may have left a symlink to a host file.
+    # Where the environment shares the directory, a link may lie there to a file of the host.
     if path.is_symlink():
         path.unlink()
     return TrajectoryWriter(path, secrets=redactor)

@@ -1,22 +1,22 @@
-"""Does a result follow from its evidence?
+"""Check whether a published result follows from its evidence.
 
-    scoring      one job, or several as one: numbers recomputed from the reward files
-    mixing       which jobs may be scored as one
-    certificate  every operand of a score, so that anyone can add it up again
-    explain      the same as text
-    findings     what an audit finds
-    trials       reward files against trial results
-    shown        claims and evidence as text
-    identity     is a trial what it says it is?
-    results      trial results against the job result
-    duplicates   keys that stand twice in one object
-    traces       attempts at the very same times
-    commands     attempts by equal commands, or by those of the task's solution
-    job          the whole audit of one job
-    difference   two runs, task by task
+    scoring      recompute the numbers of one or more jobs from the reward files
+    mixing       which jobs may be scored together
+    certificate  every operand of a score, so that anyone can recompute it
+    explain      a certificate as text
+    findings     the kinds of findings
+    trials       compare reward files with trial results
+    shown        format claims and evidence
+    identity     compare each trial with its directory, config and plan
+    results      compare trial results with the job result
+    duplicates   keys that occur twice in one JSON object
+    traces       attempts with identical timestamps
+    commands     attempts with identical commands, or those of the task's solution
+    job          the complete audit of one job
+    difference   compare two runs, task by task
     task_scores  a job's scores by task, for score records
-    file_kind       what kind of thing a path leads to
-    checks/      what can be said of one thing by itself
+    file_kind    recognise what a path contains
+    checks/      check a single file or directory
 
-Nothing here writes into a job directory, and nothing of a job is executed unless it was asked for.
+Never writes into a job directory, and executes nothing of a job unless the user asked for it.
 """

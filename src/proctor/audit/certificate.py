@@ -1,10 +1,9 @@
 """A score certificate: every operand of a score, in order and to the last bit.
 
-Whoever has one can add the score up again without the job and without trusting its sender. It
-says what the numbers make, not that the numbers are true: that is for the reward files and
-`audit`.
+Anyone who has it can recompute the score without the job and without trusting its sender. It proves
+what the numbers add up to, not that they are true: that takes the reward files and `audit`.
 
-Floats are written as `float.hex`, ints as ints: 1 and 1.0 stay apart.
+Floats are written as `float.hex`, ints as ints, so 1 and 1.0 stay distinct.
 """
 
 import contextlib
@@ -37,16 +36,16 @@ type Written = int | str
 
 
 class CertifiedTrial(msgspec.Struct, frozen=True):
-    """One operand."""
+    """One operand: a trial with its rewards."""
 
     job: int
-    """Place of its job in `jobs`."""
+    """Index of its job in `jobs`."""
     trial: str
     task: str
     rewards: dict[str, Written] | None
-    """By key, in the order the verifier wrote them; None when there are none, which counts as 0."""
+    """By key, in the verifier's order; None if there are none, which counts as 0."""
     basis: str
-    """What the rewards were read from."""
+    """Where the rewards were read from."""
     exception: str | None
 
 
@@ -55,14 +54,14 @@ class CertifiedMetric(msgspec.Struct, frozen=True):
 
     metric: str
     origin: str
-    """computed, carried over or failed; only what was computed can be checked."""
+    """computed, carried over or failed; only a computed one can be checked."""
     inferred: bool
     result: dict[str, Any] | None
-    """Numbers as certificates write them; what a script gave stays as the script gave it."""
+    """Numbers in the certificate's format; a script's output is unchanged."""
 
 
 class CertifiedGroup(msgspec.Struct, frozen=True):
-    """Trials of one evals key, in the order they are added up."""
+    """Trials of one evals key, in the order in which they are added up."""
 
     key: str
     trials: list[CertifiedTrial]
@@ -75,13 +74,13 @@ class CertifiedJob(msgspec.Struct, frozen=True):
 
     name: str
     order: str
-    """What the order of its trials was taken from."""
+    """Where the order of its trials was taken from."""
     result_sha256: str | None
-    """Digest of the result.json it was published with."""
+    """Digest of its published result.json."""
 
 
 class CertifiedOutcome(msgspec.Struct, frozen=True):
-    """What the result line says."""
+    """The result line."""
 
     status: str
     score: Written
@@ -96,9 +95,9 @@ class Certificate(msgspec.Struct, frozen=True):
     format: str
     profile: str
     python: str
-    """Interpreter that computed it. The result must not depend on it."""
+    """Version of the interpreter that computed it. The result must not depend on it."""
     planned: int
-    """Trials that were to be run."""
+    """Number of planned trials."""
     pass_at_k: bool
     """Whether pass@k was reported; an unfinished job has none."""
     jobs: list[CertifiedJob]
@@ -107,13 +106,13 @@ class Certificate(msgspec.Struct, frozen=True):
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A number of a certificate that its operands do not give."""
+    """A number in a certificate that does not follow from its operands."""
 
     where: str
     stated: str
     recomputed: str
     first_bit: str
-    """The highest bit in which two doubles differ; empty if they are no two doubles."""
+    """The highest bit in which two floats differ; empty if they are not both floats."""
 
     def __str__(self) -> str:
         bit = f"; first differing bit: {self.first_bit}" if self.first_bit else ""
@@ -121,7 +120,7 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 def make_certificate(scoring: Scoring) -> Certificate:
-    """The certificate of a scoring."""
+    """Make the certificate of a scoring."""
     operands: dict[str, list[CertifiedTrial]] = {}
     for index, job in enumerate(scoring.jobs):
         for found in job.trials:
@@ -142,16 +141,16 @@ def make_certificate(scoring: Scoring) -> Certificate:
 
 
 def render_certificate(certificate: Certificate) -> bytes:
-    """The certificate as a file has it."""
+    """Render a certificate file."""
     document = msgspec.to_builtins(certificate)
     return json.dumps(document, indent=1).encode() + b"\n"
 
 
 def parse_certificate(data: bytes, path: str) -> Certificate:
-    """The certificate in a file's bytes.
+    """Parse a certificate file.
 
     Raises:
-        CertificateError: torn, or not a certificate.
+        CertificateError: invalid JSON, or not a certificate.
     """
     try:
         check_values(data, 4 * MOST_VALUES)
@@ -166,16 +165,16 @@ def parse_certificate(data: bytes, path: str) -> Certificate:
 
 
 def check_certificate(certificate: Certificate) -> Difference | None:
-    """The first number that does not follow from the operands, if there is one.
+    """Return the first number that does not follow from the operands, if any.
 
     Raises:
-        CertificateError: an operand is no number, or a metric is not one of ours.
+        CertificateError: an operand is not a number, or a metric is unknown.
     """
     return next(_differences(certificate), None)
 
 
 def find_unchecked(certificate: Certificate) -> list[str]:
-    """Metrics that the operands alone cannot confirm: a script's, or one that is not known."""
+    """Metrics that the operands alone cannot confirm: those of scripts, and unknown ones."""
     return [
         f"metric {metric.metric} of {group.key} ({metric.origin})"
         for group in certificate.groups
@@ -199,7 +198,7 @@ def _differences(certificate: Certificate) -> Iterator[Difference]:
 
 
 def _check_trials(certificate: Certificate) -> Iterator[Difference]:
-    """No trial is an operand twice, and there are no more than were planned."""
+    """No trial may occur twice, and there may be no more than planned."""
     trials = [trial for group in certificate.groups for trial in group.trials]
     counts = Counter((trial.job, trial.trial) for trial in trials)
     for (_, name), n in counts.items():
@@ -211,7 +210,7 @@ def _check_trials(certificate: Certificate) -> Iterator[Difference]:
 
 
 def _summarize(certificate: Certificate) -> Summary:
-    """The result line that the certified metrics make."""
+    """The result line for the certified metrics."""
     trials = [trial for group in certificate.groups for trial in group.trials]
     return summarize_metrics(
         [_plain_result(metric) for group in certificate.groups for metric in group.metrics],
@@ -287,7 +286,7 @@ def _first_bit(left: Number, right: Number) -> str:
 
 
 def write_number(value: Number) -> Written:
-    """A number as a certificate has it."""
+    """Convert a number to the certificate's format."""
     return value.hex() if isinstance(value, float) else value
 
 
@@ -298,15 +297,15 @@ def _parse_number(written: object, where: str) -> Number:
         with contextlib.suppress(ValueError, OverflowError):
             return float.fromhex(written)
     raise CertificateError(
-        f"{where}: {written!r} is no number; expected an int or a float as float.hex writes it"
+        f"{where}: {written!r} is not a number; expected an int or a float as float.hex writes it"
     )
 
 
 def certified_column(group: CertifiedGroup) -> RewardColumn:
-    """The operands of a group as numbers.
+    """Parse the operands of a group.
 
     Raises:
-        CertificateError: one of them is no number.
+        CertificateError: one of them is not a number.
     """
     return RewardColumn(_parse_rewards(trial, group.key) for trial in group.trials)
 
@@ -321,7 +320,7 @@ def _parse_rewards(trial: CertifiedTrial, where: str) -> Rewards | None:
 
 
 def certify_trial(job: int, found: FoundTrial) -> CertifiedTrial:
-    """A trial as an operand; `job` is the place of its job among those that are certified."""
+    """Convert a trial to an operand; `job` is the index of its job in the certificate."""
     trial = found.trial
     return CertifiedTrial(
         job=job,
@@ -346,7 +345,7 @@ def _certify_group(key: str, trials: list[CertifiedTrial], scoring: Scoring) -> 
 def _certify_metric(metric: ScoredMetric) -> CertifiedMetric:
     name, result = metric.declared.name, metric.entry
     if result is not None:
-        # A script's values pass through the text that harbor would have written them as.
+        # A script's values are passed through JSON as harbor would write them.
         result = json.loads(render_json(result)) if name not in METRICS else _write_all(result)
     return CertifiedMetric(name, str(metric.origin), metric.declared.inferred, result)
 

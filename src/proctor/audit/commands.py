@@ -1,9 +1,8 @@
-"""What the agents of a job gave as commands: the same by several, or the task's own solution.
+"""Compare the commands of a job's agents: identical ones, and those of the task's solution.
 
-Both are notes: worth a look, and no number changes. Compared are sequences that are long enough to
-say something (see trajectory/likeness.py). Agents that do the same by their nature are left out of
-the first: oracle, nop, scripted, replay, and a command that was run without a model. The oracle is
-left out of the second.
+Both give notes, which do not change a number. Only sequences long enough to be meaningful are
+compared. Agents that always do the same are left out of the first comparison: oracle, nop,
+scripted, replay, and a command without a model. The oracle is left out of the second.
 """
 
 import os
@@ -26,13 +25,13 @@ from proctor.traces.turn import turns_to_entries
 
 _ORACLE = "oracle"
 _ALWAYS_SAME = frozenset({_ORACLE, "nop", "scripted", "replay"})
+# Largest trace that is read, in bytes; the same limit as for a record.
 _LONGEST = 128 << 20
-"""Bytes of a trace that is read here, as for a record."""
 _MOST_NAMED = 20
 
 
 def audit_commands(job: Job) -> Iterator[Finding]:
-    """Notes about what the trials of a job have in common, and with their tasks."""
+    """Notes about commands that trials share with each other, or with their task's solution."""
     solutions = _Solutions(job)
     alike: dict[str, list[FoundTrial]] = {}
     for found in job.trials:
@@ -52,10 +51,10 @@ def _digest(commands: list[str]) -> str:
 
 
 def _does_the_same(found: FoundTrial) -> bool:
-    """Whether the agent gives the same commands each time, as it was asked to."""
+    """Whether the agent always gives the same commands, by its nature."""
     agent = found.document.config.agent
     if agent.import_path is not None:
-        # A class can call itself what it likes.
+        # A custom class can have any name.
         return False
     return agent.name in _ALWAYS_SAME or (agent.name == "command" and not agent.model_name)
 
@@ -70,7 +69,7 @@ def _describe_same(same: list[FoundTrial]) -> Finding:
 
 
 def _load_commands(found: FoundTrial) -> list[str]:
-    """The commands of the first trace that has some; a trace that cannot be read has none."""
+    """The commands of the first trace that has any; empty if no trace can be read."""
     for kind, name in TRIAL_TRACES:
         path = f"{found.directory}/{name}"
         try:
@@ -89,7 +88,7 @@ def _load_commands(found: FoundTrial) -> list[str]:
 
 def _load_entries(path: str, kind: TraceKind) -> Iterable[Entry]:
     if kind is TraceKind.ATIF:
-        # Only the calls: to make entries of all of it takes many times as long.
+        # Only the calls: converting a whole document to entries takes many times as long.
         calls = (call for step in ATIF.load(path).steps for call in step.tool_calls or ())
         return [_as_entry(call) for call in calls]
     trace = load_trace_file(path, kind)
@@ -110,19 +109,19 @@ def _compare_with_solution(
     solution = solutions.find(found)
     likeness = None if solution is None else find_likeness(commands, solution)
     if likeness is not None and likeness.is_close:
-        message = f"{found.trial.name}: its commands hold {likeness} of the task's own solution"
+        message = f"{found.trial.name}: its commands contain {likeness} of the task's own solution"
         yield Finding(Kind.COMMANDS_LIKE_SOLUTION, f"{found.directory}/agent", message)
 
 
 class _Solutions:
-    """The solutions of a job's tasks, as far as the tasks still lie where they lay."""
+    """The solutions of a job's tasks, if the tasks are still where they were."""
 
     def __init__(self, job: Job) -> None:
         self._origins = [place for place in (job.cwd, "") if place is not None]
         self._known: dict[str, str | None] = {}
 
     def find(self, found: FoundTrial) -> str | None:
-        """The solution of a trial's task; None where it cannot be had."""
+        """The solution of a trial's task; None if it is not available."""
         task = found.document.config.task
         if task.path is None or task.git_url is not None:
             return None

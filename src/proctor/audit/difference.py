@@ -1,7 +1,7 @@
-"""Two runs, task by task: reward, status, reason and whether it was resolved, exactly.
+"""Compare two runs task by task: reward, status, reason and resolved, exactly.
 
-Attempts at a task are compared in the order they were made. nan equals nan. With one agent on
-each side the agents' names do not matter; else tasks are matched within their groups.
+Attempts at a task are compared in order. nan equals nan. If each side has one agent, the agents'
+names are ignored; otherwise tasks are matched within their groups.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,10 +16,10 @@ from proctor.reward.number import Number
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """What one attempt came to."""
+    """The result of one attempt."""
 
     reward: Number | None
-    """The reward named `reward`, else the only one; None when there is no such thing."""
+    """The reward named `reward`, else the only one; None if there is no such reward."""
     status: str
     """completed, or errored when there was an exception."""
     reason: str | None
@@ -28,18 +28,18 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 class RunDifference(msgspec.Struct, frozen=True):
-    """One fact in which two runs differ."""
+    """One difference between two runs."""
 
     task: str
     attempt: int
-    """Counted from 1; 0 when the task as a whole is meant."""
+    """Number of the attempt, from 1; 0 for the task as a whole."""
     field: str
     left: str
     right: str
 
 
 def compare_runs(left: Job, right: Job, epsilon: float = 0.0) -> list[RunDifference]:
-    """Every difference between two jobs, in the order of the left one's tasks."""
+    """List the differences between two jobs, in the order of the left one's tasks."""
     one_group = len(_keys(left)) <= 1 and len(_keys(right)) <= 1
     ours, theirs = (_attempts(job, one_group=one_group) for job in (left, right))
     found: list[RunDifference] = []
@@ -76,7 +76,7 @@ def _same_reward(left: Number | None, right: Number | None, epsilon: float) -> b
         return True
     try:
         return abs(left - right) <= epsilon
-    except OverflowError:  # an int that no float can hold is close to none
+    except OverflowError:  # an int beyond the range of floats
         return False
 
 
@@ -90,7 +90,7 @@ def _attempts(job: Job, *, one_group: bool) -> dict[str, list[Attempt]]:
 
 
 def attempt_of(trial: Trial) -> Attempt:
-    """What a trial came to."""
+    """The result of a trial."""
     rewards = (trial.verdict.rewards if trial.verdict else None) or {}
     reward = rewards.get("reward")
     if reward is None and len(rewards) == 1:

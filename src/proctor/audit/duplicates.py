@@ -1,6 +1,6 @@
-"""Keys that stand twice in one object of a JSON file.
+"""Keys that occur twice in one object of a JSON file.
 
-Which of the two counts differs between parsers, so that two honest readers of one file see two
+Which of the two counts depends on the parser, so two honest readers of one file may see different
 numbers. harbor itself writes one such key: `nan` in reward_stats, once for each trial.
 """
 
@@ -18,11 +18,11 @@ _HARBORS_OWN = "nan"
 _OF_A_JOB = ("result.json", "config.json", "lock.json")
 _SHOWN = 80
 MOST = 4 * MOST_VALUES
-"""Values of a file that is decoded to plain objects."""
+"""Most values of a file that is decoded to plain objects."""
 
 
 def audit_duplicates(job: Job) -> Iterator[Finding]:
-    """Findings about the files of a job and the reward files of its trials."""
+    """Find duplicate keys in the files of a job and the reward files of its trials."""
     for name in _OF_A_JOB:
         yield from _audit_file(job.directory, f"{job.directory}/{name}")
     for found in job.trials:
@@ -40,25 +40,25 @@ def _audit_file(root: str, path: str) -> Iterator[Finding]:
     try:
         data = read_inside(root, path)
         if has_more_values(data, MOST):
-            yield say_too_many(path)
+            yield report_too_many(path)
             return
         _, twice = load_with_duplicates(data)
     except (OSError, ValueError, RecursionError):
-        return  # the reader of the file says so
-    yield from say_duplicates(path, twice)
+        return  # reported by the reader of the file
+    yield from report_duplicates(path, twice)
 
 
-def say_too_many(path: str) -> Finding:
-    """That a file is too large to be looked through."""
-    message = f"more than {MOST:,} JSON values: whether a key stands twice in it was not checked"
+def report_too_many(path: str) -> Finding:
+    """A finding that a file is too large to be searched."""
+    message = f"more than {MOST:,} JSON values: it was not checked for duplicate keys"
     return Finding(Kind.NOT_RECOMPUTED, path, message)
 
 
 def load_with_duplicates(data: bytes) -> tuple[object, list[str]]:
-    """A JSON document, and the keys that stand twice in one of its objects.
+    """Parse a JSON document, and list the keys that occur twice in one object.
 
     Raises:
-        ValueError, RecursionError: it is none, or holds too many values to be decoded.
+        ValueError, RecursionError: it is not JSON, or has too many values to decode.
     """
     check_values(data, MOST)
     twice: list[str] = []
@@ -80,9 +80,9 @@ def _find_twice(pairs: Iterable[tuple[str, object]]) -> Iterator[str]:
         seen.add(key)
 
 
-def say_duplicates(path: str, twice: Iterable[str]) -> Iterator[Finding]:
-    """A finding for each such key of a file."""
+def report_duplicates(path: str, twice: Iterable[str]) -> Iterator[Finding]:
+    """A finding for each duplicate key of a file."""
     for key in dict.fromkeys(twice):
         shown = printable(key[:_SHOWN])
-        message = f"the key {shown!r} stands twice in one object; which of the two counts is open"
+        message = f"the key {shown!r} occurs twice in one object; parsers disagree which one counts"
         yield Finding(Kind.DUPLICATE_KEY, path, message, shown)

@@ -1,6 +1,6 @@
-"""A certificate as text: what was added to what, in order, down to the last result.
+"""A certificate as text: every addition, in order, down to the final result.
 
-Every number stands as `float.hex`, which shows all its bits, with its decimal beside it.
+Every number is shown as `float.hex`, which has all its bits, with its decimal value.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ from proctor.reward.passk import estimate
 
 
 def explain(certificate: Certificate) -> Iterator[str]:
-    """Lines that derive every number of a certificate from its operands."""
+    """Derive every number of a certificate from its operands, line by line."""
     yield f"profile {certificate.profile}, computed by Python {certificate.python}"
     for job in certificate.jobs:
         yield f"job {job.name}: trials in the order of {job.order}"

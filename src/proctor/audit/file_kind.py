@@ -1,7 +1,7 @@
-"""What kind of thing a path leads to, told by what is in it.
+"""Recognise what a path contains, by its contents.
 
-The name of a file counts only where its bytes say nothing: a trace that is empty or begins with
-garbage. Nothing is judged here; the checks are in checks/.
+The file name counts only if the bytes are not conclusive: a trace that is empty or begins with
+garbage. Does not check the contents; checks/ does.
 """
 
 import json
@@ -19,24 +19,24 @@ from proctor.sentence import reason_of
 
 _HEAD = 1 << 16
 _HTML_HEAD = 1 << 10
+# A first line longer than _HEAD is read up to this size; beyond it, the file name decides.
 _LONGEST_HEAD = 1 << 24
+# Most values of an array, whose items are decoded one by one.
 _MOST_VALUES = 4_000_000
-"""Of an array, whose items are looked at one by one."""
-"""A first line that is longer than _HEAD is read on so far; beyond it, the name has to tell."""
 
 _MARK = b"\xef\xbb\xbf"
 _BLANK = _MARK + b" \t\r\n"
 _ZSTD = b"\x28\xb5\x2f\xfd"
+# In the first lines of a case file, which is HTML.
 _CASE = b'<meta name="generator" content="proctor-case-'
-"""Stands among the first lines of a case file, which is HTML."""
+# A checkpoint: origin, size and root, one per line.
 _NOTE = re.compile(rb"[^\n{\[]{1,1000}\n[0-9]{1,20}\n[A-Za-z0-9+/]{43}=\n")
-"""A checkpoint: origin, size and root, a line each."""
+# Parts of a ledger; two are enough, since a damaged one may have lost the others.
 _LEDGER = ("checkpoint", "entries", "entries/000000.jsonl", "artifacts")
-"""What a ledger has; a damaged one has lost some of it."""
 
 
 class FileKind(StrEnum):
-    """The kinds of things that can be checked or shown, by the name people see."""
+    """What can be checked or shown, by the names that people see."""
 
     TRAJECTORY = "trajectory"
     CONVERSATION = "conversation"
@@ -60,10 +60,10 @@ TRACES = frozenset({FileKind.TRAJECTORY, FileKind.CONVERSATION, FileKind.ATIF})
 
 
 def find_file_kind(path: str) -> FileKind:
-    """What is at a path.
+    """Recognise what is at a path.
 
     Raises:
-        InputError: nothing, or nothing that is known here.
+        InputError: nothing is there, or nothing that is recognised.
     """
     if os.path.isdir(path):
         return _find_directory(path)
@@ -80,7 +80,7 @@ def find_file_kind(path: str) -> FileKind:
 
 
 def _read_beginning(path: str) -> tuple[bytes, bool]:
-    """The first lines of a file, one at least where it is JSON, and whether that is all of it."""
+    """The first lines of a file, at least one if it is JSON, and whether that is all of it."""
     size = _HEAD
     head = read_head(path, size)
     while len(head) == size < _LONGEST_HEAD and _is_one_line(head):
@@ -95,16 +95,16 @@ def _is_one_line(head: bytes) -> bool:
 
 
 def _find_reason(head: bytes) -> str:
-    """Why a file is nothing that is known."""
+    """Why a file was not recognised."""
     if not head.strip():
         return "an empty file"
     if _keys(head) is not None:
-        return "a JSON document whose keys say nothing of what it is"
+        return "a JSON document with unknown keys"
     try:
         msgspec.json.decode(head, type=msgspec.Raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return "torn or not JSON"
-    return "JSON, but no object"
+    return "JSON, but not an object"
 
 
 def _find_directory(path: str) -> FileKind:
@@ -131,11 +131,11 @@ def _is_empty(path: str) -> bool:
         with os.scandir(path) as entries:
             return next(entries, None) is None
     except OSError:
-        return False  # the command that reads it says what is wrong
+        return False  # reported by the command that reads it
 
 
 def _find_mark(path: str, head: bytes) -> FileKind | None:
-    """By the first bytes of what is no JSON: a signed note, or what is compressed."""
+    """By the first bytes of files that are not JSON: a signed note, HTML, or compressed data."""
     if _NOTE.match(head):
         return FileKind.CHECKPOINT
     if _CASE in head[:_HTML_HEAD] and head[:1] == b"<":
@@ -146,7 +146,7 @@ def _find_mark(path: str, head: bytes) -> FileKind | None:
 
 
 def _find_line(head: bytes, *, is_whole: bool) -> FileKind | None:
-    """By the first line that is a whole JSON value: what files of lines are told by."""
+    """By the first line that is a complete JSON value: for files of JSON lines."""
     if not is_whole:
         head = head[: head.rfind(b"\n") + 1]
     for line in head.removeprefix(_MARK).split(b"\n"):
@@ -156,14 +156,14 @@ def _find_line(head: bytes, *, is_whole: bool) -> FileKind | None:
 
 
 def _find_document(path: str, head: bytes, *, is_whole: bool) -> FileKind | None:
-    """By the keys of the one JSON document that the whole file is."""
+    """By the keys of a file that is one JSON document."""
     endless = not is_whole and _is_one_line(head) and path.endswith(".jsonl")
     if endless or not head.lstrip(_BLANK).startswith(b"{"):
         return None
     try:
         data = head if is_whole else read_small(path)
     except OSError:
-        return None  # too large for a document, so its lines and its name have to tell
+        return None  # too large for a document
     keys = _keys(data)
     return None if keys is None else _find_keys(keys, data)
 
@@ -183,7 +183,7 @@ def _keys(data: bytes) -> Set[str] | None:
 
 
 def _keys_of_damaged(data: bytes) -> Set[str] | None:
-    """The same for what is almost JSON: what is wrong with it is for its check to say."""
+    """The keys of almost valid JSON; the check of its kind reports what is wrong."""
     try:
         check_values(data)
         value = json.loads(data.decode(errors="replace"), strict=False)

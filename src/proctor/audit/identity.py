@@ -1,4 +1,4 @@
-"""Is a trial what it says it is: its directory, its config, its phases, its slot in the plan?"""
+"""Compare each trial with its directory, its config, its times and its slot in the plan."""
 
 import os
 from collections import Counter
@@ -8,7 +8,7 @@ from itertools import pairwise, starmap
 import msgspec
 from msgspec.structs import asdict
 
-from proctor.audit.duplicates import MOST, load_with_duplicates, say_duplicates, say_too_many
+from proctor.audit.duplicates import MOST, load_with_duplicates, report_duplicates, report_too_many
 from proctor.audit.findings import Finding, Kind
 from proctor.audit.mixing import limits_of
 from proctor.errors import JobError
@@ -25,12 +25,12 @@ from proctor.harbor.trial import FoundTrial
 from proctor.json_values import has_more_values
 from proctor.sentence import shown
 
+# Slots of this version have everything that a trial's config has; later ones differ.
 _PLAN_SCHEMA = 1
-"""The lock.json whose slots say all that a trial's config may; later ones say it otherwise."""
 
 
 class Phases(msgspec.Struct, frozen=True, gc=False):
-    """A trial's result.json, as far as its times go."""
+    """The times in a trial's result.json."""
 
     environment_setup: Phase | None = None
     agent_setup: Phase | None = None
@@ -41,15 +41,15 @@ class Phases(msgspec.Struct, frozen=True, gc=False):
 _PHASES = Decoder(Phases)
 
 type Told = dict[str, object]
-"""What a config says, by name, as far as a score depends on it."""
+"""The settings in a config that affect a score, by name."""
 
 
 def audit_identity(job: Job) -> Iterator[Finding]:
-    """Findings about what each trial says of itself."""
+    """Find contradictions in what each trial says about itself."""
     plan = _plan_of(job.lock)
     if job.lock is not None and plan is None:
         path, version = f"{job.directory}/lock.json", job.lock.schema_version
-        message = f"schema_version is {version}; expected {_PLAN_SCHEMA} to hold configs against it"
+        message = f"schema_version is {version}; expected {_PLAN_SCHEMA} to compare configs with it"
         yield Finding(Kind.NO_PLAN, path, message)
     usual = _usual_names(job.trials)
     for found in job.trials:
@@ -61,13 +61,13 @@ def audit_identity(job: Job) -> Iterator[Finding]:
 
 
 def _plan_of(lock: LockDocument | None) -> dict[object, list[Told]] | None:
-    """What the plan tells the trials of each task; None when it cannot be held against them."""
+    """The planned settings for the trials of each task; None if they cannot be compared."""
     if lock is None or lock.schema_version != _PLAN_SCHEMA:
         return None
     plan: dict[object, list[Told]] = {}
     for slot in lock.trials:
         told = _told(slot)
-        # Slots of a task are alike but for the agent: one a kind is enough to compare with.
+        # Slots of a task differ only in the agent: one of each kind is enough.
         slots = plan.setdefault(slot.task.identity, [])
         if told not in slots:
             slots.append(told)
@@ -92,7 +92,7 @@ def _audit_name(found: FoundTrial) -> Iterator[Finding]:
 
 
 class _Result(msgspec.Struct, frozen=True):
-    """A trial's result.json, of which one part is compared."""
+    """The part of a trial's result.json that is compared."""
 
     config: msgspec.Raw = msgspec.Raw(b"null")
 
@@ -107,7 +107,7 @@ def _audit_config_file(found: FoundTrial) -> Iterator[Finding]:
         told, told_twice = load_with_duplicates(read_inside(found.directory, path))
         data = read_inside(found.directory, result)
         if is_large := has_more_values(data, MOST):
-            # As many token ids as a large result has are skipped, not decoded.
+            # Token ids, the bulk of a large result, are skipped instead of decoded.
             data = msgspec.json.encode(_RESULT.decode(data))
         document, twice = load_with_duplicates(data)
         recorded = document.get("config") if isinstance(document, dict) else None
@@ -121,8 +121,8 @@ def _audit_config_file(found: FoundTrial) -> Iterator[Finding]:
     except (ValueError, RecursionError) as error:
         yield Finding(Kind.TORN_FILE, path, f"{path}: torn or not JSON: {error}")
         return
-    yield from say_duplicates(path, told_twice)
-    yield from [say_too_many(result)] if is_large else say_duplicates(result, twice)
+    yield from report_duplicates(path, told_twice)
+    yield from [report_too_many(result)] if is_large else report_duplicates(result, twice)
     yield from _audit_usage(result, document)
     if recorded is not None and told != recorded:
         keys = _differing_keys(told, recorded)
@@ -131,9 +131,9 @@ def _audit_config_file(found: FoundTrial) -> Iterator[Finding]:
 
 
 def _audit_usage(path: str, document: object) -> Iterator[Finding]:
-    """Tokens and money that cannot be: they are in no sum."""
+    """Find impossible tokens and costs, which are in no sum."""
     for name, value in find_odd_usage(document, believable_only=True):
-        message = f"{name} is {shown(value)}, which cannot be; it is taken as not known"
+        message = f"{name} is {shown(value)}, which is impossible; it is treated as unknown"
         yield Finding(Kind.ODD_USAGE, path, message, shown(value))
 
 
@@ -144,7 +144,7 @@ def _differing_keys(left: object, right: object) -> list[str]:
 
 
 def _usual_names(trials: Sequence[FoundTrial]) -> dict[Slot, str]:
-    """What most trials of each agent are counted as."""
+    """The name under which most trials of each agent are counted."""
     names: dict[Slot, Counter[str]] = {}
     for found in trials:
         slot = agent_slot(found.document.config.agent)
@@ -153,9 +153,9 @@ def _usual_names(trials: Sequence[FoundTrial]) -> dict[Slot, str]:
 
 
 def _audit_agent(found: FoundTrial, usual: dict[Slot, str]) -> Iterator[Finding]:
-    """The agent and model a trial is counted under are those it was told to run.
+    """Check that a trial is counted under the agent and model that it was configured with.
 
-    An agent by import path has a name of its own, but one and the same in all its trials.
+    An agent given by import path chooses its own name, but it must be the same in all trials.
     """
     config = found.document.config
     path = f"{found.directory}/result.json"
@@ -178,7 +178,7 @@ def _counted_as(found: FoundTrial) -> str:
 
 
 def _audit_slot(found: FoundTrial, plan: dict[object, list[Told]]) -> Iterator[Finding]:
-    """What a trial was told is what the plan tells some trial of its task."""
+    """Check that a trial's settings are those of a slot for its task."""
     config = found.document.config
     path = f"{found.directory}/result.json"
     slots = plan.get(config.task.identity, [])

@@ -1,13 +1,12 @@
-"""The whole audit of one job: reward files against trial results against the job result.
+"""The complete audit of one job: reward files, trial results and job result compared.
 
-(1) each trial by itself: its reward files and its exception
-(2) what each trial says it is: its names, its config, its times
-(3) the trials together: no trial twice, none of another job, none beyond the plan
-(4) the published numbers against those the evidence gives
-(5) trials counted and not there, there and not counted
-(6) attempts that did the very same, those that did what the task's solution does, tests that
-    failed beside a full reward
-(7) what is merely so, or cannot be known
+(1) each trial: its reward files and its exception
+(2) each trial's identity: its names, its config, its times
+(3) the set of trials: no duplicates, none of another job, none beyond the plan
+(4) the published numbers, compared with those that follow from the evidence
+(5) trials that are counted but missing, or present but not counted
+(6) identical attempts, attempts that follow the task's solution, failed tests with a full reward
+(7) notes
 """
 
 import contextlib
@@ -39,14 +38,14 @@ from proctor.harbor.trial import FoundTrial, verifier_folder
 from proctor.reward.profile import DEFAULT_PROFILE, HARBOR_0_25, Profile
 from proctor.sentence import count_of, printable
 
-# What lies beside a job's numbers: earlier attempts, earlier plans, refused tasks, what was seen
+# Notes about what is in a job but in none of its numbers: earlier attempts, earlier plans, refused
+# tasks, findings
 #
-#     <job>/proctor.json             trials of earlier plans, tasks that were refused
-#     <job>/<trial>/attempts/N       an attempt that was made again
-#     <job>/<trial>/findings.json    what was seen while the trial ran
+#     <job>/proctor.json             trials of earlier plans, refused tasks
+#     <job>/<trial>/attempts/N       an earlier attempt
+#     <job>/<trial>/findings.json    findings from while the trial ran
 #
-# Of these, harbor keeps only how many attempts it made again. All of it is merely so: no number
-# changes with it, and a reader of the numbers should know it.
+# harbor keeps none of these, only the number of retries.
 
 
 _ATTEMPTS = "attempts"
@@ -55,7 +54,7 @@ _UNREADABLE = "unreadable"
 
 
 class _Seen(msgspec.Struct, frozen=True):
-    """One finding of a trial, as far as it is counted here."""
+    """The code of one finding of a trial."""
 
     code: str
 
@@ -64,10 +63,10 @@ _decode = msgspec.json.Decoder(list[_Seen]).decode
 
 
 def audit_beside(job: Job) -> Iterator[Finding]:
-    """Notes about what is in no number of a job."""
+    """Notes about what is in none of the job's numbers."""
     yield from _audit_attempts(job)
     for directory in job.set_aside:
-        message = f"{os.path.basename(directory)}: of an earlier plan, and in no number"
+        message = f"{os.path.basename(directory)}: of an earlier plan, in no number"
         yield Finding(Kind.EARLIER_PLAN, directory, f"{message}; {_describe_end(directory)}")
     for task in job.refused:
         message = f"{task}: could not be run when the job was planned, and is in no number"
@@ -102,7 +101,7 @@ def _find_attempts(trial: str) -> list[str]:
 
 
 def _was_retried(attempt: str) -> bool:
-    """Whether the attempt failed by itself; one that was stopped is no retry."""
+    """Whether the attempt failed by itself; a stopped one is not a retry."""
     try:
         error = TRIAL.load(f"{attempt}/result.json").exception_info
     except JobError:
@@ -114,7 +113,7 @@ def _describe_end(trial: str) -> str:
     try:
         document = TRIAL.load(f"{trial}/result.json")
     except JobError:
-        return "it has no result that can be read"
+        return "it has no readable result"
     if document.verifier_result is not None and document.verifier_result.rewards:
         return f"it scored {render_json(document.verifier_result.rewards)}"
     error = document.exception_info
@@ -122,7 +121,7 @@ def _describe_end(trial: str) -> str:
 
 
 def _audit_findings(job: Job) -> Iterator[Finding]:
-    """A note for each kind: how many trials have it."""
+    """One note per code, with the number of trials."""
     trials: dict[str, list[str]] = {}
     for found in job.trials:
         for code in _find_codes(f"{found.directory}/{_FINDINGS}"):
@@ -145,7 +144,7 @@ def _find_codes(path: str) -> list[str]:
         return [_UNREADABLE]
 
 
-# Trials against each other and against the plan: is each one its own, of this job, and planned?
+# The set of trials, compared with each other and with the plan
 
 
 def audit_plan(job: Job) -> Iterator[Finding]:
@@ -198,7 +197,7 @@ def _audit_belonging(job: Job) -> Iterator[Finding]:
 
 
 def _audit_tasks(job: Job) -> Iterator[Finding]:
-    """A task has one name and one content, whatever its attempts."""
+    """A task must have one name and one content in all its trials."""
     first: dict[object, FoundTrial] = {}
     for found in job.trials:
         other = first.setdefault(found.document.config.task.identity, found)
@@ -213,7 +212,7 @@ def _content(found: FoundTrial) -> str:
 
 
 def _audit_slots(job: Job, lock: LockDocument) -> Iterator[Finding]:
-    """The plan gives every task and agent as many slots as config.json asks attempts for."""
+    """The plan must have as many slots per task and agent as config.json has attempts."""
     attempts = (job.config.n_attempts if job.config else None) or 1
     path = f"{job.directory}/lock.json"
     for slot, n in Counter(map(slot_of, lock.trials)).items():
@@ -222,16 +221,16 @@ def _audit_slots(job: Job, lock: LockDocument) -> Iterator[Finding]:
             yield Finding(Kind.EDITED_COUNTER, path, message, str(n), str(attempts))
 
 
-# When trials ran: none outside the time of its job, and no more at once than allowed
+# Times of trials: within the job, and no more at once than allowed
 #
-# harbor writes the job's own times in local time without a zone, so that a day is let pass.
+# harbor writes the job's times in local time without a zone, so a day of difference is tolerated.
 
 
 _SLACK = timedelta(days=1)
 
 
 def audit_job_times(job: Job) -> Iterator[Finding]:
-    """Findings about when trials ran."""
+    """Findings about the times of trials."""
     yield from _audit_outside(job)
     yield from _audit_at_once(job)
 
@@ -285,28 +284,28 @@ def _moment(text: str | None) -> datetime | None:
         return None
 
 
-# What verifiers printed against what they gave: failed tests beside a full reward are noted
+# Failed tests in the verifier's output of a trial with a full reward
 #
-# Only the summaries that common test runners print are known. A task may well run tests that are
-# meant to fail, so that this is worth a look and changes no number.
+# Only the summaries of common test runners are recognised. A task may run tests that are meant to
+# fail, so this is a note and changes no number.
 
 
+# Only the end of an output is read: summaries are printed there.
 _FULL = 1.0
 _LONGEST = 1 << 20
-"""Bytes at the end of an output that are looked at: summaries stand there."""
 _SHOWN = 120
 _NAMES = ("test-stdout.txt", "test-stderr.txt")
 _COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
+# pytest and unittest, pytest's last line, Go twice, Rust.
 _FAILED = re.compile(
     rb"^(?:FAILED\b|=+ .*\b[1-9][0-9]* (?:failed|errors?)\b|--- FAIL: |FAIL\t|test result: FAILED)"
     rb"[^\r\n]*",
     re.MULTILINE,
 )
-"""pytest and unittest, pytest's last line, Go twice, Rust."""
 
 
 def audit_outputs(job: Job) -> Iterator[Finding]:
-    """Notes about trials whose tests failed by their own account."""
+    """Notes about trials whose own output reports failed tests."""
     for found in job.trials:
         if _is_full(found):
             yield from _audit_output(found)
@@ -338,22 +337,22 @@ def _read_end(trial: str, path: str) -> bytes:
     return b""
 
 
+# The first release of harbor with the rules of the profile harbor-0.25.
 _REFUSES_ODD_REWARDS = (0, 23)
-"""The first release of harbor with the rules of the profile harbor-0.25."""
 
 
 class Verdict(StrEnum):
-    """Whether published numbers follow from the evidence."""
+    """Whether the published numbers follow from the evidence."""
 
     FOLLOWS = "follows"
     CANNOT_BE_SHOWN = "cannot be shown"
-    """Nothing contradicts them, and something that they rest on cannot be recomputed."""
+    """Nothing contradicts them, but something they depend on cannot be recomputed."""
     DIFFERS = "differs"
 
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What was found about one job."""
+    """The audit of one job."""
 
     job: Job
     profile: Profile
@@ -361,17 +360,17 @@ class Audit:
 
     @property
     def differences(self) -> list[Finding]:
-        """Findings with which the published numbers do not stand."""
+        """Findings that contradict the published numbers."""
         return [finding for finding in self.findings if finding.kind.is_difference]
 
     @property
     def unshown(self) -> list[Finding]:
-        """Findings for which a published number cannot be shown to follow."""
+        """Findings that leave a published number unconfirmed."""
         return [finding for finding in self.findings if finding.kind.is_unshown]
 
     @property
     def notes(self) -> list[Finding]:
-        """Findings that are merely so."""
+        """Findings that do not affect the published numbers."""
         return [finding for finding in self.findings if finding.kind.is_note]
 
     @property
@@ -383,7 +382,7 @@ class Audit:
 
     @property
     def follows(self) -> bool:
-        """Whether the published numbers are shown to follow."""
+        """Whether the published numbers were confirmed."""
         return self.verdict is Verdict.FOLLOWS
 
 
@@ -394,10 +393,10 @@ def audit_job(
     run_scripts: bool = False,
     watch: Watch | None = None,
 ) -> Audit:
-    """Audit the job in a directory, by the rules of the harbor that ran it unless told otherwise.
+    """Audit the job in a directory, by default with the rules of the harbor that ran it.
 
     Raises:
-        JobError: the path is no job directory.
+        JobError: the path is not a job directory.
     """
     job, profile = load_as_run(directory, profile, watch)
     return Audit(job, profile, list(_findings(job, profile, run_scripts=run_scripts)))
@@ -406,10 +405,10 @@ def audit_job(
 def load_as_run(
     directory: str, profile: Profile | None = None, watch: Watch | None = None
 ) -> tuple[Job, Profile]:
-    """A job read by the rules of the harbor that ran it, unless told otherwise, and those rules.
+    """Load a job with the rules of the harbor that ran it, unless given, and return both.
 
     Raises:
-        JobError: the path is no job directory.
+        JobError: the path is not a job directory.
     """
     job = load_job(directory, profile or DEFAULT_PROFILE, watch)
     if profile is not None:
@@ -419,7 +418,7 @@ def load_as_run(
 
 
 def find_profile_of(job: Job) -> Profile:
-    """The profile of the harbor release that lock.json names; the default when it names none."""
+    """The profile for the harbor release in lock.json; the default if there is none."""
     version = (job.lock.harbor.version or "") if job.lock else ""
     numbers = re.match(r"([0-9]{1,6})\.([0-9]{1,6})(?![0-9])", version)
     if numbers is None:

@@ -1,7 +1,7 @@
-"""Which jobs may be scored as one.
+"""Which jobs may be scored together.
 
-Several jobs make one honest number when no trial is in it twice, every task was given the same
-number of attempts, and a task was the same task under the same limits wherever it was run.
+Several jobs can be combined into one number if no trial occurs twice, every task has the same
+number of attempts, and a task was the same, under the same limits, in all of them.
 """
 
 from collections import Counter
@@ -16,11 +16,11 @@ _SHOWN = 3
 
 
 def check_mixable(jobs: Sequence[Job], *, allow_mixed: bool = False) -> None:
-    """Refuse jobs that do not make one number.
+    """Refuse jobs that cannot be combined into one number.
 
     Raises:
-        MixedJobsError: names what differs. A trial that is there twice is refused even if
-        mixing is allowed.
+        MixedJobsError: names what differs. A trial that occurs twice is refused even if mixing is
+        allowed.
     """
     if len(jobs) < 2:
         return
@@ -31,8 +31,8 @@ def check_mixable(jobs: Sequence[Job], *, allow_mixed: bool = False) -> None:
     reasons = [*_uneven_attempts(jobs), *_differing_tasks(jobs), *_differing_limits(jobs)]
     if reasons:
         raise MixedJobsError(
-            f"{'; '.join(reasons)}. Scored as one they would not make one honest number; "
-            "--allow-mixed does it anyway"
+            f"{'; '.join(reasons)}. Together they would not make one honest number; "
+            "pass --allow-mixed to score them anyway"
         )
 
 
@@ -92,13 +92,13 @@ def _differing_limits(jobs: Sequence[Job]) -> Iterator[str]:
 
 
 def _task_of(found: FoundTrial) -> str:
-    """A task by its name within its dataset: paths differ from machine to machine."""
+    """A task by its name within its dataset, since paths differ between machines."""
     source = found.trial.source
     return f"{source}/{found.trial.task}" if source else found.trial.task
 
 
 def limits_of(config: TrialConfigDocument) -> dict[str, float | None]:
-    """Time and resources that a trial was given beyond what its task says."""
+    """Limits of time and resources that override those of the task."""
     agent, verifier, environment = config.agent, config.verifier, config.environment
     return {
         "timeout_multiplier": config.timeout_multiplier,

@@ -1,4 +1,4 @@
-"""Trial results against the job result: do the published numbers follow from the trials?"""
+"""Compare trial results with the job result: do the published numbers follow from the trials?"""
 
 import math
 import os
@@ -18,19 +18,19 @@ from proctor.reward.metric import DEFAULT_METRIC
 
 # Could another order of the trials explain a published number?
 #
-# No file records the order in which harbor added trials up, and where a job was resumed or retried,
-# or a task has several attempts, it cannot be told for certain. Sums of odd floats then may differ
-# in their last bits, while sums of zeros and ones never do. So numbers are computed again in other
-# orders: what lies among the results is merely so, what does not was edited.
+# No file records the order in which harbor added up the trials, and if a job was resumed or
+# retried, or a task has several attempts, it cannot be determined. Sums of floats may then differ
+# in their last bits, while sums of zeros and ones never do. So the numbers are recomputed in other
+# orders: a value within their range is accepted with a note, any other was edited.
 
 
 _SHUFFLES = 40
+# How far a value may be outside of the orders that were tried, in multiples of their range.
 _ROOM = 4.0
-"""How far beyond the orders that were tried another may lie, in widths of what they gave."""
 
 
 class Orders:
-    """What the trials of a job come to when they are added up in other orders."""
+    """The numbers of a job with its trials added up in other orders."""
 
     def __init__(self, scoring: Scoring) -> None:
         self.scoring = scoring
@@ -38,13 +38,13 @@ class Orders:
 
     @property
     def open(self) -> bool:
-        """Whether the order that was taken may not be the one that harbor took."""
+        """Whether harbor may have used another order."""
         (job,) = self.scoring.jobs
         retried = job.published is not None and job.published.count("n_retries") > 0
         return self.scoring.live or retried or not job.ordered.certain
 
     def others(self) -> list[Scoring]:
-        """The job scored in other orders; the same ones every time."""
+        """The job scored in other orders; deterministic."""
         if self._others is None:
             (job,) = self.scoring.jobs
             profile = self.scoring.profile
@@ -66,7 +66,7 @@ def _ordered(job: Job, trials: list[FoundTrial]) -> Job:
 
 
 def lies_among(found: object, others: Sequence[object]) -> bool:
-    """Whether a value is one of the others, or about as close to them as they to each other."""
+    """Whether a value is one of the others, or about as close to them as they are to each other."""
     if not others:
         return False
     if render_json(found) in {render_json(other) for other in others}:
@@ -92,14 +92,14 @@ _PLAIN_COUNTERS = (
 )
 _USAGE = ("n_input_tokens", "n_cache_tokens", "n_output_tokens", "cost_usd")
 
+# The number of trials that harbor runs at once by default.
 _AT_ONCE = 4
-"""Trials that harbor runs at once unless told otherwise."""
 
 type Values = Mapping[str, object]
 
 
 def audit_result(scoring: Scoring) -> Iterator[Finding]:
-    """Findings about one job's result.json, given what its trials score."""
+    """Compare one job's result.json with the scores of its trials."""
     (job,) = scoring.jobs
     yield from _audit_parts(job)
     published = job.published
@@ -135,9 +135,9 @@ def _audit_parts(job: Job) -> Iterator[Finding]:
 
 
 def _lags(job: Job, published: PublishedResult) -> bool:
-    """Whether a stopped job's result may only lack trials that ended just before it was stopped.
+    """Whether a stopped job's result lacks only trials that ended just before it was stopped.
 
-    That can be as many as ran at once, and only such as were among the last to end.
+    There can be as many as ran at once, and only among the last to end.
     """
     at_once = (job.lock.n_concurrent_trials if job.lock else None) or _AT_ONCE
     uncounted = len(job.trials) - published.count("n_completed_trials")
@@ -150,13 +150,13 @@ def _lags(job: Job, published: PublishedResult) -> bool:
 
 
 def _is_listed(found: FoundTrial) -> bool:
-    """Whether the result names a trial when it counts it: for its rewards, or its exception."""
+    """Whether the result names a trial that it counts: because of its rewards or exception."""
     trial = found.trial
     return trial.exception is not None or bool(trial.verdict and trial.verdict.rewards)
 
 
 def _score_counted(scoring: Scoring, published: PublishedResult) -> Scoring:
-    """What the trials score that the result counts: those it names, then those that ended first."""
+    """Score only the trials that the result counts: those it names, then those that ended first."""
     (job,) = scoring.jobs
     names, n = published.names(), published.count("n_completed_trials")
     places = sorted(range(len(job.trials)), key=lambda at: job.trials[at].trial.name not in names)
@@ -167,7 +167,7 @@ def _score_counted(scoring: Scoring, published: PublishedResult) -> Scoring:
 
 def _compare_stats(path: str, published: PublishedResult, scoring: Scoring) -> Iterator[Finding]:
     orders = Orders(scoring)
-    # Both sides go through the same text: 1 and 1.0, nan and null are told apart as files do.
+    # Both sides go through the same text, so that 1 and 1.0, nan and null differ as in files.
     recomputed = parse_stats(render_json(stats_document(scoring.stats)).encode(), path)
     for name in _PLAIN_COUNTERS:
         yield from _compare(Kind.EDITED_COUNTER, path, name, published.stats, recomputed)
@@ -189,7 +189,7 @@ def _compare_stats(path: str, published: PublishedResult, scoring: Scoring) -> I
 
 
 def _nearly(found: object, expected: object) -> bool:
-    """Whether usage is the same but for what adding and taking away again does to it."""
+    """Whether usage is equal except for rounding by additions and subtractions."""
     left, right = found or 0, expected or 0
     if not (isinstance(left, int | float) and isinstance(right, int | float)):
         return False
@@ -197,7 +197,7 @@ def _nearly(found: object, expected: object) -> bool:
 
 
 def _bare(entry: Values) -> bool:
-    """Whether a group counts nothing: harbor takes a trial away to retry it; its group stays."""
+    """Whether a group is empty: harbor removes a retried trial, but keeps its group."""
     names = (_unordered(entry.get(name), bare=True) for name in ("reward_stats", "exception_stats"))
     counts = (entry.get(name) for name in ("n_trials", "n_errors", "metrics", "pass_at_k"))
     return not any(names) and not any(counts)
@@ -241,7 +241,7 @@ def _compare_metrics(path: str, key: str, published: Values, orders: Orders) -> 
     scored = scoring.metrics[key]
     where = f"evals.{key}.metrics"
     if scoring.live and not stated and scored:
-        # harbor starts a resumed job with the trials it finds, and metrics at the next that ends.
+        # harbor computes the metrics of a resumed job when the next trial ends.
         message = f"{where} is empty, as after a resume; the trials give {len(scored)} metrics"
         yield Finding(Kind.NO_METRICS_YET, path, message)
     elif len(stated) != len(scored):
@@ -271,9 +271,9 @@ def _compare_metric(
 
 
 def _inferred(path: str, where: str, name: str) -> Finding:
-    """A metric that nothing declares: its publisher could have chosen the most flattering one.
+    """A finding for an undeclared metric: its publisher could have chosen the most flattering one.
 
-    The mean is what harbor computes unless told otherwise, and so only a note.
+    The mean is harbor's default, so it is only a note.
     """
     if name == DEFAULT_METRIC:
         message = f"{where}: no file declares the metric; the published value was taken for a mean"
@@ -287,7 +287,7 @@ def _others(orders: Orders) -> list[Scoring]:
 
 
 def _excused(finding: Finding, found: object, others: Sequence[object]) -> Finding:
-    """A difference, or a note if another order of the trials could have made the number."""
+    """Turn a difference into a note if another order of the trials could explain it."""
     if not finding.kind.is_difference or not lies_among(found, others):
         return finding
     message = f"{finding.message}: the order of trials decides the last bits, and is not known"
@@ -310,7 +310,7 @@ def _compare_values(
 
 
 def _unordered(value: object, *, bare: bool) -> object:
-    """Names as sets: their order is another finding. With bare, what holds none is left out."""
+    """Names as multisets: their order is checked separately. With `bare`, drop empty ones."""
     if isinstance(value, dict):
         items = {key: _unordered(item, bare=bare) for key, item in value.items()}
         return {key: item for key, item in items.items() if item or not bare}
@@ -324,7 +324,7 @@ def _shortened(text: str, limit: int = 120) -> str:
 
 
 def audit_presence(job: Job) -> Iterator[Finding]:
-    """Findings about trials that are there and not counted, or counted and not there."""
+    """Find trials that exist but are not counted, or are counted but do not exist."""
     if not job.trials:
         message = "no trial has a result: there is nothing that a number could follow from"
         yield Finding(Kind.NO_TRIALS, job.directory, message)

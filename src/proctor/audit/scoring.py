@@ -1,6 +1,6 @@
-"""One job, or several as one: metrics, pass@k and counters recomputed from the evidence.
+"""Recompute metrics, pass@k and counters of one or more jobs from the evidence.
 
-What the files cannot tell is carried over from the published result and said: n_retries,
+What the files do not contain is copied from the published result, with a note: n_retries,
 n_cancelled_trials, the running trials of an unfinished job, and metrics whose script was not run.
 """
 
@@ -45,9 +45,9 @@ class Origin(StrEnum):
 
     COMPUTED = "computed"
     CARRIED = "carried over"
-    """Published by the job and not recomputed here."""
+    """Published by the job, and not recomputed."""
     FAILED = "failed"
-    """The metric has no value for these rewards; harbor's job would have died of it."""
+    """The metric is undefined for these rewards; harbor's job would have crashed."""
 
 
 class ScoredMetric(msgspec.Struct, frozen=True):
@@ -56,49 +56,49 @@ class ScoredMetric(msgspec.Struct, frozen=True):
     declared: DeclaredMetric
     origin: Origin
     entry: MetricEntry | None
-    """The value, as harbor writes it; None when there is none."""
+    """The value in harbor's format; None if there is none."""
     detail: str = ""
     """Why it was not computed."""
 
 
 class Denominators(msgspec.Struct, frozen=True):
-    """What a number rests on: planned = run + broken + not_run; run = scored + zero_by_missing."""
+    """Counts of trials: planned = run + broken + not_run; run = scored + zero_by_missing."""
 
     planned: int
-    """Trials that were to be run."""
+    """Planned trials."""
     run: int
-    """Trials with a result that can be read."""
+    """Trials with a readable result."""
     scored: int
     """Trials with a reward."""
     errored: int
-    """Trials with an exception; some of them have a reward all the same."""
+    """Trials with an exception, whether or not they have a reward."""
     zero_by_missing: int
     """Trials without a reward, which harbor counts as 0."""
     broken: int
-    """Trials whose result cannot be read: in no number."""
+    """Trials with an unreadable result: in no number."""
     not_run: int
-    """Trials that left no result: in no number."""
+    """Trials without a result: in no number."""
 
 
 class Scoring(msgspec.Struct, frozen=True):
-    """What one job, or several as one, scored."""
+    """The scores of one or more jobs."""
 
     jobs: Sequence[Job]
     profile: Profile
     table: TrialTable
     stats: JobStats
-    """In harbor's shape."""
+    """In harbor's format."""
     metrics: dict[str, list[ScoredMetric]]
     """By evals key."""
     denominators: Denominators
     live: bool
-    """The numbers are those of an unfinished job: no pass@k."""
+    """Whether the numbers are those of an unfinished job: no pass@k."""
     notes: list[str]
-    """What was carried over, inferred or left out, in sentences."""
+    """What was copied, inferred or left out, as sentences."""
 
     @property
     def summary(self) -> Summary:
-        """What the result line says for these numbers."""
+        """The result line for these numbers."""
         return summarize_metrics(
             [entry for group in self.stats.evals.values() for entry in group.metrics],
             planned=self.denominators.planned,
@@ -108,7 +108,7 @@ class Scoring(msgspec.Struct, frozen=True):
 
     @property
     def unscored(self) -> bool:
-        """Whether some planned trial has no reward."""
+        """Whether a planned trial has no reward."""
         parts = self.denominators
         return parts.scored < parts.planned
 
@@ -116,7 +116,7 @@ class Scoring(msgspec.Struct, frozen=True):
 def summarize_metrics(
     entries: Sequence[MetricEntry], *, planned: int, completed: int, errored: int
 ) -> Summary:
-    """The result line of these metrics, written as harbor writes them and read back."""
+    """The result line for these metrics, rendered as harbor does and parsed again."""
     stats = {
         "n_completed_trials": completed,
         "n_errored_trials": errored,
@@ -133,10 +133,10 @@ def score_jobs(
     run_scripts: bool = False,
     add_up: bool = True,
 ) -> Scoring:
-    """Score jobs as one, in the order given. With add_up off, trials beyond the plan are let pass.
+    """Score jobs together, in the given order. Without `add_up`, extra trials are allowed.
 
     Raises:
-        MixedJobsError: the jobs do not make one honest number.
+        MixedJobsError: the jobs cannot be combined into one number.
         JobError: the trials do not add up to the plan.
     """
     check_mixable(jobs, allow_mixed=allow_mixed)
@@ -172,7 +172,7 @@ def _score_metrics(
 
 
 def _declared_for(jobs: Sequence[Job], group: Group, dataset: str) -> list[DeclaredMetric]:
-    """The metrics of a group, from the first job that settles them."""
+    """The metrics of a group, from the first job that determines them."""
     for job in jobs:
         declared = declared_metrics(job.config, [group.dataset]).get(dataset)
         if declared is not None and job.config is not None:
@@ -192,7 +192,7 @@ def _score_script(
     script = declared.script
     if declared.name == SCRIPT and script is not None and run_scripts:
         try:
-            # What runs a stranger's program is not even loaded until the user asks for it.
+            # Code that runs untrusted programs is loaded only on request.
             runner = import_module("proctor.reward.script")
             computed: MetricEntry = runner.run_metric_script(script, group.column.rewards)
             return ScoredMetric(declared, Origin.COMPUTED, computed)
@@ -207,12 +207,12 @@ def _score_script(
 def _describe_script(declared: DeclaredMetric) -> str:
     script = declared.script
     if declared.name != SCRIPT:
-        return "not a metric that harbor has"
+        return "not one of harbor's metrics"
     if script is None:
         return "a script whose file is not part of the job"
     if not script.is_file():
-        return f"script {script}, which is not here"
-    return f"script {script} (sha256 {sha256_file(script)}); --run-metric-scripts runs it"
+        return f"script {script}, which does not exist here"
+    return f"script {script} (sha256 {sha256_file(script)}); pass --run-metric-scripts to run it"
 
 
 def _carry_over(stats: JobStats, jobs: Sequence[Job], *, live: bool) -> None:
@@ -226,7 +226,7 @@ def _carry_over(stats: JobStats, jobs: Sequence[Job], *, live: bool) -> None:
 
 
 def _order_groups(stats: JobStats, jobs: Sequence[Job]) -> None:
-    """Groups of a resumed job in the order they were published in: no file else tells it."""
+    """Order the groups of a resumed job as published: no other file records it."""
     published = jobs[0].published
     if len(jobs) > 1 or published is None or jobs[0].ordered.basis is not OrderBasis.PUBLISHED:
         return
@@ -247,7 +247,7 @@ def _count(jobs: Sequence[Job], table: TrialTable, *, add_up: bool) -> Denominat
     if not_run < 0 and add_up:
         raise JobError(
             f"{', '.join(job.directory for job in jobs)}: {planned} trials were planned but "
-            f"{table.n_trials + broken} are there; `proctor audit` names the ones too many"
+            f"{table.n_trials + broken} exist; `proctor audit` lists the extra ones"
         )
     return Denominators(
         planned=planned,

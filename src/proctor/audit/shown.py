@@ -1,4 +1,4 @@
-"""Claims, verdicts and evidence as findings show them."""
+"""Format claims, verdicts and evidence for findings."""
 
 import json
 
@@ -16,11 +16,11 @@ REWARD_ERRORS = frozenset(
         "ValidationError",
     }
 )
-"""Exceptions that harbor raises for what it finds in reward files."""
+"""Exceptions that harbor raises because of reward files."""
 
 
 def is_reward_error(recorded: ExceptionDocument | None) -> bool:
-    """Whether harbor raised it for what it found in reward files.
+    """Whether harbor raised an exception because of reward files.
 
     An agent may raise pydantic's ValidationError too; only harbor's is about a VerifierResult.
     """
@@ -31,7 +31,7 @@ def is_reward_error(recorded: ExceptionDocument | None) -> bool:
 
 
 def error_left(evidence: Score | None) -> str:
-    """The exception that reward files give, or what they hold instead."""
+    """The exception that reward files cause, or what they contain instead."""
     match evidence:
         case None:
             return "RewardFileNotFoundError"
@@ -44,12 +44,12 @@ def error_left(evidence: Score | None) -> str:
 
 
 def show_claim(claimed: VerifierDocument | None) -> str:
-    """A claimed verifier result, as text."""
+    """Format a claimed verifier result."""
     return "nothing" if claimed is None else _show(claimed.rewards)
 
 
 def show_verdict(verdict: Verdict | None) -> str:
-    """A verdict, as text; numbers that are not finite by their names."""
+    """Format a verdict; numbers that are not finite are shown by name."""
     return "nothing" if verdict is None else _show(verdict.rewards)
 
 

@@ -1,4 +1,4 @@
-"""Scores of a job by task, as score records want them: one number a trial, no reward is 0."""
+"""A job's scores by task, for score records: one number per trial, 0 without a reward."""
 
 from proctor.audit.difference import attempt_of
 from proctor.errors import ScoreRecordError
@@ -10,20 +10,20 @@ def task_scores(job: Job) -> dict[str, list[float]]:
     """Scores by task, trials in order.
 
     Raises:
-        ScoreRecordError: planned trials have no result, the job has several groups, or a trial
-            has no one score.
+        ScoreRecordError: planned trials have no result, the job has several groups, or a trial has
+            no single score.
     """
     trials = [found.trial for found in job.trials]
     if (missing := job.n_planned - len(trials)) > 0:
         raise ScoreRecordError(
             f"{job.directory}: {missing} of {job.n_planned} planned trials have no result; "
-            "a score record holds every task"
+            "a score record contains every task"
         )
     keys = {trial.evals_key for trial in trials}
     if len(keys) > 1:
         raise ScoreRecordError(
             f"{job.directory}: {len(keys)} groups ({', '.join(sorted(keys))}); "
-            "a score record holds the tasks of one"
+            "a score record contains the tasks of one"
         )
     scores: dict[str, list[float]] = {}
     for trial in trials:

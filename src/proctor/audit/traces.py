@@ -1,8 +1,8 @@
-"""Attempts that did the very same at the very same times: equal clocks are a copy.
+"""Attempts with identical timestamps: equal clocks mean a copy.
 
-Reads the trajectory.json that agents leave (ATIF) and the trajectory.jsonl that is written live, as
-far as times go. An agent that leaves neither is not judged. What is said of equal commands alone is
-in commands.py.
+Reads the timestamps of the trajectory.json that agents write (ATIF) and of the trajectory.jsonl
+that is written live. An agent that writes neither is not judged. Equal commands are compared in
+commands.py.
 """
 
 import os
@@ -23,7 +23,7 @@ from proctor.traces.trajectory import read_chunks
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """One command."""
+    """One tool call."""
 
     function_name: str = ""
     arguments: Any = None
@@ -37,15 +37,15 @@ class TraceStep(msgspec.Struct, frozen=True):
 
 
 class TraceDocument(msgspec.Struct, frozen=True):
-    """A trajectory.json, as far as commands and times go."""
+    """The commands and times of a trajectory.json."""
 
     steps: list[TraceStep] = []
 
 
 _ATIF_FILE = "trajectory.json"
 _LIVE_FILE = "trajectory.jsonl"
+# Times with a fraction of a second; two attempts do not share this many by chance.
 _TELLING = 3
-"""Times to a fraction of a second that no two attempts share by chance."""
 
 ATIF = Decoder(TraceDocument)
 """Reads a trajectory.json."""
@@ -81,7 +81,7 @@ def _audit_attempts(task: str, trials: list[FoundTrial]) -> Iterator[Finding]:
 
 
 def _load_times(trial: str) -> list[str]:
-    """The times in an ATIF file; none where there is none.
+    """The times in an ATIF file; empty if it does not exist.
 
     Raises:
         JobError: it cannot be read.
@@ -92,7 +92,7 @@ def _load_times(trial: str) -> list[str]:
 
 
 def _load_live_times(trial: str) -> list[str]:
-    """The times in a trace that was written live; one that is no plain file has none."""
+    """The times in a trace that was written live; empty if it is not a regular file."""
     path = f"{trial}/agent/{_LIVE_FILE}"
     try:
         if not stat.S_ISREG(os.lstat(path).st_mode) or find_way_out(trial, path) is not None:

@@ -1,4 +1,4 @@
-"""Reward files against trial results: does each claim follow from what the verifier left?"""
+"""Compare reward files with trial results: does each claim follow from what the verifier wrote?"""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from proctor.reward.profile import Profile
 from proctor.reward.score import Scored, Unscored
 from proctor.reward.steps import Verdict
 
-# Step reward files against what the steps of a trial claim, and those against the trial
+# Step reward files compared with the claims of the steps, and these with the trial's claim
 
 
 def audit_steps(found: FoundTrial, profile: Profile) -> Iterator[Finding]:
@@ -85,7 +85,7 @@ def _audit_unweighed_step(
 
 
 def _audit_course(found: FoundTrial, steps: Sequence[StepDocument]) -> Iterator[Finding]:
-    """A trial ends with the first step that fails unverified."""
+    """A trial must end with the first step that fails without being verified."""
     path = f"{found.directory}/result.json"
     for step in steps[:-1]:
         if step.exception_info is not None and step.verifier_result is None:
@@ -95,7 +95,7 @@ def _audit_course(found: FoundTrial, steps: Sequence[StepDocument]) -> Iterator[
 
 
 def audit_listed(found: FoundTrial, steps: Sequence[StepDocument]) -> Iterator[Finding]:
-    """Every step that was run is one of these."""
+    """Every step that was run must be listed."""
     path = f"{found.directory}/result.json"
     listed = {step.step_name.split("/")[0] for step in steps}
     for name in sorted(_directories_in(f"{found.directory}/steps") - listed):
@@ -190,7 +190,7 @@ def _note_lost_number(found: FoundTrial) -> Iterator[Finding]:
 
 
 def _audit_exception(found: FoundTrial) -> Iterator[Finding]:
-    """The recorded exception, exception.txt and the reward files must tell one story."""
+    """The recorded exception, exception.txt and the reward files must agree."""
     recorded = found.document.exception_info
     trace = f"{found.directory}/exception.txt"
     if recorded is None and os.path.exists(trace):
@@ -217,10 +217,10 @@ def _audit_exception(found: FoundTrial) -> Iterator[Finding]:
 
 
 def _explained_by_files(found: FoundTrial) -> bool:
-    """Whether the reward files alone must show the recorded exception.
+    """Whether the reward files alone must explain the recorded exception.
 
-    An agent may raise one of the same name, but then verification was never begun; and a custom
-    verifier may raise what it likes.
+    An agent may raise one of the same name, but then verification did not start; and a custom
+    verifier may raise anything.
     """
     document = found.document
     return (

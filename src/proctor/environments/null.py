@@ -1,7 +1,7 @@
-"""An environment that runs nothing, to measure the overhead of proctor itself.
+"""An environment that is nothing at all: for measuring what a run costs besides its commands.
 
-Instead of running the test script it writes a reward, so that a trial goes through all its phases.
-Its log directories are the trial's.
+No command runs. Where the test script would, a reward is left, so that a trial goes through all its
+phases. Its log directories are the trial's own.
 """
 
 import os
@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from proctor.environments.harbor_interface import HarborInterface
+from proctor.environments.dialect import Dialect
 from proctor.environments.sandbox.delete import delete_tree
 from proctor.errors import UnsupportedError
 from proctor.files import write_small
@@ -24,21 +24,21 @@ _CAPABILITIES = Capabilities(disable_internet=True, mounted=True)
 _SNAPSHOT = Snapshot(runtime_image="null", compute_backend="null")
 
 
-class NullEnvironment(HarborInterface):
-    """An environment that runs nothing."""
+class NullEnvironment(Dialect):
+    """An environment in which nothing happens."""
 
     def __init__(self, order: EnvironmentOrder) -> None:
-        """Take the kwarg `reward`: the text of reward.txt, by default `1` and a newline.
+        """Take the kwarg `reward`: the text of reward.txt, `1` and a newline if it is not given.
 
         Raises:
-            UnsupportedError: a kwarg is unknown, or the reward is neither text nor a number.
+            UnsupportedError: a kwarg is unknown, or the reward is no text or number.
         """
         kwargs = dict(order.config.kwargs)
         reward = kwargs.pop("reward", "1\n")
         if kwargs or not isinstance(reward, str | int | float):
             raise UnsupportedError(
-                f"--ek {', '.join(sorted(kwargs)) or 'reward'}: the null environment takes only "
-                "reward, a number or a text"
+                f"--ek {', '.join(sorted(kwargs)) or 'reward'}: the null environment takes nothing "
+                "but reward, a number or a text"
             )
         self._order = order
         self._reward = str(reward)
@@ -48,22 +48,22 @@ class NullEnvironment(HarborInterface):
 
     @property
     def os(self) -> str:
-        """Always Linux."""
+        """What its paths look like."""
         return "linux"
 
     @property
     def capabilities(self) -> Capabilities:
-        """No network; logs are written on the host directly."""
+        """It cannot reach anything, and its logs are already on the host."""
         return _CAPABILITIES
 
     @property
     def snapshot(self) -> Snapshot:
-        """Constant: there is no image."""
+        """It runs on nothing."""
         return _SNAPSHOT
 
     @property
     def findings(self) -> Sequence[Finding]:
-        """Always empty."""
+        """There is nothing to be found."""
         return ()
 
     async def start(self, force_build: bool) -> None:  # noqa: FBT001 - harbor's signature
@@ -80,8 +80,7 @@ class NullEnvironment(HarborInterface):
         timeout_sec: int | None = None,
         user: str | int | None = None,
     ) -> ExecResult:
-        """Succeed without output; write a reward if the command would run the tests."""
-        # An environment sees only commands, so the verifier's is recognized by its text.
+        """Succeed without a word; leave a reward where the tests would be run."""
         if "/tests/test.sh" in command and "test-stdout.txt" in command:
             verifier = self.trial_paths.verifier_dir
             write_small(f"{verifier}/test-stdout.txt", b"ok\n")
@@ -101,34 +100,34 @@ class NullEnvironment(HarborInterface):
         """Do nothing."""
 
     async def is_dir(self, path: str, user: str | int | None = None) -> bool:
-        """Whether a path is one of the log directories."""
+        """There are the log directories."""
         places = (INSIDE.logs_dir, INSIDE.agent_dir, INSIDE.verifier_dir, INSIDE.artifacts_dir)
         return path in map(str, places)
 
     async def prepare_logs_for_host(self) -> None:
-        """Do nothing."""
+        """There is nothing to prepare."""
 
     async def is_file(self, path: str, user: str | int | None = None) -> bool:
-        """Return False: there are no files."""
+        """There are no files."""
         return False
 
     async def holds_memory(self) -> bool:
-        """Return False."""
+        """It holds nothing."""
         return False
 
     async def freeze(self) -> None:
-        """Do nothing."""
+        """There is nothing to keep."""
 
     async def open_frozen(self, paths: TrialPaths) -> Self:
-        """Return another null environment with the log directories of `paths`."""
+        """Another one, whose log directories are those."""
         return type(self)(replace(self._order, trial_paths=paths))
 
     async def list_processes(self) -> Sequence[Process]:
-        """Return no processes."""
+        """Nothing runs."""
         return ()
 
     async def open_room(self, fresh: Sequence[str]) -> Self:
-        """Return itself, after emptying the verifier directory if it is in `fresh`."""
+        """Itself, with the trial's verifier directory emptied where it is to be fresh."""
         if str(INSIDE.verifier_dir) in fresh:
             with os.scandir(self.trial_paths.verifier_dir) as entries:
                 for entry in entries:

@@ -1,31 +1,31 @@
-"""Runs of other systems made into records, and sealed trials in formats that others read.
+"""Importers of other systems' runs, and exporters of sealed trials to other formats.
 
 Import:
 
     harbor_job       a harbor job, trial by trial
-    harbor_trial     a harbor trial directory to a record
-    trial_sources    everything that is known of one harbor trial, read once
-    aec_bench        a tree of aec-bench's records
+    harbor_trial     make a record of a harbor trial directory
+    trial_sources    read everything about one harbor trial, once
+    aec_bench        a directory tree of aec-bench's records
     traces           a directory of loose traces
     prime/           hosted samples of Prime's evaluations
-    submission       what a user names to be sealed
-    intake           seal many trials, name the refused ones, keep the counts adding up
-    traced_files     trials with traces in files and directories that are not sealed
+    submission       a record file or trial directory given by the user
+    intake           seal many trials, report refusals, and keep the counts consistent
+    traced_files     unsealed trials with traces in files and directories
 
-An importer has no clock and no randomness: the same bytes give the same record. What is read is
-never changed, and nothing of it is run.
+An importer uses no clock and no randomness: the same bytes give the same record. Inputs are never
+changed, and nothing in them is run.
 
 Export, each format loaded on use:
 
-    copies           a bundle, harbor's jobs, a tree of aec-bench's records
+    copies           a bundle, harbor's jobs, a directory tree of aec-bench's records
     atif             a directory of ATIF documents
     otel             a file of OpenTelemetry spans
-    otel_model       what OTLP JSON consists of, and which attribute carries which field
-    otel_spans       a trial and its traces to spans
+    otel_model       OTLP JSON, and the attributes that carry each field
+    otel_spans       convert a trial and its traces to spans
     eee              a directory of Every Eval Ever's aggregates and rows
     parquet          a table, one row per trial
-    exporting        the selected trials as these read them, and the report of what was lost
+    exporting        read the selected trials, and report what was lost
     chats            a trace as turns of the model
 
-An export changes no ledger and replaces no file.
+An export does not change the ledger and does not replace files.
 """

@@ -1,15 +1,15 @@
-"""A tree of aec-bench's records, of any generation, as trials to be sealed.
+"""Import a directory tree of aec-bench's records, of any generation.
 
-    EXPERIMENT/TRIAL.json, and what lies in EXPERIMENT/_artifacts/TRIAL/
+    EXPERIMENT/TRIAL.json, and the files in EXPERIMENT/_artifacts/TRIAL/
 
-A record of the second generation is taken as far as the first can hold it; its own two files go
-with it as evidence. Pure: the same tree gives the same trials. Nothing is sealed here.
+A record of the second generation is converted to the first as far as possible; its two original
+files are added to the evidence. Deterministic; does not seal.
 """
 
 from pathlib import Path
 
 from proctor.errors import InputError, RecordError
-from proctor.exchange.submission import find_not_here
+from proctor.exchange.submission import find_unreachable
 from proctor.ledger.entry import Source
 from proctor.ledger.exchange.aec_tree import ORIGINAL
 from proctor.ledger.sealing import Submission
@@ -21,7 +21,7 @@ from proctor.record.read import LoadedRecord, load_record, manifest_path, render
 
 
 def find_records(root: Path) -> list[Path]:
-    """The records of a tree, by experiment and name.
+    """List the records of a tree, by experiment and name.
 
     Raises:
         InputError: there is no such directory, or no record in it.
@@ -41,26 +41,26 @@ def _is_experiment(path: Path) -> bool:
 
 
 def submit_record(path: Path) -> Submission:
-    """A record of a tree with its evidence.
+    """Read a record of a tree with its evidence.
 
     Raises:
-        RecordError: it breaks the format, or is not where its ids say.
+        RecordError: it breaks the format, or its path does not match its ids.
     """
     if path.is_symlink():
-        raise RecordError(f"{path}: a link, which is not followed; expected a record")
+        raise RecordError(f"{path}: is a link, which is not followed; expected a record")
     loaded = load_record(path)
     record = loaded.record
     check_id(record.trial_id, f"{path}: trial_id")
     if (record.experiment_id, record.trial_id) != (path.parent.name, path.stem):
         raise RecordError(
             f"{path}: the record is trial {record.trial_id!r} of {record.experiment_id!r}; "
-            "its place says otherwise"
+            "its path does not match"
         )
-    # The second generation is kept whole beside what the first can hold of it.
+    # The originals of the second generation are kept as evidence next to the converted record.
     is_second = loaded.generation == "G2"
     artifacts = path.parent / "_artifacts" / record.trial_id
     files, refused = _list_artifacts(artifacts)
-    # Paths of a container lead nowhere here; what is named relatively must be there.
+    # Absolute paths are a container's and cannot be checked; relative ones must exist.
     named = [each.path for each in find_evidence(record, artifacts) if each.is_problem]
     unseen = [each for each in named if Path(each).is_absolute()]
     return Submission(
@@ -70,7 +70,7 @@ def submit_record(path: Path) -> Submission:
         root=artifacts,
         evidence=tuple(sorted(files)),
         unseen=frozenset(unseen),
-        findings=(*find_not_here(unseen), *find_refused(refused)),
+        findings=(*find_unreachable(unseen), *find_refused(refused)),
         attached=_find_originals(path, loaded) if is_second else {},
         source=Source(kind="aec-bench", name=f"{path.parent.name}/{path.name}"),
     )
@@ -85,7 +85,7 @@ def _find_originals(path: Path, loaded: LoadedRecord) -> dict[str, bytes]:
 
 
 def _list_artifacts(directory: Path) -> tuple[list[str], list[str]]:
-    """The plain files of a record, and what lies there and is none; a link leads elsewhere."""
+    """List a record's regular files, and the entries that are something else. Follows no links."""
     for place in (directory.parent, directory):
         if place.is_symlink():
             return [], [f"{place.name}/"]

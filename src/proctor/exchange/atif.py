@@ -1,12 +1,12 @@
 """Sealed trials as ATIF, the format of harbor's `agent/trajectory.json`, version 1.7.
 
     EXPERIMENT/TRIAL/trajectory.json
-    EXPERIMENT/TRIAL/STEP/trajectory.json     of a trial of several steps
-    EXPERIMENT/TRIAL/images/…                 what a document shows, where the document says
-    losses.jsonl                              what did not survive
+    EXPERIMENT/TRIAL/STEP/trajectory.json     for a multi-step trial
+    EXPERIMENT/TRIAL/images/…                 media that a document refers to
+    losses.jsonl                              what the format could not keep
 
-A valid ATIF file among the evidence is given back byte for byte, of whatever version; any other
-trace is converted. A trial without a trace is left out and said: ATIF holds nothing but traces.
+A valid ATIF file in the evidence, of any version, is copied byte for byte; any other trace is
+converted. A trial without a trace is left out and reported, because ATIF contains only traces.
 """
 
 import dataclasses
@@ -24,11 +24,11 @@ from proctor.exchange.exporting import (
     Report,
     SealedTrial,
     Selection,
+    list_withheld,
     new_directory,
     read_trace,
     read_trials,
-    say_withheld,
-    withheld_of,
+    report_withheld,
     writable,
 )
 from proctor.files import read_small
@@ -48,18 +48,18 @@ _FILE = "trajectory.json"
 
 
 def export_trials(selection: Selection, target: Path) -> Exported:
-    """Write one document a trial, or a step of one, below a new directory.
+    """Write one document per trial or step below a new directory.
 
     Raises:
         InputError: no trial has a trace.
-        LedgerError: something is at that path, or it cannot be written.
-        DamageError: the ledger does not hold what it should.
+        LedgerError: the path exists, or cannot be written.
+        DamageError: the ledger is damaged.
     """
-    withheld = withheld_of(selection.ledger)
+    withheld = list_withheld(selection.ledger)
     with new_directory(target) as place, (place / NAME).open("xb") as file:
         report = Report(file)
         for trial in read_trials(selection, report):
-            say_withheld(trial, withheld, report)
+            report_withheld(trial, withheld, report)
             with writable(trial, report):
                 _write_trial(selection, trial, place, report)
     return report.exported(target, target / NAME)
@@ -87,7 +87,7 @@ def _write_trial(selection: Selection, trial: SealedTrial, place: Path, report: 
 class _Document:
     part: str
     folder: str
-    """Where among the evidence its trace lies."""
+    """Directory of its trace in the evidence."""
     data: bytes
     losses: list[Loss]
 
@@ -152,7 +152,7 @@ def _sum_up(record: TrialRecord) -> FinalMetrics | None:
 
 
 def _read_back(document: _Document) -> Object:
-    """What a document says of what a record says."""
+    """The fields of a record that a document contains."""
     atif = document.atif
     total = atif.final_metrics or FinalMetrics()
     agent = {
@@ -172,7 +172,7 @@ def _read_back(document: _Document) -> Object:
 def _write_media(
     selection: Selection, trial: SealedTrial, document: _Document, folder: Path
 ) -> list[Loss]:
-    """Put what a document shows beside it; what cannot be put there is lost."""
+    """Copy the media that a document refers to next to it; report those that are missing."""
     kept = {file.path: file for file in trial.entry.evidence}
     losses: list[Loss] = []
     for name in sorted(set(_find_media(document.atif))):

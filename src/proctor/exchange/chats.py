@@ -1,7 +1,7 @@
-"""A trace as turns of the model: what went in, what it said, the tools it called, what they gave.
+"""A trace as turns of the model: its inputs, its message, its tool calls, their results.
 
-Entries keep their places, counted from 0, so that what a format gives
-back can be compared with them.
+Entries keep their index in the trace, from 0, so that an export can be compared with
+them.
 """
 
 from collections.abc import Sequence
@@ -13,6 +13,7 @@ import msgspec
 from proctor.traces.atif.carry import ATIF_KEY, pair_results
 from proctor.traces.entry import Entry, Object
 
+# Keys under which harnesses and ATIF store call ids, reasoning and token counts.
 _CONVERSATION = "conversation"
 _IDS = ("tool_call_id", "source_call_id", "call_id")
 _THOUGHTS = ("reasoning_content", "thinking")
@@ -23,7 +24,7 @@ _CACHED = ("cached_tokens", "cache_read_input_tokens", "cache_read_tokens")
 
 
 class Placed(NamedTuple):
-    """An entry and its place in the trace."""
+    """An entry with its index in the trace."""
 
     at: int
     entry: Entry
@@ -31,32 +32,33 @@ class Placed(NamedTuple):
 
 @dataclass(slots=True)
 class Call:
-    """A tool call, and what came back."""
+    """A tool call and its result."""
 
     call: Placed
     call_id: str
-    """As the trace has it, else made from its place."""
+    """The id in the trace, else one made from the index."""
     result: Placed | None = None
-    """None where the trace ends before it."""
+    """None if the trace ends before it."""
 
     @property
     def failed(self) -> str | None:
-        """How it went wrong, as far as the trace says so."""
+        """How the call failed, if the trace says so."""
         if self.result is None:
             return None
         entry = self.result.entry
         if entry.exit_code:
+            # -1 is how trajectory.jsonl records a command that was killed after its time limit.
             return "timeout" if entry.exit_code == -1 else str(entry.exit_code)
         return "tool_error" if _beside(entry).get("is_error") is True else None
 
 
 @dataclass(slots=True)
 class Answer:
-    """A result as the model gets it."""
+    """A tool result as an input of the model."""
 
     result: Placed
     call_id: str | None
-    """Of the call that it answers; None where that is not known."""
+    """Id of the call that it answers; None if unknown."""
 
 
 @dataclass(slots=True)
@@ -65,27 +67,27 @@ class Chat:
 
     step: int
     inputs: list[Placed | Answer]
-    """What came since the turn before."""
+    """The inputs since the previous turn."""
     said: Placed | None = None
-    """None where it said nothing, and only called tools."""
+    """None if the model only called tools."""
     calls: list[Call] = field(default_factory=list)
 
     @property
     def first(self) -> Placed:
-        """What it begins with."""
+        """The turn's first entry."""
         return self.said or self.calls[0].call
 
 
 class Chats(NamedTuple):
-    """A whole trace."""
+    """All turns of a trace."""
 
     turns: list[Chat]
     rest: list[Placed | Answer]
-    """What came after the last turn."""
+    """Inputs after the last turn."""
 
 
 def group_chats(entries: Sequence[Entry]) -> Chats:
-    """The turns of a trace, in order; every entry is in one of them, or in the rest."""
+    """Group a trace into turns, in order; every entry is in a turn or in the rest."""
     callers = _pair(entries)
     calls: dict[int, Call] = {}
     turns: list[Chat] = []
@@ -112,7 +114,7 @@ def group_chats(entries: Sequence[Entry]) -> Chats:
 
 
 def _pair(entries: Sequence[Entry]) -> dict[int, int]:
-    """The place of the call that each result belongs to: by its id, else by the order."""
+    """The index of the call that each result answers: by id, else by order."""
     tools = [
         Placed(at, each)
         for at, each in enumerate(entries)
@@ -135,25 +137,25 @@ def _pair(entries: Sequence[Entry]) -> dict[int, int]:
 
 
 def find_call_id(entry: Entry) -> str | None:
-    """The id of a call or of the call that a result answers, where the trace has one."""
+    """The id of a call, or of the call that a result answers; None if the trace has none."""
     beside = _beside(entry)
     return next((text for key in _IDS if isinstance(text := beside.get(key), str) and text), None)
 
 
 def find_thought(entry: Entry) -> str | None:
-    """What a turn of the model thought, where the trace keeps that apart."""
+    """The model's reasoning in a turn, if the trace stores it separately."""
     beside = _beside(entry)
     return next((text for key in _THOUGHTS if isinstance(text := beside.get(key), str)), None)
 
 
 def find_model(entry: Entry) -> str | None:
-    """The model that a turn names."""
+    """The model's name in a turn."""
     name = _beside(entry).get("model_name")
     return name if isinstance(name, str) and name else None
 
 
 class Tokens(NamedTuple):
-    """What one turn of the model used; None is not known."""
+    """Token counts of one turn; None is unknown."""
 
     input: int | None
     output: int | None
@@ -164,7 +166,7 @@ _UNCOUNTED = Tokens(None, None, None)
 
 
 def find_tokens(entry: Entry) -> Tokens:
-    """The tokens of a turn, as its trace has them."""
+    """The token counts of a turn, from its metadata."""
     if not entry.metadata:
         return _UNCOUNTED
     beside = _beside(entry)
@@ -173,9 +175,9 @@ def find_tokens(entry: Entry) -> Tokens:
 
 
 def flatten_entry(entry: Entry) -> Object:
-    """An entry as losses are looked for: what its metadata is known to say is beside it.
+    """Flatten an entry for comparison: known metadata becomes top-level fields.
 
-    A form gives back that something was thought or used, and not where a harness wrote it down.
+    A format preserves reasoning and token counts, but not the place where a harness stored them.
     """
     flat: Object = msgspec.json.decode(msgspec.json.encode(entry))
     metadata = flat.pop("metadata", None)
@@ -203,7 +205,7 @@ def flatten_entry(entry: Entry) -> Object:
 
 
 def _take[T](held: Object, found: T, names: Sequence[str]) -> T:
-    """Remove what was found, under any of its names."""
+    """Remove the found value, under any of its names."""
     key = next((name for name in names if found is not None and held.get(name) == found), None)
     if key is not None:
         del held[key]
@@ -216,7 +218,7 @@ def _count(used: Object, names: Sequence[str]) -> int | None:
 
 
 def _beside(entry: Entry) -> Object:
-    """What a harness says of an entry beyond its fields, whatever it wrote."""
+    """A harness's metadata of an entry, wherever it is nested."""
     return _held(entry.metadata or {})
 
 

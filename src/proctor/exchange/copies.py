@@ -1,6 +1,6 @@
-"""Exports that keep every file: a bundle, harbor's job directories, a tree of aec-bench's records.
+"""Exports that keep every file: a bundle, harbor's job directories, aec-bench's records.
 
-What is in each is described in `proctor.ledger.exchange`.
+`proctor.ledger.exchange` describes the contents of each.
 """
 
 from pathlib import Path
@@ -15,11 +15,11 @@ from proctor.ledger.withhold import find_withheld
 
 
 def export_bundle(selection: Selection, target: Path) -> Exported:
-    """Write a bundle: of everything, or of the selected trials and every entry that is no trial.
+    """Write a bundle of everything, or of the selected trials and all entries that are not trials.
 
     Raises:
-        LedgerError: something is at that path, or it cannot be written.
-        DamageError: the ledger does not hold what it should.
+        LedgerError: the path exists, or cannot be written.
+        DamageError: the ledger is damaged.
     """
     places = None if selection.is_all else {row.seq for row in selection.rows}
     _check_evidence(selection)
@@ -34,7 +34,7 @@ def export_bundle(selection: Selection, target: Path) -> Exported:
 
 
 def _check_evidence(selection: Selection) -> None:
-    """Refuse to pass on as withheld, which a bundle's reader would take it for, what is lost."""
+    """Refuse to export if evidence is lost: a reader of the bundle would take it as withheld."""
     named: dict[str, EvidenceFile] = {}
     for row in selection.rows:
         entry = selection.ledger.entry(row.seq)
@@ -44,12 +44,12 @@ def _check_evidence(selection: Selection) -> None:
 
 
 def export_jobs(selection: Selection, target: Path) -> Exported:
-    """Write the jobs below a directory; nothing there is replaced.
+    """Write the selected trials as harbor jobs below a directory; never replaces files.
 
     Raises:
-        InputError: none of them can be exported so.
-        LedgerError: something is at that path, or it cannot be written.
-        DamageError: the ledger does not hold what it should.
+        InputError: none of the trials can be exported in this format.
+        LedgerError: the path exists, or cannot be written.
+        DamageError: the ledger is damaged.
     """
     rows = {row.name: row for row in selection.rows}
     reruns = find_reruns({name: row.status for name, row in rows.items()})
@@ -60,12 +60,12 @@ def export_jobs(selection: Selection, target: Path) -> Exported:
 
 
 def export_records(selection: Selection, target: Path) -> Exported:
-    """Write the trials below a directory; nothing there is replaced.
+    """Write the selected trials as aec-bench records below a directory; never replaces files.
 
     Raises:
-        InputError: none of them can be exported so.
-        LedgerError: a file is there with other bytes, or cannot be written.
-        DamageError: the ledger does not hold what it should.
+        InputError: none of the trials can be exported in this format.
+        LedgerError: a file exists with other bytes, or cannot be written.
+        DamageError: the ledger is damaged.
     """
     tree = write_tree(selection.ledger, [row.seq for row in selection.rows], target)
     check_some(tree.written, tree.refused)

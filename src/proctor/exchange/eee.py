@@ -1,14 +1,14 @@
-"""Sealed trials in the store of Every Eval Ever, schema 0.3.0: an aggregate, and one row per trial.
+"""Export to Every Eval Ever's store, schema 0.3.0: an aggregate, and one row per trial.
 
     data/COLLECTION/DEVELOPER/MODEL/UUID.json and UUID_samples.jsonl
 
 The trials of one experiment, dataset, agent and model make one aggregate. The schema requires a
-number in every row, and not scored is not 0: such a trial has no row. It is counted in the
-aggregate, which is the mean of those that have a score.
+score in every row, and "not scored" is not 0, so such a trial has no row. The aggregate counts it,
+but its mean is over scored trials only.
 
-The schema has texts only: a tool argument that is not a text is written as JSON, and what has no
-field of its own goes into `metadata`, where every value is a text. The loss report is made by
-reading the written rows back; the step of a message is counted as a reader would count it.
+The schema has only texts: tool arguments of other types are written as JSON, and what has no
+field goes into `metadata`, where every value is a text. The loss report is made by reading the
+written rows back, and counts the step of a message as a reader would.
 """
 
 import re
@@ -32,12 +32,12 @@ from proctor.exchange.exporting import (
     SealedTrial,
     Selection,
     find_at,
+    list_withheld,
     new_directory,
     put_at,
     read_traces,
     read_trials,
-    say_withheld,
-    withheld_of,
+    report_withheld,
     writable,
 )
 from proctor.record.cost import CostRecord
@@ -47,7 +47,7 @@ from proctor.traces.entry import Object
 from proctor.traces.loss import Loss, list_losses
 
 VERSION = "0.3.0"
-"""Of the schema."""
+"""Version of the schema."""
 DIGEST = "record_sha256"
 METADATA = {
     "record.trial_id": "trial_id",
@@ -74,7 +74,7 @@ METADATA = {
     "slot": "slot",
     "source": "source",
 }
-"""The key in a row's metadata that a field of a sealed trial has."""
+"""Fields of a sealed trial, each with its key in a row's metadata."""
 TEXTS = frozenset(
     {
         *("trial_id", "experiment_id", "dataset_id", "timestamp", "task_revision", "agent"),
@@ -82,9 +82,9 @@ TEXTS = frozenset(
         *("completeness", "cost_basis"),
     }
 )
-"""Which of them are texts; the others are JSON."""
+"""The keys whose values are texts; the others are JSON."""
 FULL_MARKS = 1.0
-"""The reward from which on an answer counts as correct."""
+"""The reward from which an answer counts as correct."""
 
 
 class Message(NamedTuple):
@@ -92,17 +92,17 @@ class Message(NamedTuple):
 
     body: Object
     part: str
-    """The step of a trial of several."""
+    """The step of a multi-step trial."""
     said: int | None
-    """The place of the entry whose words these are."""
+    """Index of the entry with its content."""
     calls: tuple[int, ...] = ()
-    """The places of its tool calls."""
+    """Indexes of its tool calls."""
 
 
 def make_row(
     trial: SealedTrial, document: Object, reward: float, messages: Sequence[Message]
 ) -> Object:
-    """The row, without what links it to its aggregate."""
+    """Make a row, without the fields that link it to its aggregate."""
     record = trial.record
     instruction = record.inputs.instruction
     calls = sum(len(message.calls) for message in messages)
@@ -147,7 +147,7 @@ def _count_tokens(cost: CostRecord | None) -> Object | None:
 
 
 def make_messages(traces: Sequence[ReadTrace]) -> list[Message]:
-    """The messages of all traces of a trial, one after the other."""
+    """The messages of all traces of a trial, in sequence."""
     found = [message for trace in traces for message in _messages_of(trace)]
     for turn, message in enumerate(found):
         message.body["turn_idx"] = turn
@@ -205,18 +205,18 @@ def _texts(arguments: Object | None) -> dict[str, str] | None:
 
 
 def as_text(value: object) -> str:
-    """A text as it is, anything else as JSON."""
+    """Keep a text; render anything else as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
+# Names that Windows or this store reserves.
 _RESERVED = re.compile(r"(?i:con|prn|aux|nul|com[1-9]|lpt[1-9])(?:\..*)?|data|.*\.")
-"""What no component of a path may be called, on any system or in this store."""
 _UNKNOWN = "unknown"
 _OURS = "proctor"
 
 
 class Key(msgspec.Struct, frozen=True):
-    """What the trials of one aggregate share."""
+    """The properties that the trials of one aggregate share."""
 
     experiment: str
     dataset: str | None
@@ -224,7 +224,7 @@ class Key(msgspec.Struct, frozen=True):
     agent_version: str | None
     model: str
     library: str
-    """What ran them."""
+    """The software that ran them."""
     library_version: str
     profile: str | None
     """The scoring rules."""
@@ -235,15 +235,15 @@ class Source(msgspec.Struct, frozen=True):
 
     origin: str
     root: str
-    """The root hash of its tree, as hex."""
+    """Root hash of its tree, in hex."""
     size: int
     taken: str
-    """When the newest of the selected trials was sealed, in seconds since 1970."""
+    """When the newest selected trial was sealed, in seconds since 1970."""
 
 
 @dataclass(slots=True)
 class Group:
-    """The trials of one aggregate, as far as they were read."""
+    """The trials of one aggregate, collected so far."""
 
     key: Key
     source: Source
@@ -254,14 +254,14 @@ class Group:
 
     @property
     def uuid(self) -> str:
-        """The same for the same trials of the same ledger; of the fourth kind, as is demanded."""
+        """The same for the same trials of a ledger; formatted as version 4, which is required."""
         digest = sha256_hex(msgspec.json.encode((self.key, self.source.root)))
         parts = (digest[:8], digest[8:12], f"4{digest[13:16]}", f"8{digest[17:20]}", digest[20:32])
         return "-".join(parts)
 
     @property
     def folder(self) -> str:
-        """Its place in the store."""
+        """Its path in the store."""
         developer, slash, model = self.key.model.partition("/")
         if not slash:
             developer, model = _UNKNOWN, developer
@@ -270,13 +270,13 @@ class Group:
 
     @property
     def evaluation_id(self) -> str:
-        """The name of the aggregate, which its rows repeat."""
+        """Id of the aggregate, repeated in its rows."""
         eval_name = f"{self.key.experiment}-{self.uuid[:8]}"
         return f"{eval_name}/{self.key.model}/{self.source.taken}"
 
     @property
     def links(self) -> Object:
-        """What ties a row to the aggregate."""
+        """The fields that link a row to the aggregate."""
         return {
             "evaluation_id": self.evaluation_id,
             "model_id": self.key.model,
@@ -286,7 +286,7 @@ class Group:
 
 
 def key_of(trial: SealedTrial) -> Key:
-    """Which aggregate a trial belongs to."""
+    """The aggregate that a trial belongs to."""
     record, entry = trial.record, trial.entry
     library = entry.source.kind if entry.source else _OURS
     versions = record.environment.tool_versions or {}
@@ -303,7 +303,7 @@ def key_of(trial: SealedTrial) -> Key:
 
 
 def make_aggregate(group: Group, checksum: str) -> Object:
-    """The aggregate of a group of which at least one trial has a score."""
+    """Make the aggregate of a group with at least one scored trial."""
     key, source, links = group.key, group.source, group.links
     return {
         "schema_version": VERSION,
@@ -388,7 +388,7 @@ def _model_info(key: Key) -> Object:
 
 
 def _component(text: str) -> str:
-    """A name as part of a path that every system takes."""
+    """Convert a name to a path component that is valid on every system."""
     name = make_id(text.replace(":", "_"))
     if _RESERVED.fullmatch(name):
         return f"{name.rstrip('.')}-{sha256_hex(name.encode())[:12]}"
@@ -398,7 +398,7 @@ def _component(text: str) -> str:
 def find_row_losses(
     line: bytes, document: Object, traces: Sequence[ReadTrace], messages: Sequence[Message]
 ) -> Iterator[Loss]:
-    """What a written row does not say of a trial."""
+    """Report what a written row does not contain of a trial."""
     row: Object = msgspec.json.decode(line)
     yield from list_losses(document, _read_document(row))
     places = _read_entries(row["messages"], messages)
@@ -475,16 +475,16 @@ def export_trials(selection: Selection, target: Path) -> Exported:
 
     Raises:
         InputError: no trial has a score.
-        LedgerError: something is at that path, or it cannot be written.
-        DamageError: the ledger does not hold what it should.
+        LedgerError: the path exists, or cannot be written.
+        DamageError: the ledger is damaged.
     """
-    withheld = withheld_of(selection.ledger)
+    withheld = list_withheld(selection.ledger)
     source = _find_source(selection)
     groups: dict[Key, Group] = {}
     with new_directory(target) as place, (place / NAME).open("xb") as file:
         report = Report(file)
         for trial in read_trials(selection, report):
-            say_withheld(trial, withheld, report)
+            report_withheld(trial, withheld, report)
             if trial.row.status == "superseded":
                 report.leave_out(f"{trial.name}: superseded; another trial counts in its place")
                 continue
@@ -527,7 +527,7 @@ def _add_trial(trial: SealedTrial, group: Group, place: Path, report: Report) ->
 
 
 def _write_aggregate(group: Group, place: Path) -> None:
-    """Write what a group amounts to; one without any score has no mean, and so no aggregate."""
+    """Write the aggregate of a group; without scores there is no mean, so none is written."""
     if not group.rewards:
         return
     folder = place / group.folder

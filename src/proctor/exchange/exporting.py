@@ -1,12 +1,12 @@
-"""What every export uses: the selected trials, how they are read, new files, and the loss report.
+"""Shared by all exports: the selected trials, reading them, new files, and the loss report.
 
-Reading salvages: what cannot be read of a trace becomes a loss. Withheld evidence is named only;
-evidence that is missing without having been withheld is damage. Nothing that exists is replaced.
+Traces are read leniently: what cannot be read becomes a loss. Withheld evidence is only reported;
+evidence that is missing without having been withheld is damage. Existing files are never replaced.
 
-Each line of a loss report is one field of one trial that the format has no place for, or gives back
-differently. Losses are found by reading the written bytes again and comparing, never from a list.
-Paths begin with `record`, with the name of a field of the sealed entry, or with `entries`, which
-are those of the trial's trace, counted from 0.
+Each line of a loss report is one field of one trial that the format does not keep, or changes.
+Losses are found by reading the written bytes back and comparing, not from a list. Paths begin with
+`record`, with the name of a field of the sealed entry, or with `entries`, the entries of the
+trial's trace, counted from 0.
 """
 
 import contextlib
@@ -41,53 +41,53 @@ class Selection:
 
     ledger: LedgerReader
     rows: list[TrialRow]
-    """In the order they were sealed."""
+    """In the order in which they were sealed."""
     is_all: bool
     """Whether no filter was given."""
     watch: Callable[[int], None] = lambda _done: None
-    """Called with how many of the trials are done."""
+    """Called with the number of trials done so far."""
 
 
 class Exported(msgspec.Struct, frozen=True, kw_only=True):
-    """What was taken out."""
+    """The result of an export."""
 
     output: str
     trials: int
     entries: int | None = None
-    """Of the whole ledger; given for a bundle only."""
+    """Entries in the whole ledger; only for a bundle."""
     left_out: int | None = None
-    """Trials of which the bundle has the record, and not the evidence."""
+    """Trials whose record is in the bundle, but not their evidence."""
     evidence: int | None = None
-    """Files of evidence in the bundle."""
+    """Evidence files in the bundle."""
     jobs: int | None = None
-    """Directories of harbor's jobs."""
+    """Harbor job directories."""
     refused: list[str] = []
-    """A sentence for each trial, or part of one, that was left out."""
+    """One sentence for each trial, or part of one, that was left out."""
     losses: int | None = None
-    """Fields that the form could not keep; null where that is not looked for."""
+    """Fields that the format could not keep; null if that was not checked."""
     loss_report: str | None = None
-    """The file that names them all."""
+    """The file that lists them."""
 
 
 def check_some(written: int, left_out: Sequence[str]) -> None:
-    """Refuse an export in which nothing is left.
+    """Refuse an empty export.
 
     Raises:
         InputError: every trial was left out.
     """
     if not written:
-        raise InputError(f"none of these trials can be exported so: {left_out[0]}")
+        raise InputError(f"none of these trials can be exported in this format: {left_out[0]}")
 
 
 type Exporter = Callable[[Selection, Path], Exported]
-"""Writes the trials to a path where nothing is."""
+"""Writes the trials to a path that does not exist yet."""
 
 
 type Scalar = str | int | float | bool
 
 
 def find_at(value: Object, path: str) -> object:
-    """The value at a path; None where there is none."""
+    """The value at a dotted path; None if there is none."""
     found: object = value
     for key in path.split("."):
         found = found.get(key) if isinstance(found, dict) else None
@@ -95,13 +95,13 @@ def find_at(value: Object, path: str) -> object:
 
 
 def find_scalar(value: Object, path: str) -> Scalar | None:
-    """The same, where it is neither an object nor an array."""
+    """The value at a dotted path, unless it is an object or an array."""
     found = find_at(value, path)
     return found if isinstance(found, str | int | float | bool) else None
 
 
 def put_at(value: Object, path: str, item: object) -> None:
-    """Put something at a path, and make what leads there."""
+    """Set the value at a dotted path, creating the objects on the way."""
     *way, last = path.split(".")
     for key in way:
         value = value.setdefault(key, {})
@@ -109,12 +109,12 @@ def put_at(value: Object, path: str, item: object) -> None:
 
 
 def pick(document: Object, names: Mapping[str, str]) -> dict[str, Scalar | None]:
-    """The scalars at some paths, by their names in another form."""
+    """The scalars at some paths, under other names."""
     return {name: find_scalar(document, path) for path, name in names.items()}
 
 
 def as_real(value: object) -> float | None:
-    """A number as one of 64 bits; None for what is none, or larger than those can be."""
+    """Convert a number to a 64-bit float; None if it is not a number, or too large."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -125,10 +125,10 @@ def as_real(value: object) -> float | None:
 
 @contextlib.contextmanager
 def new_directory(target: Path) -> Iterator[Path]:
-    """A directory to write to; what is in it at the end appears under the name in one step.
+    """Yield a directory to write to; it gets its name in one step at the end.
 
     Raises:
-        LedgerError: something is there, or it cannot be written.
+        LedgerError: the path exists, or cannot be written.
     """
     check_absent(target)
     temporary = _beside(target)
@@ -136,7 +136,7 @@ def new_directory(target: Path) -> Iterator[Path]:
         temporary.mkdir()
         yield temporary
         _sync_below(temporary)
-        # An empty directory would be replaced without a word.
+        # rename() would silently replace an empty directory.
         check_absent(target)
         temporary.rename(target)
         sync_directory(target.parent)
@@ -148,10 +148,10 @@ def new_directory(target: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def new_file(target: Path) -> Iterator[BinaryIO]:
-    """A file to write to; its bytes appear under the name in one step.
+    """Yield a file to write to; it gets its name in one step at the end.
 
     Raises:
-        LedgerError: something is there, or it cannot be written.
+        LedgerError: the path exists, or cannot be written.
     """
     check_absent(target)
     temporary = _beside(target)
@@ -159,7 +159,7 @@ def new_file(target: Path) -> Iterator[BinaryIO]:
         with temporary.open("x+b") as file:
             yield file
         sync_file(temporary)
-        # A link, unlike a change of name, replaces nothing.
+        # Unlike a rename, a link never replaces a file.
         os.link(temporary, target)
         sync_directory(target.parent)
     except FileExistsError as error:
@@ -171,17 +171,17 @@ def new_file(target: Path) -> Iterator[BinaryIO]:
 
 
 def check_absent(target: Path) -> None:
-    """Refuse a path where something is.
+    """Refuse a path that exists.
 
     Raises:
-        LedgerError: there is.
+        LedgerError: it exists.
     """
     if os.path.lexists(target):
         raise LedgerError(_taken(target))
 
 
 def _taken(target: Path) -> str:
-    return f"{target}: there is something already; an export replaces nothing"
+    return f"{target}: already exists; an export does not replace files"
 
 
 def _beside(target: Path) -> Path:
@@ -196,11 +196,11 @@ def _sync_below(directory: Path) -> None:
 
 
 NAME = "losses.jsonl"
-"""The loss report in a directory; beside a file it has the file's name before it."""
+"""Name of the loss report in a directory; next to a single file it is a suffix."""
 
 
 class TrialLoss(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One field of one trial that did not survive."""
+    """One field of one trial that was not kept."""
 
     trial: str
     """EXPERIMENT/TRIAL."""
@@ -211,39 +211,39 @@ class TrialLoss(msgspec.Struct, frozen=True, omit_defaults=True):
     why: str
     """A sentence for a person."""
     part: str = ""
-    """The step of a trial of several."""
+    """The step of a multi-step trial."""
 
 
 def report_path(target: Path) -> Path:
-    """Where the loss report of a single file is."""
+    """Path of the loss report of a single file."""
     return target.with_name(f"{target.name}.{NAME}")
 
 
 class Report:
-    """What has come to be known of an export so far."""
+    """Counts and losses of an export so far."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self.trials = 0
-        """Trials that are in it."""
+        """Exported trials."""
         self.losses = 0
-        """Fields that did not survive."""
+        """Fields that were not kept."""
         self.left_out: list[str] = []
-        """A sentence for each trial, or part of one, that is not in it."""
+        """One sentence for each trial, or part of one, that was left out."""
 
     def lose(self, trial: str, losses: Iterable[Loss], part: str = "") -> None:
-        """Write down what was lost of a trial."""
+        """Record what was lost of a trial."""
         for loss in losses:
             line = TrialLoss(trial, loss.path, loss.value_summary, loss.why, part)
             self._file.write(msgspec.json.encode(line) + b"\n")
             self.losses += 1
 
     def leave_out(self, sentence: str) -> None:
-        """Write down what is not in the export at all."""
+        """Record that something is not in the export."""
         self.left_out.append(sentence)
 
     def exported(self, target: Path, report: Path) -> Exported:
-        """The account of it."""
+        """The result of the export."""
         return Exported(
             output=str(target),
             trials=self.trials,
@@ -253,35 +253,35 @@ class Report:
         )
 
 
-_NOT_SAID = frozenset({"at", "kind", "seq", "record"})
+_NOT_EXPORTED = frozenset({"at", "kind", "seq", "record"})
 
 
 @dataclass(frozen=True, slots=True)
 class SealedTrial:
-    """One trial that is to be taken out."""
+    """One trial to export."""
 
     row: TrialRow
     entry: TrialEntry
     record: TrialRecord
-    """As far as a record of the first generation can hold it."""
+    """The record, as far as the first generation has fields for it."""
     traced: TracedTrial
 
     @property
     def name(self) -> str:
-        """EXPERIMENT/TRIAL; both are fit to be parts of a path."""
+        """EXPERIMENT/TRIAL; both are valid parts of a path."""
         return f"{self.row.experiment_id}/{self.row.trial_id}"
 
     def document(self) -> Object:
-        """All that is sealed: what a loss report holds the export against."""
+        """Everything that is sealed; a loss report compares the export with it."""
         return render_entry(self.entry)
 
 
 def render_entry(entry: TrialEntry) -> Object:
-    """The record as it is stored, and what is sealed beside it, as JSON."""
+    """The stored record, and what is sealed next to it, as JSON."""
     said = {
         name: msgspec.to_builtins(value)
         for name in TrialEntry.__struct_fields__
-        if name not in _NOT_SAID and (value := getattr(entry, name))
+        if name not in _NOT_EXPORTED and (value := getattr(entry, name))
     }
     return {"record": msgspec.json.decode(entry.record), **said}
 
@@ -291,19 +291,19 @@ class ReadTrace:
     """One trace of a trial as entries."""
 
     part: str
-    """The step of a trial of several; "" for the trial itself."""
+    """The step of a multi-step trial; "" for the trial itself."""
     entries: list[Entry]
     losses: list[Loss]
-    """What the entries do not say of the file."""
+    """What the entries do not contain of the file."""
 
 
 def read_trials(selection: Selection, report: Report) -> Iterator[SealedTrial]:
-    """The selected trials in their order; withheld ones are left out and reported.
+    """Read the selected trials in order; withheld ones are left out and reported.
 
     Raises:
-        RecordError: an id is no name that may become part of a path.
-        DamageError: the ledger does not hold what it should.
-        InputError: nothing is left.
+        RecordError: an id must not become part of a path.
+        DamageError: the ledger is damaged.
+        InputError: no trial is left.
     """
     for done, row in enumerate(selection.rows):
         selection.watch(done)
@@ -320,16 +320,16 @@ def read_trials(selection: Selection, report: Report) -> Iterator[SealedTrial]:
     check_some(report.trials, report.left_out)
 
 
-def withheld_of(ledger: LedgerReader) -> frozenset[str]:
-    """Digests of all evidence that was taken out of a ledger."""
+def list_withheld(ledger: LedgerReader) -> frozenset[str]:
+    """Digests of all evidence that was withheld from a ledger."""
     return frozenset(sha256 for each in find_withholdings(ledger) for sha256 in each.artifacts)
 
 
-def say_withheld(trial: SealedTrial, withheld: frozenset[str], report: Report) -> None:
-    """Name the evidence of a trial that is not there any more.
+def report_withheld(trial: SealedTrial, withheld: frozenset[str], report: Report) -> None:
+    """Report a trial's evidence that was withheld.
 
     Raises:
-        MissingArtifactError: it is not there and was not withheld.
+        MissingArtifactError: evidence is missing and was not withheld.
     """
     there = set(trial.traced.files)
     for file in trial.entry.evidence:
@@ -337,13 +337,13 @@ def say_withheld(trial: SealedTrial, withheld: frozenset[str], report: Report) -
             continue
         if file.sha256 not in withheld:
             raise MissingArtifactError(
-                f"{trial.name}: evidence {file.path!r}: artifact {file.sha256} is not there"
+                f"{trial.name}: evidence {file.path!r}: artifact {file.sha256} is missing"
             )
         report.leave_out(f"{trial.name}: evidence {file.path!r} is withheld")
 
 
 def read_traces(trial: SealedTrial) -> list[ReadTrace]:
-    """The traces of a trial, whatever their kind, the steps in their order.
+    """Read the traces of a trial, of any kind, steps in order.
 
     Raises:
         DamageError: sealed evidence is altered.
@@ -353,7 +353,7 @@ def read_traces(trial: SealedTrial) -> list[ReadTrace]:
 
 
 def read_trace(found: FoundTrace) -> ReadTrace:
-    """An open trace as entries."""
+    """Read an open trace as entries."""
     loaded = load_entries(found.path, found.kind, salvage=True)
     passed_over = [Loss(found.part or "trace", "", each) for each in found.passed_over]
     return ReadTrace(found.part, list(loaded.entries), [*passed_over, *loaded.losses])
@@ -361,18 +361,18 @@ def read_trace(found: FoundTrace) -> ReadTrace:
 
 @contextlib.contextmanager
 def writable(trial: SealedTrial, report: Report) -> Iterator[None]:
-    """Leave a trial out of whose values no JSON can be made, instead of ending the export."""
+    """Leave a trial out if its values cannot be encoded as JSON, instead of ending the export."""
     try:
         yield
     except UNWRITABLE as error:
-        say_unwritable(trial, error, report)
+        report_unwritable(trial, error, report)
 
 
 UNWRITABLE = (RecursionError, UnicodeEncodeError)
-"""What is raised where no JSON can be made of a value."""
+"""Raised when a value cannot be encoded as JSON."""
 
 
-def say_unwritable(trial: SealedTrial, error: Exception, report: Report) -> None:
-    """Name a trial that is left out for that."""
-    what = "nested too deeply" if isinstance(error, RecursionError) else "half a character"
+def report_unwritable(trial: SealedTrial, error: Exception, report: Report) -> None:
+    """Report that a trial was left out because it cannot be encoded."""
+    what = "nested too deeply" if isinstance(error, RecursionError) else "a lone surrogate"
     report.leave_out(f"{trial.name}: cannot be written as JSON: {what} in its trace")

@@ -1,12 +1,12 @@
-"""A harbor job directory, as trials to be sealed, in the order in which harbor adds them up.
+"""Import a harbor job directory, trial by trial, in the order in which harbor adds them up.
 
     <job>/…             the job's own files are sealed with each of its trials
-    <job>/<trial>/…     a trial; one that proctor ran has its own record.json, which is taken
-    …/attempts/N/…      an attempt that was kept is a trial of its own
+    <job>/<trial>/…     a trial; if proctor ran it, its own record.json is used
+    …/attempts/N/…      an earlier attempt that was kept is a separate trial
 
-A trial without a result was killed, or still runs: no file of an unfinished job tells which, so it
-is left for later unless the caller says that the job is over. Nothing of a job is run, no link is
-followed, and nothing is sealed here.
+A trial without a result was killed, or is still running; in an unfinished job no file tells which,
+so it is left for later unless the caller says that the job is over. Nothing in a job is run, no
+link is followed, and nothing is sealed here.
 """
 
 import contextlib
@@ -44,30 +44,30 @@ _OF_A_TRIAL = ("trial.log", "agent", "verifier", "steps")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobOptions:
-    """How to seal the trials of jobs."""
+    """Options for importing jobs."""
 
     experiment: str | None = None
-    """Where none is named, it is the job's own name."""
+    """None: the job's own name."""
     dataset_id: str | None = None
     is_over: bool = False
-    """Whether trials without a result are known to run no more."""
+    """Whether trials without a result are known not to be running."""
 
 
 @dataclass(slots=True)
 class FoundJob:
-    """What is to be done about one job."""
+    """The contents of one job."""
 
     offers: list[Offer] = field(default_factory=list)
     later: list[Later] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     set_aside: list[str] = field(default_factory=list)
-    """Directories of trials of earlier plans, as the job says; they are offered nevertheless."""
+    """Trial directories of earlier plans, according to the job; they are offered too."""
 
 
 def find_jobs(path: Path) -> list[Path]:
-    """The job at a path, or the jobs in the directory there."""
+    """Return the job at a path, or the jobs in the directory there."""
     if not path.is_dir() or _is_job(path) or _has(path, _OF_A_TRIAL):
-        return [path]  # loading it says what it is instead
+        return [path]  # loading it reports what it is
     try:
         inside = sorted(each for each in path.iterdir() if not each.is_symlink() and _is_job(each))
     except OSError:
@@ -84,16 +84,16 @@ def _has(path: Path, names: tuple[str, ...]) -> bool:
 
 
 def find_trials(path: Path, options: JobOptions, watch: Watch | None = None) -> FoundJob:
-    """The trials of a job.
+    """Find the trials of a job.
 
     Raises:
-        JobError: it is no job, or its lock.json cannot be used.
-        RecordError: the experiment's name breaks the rule.
+        JobError: it is not a job, or its lock.json cannot be used.
+        RecordError: the experiment's name is not a valid id.
     """
     if options.experiment is not None:
         check_id(options.experiment, "experiment")
     job = load_job(str(path), watch=watch)
-    # What is named `.` or by a link still has a name.
+    # Resolve, since `.` and links have other names than their target.
     name = shown_name(path.resolve().name)
     around, refused = _find_around(job)
     reader = _Reader(
@@ -117,13 +117,13 @@ def _load_lock(job: str) -> LockDocument | None:
         return load_lock(job)
     except JobError as error:
         raise JobError(
-            f"{error}; copy the job again, or take the file away: its trials then come in without "
-            "what it pins"
+            f"{error}; copy the job again, or remove the file: its trials are then imported "
+            "without what it pins"
         ) from error
 
 
 def _list_trials(job: Job, found: FoundJob, *, is_over: bool) -> Iterator[str]:
-    """The directories to be read; what may be running is put down as left for later."""
+    """List the directories to read; trials that may be running are added to `later`."""
     yield from (each.directory for each in job.trials)
     yield from job.set_aside
     yield from (each.path for each in job.broken)
@@ -134,19 +134,19 @@ def _list_trials(job: Job, found: FoundJob, *, is_over: bool) -> Iterator[str]:
             found.later.append(
                 Later(
                     path,
-                    f"{path}: has no result.json, and the job does not say that it is finished: it "
-                    "may be running; import again when it is over, or with --killed if it is",
+                    f"{path}: has no result.json, and the job is not marked as finished: it may be "
+                    "running; import again when it is over, or with --killed if it was killed",
                 )
             )
 
 
 def _find_around(job: Job) -> tuple[Around, list[str]]:
-    """The job's own files, and what lies among them and is none."""
+    """List the job's own files, and entries that are not regular files."""
     trials = {each.directory for each in job.trials} | {each.path for each in job.broken}
     trials |= {*job.unfinished, *job.set_aside}
     names = {os.path.split(path)[1] for path in trials}
     files, refused = list_files(job.directory, names)
-    # A trial that is a link is refused as a trial.
+    # A trial that is a link is refused as a trial, not as a file of the job.
     refused = [name for name in refused if name not in names]
     return Around(Path(job.directory), tuple(files)), refused
 
@@ -155,37 +155,37 @@ def _find_notes(job: Job, refused: list[str]) -> list[str]:
     notes = [problem.message for problem in job.problems]
     if not job.finished:
         notes.append(
-            f"{job.directory}: result.json does not say that the job is finished: it is running, "
+            f"{job.directory}: result.json does not mark the job as finished: it is running, "
             "or was stopped"
         )
     there = len(job.trials) + len(job.unfinished) + len(job.broken)
     if there < job.n_planned:
-        notes.append(f"{job.directory}: {job.n_planned:,} trials were planned, {there:,} are in it")
+        notes.append(f"{job.directory}: {job.n_planned:,} trials were planned, {there:,} exist")
     retries = job.published.count("n_retries") if job.published else 0
     kept = sum(map(_count_kept, job.trials)) if retries else 0
     if retries > kept:
         notes.append(
-            f"{job.directory}: harbor tried {count_of(retries, 'time')} again and kept "
-            f"{kept:,} of those attempts; what it deleted is in no record"
+            f"{job.directory}: harbor retried {count_of(retries, 'time')} and kept "
+            f"{kept:,} of those attempts; deleted attempts are in no record"
         )
     if refused:
         shown = ", ".join(map(shown_name, refused[:3]))
         notes.append(
             f"{job.directory}: {count_of(len(refused), 'file')} of the job itself cannot be "
-            f"evidence (links, devices, names that are no plain text): {shown}"
+            f"evidence (links, devices, names that are not plain text): {shown}"
         )
     return notes
 
 
 def _count_kept(trial: FoundTrial) -> int:
-    with contextlib.suppress(NotSealedError):  # it is refused when its turn comes
+    with contextlib.suppress(NotSealedError):  # reported when the trial is read
         return len(find_attempts(Path(trial.directory)))
     return 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reader:
-    """What the trials of one job have in common."""
+    """Settings shared by the trials of one job."""
 
     job: Path
     name: str
@@ -195,7 +195,7 @@ class _Reader:
     around: Around
 
     def offer(self, trial: Path, seq: int, scored: FoundTrial | None) -> list[Offer]:
-        """A trial, the attempts that are kept in it before it."""
+        """Offer a trial, preceded by its kept attempts."""
         if trial.is_symlink():
             return [Offer(str(trial), partial(_refuse_link, trial))]
         try:
@@ -210,7 +210,7 @@ class _Reader:
         return Offer(str(attempt), partial(self.submit, attempt, seq))
 
     def submit(self, trial: Path, seq: int, scored: FoundTrial | None = None) -> Submission:
-        """One trial, read."""
+        """Read one trial."""
         name = f"{self.name}/{shown_name(str(trial.relative_to(self.job)))}"
         beside = Beside(
             source=Source(kind="harbor", name=name, seq=seq),
@@ -233,5 +233,5 @@ def _refuse(error: NotSealedError) -> Submission:
 
 def _refuse_link(trial: Path) -> Submission:
     raise NotSealedError(
-        f"{trial}: a link, which is not followed; import the job that the trial lies in"
+        f"{trial}: is a link, which is not followed; import the job that contains the trial"
     )

@@ -1,7 +1,7 @@
-"""A harbor trial directory to a TrialRecord: complete where everything is pinned, else partial.
+"""Make a TrialRecord of a harbor trial directory: complete if everything is pinned, else partial.
 
-Harbor records digests of the task and the versions of itself and of the agent. It records neither
-the files of a task nor the image that was built: those need the task directory.
+harbor records digests of the task and the versions of itself and of the agent. It records neither
+the task's files nor the image that it built: for those the task directory is needed.
 """
 
 import re
@@ -71,13 +71,13 @@ from proctor.traces.writer import Redactor
 from proctor.trial.timeouts import find_limits
 
 LONGEST_SAID: Final = 1 << 20
-"""Characters of an instruction or a system prompt; what is longer stays in the trace alone, or an
-agent could keep its trial from being sealed."""
+"""Longest instruction or system prompt in characters. A longer one is only in the trace: otherwise
+an agent could make its record too large to seal."""
 _PINNED_IMAGE: Final = re.compile(r"@(sha256:[0-9a-f]{64})$")
 
 
 class RecordRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Which trial to make a record of, and what the record says beyond its files."""
+    """The trial to make a record of, and what the record contains beyond its files."""
 
     trial: str
     """The trial's directory."""
@@ -86,15 +86,15 @@ class RecordRequest(msgspec.Struct, frozen=True, kw_only=True):
     task: str | None = None
     """The directory of the task that the trial ran."""
     dataset_id: str | None = None
-    """name@version of the dataset that the task is from, or another name that it goes by."""
+    """name@version of the task's dataset, or another id of it."""
     adaptation: AdaptationProvenance | None = None
 
 
 def make_record(request: RecordRequest, redactor: Redactor | None = None) -> MadeRecord:
-    """The record of a trial, with what it rests on; secrets do not get into it.
+    """Make the record of a trial, with its pins and evidence; secrets are redacted.
 
     Raises:
-        InputError: the trial or the task cannot be read, or do not belong together.
+        InputError: the trial or the task cannot be read, or do not match.
     """
     _check(request)
     sources = load_sources(request.trial, request.task)
@@ -121,10 +121,10 @@ def make_record(request: RecordRequest, redactor: Redactor | None = None) -> Mad
 def make_bare_record(
     request: RecordRequest, before: ReadBefore | None = None
 ) -> tuple[TrialRecord, CostBasis]:
-    """The same record without what it rests on, so that no file is hashed.
+    """Make the same record without pins and evidence, so that no file is hashed.
 
     Raises:
-        InputError: the trial or the task cannot be read, or do not belong together.
+        InputError: the trial or the task cannot be read, or do not match.
     """
     _check(request)
     sources = load_sources(request.trial, request.task, before)
@@ -142,7 +142,7 @@ def _check(request: RecordRequest) -> None:
 def _make_whole(
     request: RecordRequest, sources: Sources, notes: list[str]
 ) -> tuple[TrialRecord, CostBasis, list[Missing]]:
-    """The record, where its money comes from, and what keeps it from being complete."""
+    """Make the record, the source of its cost, and the list of what it lacks to be complete."""
     try:
         source = _make_source(request, sources)
     except ValidationError as error:
@@ -177,7 +177,7 @@ def _make_source(request: RecordRequest, sources: Sources) -> RecordSource:
 
 
 def _make_ending(found: FoundTrial, details: TrialDetails) -> Ending:
-    """How the trial ended, by the rewards that count and by what its result.json says."""
+    """How the trial ended, from the rewards that count and from its result.json."""
     document, verdict = found.document, found.trial.verdict
     steps = list(zip(document.step_results or (), details.step_results or (), strict=False))
     claimed = "result.json claims other rewards than the reward files give; theirs count"
@@ -217,7 +217,7 @@ def _list_phases(details: TrialDetails) -> list[TimedPhase | None]:
 
 
 def _find_total(details: TrialDetails | None) -> float | None:
-    """Seconds of the whole trial: as it says, else from its first known phase to its last."""
+    """Seconds of the whole trial: as recorded, else from its first known phase to its last."""
     if details is None:
         return None
     total = find_seconds(details)
@@ -248,21 +248,21 @@ def _find_time_notes(details: TrialDetails | None) -> list[str]:
 
 
 def _find_time(sources: Sources) -> datetime:
-    """When the trial ended, else when it began, else when its job was planned."""
+    """When the trial ended, else when it started, else when its job was planned."""
     details, lock = sources.details, sources.lock
     times = [details.finished_at, details.started_at] if details else []
     times += [_parse_time(lock.created_at, sources)] if lock and lock.created_at else []
     known = next((time for time in times if time is not None), None)
     if known is None:
         raise JobError(
-            f"{sources.directory}: nothing says when it ran; expected times in result.json, or "
+            f"{sources.directory}: its time is not recorded; expected times in result.json, or "
             "a lock.json in the job around it"
         )
     known = known if known.tzinfo else known.replace(tzinfo=UTC)
     try:
         known.astimezone(UTC)
     except OverflowError:
-        raise JobError(f"{sources.directory}: its time is {known}, which is none in UTC") from None
+        raise JobError(f"{sources.directory}: its time {known} is out of range in UTC") from None
     return known
 
 
@@ -276,9 +276,9 @@ def _parse_time(text: str, sources: Sources) -> datetime:
 
 
 def _find_missing(record: TrialRecord, sources: Sources) -> list[Missing]:
-    """What keeps the record partial, with the remedy that a harbor trial has."""
+    """What keeps the record partial, with the remedy for a harbor trial."""
     remedies = {
-        "agent.adapter_revision": "an agent that tells harbor its version",
+        "agent.adapter_revision": "an agent that reports its version to harbor",
         "environment.tool_versions": "the lock.json that harbor writes into the job",
         "inputs.input_files": "--task DIR with the task that the trial ran",
     }
@@ -303,7 +303,7 @@ def _find_missing(record: TrialRecord, sources: Sources) -> list[Missing]:
 
 
 def _name_medium(root: str, medium: Medium) -> str:
-    """Where a medium lies, relative to the trial's directory."""
+    """Path of a media file, relative to the trial's directory."""
     place = medium.beside.removeprefix(f"{root}/") if medium.beside else "artifacts"
     return f"{place}/{medium.path}"
 
@@ -311,7 +311,7 @@ def _name_medium(root: str, medium: Medium) -> str:
 def _pin_trace(
     pins: Pins, files: tuple[PinnedFile, ...], sources: Sources, notes: list[str]
 ) -> Pins:
-    """The pins with the digests of the trace and of what it shows."""
+    """Add the digests of the trace and its media to the pins."""
     trace = sources.evidence.trace
     if trace is None:
         return pins
@@ -324,7 +324,7 @@ def _pin_trace(
         places_beside(f"{root}/agent") if name.startswith("agent/") else (),
     )
     inside = {file.path for file in files}
-    # Two names of one file, such as a.png and ./a.png, are one pin.
+    # Two spellings of one path, such as a.png and ./a.png, are one pin.
     media = dict.fromkeys(
         PinnedFile(_name_medium(root, each), each.sha256, each.size)
         for each in shown.files
@@ -346,7 +346,7 @@ def _pin_trace(
 
 
 def _find_doubts(sources: Sources, pins: Pins) -> list[str]:
-    """What the record cannot vouch for."""
+    """What the record cannot prove."""
     doubts = []
     if "record.json" in sources.evidence.files:
         doubts.append(
@@ -368,7 +368,7 @@ def _find_doubts(sources: Sources, pins: Pins) -> list[str]:
 
 
 def _bare(model: str) -> str:
-    """A model without its provider, which endpoints leave out."""
+    """A model's name without its provider, which endpoints omit."""
     return model.rpartition("/")[2]
 
 
@@ -376,12 +376,12 @@ def _bare(model: str) -> str:
 
 
 def make_task(sources: Sources) -> TaskReference:
-    """Which task, and harbor's checksum of it."""
+    """The task, with harbor's checksum of it."""
     document, given = sources.document, sources.given
     checksum = document.task_checksum if document else None
     if given is not None:
         checksum = given.digests.task_checksum
-    # Two directories with the same files are one task to a digest: the trial says its name.
+    # Directories with equal files have equal digests, so the name comes from the trial.
     name = document.task_name if document else _find_task_name(sources)
     return TaskReference(task_id=name, task_revision=checksum or UNRESOLVED)
 
@@ -392,7 +392,7 @@ def _find_task_name(sources: Sources) -> str:
 
 
 def make_agent(sources: Sources) -> AgentReference:
-    """The agent, the model that answered, and how both were set up."""
+    """The agent, the model that answered, and their settings."""
     document, asked = sources.document, sources.asked.agent
     version = sources.details.agent_info.version if sources.details else None
     models = find_models_reported(sources)
@@ -408,12 +408,12 @@ def make_agent(sources: Sources) -> AgentReference:
 
 
 def find_models_reported(sources: Sources) -> tuple[str, ...]:
-    """The models that the trace says have answered."""
+    """The models that answered, according to the trace."""
     return sources.evidence.trace.models if sources.evidence.trace else ()
 
 
 def find_model_requested(sources: Sources) -> str | None:
-    """The model that was requested, with its provider."""
+    """The requested model, with its provider."""
     if sources.asked.agent.model_name:
         return sources.asked.agent.model_name
     model = sources.document.agent_info.model_info if sources.document else None
@@ -423,7 +423,7 @@ def find_model_requested(sources: Sources) -> str | None:
 
 
 def make_configuration(sources: Sources) -> Object:
-    """What was asked for, and with the task at hand the limits that followed from both."""
+    """The requested settings, and, if the task is given, the limits that follow from both."""
     asked = {key: value for key, value in sources.config.items() if key not in NOT_CONFIGURATION}
     if sources.given is None:
         return asked
@@ -431,7 +431,7 @@ def make_configuration(sources: Sources) -> Object:
 
 
 def make_environment(sources: Sources) -> EnvironmentSnapshot:
-    """Where it ran, with the versions that the job around the trial recorded."""
+    """The environment, with the versions that the job recorded."""
     written = sources.config.get("environment")
     asked = written if isinstance(written, dict) else {}
     versions: dict[str, str] = {}
@@ -452,7 +452,7 @@ def _find_image(sources: Sources) -> str:
 
 
 def make_inputs(sources: Sources) -> InputRecord:
-    """What the agent was given; without the task, as much of it as the trace repeats."""
+    """The agent's inputs; without the task, as much as the trace contains."""
     given, trace = sources.given, sources.evidence.trace
     first = join_instructions(given.task) if given else _shorten(trace, "user")
     return InputRecord(
@@ -468,7 +468,7 @@ def _shorten(trace: Trace | None, role: str) -> str | None:
 
 
 def make_pins(sources: Sources, configuration: Object) -> Pins:
-    """The digests behind the record, without those of the trace."""
+    """The digests behind the record, except those of the trace."""
     given, document = sources.given, sources.document
     image = _PINNED_IMAGE.search(_find_image(sources))
     recorded = document.task_checksum if document else None

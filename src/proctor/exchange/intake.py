@@ -1,7 +1,7 @@
 """Import many trials: each is sealed, was sealed before, or is refused with a reason.
 
-A refused trial does not stop the others, and the counts add up to what was found. No ledger is
-created if no trial can be sealed. Nothing here knows where a trial comes from.
+A refused trial does not stop the others, and the counts add up to the number found. No ledger is
+created if no trial can be sealed.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,10 +21,10 @@ from proctor.ledger.sealing import (
 )
 from proctor.ledger.trial_sealing import find_before, place_again
 
+# Trials sealed under one signature.
 _TOGETHER = 100
-"""Trials that share a signature."""
+# Errors of a single trial; any other error is the ledger's.
 _REFUSALS = (NotSealedError, ConflictError, RecordError)
-"""Errors of a trial; any other error is one of the ledger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,24 +32,24 @@ class Offer:
     """One trial that was found."""
 
     where: str
-    """Its path or its name, for messages."""
+    """Its path or name, for messages."""
     submit: Callable[[], Submission]
-    """Reads it. An InputError refuses this trial and no other."""
+    """Reads the trial. An InputError refuses only this trial."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A trial that was not sealed, and why."""
+    """A trial that was refused, with the reason."""
 
     where: str
     message: str
     is_conflict: bool = False
-    """Whether it is sealed already with other bytes."""
+    """Whether it is already sealed with different bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """A trial that is not ready to be sealed, and why."""
+    """A trial that cannot be sealed yet, with the reason."""
 
     where: str
     message: str
@@ -57,31 +57,31 @@ class Later:
 
 @dataclass(slots=True)
 class Reconciliation:
-    """What became of everything that was found."""
+    """The outcome of an import, by trial."""
 
     new: list[Sealed] = field(default_factory=list)
     """Sealed now."""
     known: list[Sealed] = field(default_factory=list)
-    """Sealed before, with the same bytes."""
+    """Already sealed with the same bytes."""
     refused: list[Refused] = field(default_factory=list)
     reworded: int = 0
-    """How many of the known are sealed with the same evidence and another record."""
+    """How many of the known are sealed with the same evidence but another record."""
     later: list[Later] = field(default_factory=list)
-    """Left for another import."""
+    """Left for a later import."""
     notes: list[str] = field(default_factory=list)
-    """What a reader of the counts should know."""
+    """Notes about the counts."""
 
     @property
     def found(self) -> int:
-        """How many there were."""
+        """The number of trials found."""
         return len(self.new) + len(self.known) + len(self.refused) + len(self.later)
 
 
 type Watch = Callable[[int], None]
-"""Called after each batch with how many offers are done."""
+"""Called after each batch with the number of offers done."""
 
 
-def take_in(
+def seal_offers(
     offers: Iterable[Offer],
     open_ledger: Callable[[], OpenLedger],
     secrets: Secrets | None = None,
@@ -90,15 +90,15 @@ def take_in(
     by_evidence: bool = False,
     admission: Admission | None = None,
 ) -> Reconciliation:
-    """Seal what is offered; the ledger is opened once something can be sealed, and closed.
+    """Seal the offered trials; opens the ledger once one can be sealed, and closes it.
 
-    With `by_evidence`, a trial that is sealed with the same evidence is known, whatever its record
-    says: for runs whose evidence is all there is, and whose surroundings are renamed now and then.
-    An `admission` refuses trials that do not belong to the experiment that they name.
+    With `by_evidence`, a trial that is sealed with the same evidence counts as known even if its
+    record differs: for runs that consist only of their evidence and are sometimes renamed. An
+    `admission` refuses trials that do not belong to the experiment they name.
 
     Raises:
         KeyFileError: the key cannot be used.
-        LedgerError: the ledger cannot be opened or written; what was sealed so far stays.
+        LedgerError: the ledger cannot be opened or written; trials sealed so far stay.
     """
     intake = _Intake(open_ledger, secrets or Secrets(), Reconciliation(), by_evidence, admission)
     done = 0
@@ -160,9 +160,9 @@ class _Intake:
         return True
 
     def _place(self, ledger: OpenLedger, submission: Submission) -> Submission | None:
-        """What is left to be sealed of it, under the name it gets.
+        """Return the trial under its final name, or None if it is already sealed.
 
-        A trial that proctor ran again has the name of the one before, and replaces it.
+        A trial that proctor ran again has the name of the earlier one, and replaces it.
         """
         if submission.own_trial is None:
             return submission
@@ -175,13 +175,13 @@ class _Intake:
         if supersedes is not None:
             if not self._is_sealable(placed):
                 return None
-            # Before the trial itself: after a kill in between, no two of them are counted.
+            # Append this first: if we are killed in between, the two are never both counted.
             with ledger.writing():
                 ledger.append([supersedes])
         return placed
 
     def _seal(self, ledger: OpenLedger, submissions: list[Submission]) -> None:
-        """With one signature; where one is refused, one by one."""
+        """Seal under one signature; if one is refused, seal one by one."""
         if not submissions:
             return
         try:

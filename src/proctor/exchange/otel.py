@@ -1,11 +1,11 @@
-"""Sealed trials as OpenTelemetry spans, by the conventions for generative AI, as OTLP JSON.
+"""Export sealed trials as OpenTelemetry spans, with the GenAI conventions, as OTLP JSON.
 
-One line per trial, each a whole ExportTraceServiceRequest, as collectors read it from files;
-nothing is sent anywhere. A trial without a trace has one span: who, at what, and what it scored.
-A trial that was not scored has an evaluation without a value, never 0.
+One line per trial, each a complete ExportTraceServiceRequest, as collectors read it from files;
+nothing is sent. A trial without a trace has one span: agent, task and score. A trial that was not
+scored has an evaluation without a value, never 0.
 
-The loss report is made by reading the written bytes back, not from the values they were made of:
-whatever was dropped or changed on the way is missing there, and is therefore a loss.
+The loss report is made by reading the written bytes back, not from the original values: whatever
+was dropped or changed on the way is missing there and is reported as a loss.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,14 +25,14 @@ from proctor.exchange.exporting import (
     SealedTrial,
     Selection,
     check_absent,
+    list_withheld,
     new_file,
     put_at,
     read_traces,
     read_trials,
     report_path,
-    say_unwritable,
-    say_withheld,
-    withheld_of,
+    report_unwritable,
+    report_withheld,
 )
 from proctor.exchange.otel_model import (
     Attributes,
@@ -52,19 +52,19 @@ from proctor.traces.entry import Entry, Object
 from proctor.traces.loss import Loss, list_losses
 
 type Kept = tuple[str, int, Object]
-"""An entry that came back: its part, its place in the trace, and what is said of it."""
+"""An entry read back: its part, its index in the trace, and its fields."""
 
 _PARTS = {"text": "content", "reasoning": "thought"}
 _DECODER = msgspec.json.Decoder(Span)
 
 
 def read_span(data: bytes) -> Span:
-    """A span as it was written."""
+    """Decode a written span."""
     return _DECODER.decode(data)
 
 
 def read_entries(span: Span) -> Iterator[Kept]:
-    """What a span says of entries; a result has a span of its own first, which says most of it."""
+    """Read the entries in a span; a result's own span comes first and has most of its fields."""
     said = read_attributes(span.attributes)
     part = str(said.get(carried.PART, ""))
     match said["gen_ai.operation.name"]:
@@ -83,7 +83,7 @@ def is_root(span: Span) -> bool:
 
 
 def flatten(entry: Entry) -> Object:
-    """An entry as it is compared: its time in the one spelling."""
+    """Flatten an entry for comparison, with its time in one format."""
     flat = flatten_entry(entry)
     return flat | _spell(flat.get("timestamp"))
 
@@ -94,7 +94,7 @@ def _spell(time: object) -> Object:
 
 
 def read_document(root: Span) -> Object:
-    """What the span of a trial says of what is sealed."""
+    """Read what a trial's root span contains of the sealed trial."""
     said = read_attributes(root.attributes)
     document: Object = {}
     for path, name in carried.ATTRIBUTES.items():
@@ -178,35 +178,35 @@ _SERVICE = "proctor"
 
 
 def export_trials(selection: Selection, target: Path) -> Exported:
-    """Write one line a trial to a new file.
+    """Write one line per trial to a new file.
 
     Raises:
-        InputError: nothing is left of the trials.
-        LedgerError: something is at that path, or it cannot be written.
-        DamageError: the ledger does not hold what it should.
+        InputError: no trial is left.
+        LedgerError: the path exists, or cannot be written.
+        DamageError: the ledger is damaged.
     """
     beside = report_path(target)
     check_absent(beside)
-    withheld = withheld_of(selection.ledger)
+    withheld = list_withheld(selection.ledger)
     with new_file(target) as file, new_file(beside) as losses:
         report = Report(losses)
         for trial in read_trials(selection, report):
-            say_withheld(trial, withheld, report)
+            report_withheld(trial, withheld, report)
             begin = file.tell()
             try:
                 report.lose(trial.name, write_trial(file, trial, read_traces(trial)))
                 report.trials += 1
             except UNWRITABLE as error:
-                say_unwritable(trial, error, report)
+                report_unwritable(trial, error, report)
                 file.truncate(file.seek(begin))
     return report.exported(target, beside)
 
 
 def write_trial(file: BinaryIO, trial: SealedTrial, traces: Sequence[ReadTrace]) -> Iterator[Loss]:
-    """Write the line of a trial, and give what it does not say: each span is read as it is written.
+    """Write the line of a trial, and yield its losses: each span is read back as it is written.
 
     Raises:
-        RecursionError, UnicodeEncodeError: no JSON can be made of it; half a line is there.
+        RecursionError, UnicodeEncodeError: it cannot be encoded; part of a line was written.
     """
     spans = TrialSpans(trial, traces)
     comparison = _Comparison(trial, traces)
@@ -235,7 +235,7 @@ def _render_frame() -> tuple[bytes, bytes, bytes]:
 
 
 class _Comparison:
-    """Holds what was written of a trial against what is sealed."""
+    """Compares what was written of a trial with what is sealed."""
 
     def __init__(self, trial: SealedTrial, traces: Sequence[ReadTrace]) -> None:
         self._trial = trial
@@ -243,7 +243,7 @@ class _Comparison:
         self._seen: set[tuple[str, int]] = set()
 
     def find_lost(self, span: Span) -> Iterator[Loss]:
-        """What a span does not say of what it represents."""
+        """Yield what a span lacks of what it represents."""
         if is_root(span):
             yield from list_losses(self._trial.document(), read_document(span))
         for part, place, entry in read_entries(span):
@@ -252,7 +252,7 @@ class _Comparison:
                 yield from self._compare(part, place, entry)
 
     def find_missing(self) -> Iterator[Loss]:
-        """What no span represents."""
+        """Yield what no span represents."""
         for part, trace in self._traces.items():
             yield from trace.losses
             for place in range(len(trace.entries)):

@@ -1,9 +1,9 @@
-"""OTLP JSON as values, the attributes that carry a trial's fields, and times in nanoseconds.
+"""OTLP JSON as values, the attributes for a trial's fields, and times in nanoseconds.
 
-Ids are hex, whole numbers of 64 bits are texts, kinds are numbers. Attributes have the names of the
-conventions for generative AI where there is one, and names of our own for the rest. The table
-serves both directions, so that no field can be written without being looked for on reading back.
-An event without a time of its own is placed, in its order, at the last known time.
+Ids are hex, 64-bit integers are texts, kinds are numbers. Attributes have the names of the GenAI
+conventions where they exist, and `proctor.` names otherwise. One table serves writing and reading
+back, so that no field can be written without being compared. An event without a time is placed, in
+order, at the last known time.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -11,11 +11,11 @@ from typing import Final
 
 import msgspec
 
+# Kinds of spans.
 INTERNAL: Final = 1
 CLIENT: Final = 3
-"""Kinds of spans."""
+# Status of a failed span; 0, unset, is omitted.
 ERROR: Final = 2
-"""The status of what failed; 0 is not said, and so left out."""
 
 type Value = str | int | float | bool
 type Attributes = dict[str, Value]
@@ -24,11 +24,11 @@ type Attributes = dict[str, Value]
 class AnyValue(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False
 ):
-    """A value of an attribute; one of its fields is set."""
+    """An attribute value; exactly one field is set."""
 
     string_value: str | None = None
     int_value: str | None = None
-    """A whole number of 64 bits, as text."""
+    """A 64-bit integer, as text."""
     double_value: float | None = None
     bool_value: bool | None = None
 
@@ -41,7 +41,7 @@ class KeyValue(msgspec.Struct, frozen=True, gc=False):
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Something that happened in a span."""
+    """An event in a span."""
 
     time_unix_nano: str
     name: str
@@ -49,19 +49,19 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a span ended."""
+    """The result of a span."""
 
     code: int = 0
     message: str = ""
 
 
 class Span(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One piece of work."""
+    """One unit of work."""
 
     trace_id: str
-    """16 bytes."""
+    """16 bytes, in hex."""
     span_id: str
-    """8 bytes."""
+    """8 bytes, in hex."""
     parent_span_id: str = ""
     name: str
     kind: int
@@ -74,13 +74,13 @@ class Span(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defau
 
 
 class Resource(msgspec.Struct, frozen=True):
-    """What the spans come from."""
+    """The source of the spans."""
 
     attributes: list[KeyValue]
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """What wrote them."""
+    """The writer of the spans."""
 
     name: str
     version: str
@@ -101,13 +101,13 @@ class ResourceSpans(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An ExportTraceServiceRequest, which is what a line of a file is."""
+    """An ExportTraceServiceRequest, one line of a file."""
 
     resource_spans: list[ResourceSpans]
 
 
 def write_attributes(attributes: dict[str, Value | None]) -> list[KeyValue]:
-    """The attributes that are known."""
+    """Encode the attributes that have a value."""
     return [
         KeyValue(key, _write_value(value)) for key, value in attributes.items() if value is not None
     ]
@@ -126,7 +126,7 @@ def _write_value(value: Value) -> AnyValue:
 
 
 def read_attributes(attributes: list[KeyValue]) -> Attributes:
-    """The same as values."""
+    """Decode attributes to values."""
     return {each.key: _read_value(each.value) for each in attributes}
 
 
@@ -191,15 +191,15 @@ OF_CHAT: Final = {
     "output": "gen_ai.usage.output_tokens",
     "cached": "gen_ai.usage.cache_read.input_tokens",
 }
-"""What a turn of the model says beyond its words."""
+"""Attributes of a model's turn beyond its content."""
 
 STEP: Final = "proctor.step"
 PART: Final = "proctor.part"
 ENTRY: Final = "proctor.entry"
-"""The place in the trace, counted from 0: of what was said, or of the tool call."""
+"""Index in the trace, from 0: of the message, or of the tool call."""
 RESULT: Final = "proctor.result_entry"
 RESULT_TIME: Final = "proctor.result_time"
-"""When a result came, where that is not when its span ends."""
+"""When a result arrived, if that is not the end of its span."""
 TOOL: Final = "gen_ai.tool.name"
 CALL_ID: Final = "gen_ai.tool.call.id"
 ARGUMENTS: Final = "gen_ai.tool.call.arguments"
@@ -213,15 +213,15 @@ OF_RESULT: Final = {
     "duration_ms": "proctor.tool.duration_ms",
     "output_summary": "proctor.tool.output_summary",
 }
-"""Fields of a result's entry."""
+"""Fields of a result entry."""
 COMMAND: Final = "proctor.tool.command"
-"""What a call ran, where its arguments do not say it under that name."""
+"""The command of a call, if its arguments do not contain it under that name."""
 
 INPUT: Final = "gen_ai.input.messages"
 OUTPUT: Final = "gen_ai.output.messages"
 SYSTEM: Final = "gen_ai.system_instructions"
 UNANSWERED: Final = "proctor.unanswered.messages"
-"""What came after the last turn of the model."""
+"""Messages after the model's last turn."""
 
 EVALUATION: Final = "gen_ai.evaluation.result"
 METRIC: Final = "gen_ai.evaluation.name"
@@ -238,7 +238,7 @@ _LATEST = (1 << 63) - 1
 
 
 def find_moment(text: str | None) -> int | None:
-    """Nanoseconds since 1970 in UTC; None for what is no time, or before."""
+    """Nanoseconds since 1970 in UTC; None if it is not a time, or earlier."""
     if text is None:
         return None
     try:
@@ -251,15 +251,15 @@ def find_moment(text: str | None) -> int | None:
 
 
 class Clock:
-    """How far the time of a trace has come."""
+    """The current time in a trace."""
 
     def __init__(self, start: int) -> None:
         self.now = start
         self.unknown = 0
-        """How many things did not say when they happened."""
+        """How many events had no time."""
 
-    def tell(self, text: str | None) -> int:
-        """The time of the next thing."""
+    def advance(self, text: str | None) -> int:
+        """Advance to the time of the next event and return it; without a time the clock stays."""
         moment = find_moment(text)
         if moment is None:
             self.unknown += 1
@@ -269,14 +269,14 @@ class Clock:
 
 
 def tool_times(called: int, answered: int | None, duration_ms: int | None) -> tuple[int, int]:
-    """When a tool began and ended; many traces give one time for the call and its result."""
+    """Start and end of a tool call; many traces have one time for the call and its result."""
     if answered is not None and answered > called:
         return called, answered
     return called, min(called + max(duration_ms or 0, 0) * _MILLISECOND, _LATEST)
 
 
 def render_moment(nanoseconds: int) -> str:
-    """The one text of a moment, to the microsecond; the number itself beyond the calendar."""
+    """Format a moment, to the microsecond; as the plain number if beyond the calendar."""
     try:
         moment = _EPOCH + timedelta(microseconds=nanoseconds // 1000)
     except OverflowError:

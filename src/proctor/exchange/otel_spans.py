@@ -1,12 +1,12 @@
-"""A trial and its traces as OpenTelemetry spans. Nothing is read or written here.
+"""Convert a trial and its traces to OpenTelemetry spans. Does not read or write files.
 
-    invoke_agent       the trial: who, at what, what it used, what it scored
-      chat             each turn of the model: what was new to it, what it said
-      execute_tool     each tool call: arguments, result, whether it failed
+    invoke_agent       the trial: agent, task, usage, score
+      chat             each turn of the model: its new inputs and its output
+      execute_tool     each tool call: arguments, result, failure
 
-A chat has only the messages since the previous turn; the conventions would have the whole history
-in each, which grows with the square of the trace. Ids come from digests, so that the same trial
-gives the same spans. A message carries, beyond the conventions, the place of its entry in the
+A chat span has only the messages since the previous turn. The conventions would repeat the whole
+history in each, which grows with the square of the trace. Ids are derived from digests, so that the
+same trial gives the same spans. Beyond the conventions, a message has the index of its entry in the
 trace, its step and its time.
 """
 
@@ -52,21 +52,21 @@ from proctor.exchange.otel_model import (
 from proctor.traces.entry import Object
 
 _CALLS_TOOLS = "tool_call"
-_NOT_SAID = "unknown"
+_NO_REASON = "unknown"
 
 
 def render_messages(messages: Iterable[Object]) -> str:
-    """Messages as the text of an attribute."""
+    """Render messages as the text of an attribute."""
     return msgspec.json.encode(list(messages)).decode()
 
 
 def text_part(text: str) -> Object:
-    """A part that is text."""
+    """A text part of a message."""
     return {"type": "text", "content": text}
 
 
 def make_inputs(inputs: Iterable[Placed | Answer], part: str = "") -> list[Object]:
-    """What the model was given since its turn before; `part` where no span says which it is."""
+    """The model's inputs since its previous turn; `part` if no span says which part it is."""
     said = {"part": part} if part else {}
     return [
         (_make_answer(each) if isinstance(each, Answer) else _make_message(each)) | said
@@ -75,7 +75,7 @@ def make_inputs(inputs: Iterable[Placed | Answer], part: str = "") -> list[Objec
 
 
 def make_output(chat: Chat) -> Object:
-    """What the model gave back; why it stopped is known only where it called tools."""
+    """The model's output; the finish reason is known only if it called tools."""
     parts: list[Object] = []
     if chat.said is not None:
         thought = find_thought(chat.said.entry)
@@ -92,7 +92,7 @@ def make_output(chat: Chat) -> Object:
         }
         for call in chat.calls
     ]
-    reason = _CALLS_TOOLS if chat.calls else _NOT_SAID
+    reason = _CALLS_TOOLS if chat.calls else _NO_REASON
     return {"role": "assistant", "parts": parts, "finish_reason": reason}
 
 
@@ -118,20 +118,20 @@ def _place(placed: Placed) -> Object:
     return said if time is None else {**said, "timestamp": time}
 
 
+# The conventions' value for an unknown provider.
 _OTHER = "_OTHER"
-"""The value that the conventions give for an unknown provider."""
 _FAILED = "agent_failed"
+# Hex digits of a span id.
 _ID = 16
-"""Hex digits of a span's id."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """What every span of a trial has."""
+    """The properties that all spans of a trial share."""
 
     digest: str
     status: str
-    """Of the sealed trial."""
+    """Status of the sealed trial."""
     trace_id: str
     root_id: str
     shared: dict[str, Scalar | None]
@@ -142,7 +142,7 @@ class _Trial:
 
 
 class TrialSpans:
-    """The spans of a trial, made one by one: a trace may have a million turns."""
+    """The spans of a trial, generated lazily: a trace may have a million turns."""
 
     def __init__(self, trial: SealedTrial, traces: Sequence[ReadTrace]) -> None:
         self._document = trial.document()
@@ -157,12 +157,12 @@ class TrialSpans:
             for span in _spans_of(self._head, part, chats, self._clock):
                 end = max(end, int(span.end_time_unix_nano))
                 yield span
-        # Only now is it known when the trial ended.
+        # The root span comes last: only now is the end of the trial known.
         yield _make_root(self._head, self._document, self._parts, (start, end))
 
     @property
     def timeless(self) -> int:
-        """How many entries, of those that are spans now, did not say when they happened."""
+        """How many of the entries converted so far had no time."""
         return self._clock.unknown
 
 
@@ -182,7 +182,7 @@ def _make_head(trial: SealedTrial) -> _Trial:
 
 
 def _find_bounds(trial: SealedTrial, traces: Sequence[ReadTrace]) -> tuple[int, int]:
-    """When the trial began and ended: by its record, and as its trace goes beyond that."""
+    """Start and end of the trial: from its record, extended by its trace."""
     end = find_moment(trial.record.timestamp.isoformat()) or 0
     took = round(min(trial.record.timing.total_seconds, end / 1e9) * 1_000_000) * 1000
     moments = [find_moment(entry.timestamp) for trace in traces for entry in trace.entries]
@@ -212,7 +212,7 @@ def _make_root(
     }
     failed = _find_failure(document)
     if failed is not None:
-        # The text before the colon is an exception's name, or else too much for a kind of error.
+        # Text before the colon is usually an exception's name; other text is too long for a type.
         kind = failed.partition(":")[0]
         attributes["error.type"] = kind if kind.isidentifier() else _FAILED
     return Span(
@@ -229,7 +229,7 @@ def _make_root(
 
 
 def _find_failure(document: Object) -> str | None:
-    """Why a trial counts as failed: its agent says so, or there is no score."""
+    """Why a trial counts as failed: its agent reported it, or there is no score."""
     if find_scalar(document, "record.outputs.agent_output.status") == "failed":
         said = find_scalar(document, "record.outputs.agent_output.error_message")
         return str(said or _FAILED)
@@ -265,8 +265,8 @@ def _spans_of(head: _Trial, part: str, chats: Chats, clock: Clock) -> Iterator[S
         before = clock.now
         for each in chat.inputs:
             placed = each.result if isinstance(each, Answer) else each
-            before = clock.tell(placed.entry.timestamp)
-        yield _make_chat(head, part, chat, (before, clock.tell(chat.first.entry.timestamp)))
+            before = clock.advance(placed.entry.timestamp)
+        yield _make_chat(head, part, chat, (before, clock.advance(chat.first.entry.timestamp)))
         for call in chat.calls:
             yield _make_tool(head, part, call, clock)
 
@@ -301,7 +301,7 @@ def _make_tool(head: _Trial, part: str, call: Call, clock: Clock) -> Span:
     result = None if call.result is None else call.result.entry
     answered = None if result is None else find_moment(result.timestamp)
     start, end = tool_times(
-        clock.tell(entry.timestamp), answered, None if result is None else result.duration_ms
+        clock.advance(entry.timestamp), answered, None if result is None else result.duration_ms
     )
     attributes: dict[str, Scalar | None] = {
         "gen_ai.operation.name": "execute_tool",

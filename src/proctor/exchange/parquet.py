@@ -1,10 +1,10 @@
-"""Sealed trials as a Parquet file: a row a trial, first the columns of a list, then all it says.
+"""Export sealed trials as a Parquet file: one row per trial, list columns first, then all fields.
 
-A field of the record that is a text, a number or a truth has a column of its kind; whatever is an
-object or an array has one of JSON text. What the trials did and what they left behind is not in
-the table: of each file of evidence it has the path, the size and the digest.
+A text, number or boolean of the record has a column of its type; an object or array has a column of
+JSON text. Traces and evidence are not in the table: it has the path, size and digest of each
+evidence file.
 
-Loaded on use: pyarrow comes with the extra `parquet` and is large.
+Loaded on use: pyarrow is large and comes with the extra `parquet`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,21 +37,22 @@ from proctor.sentence import count_of
 from proctor.traces.entry import Object
 from proctor.traces.loss import Loss, list_losses
 
+# Trials per row group, which are held in memory together.
 _BATCH = 1000
-"""Trials of a row group, which is what is held in memory."""
 _TEXT, _WHOLE, _REAL, _TRUTH = (
     pyarrow.string(),
     pyarrow.int64(),
     pyarrow.float64(),
     pyarrow.bool_(),
 )
+# Columns of the trial list that are not text.
 _LISTED = {
     "seq": _WHOLE,
     "reward": _REAL,
     "evidence_files": _WHOLE,
     "evidence_bytes": _WHOLE,
 }
-"""Columns of a list that are no texts."""
+# Columns with one field each: its path, and its type.
 _FIELDS = {
     "task_revision": ("record.task.task_revision", _TEXT),
     "harness_version": ("record.agent.adapter_revision", _TEXT),
@@ -89,7 +90,7 @@ _FIELDS = {
     "source_seq": ("source.seq", _WHOLE),
     "source_root": ("source.root", _TEXT),
 }
-"""Columns of one field each: where it stands, and what it is."""
+# Columns of JSON text.
 _JSON = {
     "reward_breakdown": "record.evaluation.breakdown",
     "validity_errors": "record.evaluation.validity.errors",
@@ -105,7 +106,7 @@ _JSON = {
     "score": "score",
     "evidence": "evidence",
 }
-"""Columns of JSON text."""
+# Columns of the trial list that repeat a field of the sealed trial.
 _OF_LIST = {
     "experiment_id": "record.experiment_id",
     "trial_id": "record.trial_id",
@@ -118,7 +119,6 @@ _OF_LIST = {
     "timestamp": "record.timestamp",
     "reason_code": "reason_code",
 }
-"""Columns of a list that say a field of what is sealed."""
 
 _NAMES = tuple(PUBLIC)
 _SCHEMA = pyarrow.schema(
@@ -131,12 +131,12 @@ _SCHEMA = pyarrow.schema(
 
 
 def export_trials(selection: Selection, target: Path) -> Exported:
-    """Write the trials' rows to a new file.
+    """Write one row per trial to a new file.
 
     Raises:
-        InputError: nothing is left of the trials.
-        LedgerError: something is there, or it cannot be written.
-        DamageError: the ledger does not hold what it should.
+        InputError: no trial is left.
+        LedgerError: the path exists, or cannot be written.
+        DamageError: the ledger is damaged.
     """
     beside = report_path(target)
     check_absent(beside)
@@ -154,7 +154,7 @@ def _make_rows(selection: Selection, report: Report) -> Iterator[Object]:
     for trial in read_trials(selection, report):
         document = trial.document()
         row: Object = trial.row.public()
-        # A list also names datasets that only the job knew; a field of the record stays its own.
+        # The list also shows datasets that only the job recorded; the table has the record's own.
         row["dataset_id"] = find_at(document, _OF_LIST["dataset_id"])
         for name, (path, kind) in _FIELDS.items():
             row[name] = _fit(find_at(document, path), kind)
@@ -166,7 +166,7 @@ def _make_rows(selection: Selection, report: Report) -> Iterator[Object]:
 
 
 def _fit(value: object, kind: Any) -> object:
-    """A value that a column of that kind can hold; None for one that it cannot."""
+    """Return a value that fits the column's type; None if it does not fit."""
     match value:
         case bool():
             return value if kind == _TRUTH else None
@@ -180,7 +180,7 @@ def _fit(value: object, kind: Any) -> object:
 
 
 def _report_losses(ledger: LedgerReader, file: BinaryIO, report: Report) -> None:
-    """Read the written table again, and hold every row against its trial."""
+    """Read the written table back, and compare every row with its trial."""
     file.seek(0)
     for batch in pyarrow.parquet.ParquetFile(pyarrow.PythonFile(file, mode="r")).iter_batches():
         rows: Sequence[Object] = batch.to_pylist()

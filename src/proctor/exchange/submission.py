@@ -1,7 +1,7 @@
-"""What somebody names to be sealed: a record's file, or the directory of a trial.
+"""A record file or a trial directory, given by the user, as submissions to seal.
 
-A trial that proctor ran has its record beside it; of any other harbor trial a record is made, as
-`proctor record make` does. Kept attempts come with their trial. Nothing is sealed here.
+A trial that proctor ran contains its record; for any other harbor trial a record is made, as by
+`proctor record make`. Kept attempts are submitted with their trial. Does not seal.
 """
 
 from collections.abc import Iterator
@@ -34,19 +34,19 @@ _KEPT = ("verified", "present")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealOptions:
-    """How to seal what is found."""
+    """Options for sealing."""
 
     experiment: str | None = None
     task: str | None = None
-    """Directory of the task that a harbor trial sat."""
+    """Directory of the task that a harbor trial ran."""
     dataset_id: str | None = None
 
 
 def find_submissions(path: Path, options: SealOptions) -> Iterator[Submission]:
-    """All that a path leads to: one record, or a trial with its kept attempts before it.
+    """List the submissions at a path: one record, or a trial preceded by its kept attempts.
 
     Raises:
-        InputError: there is no record and no trial, or they cannot be read.
+        InputError: it is neither a record nor a trial, or cannot be read.
     """
     if path.is_dir() or _is_trials_own(path):
         trial = path if path.is_dir() else path.parent
@@ -57,7 +57,7 @@ def find_submissions(path: Path, options: SealOptions) -> Iterator[Submission]:
 
 
 def _is_trials_own(path: Path) -> bool:
-    """Whether a record's file is the one that lies in its trial's directory."""
+    """Whether a record file is the one in its trial's directory."""
     names = ("result.json", "config.json")
     return path.name == "record.json" and any((path.parent / name).exists() for name in names)
 
@@ -67,7 +67,7 @@ def _submit_directory(trial: Path, options: SealOptions) -> Submission:
         return submit_trial(trial, experiment=options.experiment)
     if options.experiment is None:
         raise NotSealedError(
-            f"{trial}: has no record.json; a harbor trial takes --experiment E, under which its "
+            f"{trial}: has no record.json; a harbor trial needs --experiment E, under which its "
             "record is made"
         )
     made = make_record(
@@ -97,22 +97,22 @@ def _submit_file(path: Path, options: SealOptions) -> Submission:
         raise NotSealedError(f"{path}: cannot be read: {error.strerror}") from error
     if size > LARGEST_RECORD:
         raise NotSealedError(
-            f"{path}: {size:,} bytes; a record has at most {LARGEST_RECORD:,}: what is so large "
-            "belongs into a file of the evidence"
+            f"{path}: {size:,} bytes; a record has at most {LARGEST_RECORD:,}: move large "
+            "contents to an evidence file"
         )
     loaded = load_record(path)
     if options.experiment not in (None, loaded.record.experiment_id):
         raise RecordError(
             f"{path}: a record of experiment {loaded.record.experiment_id!r}, not "
-            f"{options.experiment!r}; --experiment is for trials whose record is made here"
+            f"{options.experiment!r}; --experiment is only for trials without a record"
         )
     found = find_evidence(loaded.record, path.parent)
     evidence = [each.path for each in found if each.state in _KEPT]
     if loaded.generation == "G2":
-        # It is sealed as the first generation can hold it; the original goes along.
+        # It is sealed converted to the first generation, with the original as evidence.
         evidence += _find_originals(path, data)
         data = render_record(loaded.record)
-    # Paths of a container lead nowhere here; what is named beside the record must be there.
+    # Absolute paths are a container's and cannot be checked; relative ones must exist.
     inside = [each.path for each in found if Path(each.path).is_absolute()]
     is_alone = not evidence and all(each.path in inside for each in found if each.is_problem)
     return Submission(
@@ -121,21 +121,22 @@ def _submit_file(path: Path, options: SealOptions) -> Submission:
         where=str(path),
         root=None if is_alone else path.parent,
         evidence=tuple(dict.fromkeys(evidence)),
-        findings=find_not_here(inside),
+        findings=find_unreachable(inside),
     )
 
 
 def _find_originals(path: Path, data: bytes) -> list[str]:
-    """A record of the second generation, and the manifest of its run."""
+    """List a record of the second generation, and the manifest of its run."""
     run_id = str(msgspec.json.decode(data, type=dict[str, object]).get("run_id"))
     manifest = f"_runs/{sha256_hex(run_id.encode())}.json"
     return [path.name, *([manifest] if (path.parent / manifest).is_file() else [])]
 
 
-def find_not_here(paths: list[str]) -> tuple[dict[str, Any], ...]:
-    """The finding that files were named which nobody could look at; none where none were."""
+def find_unreachable(paths: list[str]) -> tuple[dict[str, Any], ...]:
+    """The finding that a record names files which could not be checked; empty if it names none."""
     if not paths:
         return ()
+    # The text is sealed with the trial, so it stays as it is.
     return (
         {
             "code": str(FindingCode.FILES_REFUSED),

@@ -1,4 +1,4 @@
-"""Trials in files and directories: a trace, a record, a trial, a job. None of them is sealed."""
+"""Find trials with traces in files and directories: a trace, a record, a trial or a job."""
 
 import contextlib
 import os
@@ -16,10 +16,10 @@ from proctor.traces.traced_trial import Opened, TracedTrial
 
 
 def find_in_files(path: str) -> Iterator[TracedTrial]:
-    """Every trial that a path leads to; one that cannot be read comes with its problem.
+    """Find every trial at a path; one that cannot be read has its problem attached.
 
     Raises:
-        InputError: there is nothing that could have a trace.
+        InputError: nothing at the path can have a trace.
     """
     thing = find_file_kind(path)
     if thing in TRACES:
@@ -33,10 +33,10 @@ def find_in_files(path: str) -> Iterator[TracedTrial]:
 
 
 def list_places(path: str) -> list[str]:
-    """The places that a path stands for, each of which can be looked at alone: a job's trials.
+    """List the trials of a job, or the path itself: each can be inspected on its own.
 
     Raises:
-        InputError: there is nothing at the path, or a job without a trial.
+        InputError: the path does not exist, or is a job without trials.
     """
     if find_file_kind(path) is not FileKind.JOB:
         return [path]
@@ -58,7 +58,7 @@ def _trials_of_job(job: Path) -> Iterator[TracedTrial]:
 def _places_of(job: Path) -> list[Path]:
     places = sorted(each for each in job.iterdir() if each.is_dir() and _is_trial(each))
     if not places:
-        raise InputError(f"{job}: a job without a trial; expected one directory a trial in it")
+        raise InputError(f"{job}: a job without trials; expected one directory per trial in it")
     return places
 
 
@@ -88,7 +88,7 @@ def _traced(submission: Submission) -> TracedTrial:
 
 
 def _without_record(path: Path, problem: str) -> TracedTrial:
-    """A trial that was killed early, or was copied by half: its traces are still there."""
+    """A trial that was killed early or copied incompletely: its traces may still exist."""
     root = path if path.is_dir() else path.parent
     files = [
         (Path(folder) / name).relative_to(root).as_posix()
@@ -101,11 +101,11 @@ def _without_record(path: Path, problem: str) -> TracedTrial:
 
 
 class _Directory:
-    """Files that lie in a directory and are read where they are."""
+    """Files in a directory, read in place."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
 
     def open(self, name: str) -> Opened:
-        """The file's own path."""
+        """Return the path of a file."""
         return contextlib.nullcontext(str(self._root / name))

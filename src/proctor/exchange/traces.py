@@ -1,13 +1,13 @@
-"""A directory of loose traces, as trials to be sealed: one partial record per trace.
+"""Import a directory of loose traces: one partial record per trace.
 
     any/depth/NAME.jsonl      a trajectory or a conversation, recognised by its content
     any/depth/NAME.json       an ATIF file
 
 Files called trajectory.jsonl, conversation.jsonl and trajectory.json in one directory belong to one
 run. Links are not followed, hidden names are skipped. Trajectories and conversations are read in
-pieces, so that length does not matter; an ATIF file is one document and is read whole. Reading
-salvages. What a trace does not say is `unresolved`, and the trial has no score. The same files give
-the same trials. Nothing is sealed here.
+pieces, so they may have any length; an ATIF file is one document and is read whole. Reading is
+lenient. What a trace does not contain is `unresolved`, and the trial has no score. Deterministic;
+does not seal.
 """
 
 import os
@@ -59,24 +59,24 @@ from proctor.traces.turn import Turn
 
 @dataclass(slots=True)
 class TraceFacts:
-    """What a trace tells."""
+    """What a trace contains about its run."""
 
     said: dict[str, str] = field(default_factory=dict)
-    """The first words of each role."""
+    """The first message of each role."""
     models: dict[str, None] = field(default_factory=dict)
-    """Models that answered, in their order."""
+    """Models that answered, in order."""
     began: datetime | None = None
     ended: datetime | None = None
     agent: str | None = None
     agent_version: str | None = None
     reported: AgentReport | None = None
-    """Tokens and money, as the trace adds them up."""
+    """Total tokens and cost, if the trace has them."""
     showing: list[tuple[int, Entry]] = field(default_factory=list)
-    """Entries with media, and their lines."""
+    """Entries with media, with their line numbers."""
     is_empty: bool = True
 
     def take_entry(self, line: int, entry: Entry) -> None:
-        """One entry of a trajectory."""
+        """Add one entry of a trajectory."""
         self.is_empty = False
         self._hear(entry.role, entry.content)
         self._date(entry.timestamp)
@@ -86,14 +86,14 @@ class TraceFacts:
         self._name_model(carried.get("model_name") if isinstance(carried, dict) else None)
 
     def take_turn(self, turn: Turn) -> None:
-        """One turn of a conversation."""
+        """Add one turn of a conversation."""
         self.is_empty = False
         self._hear(turn.role, turn.text)
         self._date(turn.timestamp)
         self._name_model(turn.rest.get("model"))
 
     def take_atif(self, atif: Atif) -> None:
-        """A whole document."""
+        """Add a whole ATIF document."""
         entries, _ = to_entries(atif)
         for place, entry in enumerate(entries, 1):
             self.take_entry(place, entry)
@@ -113,7 +113,7 @@ class TraceFacts:
             )
 
     def date_header(self, timestamp: object) -> None:
-        """When a trajectory's writer was opened."""
+        """Add the time at which a trajectory's writer was opened."""
         self._date(timestamp if isinstance(timestamp, str) else None)
 
     def _hear(self, role: str, text: str | None) -> None:
@@ -141,7 +141,7 @@ def _parse_time(written: str) -> datetime | None:
 
 
 def load_facts(path: Path, kind: TraceKind) -> TraceFacts:
-    """What one file tells.
+    """Read the facts of one file.
 
     Raises:
         TraceError: it cannot be read, or nothing in it can be used.
@@ -173,24 +173,25 @@ def _take_conversation(facts: TraceFacts, path: str) -> None:
             facts.take_turn(item)
 
 
+# Stored in records, so it stays as it is.
 NOT_SCORED = "not scored: a trace tells no reward"
 _SUFFIXES = (".jsonl", ".json")
+# File names that traces of one run have, the preferred first.
 _TOGETHER = ("trajectory.jsonl", "conversation.jsonl", "trajectory.json")
-"""Names of one run's traces, the preferred first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceOptions:
-    """What is known of the runs that their traces do not say."""
+    """Information about the runs that their traces do not contain."""
 
     experiment: str | None = None
-    """Where none is named, it is the directory's own name."""
+    """None: the directory's own name."""
     task: str | None = None
     dataset_id: str | None = None
     model: str | None = None
     agent: str | None = None
     when: datetime | None = None
-    """When those ran that say no time."""
+    """Time of runs whose traces have no time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,24 +201,24 @@ class _Found:
     path: Path
     kind: TraceKind
     others: tuple[tuple[TraceKind, str], ...] = ()
-    """Further traces of the same run, which lie beside it."""
+    """Further traces of the same run, in the same directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundTraces:
-    """What is to be done about a directory."""
+    """The traces found in a directory."""
 
     offers: list[Offer]
     n_others: int
-    """JSON files that are no traces."""
+    """JSON files that are not traces."""
 
 
 def find_traces(root: Path, options: TraceOptions) -> FoundTraces:
-    """Every trace below a directory, by its path.
+    """Find every trace below a directory, sorted by path.
 
     Raises:
-        InputError: there is no such directory, or no trace in it.
-        RecordError: a name breaks the rules.
+        InputError: the directory does not exist, or has no traces.
+        RecordError: a name is not a valid id.
     """
     if options.experiment is not None:
         check_id(options.experiment, "experiment")
@@ -249,7 +250,7 @@ def _refuse(error: OSError) -> Submission:
 
 
 def _walk(root: Path, closed: list[OSError]) -> Iterator[tuple[Path, list[str]]]:
-    """The files of every directory; those that cannot be looked into go to `closed`."""
+    """The files of every directory; unreadable directories are added to `closed`."""
     for folder, folders, names in os.walk(root, onerror=closed.append):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield (
@@ -259,7 +260,7 @@ def _walk(root: Path, closed: list[OSError]) -> Iterator[tuple[Path, list[str]]]
 
 
 def _sniff(folder: Path, names: list[str]) -> tuple[dict[str, TraceKind], int]:
-    """The traces among the files of a directory, and how many others there are."""
+    """The traces among the files of a directory, and the number of other files."""
     traces: dict[str, TraceKind] = {}
     for name in names:
         path = folder / name
@@ -275,7 +276,7 @@ def _find_kind(path: Path) -> TraceKind | None:
     try:
         thing = find_file_kind(str(path))
     except InputError:
-        # Reading it will say that it cannot be read.
+        # Treat it as a trace, so that reading it reports the error.
         if os.access(path, os.R_OK):
             return None
         return TraceKind.ATIF if path.suffix == ".json" else TraceKind.TRAJECTORY
@@ -283,7 +284,7 @@ def _find_kind(path: Path) -> TraceKind | None:
 
 
 def _group(folder: Path, traces: dict[str, TraceKind]) -> Iterator[_Found]:
-    """Traces that have the usual names are of one run; every other is a run of its own."""
+    """Group traces with the usual names to one run; every other trace is a run of its own."""
     usual = [name for name in _TOGETHER if name in traces]
     if usual:
         first, *rest = usual
@@ -295,11 +296,11 @@ def _group(folder: Path, traces: dict[str, TraceKind]) -> Iterator[_Found]:
 
 
 def submit_trace(root: Path, found: _Found, experiment: str, options: TraceOptions) -> Submission:
-    """One trace with its record.
+    """Read one trace and make its record.
 
     Raises:
-        TraceError: it cannot be read, or nothing says when it ran.
-        RecordError: no record can be made of it.
+        TraceError: it cannot be read, or its time is unknown.
+        RecordError: it cannot be converted to a record.
     """
     path = found.path
     relative = path.relative_to(root).as_posix()
@@ -323,7 +324,7 @@ def submit_trace(root: Path, found: _Found, experiment: str, options: TraceOptio
 
 
 def _find_media(path: Path, facts: TraceFacts) -> list[str]:
-    """The files that entries show, as far as they lie beside the trace."""
+    """The media files of entries that are stored next to the trace."""
     folder = str(path.parent)
     shown = collect_media(facts.showing, f"{folder}/artifacts", places_beside(folder))
     places = [
@@ -384,6 +385,6 @@ def _find_time(path: Path, facts: TraceFacts, options: TraceOptions) -> datetime
         return when
     written = datetime.fromtimestamp(path.stat().st_mtime, UTC).isoformat(timespec="seconds")
     raise TraceError(
-        f"{path}: nothing in it says when it ran; --when TIME says it for all such traces (the "
+        f"{path}: has no time of its run; pass --when TIME for such traces (the "
         f"file was last written at {written.replace('+00:00', 'Z')})"
     )

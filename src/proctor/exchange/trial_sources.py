@@ -1,9 +1,9 @@
-"""Everything that is known of one harbor trial, read once: its result, files, trace and task.
+"""Read everything about one harbor trial, once: its result, files, trace and task.
 
-A trial comes from a stranger. Links are not followed out of it, and only plain files are opened.
+A trial is untrusted. Links out of it are not followed, and only regular files are opened.
 
-Secrets are removed. Text that is cut or quoted on its way into a record is redacted before that:
-half a secret is a secret too, and would no longer be found. The rest is redacted as it is written.
+Secrets are redacted. Text that is shortened or quoted in a record is redacted before that: half a
+secret is still a secret, and would no longer be recognised. The rest is redacted when written.
 """
 
 import json
@@ -45,69 +45,69 @@ _STUCK: Final = "a secret is where it cannot be removed"
 
 
 class PinnedFile(msgspec.Struct, frozen=True):
-    """A file and the digest that was computed of it."""
+    """A file with its computed digest."""
 
     path: str
-    """Relative to the trial, with `/`."""
+    """Path relative to the trial, with `/`."""
     sha256: str
     size: int
-    """In bytes."""
+    """Size in bytes."""
 
 
 class Pins(msgspec.Struct, frozen=True, kw_only=True):
-    """What fixes the inputs of a trial, and who says so."""
+    """Digests and names that pin the inputs of a trial."""
 
     task_checksum: str | None
-    """Harbor's digest of the task directory."""
+    """harbor's digest of the task directory."""
     task_lock_digest: str | None
-    """Harbor's digest of what it would publish of the task, without its `sha256:`."""
+    """harbor's digest of the files of the task that it would publish, without `sha256:`."""
     task_dataset_digest: str | None = None
     """The task's digest in a manifest of dataset digest v1."""
     is_task_recomputed: bool = False
-    """Whether the digests were computed from the task's files; else they are the job's word."""
+    """Whether the digests were computed from the task's files; else the job recorded them."""
     configuration_sha256: str
-    """Of agent.configuration as canonical JSON."""
+    """SHA-256 of agent.configuration as canonical JSON."""
     image_digest: str | None = None
-    """Of the image, where the task names it by digest; harbor does not record what it built."""
+    """Digest of the image, if the task names it by digest; harbor does not record what it built."""
     model_requested: str | None = None
-    """The model that the agent was told to use."""
+    """The model that the agent was configured with."""
     models_reported: tuple[str, ...] = ()
-    """The models that the trace says have answered."""
+    """The models that answered, according to the trace."""
     trace: PinnedFile | None = None
-    """The trace that the record names."""
+    """The trace named in the record."""
     media: tuple[PinnedFile, ...] = ()
-    """What entries of the trace name and lies with the trial."""
+    """Media files that the trace refers to and the trial contains."""
 
 
 class MadeRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one trial."""
+    """A record made of one trial, with its sources."""
 
     record: TrialRecord
     pins: Pins
     cost_basis: CostBasis
-    """Where the record's amount of money comes from."""
+    """The source of the record's cost."""
     evidence: tuple[PinnedFile, ...]
-    """Every plain file of the trial."""
+    """Every regular file of the trial."""
     missing: tuple[Missing, ...]
     """What keeps the record from being complete."""
     notes: tuple[str, ...] = ()
-    """What a reader of the record should know."""
+    """Notes for readers of the record."""
     redactions: tuple[Object, ...] = ()
-    """Secrets that were taken out: name, count, salted digest."""
+    """Redacted secrets: name, count, salted digest."""
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """What lies in a trial's directory."""
+    """The contents of a trial's directory."""
 
     files: dict[str, str]
-    """Every plain file: where it lies, by its path relative to the trial."""
+    """Every regular file: its path on disk, by its path relative to the trial."""
     trace: Trace | None
     notes: tuple[str, ...]
     """What was not followed or not used, and why."""
 
 
 def load_evidence(directory: Path) -> Evidence:
-    """The names of every plain file of a trial, and its trace.
+    """List every regular file of a trial, and read its trace.
 
     Raises:
         JobError: the directory cannot be read.
@@ -121,14 +121,14 @@ def load_evidence(directory: Path) -> Evidence:
         names = [path.removeprefix(f"{directory}/") for _, path in candidates]
         used = trace.path.removeprefix(f"{directory}/")
         others = names[names.index(used) + 1 :]
-        notes += [f"{each} is there too; the trace of the record is {used}" for each in others]
+        notes += [f"{each} exists too; the trace of the record is {used}" for each in others]
     if any(path.startswith("steps/") and _is_trace(path) for path in files):
-        notes.append("steps have traces of their own; they are evidence, and none is named")
+        notes.append("steps have their own traces; they are evidence, but the record names none")
     return Evidence(files, trace, tuple(notes))
 
 
 def pin_files(files: Mapping[str, str]) -> tuple[PinnedFile, ...]:
-    """The same files with their digests.
+    """Hash the files.
 
     Raises:
         JobError: a file cannot be read.
@@ -143,12 +143,12 @@ def _is_trace(path: str) -> bool:
 def _find_files(directory: str, notes: list[str]) -> Iterator[tuple[str, str]]:
     try:
         for name, what in walk_files(directory):
-            # A name need not be text; what is written is.
+            # File names need not be valid text, but the record must be.
             shown = shown_name(name)
             if what is None:
                 yield shown, f"{directory}/{name}"
             else:
-                notes.append(f"{shown}: {what}; what it leads to is not evidence")
+                notes.append(f"{shown}: {what}; its target is not evidence")
     except OSError as error:
         raise JobError(f"{error.filename}: cannot be read: {error.strerror}") from error
 
@@ -161,36 +161,36 @@ def _pin(path: Path, shown: str) -> PinnedFile:
 
 
 class TaskGiven(msgspec.Struct, frozen=True):
-    """The task directory that came with a trial, and its digests."""
+    """The task directory given with a trial, and its digests."""
 
     task: Task
     digests: TaskDigests
     files: tuple[FileDigest, ...]
     """Every file that the task's checksum covers."""
     is_compared: bool
-    """Whether the trial or its job says a digest, and it is this one."""
+    """Whether the trial or its job recorded a digest, which then matched."""
 
 
 class Sources(msgspec.Struct, frozen=True, kw_only=True):
-    """What a record is made from."""
+    """Everything that a record is made from."""
 
     directory: Path
     found: FoundTrial | None
-    """The trial as it is scored; None for one that was killed before it wrote a result."""
+    """The scored trial; None if it was killed before it wrote a result."""
     details: TrialDetails | None
-    """What else its result.json says."""
+    """Further contents of its result.json."""
     config: Object
-    """The trial's whole config, as written."""
+    """The trial's complete config, as written."""
     asked: TrialConfigDocument
-    """The same, as far as scoring and limits go."""
+    """The parts of the config that affect scoring and limits."""
     lock: LockDocument | None
     evidence: Evidence
     given: TaskGiven | None
-    """The task, where the person who imports has it."""
+    """The task, if the importing user has it."""
 
     @property
     def name(self) -> str:
-        """Of the trial; an attempt that was kept has its number added, as in its own record."""
+        """Name of the trial; a kept attempt has its number appended, as in its own record."""
         trial, number = _find_kept(self.directory)
         name = self.document.trial_name if self.document else trial.name
         return f"{name}.attempt-{number}" if number else name
@@ -202,17 +202,17 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def locked_digest(self) -> str | None:
-        """The lock digest of the task, as the job recorded it, without its `sha256:`."""
+        """The lock digest of the task that the job recorded, without `sha256:`."""
         return _locked_digest(self.lock, self.config)
 
 
 class ReadBefore(msgspec.Struct, frozen=True):
-    """What the reader of a whole job knows of a trial before it is read."""
+    """What is already known about a trial from reading its job."""
 
     lock: LockDocument | None
-    """Of the job."""
+    """The job's lock.json."""
     found: FoundTrial | None
-    """The trial as it is scored; None for one without a result."""
+    """The scored trial; None for one without a result."""
 
 
 def load_sources(path: str, task: str | None, before: ReadBefore | None = None) -> Sources:
@@ -225,7 +225,7 @@ def load_sources(path: str, task: str | None, before: ReadBefore | None = None) 
     check_is_trial(path)
     details = load_details(path)
     config = details.config if details else load_config(path)
-    # A trial says nothing of the harbor that ran it; the job around it does.
+    # Only the job's lock.json records which harbor ran the trial.
     directory = Path(path).resolve()
     lock = before.lock if before else load_lock(str(_find_kept(directory)[0].parent))
     found = before.found if before else None
@@ -245,7 +245,7 @@ def load_sources(path: str, task: str | None, before: ReadBefore | None = None) 
 
 
 def _find_kept(directory: Path) -> tuple[Path, str | None]:
-    """The trial's directory, and the number of the attempt that is kept in `attempts/N` of it."""
+    """The trial's directory, and the number of the attempt if this is `attempts/N` in it."""
     if directory.parent.name == "attempts" and directory.name.isdecimal():
         return directory.parent.parent, directory.name
     return directory, None
@@ -290,7 +290,7 @@ def _load_task(path: str, checksum: str | None, locked: str | None) -> TaskGiven
 
 
 def redact_sources(sources: Sources, redactor: Redactor) -> Sources:
-    """The same without secrets in exceptions and in the names of media."""
+    """Redact secrets in exceptions and in the names of media."""
     found, evidence = sources.found, sources.evidence
     trace = _redact_media(evidence.trace, redactor) if evidence.trace else None
     if found is not None:
@@ -329,10 +329,10 @@ def _redact_media(trace: Trace, redactor: Redactor) -> Trace:
 
 
 def redact_record(record: TrialRecord, redactor: Redactor) -> TrialRecord:
-    """The record without secrets.
+    """Redact secrets in a record.
 
     Raises:
-        RecordError: what is left of it is no record.
+        RecordError: the redacted record is not valid.
     """
     written = json.loads(render_record(record))
     clean = redactor.redact(written)
@@ -345,10 +345,10 @@ def redact_record(record: TrialRecord, redactor: Redactor) -> TrialRecord:
 
 
 def redact_rest(made: MadeRecord, redactor: Redactor) -> MadeRecord:
-    """What lies beside the record, without secrets, and what was taken out of both.
+    """Redact secrets in everything but the record, and list all redactions.
 
     Raises:
-        RecordError: what is left of it has lost its meaning.
+        RecordError: the redacted values are not valid.
     """
 
     def clean[Value](value: Value) -> Value:

@@ -1,4 +1,4 @@
-"""The agents that harbor knows by name, and where it keeps them. None of them is loaded here."""
+"""The agents that harbor knows by name, and their import paths. Does not load them."""
 
 import re
 from collections.abc import Mapping
@@ -8,14 +8,14 @@ from proctor.harbor.configs import AgentConfig
 _KEY = re.compile(r"(?:^|_)(?:API_KEY|ACCESS_KEY|TOKEN|TOKEN_BEDROCK)$")
 
 CHAT = "chat"
-"""Our own agent that asks a model from this machine."""
+"""proctor's own agent, which calls a model from this machine."""
 CHAT_KEY = "OPENAI_API_KEY"
-"""The variable that its key is in."""
+"""The variable with its key."""
 SHORTEST_CHAT_KEY = 8
-"""A shorter one is no secret: endpoints that need none are given a word, such as EMPTY."""
+"""A shorter key is not a secret: endpoints without authentication get a word such as EMPTY."""
 
 VERSION = "0.13.1"
-"""The harbor whose agents these are."""
+"""The release of harbor that these agents belong to."""
 
 AGENTS = {
     "aider": "installed.aider:Aider",
@@ -43,25 +43,25 @@ AGENTS = {
     "terminus-2": "terminus_2.terminus_2:Terminus2",
     "trae-agent": "installed.trae_agent:TraeAgent",
 }
-"""Where harbor keeps each, below `harbor.agents.`; its oracle and nop are built in here."""
+"""Import paths below `harbor.agents.`; proctor has its own oracle and nop."""
 
 WITHOUT_CLASS = frozenset({"terminus", "terminus-1"})
-"""Names that harbor lists and has no agent for."""
+"""Names that harbor lists without having an agent for them."""
 
 
 def find_import_path(config: AgentConfig) -> str | None:
-    """The import path of the agent's class; of a name and a path harbor takes the name."""
+    """The import path of the agent's class; given both, harbor prefers the name."""
     theirs = AGENTS.get(config.name or "")
     return f"harbor.agents.{theirs}" if theirs else config.import_path
 
 
 def is_harbors(config: AgentConfig) -> bool:
-    """Whether an agent comes with harbor, by its name or by its import path."""
+    """Whether an agent is part of harbor, by its name or import path."""
     return (find_import_path(config) or "").startswith("harbor.")
 
 
 def find_keys(config: AgentConfig, host: Mapping[str, str]) -> dict[str, str]:
-    """Variables of the host that an agent may use for its model without being given them."""
+    """Host variables that an agent may use for its model without being given them."""
     if config.name == CHAT:
         return {name: value for name, value in host.items() if name == CHAT_KEY}
     if not is_harbors(config):

@@ -1,11 +1,11 @@
 """config.json of a job and of its trials, as harbor 0.13.1 reads and writes them.
 
-Fields are in harbor's order, since that is the order of the text. Values that look like secrets
-are written as a template or redacted, as harbor does (proctor.harbor.env); they must be given
-again when such a file is read back.
+Fields are in harbor's order, which is the order of the text. Values that look like secrets are
+written as a template or redacted, as in harbor (proctor.harbor.env); they must be provided again
+when such a file is read back.
 
-Old spellings are taken as harbor takes them. A list given as the context of a validation collects
-a sentence for each: `JobConfig.model_validate(data, context=notes)`.
+Old spellings are accepted as in harbor. Pass a list as the validation context to collect a sentence
+about each: `JobConfig.model_validate(data, context=notes)`.
 """
 
 from collections.abc import Iterable
@@ -30,12 +30,12 @@ from proctor.task.network import parse_hosts
 
 SANDBOX = "proctor.environments.sandbox.environment:SandboxEnvironment"
 NULL = "proctor.environments.null:NullEnvironment"
-"""Our own environments have no name in harbor's list of types: its files name their classes."""
+"""proctor's own environments are not in harbor's list of types, so files name their classes."""
 OWN_ENVIRONMENTS = {"sandbox": SANDBOX, "null": NULL}
 HOST_BASE = "host"
-"""The base of a sandbox that is the host itself."""
+"""The base of a sandbox that uses the host's root file system."""
 DOCKER = "docker"
-"""The type of harbor's that we have as well, under its own name."""
+"""The environment type that both harbor and proctor have."""
 
 
 def _parse_hosts(hosts: list[str]) -> list[str]:
@@ -51,7 +51,7 @@ def _note(info: ValidationInfo, sentence: str) -> None:
 
 
 class AgentConfig(BaseModel, defer_build=True):
-    """An agent that a job asks for."""
+    """An agent in a job's configuration."""
 
     name: str | None = None
     import_path: str | None = None
@@ -87,7 +87,7 @@ type EnvironmentType = Literal[
     "cwsandbox",
     "wandb",
 ]
-"""harbor's names; ours are in import_path."""
+"""harbor's names; proctor's own environments are in import_path."""
 
 
 def _lower(value: object) -> object:
@@ -100,7 +100,7 @@ type ResourceMode = Annotated[
 
 
 class BindOptions(TypedDict):
-    """How a directory of the host is bound."""
+    """Options for binding a directory of the host."""
 
     create_host_path: NotRequired[Literal[False]]
 
@@ -112,7 +112,7 @@ class SubpathOptions(TypedDict):
 
 
 class Mount(TypedDict):
-    """Something mounted into an environment, in the words of Docker Compose."""
+    """A mount in an environment, in the terms of Docker Compose."""
 
     type: Literal["bind", "volume", "image"]
     source: str
@@ -135,7 +135,7 @@ def _parse_env(value: Any, info: ValidationInfo) -> Any:
 
 
 class EnvironmentConfig(BaseModel, defer_build=True):
-    """The environment that a job asks for."""
+    """The environment in a job's configuration."""
 
     type: EnvironmentType | None = None
     import_path: str | None = None
@@ -177,7 +177,7 @@ class EnvironmentConfig(BaseModel, defer_build=True):
 
 
 def _take_own_name(data: dict[str, Any]) -> dict[str, Any]:
-    """`type: sandbox` is ours; in harbor's files it is the import path of its class."""
+    """`type: sandbox` is proctor's own; harbor's files have the import path of its class."""
     own = OWN_ENVIRONMENTS.get(str(data.get("type")))
     if own is None or data.get("type") is None:
         return data
@@ -185,7 +185,7 @@ def _take_own_name(data: dict[str, Any]) -> dict[str, Any]:
 
 
 class VerifierConfig(BaseModel, defer_build=True):
-    """The verifier that a job asks for."""
+    """The verifier in a job's configuration."""
 
     override_timeout_sec: float | None = None
     max_timeout_sec: float | None = None
@@ -196,7 +196,7 @@ class VerifierConfig(BaseModel, defer_build=True):
 
 
 class TaskConfig(BaseModel, defer_build=True):
-    """Where a task is from: a directory, a path in a git repository, or a package."""
+    """The source of a task: a directory, a path in a git repository, or a package."""
 
     path: Path | None = None
     git_url: str | None = None
@@ -208,7 +208,7 @@ class TaskConfig(BaseModel, defer_build=True):
     overwrite: bool = False
     download_dir: Path | None = None
     source: str | None = None
-    """Name of the dataset it is of."""
+    """Name of its dataset."""
 
     @model_validator(mode="after")
     def _comes_from_one_place(self) -> Self:
@@ -251,11 +251,11 @@ class TrialConfig(BaseModel, defer_build=True):
 
 
 class DatasetConfig(BaseModel, defer_build=True):
-    """A dataset that a job asks for: a directory, a name in a registry, or a package."""
+    """A dataset in a job's configuration: a directory, a name in a registry, or a package."""
 
     path: Path | None = None
     name: str | None = None
-    """With a slash it is a package, else a name in a registry."""
+    """A package if it has a slash, else a name in a registry."""
     version: str | None = None
     ref: str | None = None
     registry_url: str | None = None
@@ -296,7 +296,7 @@ NOT_RETRIED = frozenset(
 
 
 def _sorted(names: Iterable[str] | None) -> list[str] | None:
-    # harbor writes them as its set happens to have them.
+    # harbor writes a set in arbitrary order; sorted, equal configs have equal text.
     return None if names is None else sorted(names)
 
 
@@ -304,7 +304,7 @@ type Names = Annotated[set[str] | None, PlainSerializer(_sorted)]
 
 
 class RetryConfig(BaseModel, defer_build=True):
-    """Which trials are run again, and when."""
+    """Which trials are retried, and when."""
 
     max_retries: int = Field(default=0, ge=0)
     include_exceptions: Names = None
@@ -315,14 +315,14 @@ class RetryConfig(BaseModel, defer_build=True):
 
 
 class MetricConfig(BaseModel, defer_build=True):
-    """A metric that a job asks for."""
+    """A metric in a job's configuration."""
 
     type: Literal["sum", "min", "max", "mean", "uv-script"] = "mean"
     kwargs: dict[str, Any] = {}
 
 
 class PluginConfig(BaseModel, defer_build=True):
-    """A class of harbor's that looks on at a job."""
+    """A harbor plugin that observes a job."""
 
     import_path: str
     kwargs: dict[str, Any] = {}

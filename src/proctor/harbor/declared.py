@@ -1,8 +1,7 @@
 """Which metrics a job declares, for each dataset.
 
-A job's config.json names its own metrics and its datasets. What a registry or package adds to
-that lies elsewhere; when it is not at hand, it is inferred from what was published, and that is
-said.
+A job's config.json lists its metrics and datasets. Metrics that a registry or package adds are not
+in the job; they are inferred from the published result, and marked as inferred.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,24 +20,24 @@ SCRIPT = "uv-script"
 
 
 class DeclaredMetric(msgspec.Struct, frozen=True):
-    """One metric of a dataset."""
+    """One declared metric of a dataset."""
 
     name: str
     """mean, max, min, sum, or uv-script."""
     script: Path | None = None
-    """The metric's program, for uv-script."""
+    """The metric script, for uv-script."""
     inferred: bool = False
-    """Nothing at hand declares it; the published metric names suggest it."""
+    """Not declared in any file; suggested by the published metric names."""
 
 
 def declared_metrics(
     config: JobConfigDocument | None, sources: Iterable[str] = ()
 ) -> dict[str, list[DeclaredMetric]]:
-    """Metrics by dataset name, for the datasets whose metrics config.json settles.
+    """Metrics by dataset name, for the datasets whose metrics config.json determines.
 
-    Registry and package datasets are left out: their own metrics come before the job's. sources
-    are the datasets that trials say they are of: harbor resolves a path to name a dataset, so `.`
-    or a link has a name that only they tell.
+    Registry and package datasets are left out: their own metrics take precedence over the job's.
+    `sources` are dataset names in trials: harbor resolves a path to name a dataset, so the name for
+    `.` or a link is only in the trials.
     """
     config = config or JobConfigDocument()
     own = [_declared(metric) for metric in config.metrics]
@@ -63,11 +62,10 @@ def remote_datasets(config: JobConfigDocument | None) -> list[str]:
 def infer_metrics(
     entries: Iterable[Mapping[str, object]], column: RewardColumn
 ) -> list[DeclaredMetric]:
-    """Metrics that would have published these entries for these rewards.
+    """The metrics that would have published these entries for these rewards.
 
-    With one reward key an entry bears its metric's name. With several it bears the keys, and the
-    metric that gives the published values is taken. An entry of any other shape was made by a
-    script.
+    With one reward key an entry has its metric's name. With several it has the keys, and the metric
+    that gives the published values is chosen. An entry of any other form was made by a script.
     """
     found = [DeclaredMetric(_infer(entry, column), inferred=True) for entry in entries]
     return found or [DeclaredMetric(DEFAULT_METRIC, inferred=True)]

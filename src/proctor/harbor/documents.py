@@ -1,13 +1,13 @@
-"""The JSON files that harbor 0.13 to 0.25 leaves in a job directory, each with one reader.
+"""Readers of the JSON files that harbor 0.13 to 0.25 writes in a job directory.
 
     <job>/result.json           JobDocument
     <job>/config.json           JobConfigDocument
     <job>/lock.json             LockDocument
-    <job>/proctor.json          StateDocument, where proctor ran the job
+    <job>/proctor.json          StateDocument, if proctor ran the job
     <job>/<trial>/result.json   TrialDocument, and TrialDetails for a record
 
-Keys that are not named here are skipped, so files of later releases read as well. Numbers keep the
-type they are written with: 1 stays an int. Where harbor writes null for nan, null is what is read.
+Unknown keys are skipped, so files of later releases can be read. Numbers keep their type: 1 stays
+an int. harbor writes nan as null, which is read as None.
 """
 
 import json
@@ -25,7 +25,7 @@ from proctor.json_values import MOST_VALUES, check_values
 from proctor.reward.number import Number
 
 type WrittenRewards = dict[str, Number | None]
-"""Rewards as a file has them: None means nan or an infinity."""
+"""Rewards as in a file: None means nan or infinite."""
 
 
 class ModelInfo(msgspec.Struct, frozen=True, gc=False):
@@ -37,14 +37,14 @@ class ModelInfo(msgspec.Struct, frozen=True, gc=False):
 
 
 class AgentInfo(msgspec.Struct, frozen=True, gc=False):
-    """The agent that made a trial."""
+    """The agent of a trial."""
 
     name: str
     model_info: ModelInfo | None = None
 
 
 class UsageDocument(msgspec.Struct, frozen=True, gc=False):
-    """`agent_result`: tokens and money."""
+    """`agent_result`: tokens and cost."""
 
     n_input_tokens: int | None = None
     n_cache_tokens: int | None = None
@@ -66,39 +66,39 @@ class ExceptionDocument(msgspec.Struct, frozen=True, gc=False):
 
 
 class Phase(msgspec.Struct, frozen=True, gc=False):
-    """When a part of a trial began and ended."""
+    """Start and end of a part of a trial."""
 
     started_at: str | None = None
     finished_at: str | None = None
 
 
 class StepDocument(msgspec.Struct, frozen=True, gc=False):
-    """One of `step_results`."""
+    """One entry of `step_results`."""
 
     step_name: str
     agent_result: UsageDocument | None = None
     verifier_result: VerifierDocument | None = None
     exception_info: ExceptionDocument | None = None
     verifier: Phase | None = None
-    """None when verification was never begun."""
+    """None if verification did not start."""
 
 
 class TaskConfig(msgspec.Struct, frozen=True, gc=False):
-    """Where a trial's task came from."""
+    """The source of a trial's task."""
 
     path: str | None = None
     git_url: str | None = None
     name: str | None = None
     source: str | None = None
-    """The dataset it was taken from."""
+    """The dataset it belongs to."""
     digest: str | None = None
     """In a lock: `sha256:…` over the files that harbor would publish."""
 
     @property
     def identity(self) -> tuple[str | None, str | None]:
-        """What tells the tasks of a job apart; their names need not.
+        """What identifies a task within a job; names may not be unique.
 
-        Without the commit: a lock has the one that was found, a trial the one that was asked for.
+        Without the commit: a lock has the resolved one, a trial the requested one.
         """
         return (self.git_url, self.path or self.name)
 
@@ -125,7 +125,7 @@ class VerifierConfig(msgspec.Struct, frozen=True, gc=False):
 
 
 class EnvironmentConfig(msgspec.Struct, frozen=True, gc=False):
-    """The resources a trial was given beyond what its task says."""
+    """Resources that override those of the task."""
 
     override_cpus: float | None = None
     override_memory_mb: float | None = None
@@ -164,19 +164,19 @@ class TrialDocument(msgspec.Struct, frozen=True, gc=False):
     started_at: str | None = None
     finished_at: str | None = None
     verifier: Phase | None = None
-    """None when verification was never begun."""
+    """None if verification did not start."""
     step_results: list[StepDocument] | None = None
 
 
 class MetricConfig(msgspec.Struct, frozen=True, gc=False):
-    """A metric that a job's config.json asks for."""
+    """A metric in a job's config.json."""
 
     type: str = "mean"
     kwargs: dict[str, Any] = {}
 
 
 class DatasetConfig(msgspec.Struct, frozen=True, gc=False):
-    """A dataset that a job's config.json names: a directory, or a registry or package name."""
+    """A dataset in a job's config.json: a directory, or a registry or package name."""
 
     path: str | None = None
     name: str | None = None
@@ -191,26 +191,26 @@ class JobConfigDocument(msgspec.Struct, frozen=True, gc=False):
 
 
 class TimedPhase(msgspec.Struct, frozen=True):
-    """When a part of a trial began and ended."""
+    """Start and end of a part of a trial."""
 
     started_at: datetime | None = None
     finished_at: datetime | None = None
 
 
 class AgentDetails(msgspec.Struct, frozen=True):
-    """The version that an agent gave of itself."""
+    """The version that an agent reported."""
 
     version: str | None = None
 
 
 class ReportDetails(msgspec.Struct, frozen=True):
-    """What an agent reported beside tokens and money."""
+    """What an agent reported besides tokens and cost."""
 
     metadata: dict[str, Any] | None = None
 
 
 class StepDetails(msgspec.Struct, frozen=True):
-    """The same for one of `step_results`."""
+    """Details of one entry of `step_results`."""
 
     agent_result: ReportDetails | None = None
     agent_execution: TimedPhase | None = None
@@ -218,14 +218,14 @@ class StepDetails(msgspec.Struct, frozen=True):
 
 
 class TrialDetails(TimedPhase, frozen=True, kw_only=True):
-    """What a record needs of a trial's result.json and scoring does not: settings and times.
+    """What a record needs of a trial's result.json but scoring does not: settings and times.
 
-    A separate value, so that reading many trials to score them stays cheap, and so that an odd time
-    or an odd setting does not keep a reward out.
+    Separate, so that scoring many trials stays cheap, and an invalid time or setting does not
+    prevent a reward from being read.
     """
 
     config: dict[str, Any]
-    """The trial's whole config, as written."""
+    """The trial's complete config, as written."""
     agent_info: AgentDetails = AgentDetails()
     agent_result: ReportDetails | None = None
     environment_setup: TimedPhase | None = None
@@ -236,14 +236,14 @@ class TrialDetails(TimedPhase, frozen=True, kw_only=True):
 
 
 class HarborVersion(msgspec.Struct, frozen=True, gc=False):
-    """The harbor that made the lock."""
+    """The harbor that wrote the lock."""
 
     version: str | None = None
     git_commit_hash: str | None = None
 
 
 class LockDocument(msgspec.Struct, frozen=True, gc=False):
-    """A job's lock.json: what was planned, in order. Trials of equal text are one object."""
+    """A job's lock.json: the planned trials, in order. Trials with equal text are one object."""
 
     trials: list[TrialConfigDocument] = []
     harbor: HarborVersion = HarborVersion()
@@ -252,7 +252,7 @@ class LockDocument(msgspec.Struct, frozen=True, gc=False):
     created_at: str | None = None
 
     def find_digest(self, path: object, name: object) -> str | None:
-        """The digest of a task, by its path, else by its name; None unless there is exactly one."""
+        """The digest of a task, by its path, else by its name; None unless it is unique."""
         found = {
             trial.task.digest
             for trial in self.trials
@@ -271,7 +271,7 @@ class _WrittenLock(msgspec.Struct, frozen=True, gc=False):
 
 
 class JobDocument(msgspec.Struct, frozen=True, gc=False):
-    """A job's result.json. `stats` is kept as it was written, for comparison."""
+    """A job's result.json. `stats` is kept as written, for comparison."""
 
     n_total_trials: int
     stats: msgspec.Raw
@@ -281,24 +281,24 @@ class JobDocument(msgspec.Struct, frozen=True, gc=False):
 
 
 class NamedTrial(msgspec.Struct, frozen=True, gc=False):
-    """A trial that proctor.json names."""
+    """A trial named in proctor.json."""
 
     trial: str
 
 
 class StateDocument(msgspec.Struct, frozen=True, gc=False):
-    """A job's proctor.json, as far as it says what the job's numbers leave out."""
+    """The parts of a job's proctor.json that say what its numbers leave out."""
 
     refused: list[str] = []
     """Paths of tasks that could not be run."""
     unplanned: list[NamedTrial] = []
     """Trials of earlier plans, whose task, agent or image has changed since."""
     cwd: str | None = None
-    """Where the relative paths of the job start from."""
+    """Directory that relative paths of the job start from."""
 
 
 class Decoder[T]:
-    """Reads one kind of document, and says in a sentence why a file is not one."""
+    """Reads one kind of document, and explains why a file is not one."""
 
     def __init__(
         self, kind: type[T], decode: Callable[[bytes], T] | None = None, *, writer: str = "harbor"
@@ -307,18 +307,18 @@ class Decoder[T]:
         self._writer = writer
 
     def parse(self, data: bytes) -> T:
-        """The document in a file's bytes.
+        """Parse a document.
 
         Raises:
-            MsgspecError, UnicodeDecodeError, RecursionError: torn, or not of this kind.
+            MsgspecError, UnicodeDecodeError, RecursionError: invalid JSON, or not of this kind.
         """
         return self._decode(data)
 
     def load(self, path: str, root: str | None = None) -> T:
-        """The document at path; a link that leads out of its directory, or of `root`, is refused.
+        """Load a document; a link that leads out of its directory, or of `root`, is refused.
 
         Raises:
-            JobError: unreadable, torn, or not of this kind.
+            JobError: unreadable, invalid JSON, or not of this kind.
         """
         try:
             return self._decode(read_inside(root or os.path.dirname(path), path))
@@ -348,7 +348,7 @@ _decode_part = msgspec.json.Decoder(_TrialPart).decode
 
 
 def _decode_trial(data: bytes) -> TrialDocument:
-    # A large result holds token ids, which are skipped and cost nothing; arguments are kept.
+    # Most of a large result is token ids, which are skipped at no cost; kwargs are decoded.
     if len(data) > MOST_VALUES:
         _check_arguments(bytes(_decode_part(data).config.agent.kwargs))
     return _decode_whole_trial(data)
@@ -372,7 +372,7 @@ _decode_planned = msgspec.json.Decoder(TrialConfigDocument).decode
 
 
 def _decode_lock(data: bytes) -> LockDocument:
-    # A plan names each task once an attempt, so that most of a large one is repetition.
+    # A plan repeats each task for every attempt: decode equal texts once.
     known: dict[bytes, TrialConfigDocument] = {}
     trials = []
     written = _decode_written_lock(data)
@@ -392,12 +392,13 @@ def _decode_lock(data: bytes) -> LockDocument:
     )
 
 
+# Larger counts and costs are errors, whatever the agent reported.
 _BELIEVABLE = 1e15
 _USAGE = UsageDocument.__struct_fields__
 
 
 def decode_forgiving[T](kind: type[T]) -> Callable[[bytes], T]:
-    """Decodes trial results; tokens and money that are not numbers do not keep a reward out."""
+    """Make a decoder of trial results that ignores invalid token counts and costs."""
     decode = msgspec.json.Decoder(kind).decode
 
     def decode_trial(data: bytes) -> T:
@@ -419,9 +420,9 @@ def decode_forgiving[T](kind: type[T]) -> Callable[[bytes], T]:
 def find_odd_usage(
     document: object, *, forget: bool = False, believable_only: bool = False
 ) -> list[tuple[str, object]]:
-    """Tokens and money in a trial result that are no number; with `forget`, they are null then.
+    """List token counts and costs in a trial result that are not numbers; `forget` nulls them.
 
-    With `believable_only`, also those that are numbers and cannot be: below 0, or far too large.
+    With `believable_only`, also numbers that are impossible: below 0, or far too large.
     """
     most = _BELIEVABLE if believable_only else sys.float_info.max
     results = [document, *(_get(document, "step_results", list) or ())]
@@ -447,7 +448,7 @@ def _get(value: object, key: str, kind: type[Any]) -> Any:
 def _is_number(value: object, *, whole: bool, most: float) -> bool:
     if isinstance(value, bool) or not isinstance(value, int if whole else int | float):
         return False
-    # Whole numbers of any size are read; floats are not.
+    # The decoder accepts whole numbers of any size, but not floats beyond their range.
     return abs(value) <= most or (whole and most == sys.float_info.max)
 
 
@@ -462,36 +463,36 @@ _CONFIG: Decoder[dict[str, Any]] = Decoder(dict[str, Any])
 
 
 def load_details(directory: str) -> TrialDetails | None:
-    """What a record needs of a trial's result.json; None when it never wrote one.
+    """Load what a record needs of a trial's result.json; None if it does not exist.
 
     Raises:
-        JobError: it is unreadable, torn or not a trial result.
+        JobError: it is unreadable, invalid JSON or not a trial result.
     """
     path = os.path.join(directory, "result.json")
     return DETAILS.load(path) if os.path.lexists(path) else None
 
 
 def load_config(directory: str) -> dict[str, Any]:
-    """The configuration of a trial.
+    """Load the configuration of a trial.
 
     Raises:
-        JobError: its config.json is missing, unreadable or torn.
+        JobError: its config.json is missing, unreadable or invalid JSON.
     """
     return _CONFIG.load(os.path.join(directory, "config.json"))
 
 
 def load_lock(job: str) -> LockDocument | None:
-    """What the job around a trial pinned; None where there is no lock.json.
+    """Load a job's lock.json; None if it does not exist.
 
     Raises:
-        JobError: it is unreadable, torn or not as harbor writes it.
+        JobError: it is unreadable, invalid JSON or not in harbor's format.
     """
     path = os.path.join(job, "lock.json")
     return LOCK.load(path) if os.path.lexists(path) else None
 
 
 def check_is_trial(directory: str) -> None:
-    """See that a directory is a trial's.
+    """Check that a directory is a trial.
 
     Raises:
         JobError: it is not.

@@ -1,7 +1,7 @@
-"""Tables of environment variables: templates for the host's, and secrets kept out of files.
+"""Tables of environment variables: templates for host variables, and redaction of secrets.
 
-The rules are harbor's. Only the writing of a table looks at the host's own variables, because a
-secret that equals one of them is written as a template.
+The rules are harbor's. Only writing a table reads the host's variables, because a secret that
+equals one of them is written as a template.
 """
 
 import os
@@ -12,7 +12,7 @@ from typing import Annotated, Final, NamedTuple
 from pydantic import PlainSerializer, SerializationInfo
 
 WITH_SECRETS: Final = "with secrets"
-"""The context in which a config is dumped for another process, and not for a file."""
+"""Serialization context for passing a config to another process instead of a file."""
 
 _TEMPLATE = re.compile(r"\$\{([^}:]+)(?::-(.*))?\}")
 _REDACTED = re.compile(r"\*{4}|.{4}\*{4}.{3}", re.DOTALL)
@@ -20,30 +20,30 @@ _SENSITIVE = re.compile(r"KEY|SECRET|TOKEN|PASSWORD|CREDENTIAL|AUTH", re.IGNOREC
 
 
 def is_template(value: str) -> bool:
-    """Whether a value is a reference to a variable of the host: `${NAME}` or `${NAME:-default}`."""
+    """Whether a value refers to a host variable: `${NAME}` or `${NAME:-default}`."""
     return _TEMPLATE.fullmatch(value) is not None
 
 
 class Template(NamedTuple):
-    """A variable of the host that a value refers to."""
+    """A reference to a host variable."""
 
     name: str
     default: str | None
 
 
 def find_template(value: str) -> Template | None:
-    """What a value that is a template asks the host for; None for any other."""
+    """Parse a template; None for any other value."""
     found = _TEMPLATE.fullmatch(value)
     return Template(found[1], found[2]) if found else None
 
 
 def is_sensitive(name: str) -> bool:
-    """Whether a variable of this name is taken for a secret."""
+    """Whether a variable with this name is treated as a secret."""
     return _SENSITIVE.search(name) is not None
 
 
 def resolve_env(env: Mapping[str, str], host: Mapping[str, str]) -> dict[str, str]:
-    """The variables with each template replaced by what the host has, else by its default.
+    """Replace each template with the host's value, else with its default.
 
     Raises:
         ValueError: `Environment variable 'X' not found in host environment`, as in harbor.
@@ -64,17 +64,17 @@ def _resolve(value: str, host: Mapping[str, str]) -> str:
 
 
 def is_redacted(value: str) -> bool:
-    """Whether a value is what a file has in place of a secret."""
+    """Whether a value is the redacted form of a secret."""
     return _REDACTED.fullmatch(value) is not None
 
 
 def written_env(env: Mapping[str, str], host: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The variables as they may be written down."""
+    """The variables as they may be written to a file."""
     return {name: written_value(name, value, host) for name, value in env.items()}
 
 
 def written_value(name: str, value: str, host: Mapping[str, str]) -> str:
-    """One value as it may be written down."""
+    """One value as it may be written to a file."""
     if is_template(value) or not is_sensitive(name):
         return value
     if host.get(name) == value:
@@ -90,7 +90,7 @@ type Env = Annotated[dict[str, str], PlainSerializer(_serialize)]
 
 
 def written_assignment(text: str, host: Mapping[str, str] = os.environ) -> str:
-    """`NAME=VALUE` as it may be written down; any other text is left as it is."""
+    """`NAME=VALUE` as it may be written to a file; any other text is unchanged."""
     name, equals, value = text.partition("=")
     if not equals:
         return text

@@ -1,18 +1,17 @@
-"""One job directory as a value: its trials in order, what is broken in it, what is missing.
+"""One job directory as a value: its trials in order, broken and missing ones.
 
     <job>/
       result.json config.json lock.json     about the job as a whole
       proctor.json                          what proctor left out of its numbers
       <trial>/…                             one directory per trial
 
-Reading salvages: a broken trial becomes a Problem and the others are kept. Only a directory that
-is no job at all is an error.
+Reading is lenient: a broken trial becomes a Problem and the others are kept. Only a directory that
+is not a job at all is an error.
 
-No file states the order in which harbor added the trials up. A finished job was added up in the
-order of its plan, which lock.json keeps as a list of (task, agent) slots; trials of equal slots
-follow each other as they were started. A resumed job has its earlier trials first, in the order a
-directory listing once gave: only the published lists of names still show it. An unfinished job was
-added up as its trials ended.
+No file records the order in which harbor added up the trials. A finished job was added up in the
+order of its plan, which lock.json has as a list of (task, agent) slots; trials of equal slots are
+ordered by start. A resumed job has its earlier trials first, in the order of a directory listing:
+only the published lists of names still show it. An unfinished job was added up as its trials ended.
 """
 
 import errno
@@ -46,7 +45,7 @@ from proctor.reward.profile import DEFAULT_PROFILE, Profile
 
 
 class PublishedResult:
-    """What a job says of itself."""
+    """A job's published result.json."""
 
     __slots__ = ("document", "evals", "stats")
 
@@ -57,15 +56,15 @@ class PublishedResult:
         evals = self.stats.get("evals")
         items = evals.items() if isinstance(evals, dict) else ()
         self.evals = {key: entry for key, entry in items if isinstance(entry, dict)}
-        """The groups that have the shape of groups."""
+        """The groups that have the form of groups."""
 
     @property
     def finished(self) -> bool:
-        """Whether the job ran to its end; a killed job leaves a file that looks like any other."""
+        """Whether the job ran to its end; the file of a killed job looks the same otherwise."""
         return self.document.finished_at is not None
 
     def count(self, name: str) -> int:
-        """A counter of `stats`; 0 when it is missing or no whole number."""
+        """A counter of `stats`; 0 if it is missing or not a whole number."""
         value = self.stats.get(name)
         return value if isinstance(value, int) and not isinstance(value, bool) else 0
 
@@ -87,7 +86,7 @@ class PublishedResult:
                 if isinstance(table, dict):
                     lists = [_names(value) for value in table.values()]
                     yield from lists
-                    # Values and exceptions are listed as they first occurred.
+                    # Values and exceptions are listed in order of first occurrence.
                     yield [names[0] for names in lists if names]
 
     def names(self) -> set[str]:
@@ -96,16 +95,16 @@ class PublishedResult:
 
 
 def load_published(path: str) -> PublishedResult:
-    """The job result at path.
+    """Load a job's result.json.
 
     Raises:
-        JobError: unreadable, torn, or not a job's result.
+        JobError: unreadable, invalid JSON, or not a job's result.
     """
     return PublishedResult(JOB.load(path), path)
 
 
 def parse_stats(data: bytes, path: str) -> dict[str, object]:
-    """`stats` as plain values, with joined lists where a key occurs twice, as several nan do."""
+    """Parse `stats`; lists of a key that occurs twice, as several nan do, are joined."""
     try:
         check_values(data, 4 * MOST_VALUES)
         stats = json.loads(data, object_pairs_hook=_join_pairs)
@@ -132,7 +131,7 @@ def _names(value: object) -> list[str]:
 
 
 class OrderBasis(StrEnum):
-    """What the order of a job's trials was taken from."""
+    """Where the order of a job's trials is taken from."""
 
     PLAN = "the plan in lock.json"
     STARTED = "the time each started"
@@ -141,14 +140,14 @@ class OrderBasis(StrEnum):
 
 
 class Ordered(msgspec.Struct, frozen=True):
-    """Trials in the order harbor added them up, as far as it can be known."""
+    """Trials in the order in which harbor added them up, as far as it is known."""
 
     trials: list[FoundTrial]
     basis: OrderBasis
     contradicted: bool = False
-    """The published lists fit no single order of the trials."""
+    """The published lists contradict every order of the trials."""
     certain: bool = False
-    """No other order could have been taken: every slot of the plan has one trial."""
+    """No other order is possible: every slot of the plan has one trial."""
 
 
 type Slot = tuple[str | None, ...]
@@ -157,7 +156,7 @@ type Slot = tuple[str | None, ...]
 def order_finished(
     trials: Sequence[FoundTrial], lock: LockDocument | None, chains: Iterable[Sequence[str]]
 ) -> Ordered:
-    """Trials of a finished job: by plan, unless the published lists of names say otherwise."""
+    """Order the trials of a finished job by plan, unless the published lists contradict it."""
     planned = sorted(trials, key=_started)
     basis = OrderBasis.STARTED
     if lock is not None:
@@ -175,7 +174,7 @@ def order_finished(
 
 
 def order_unfinished(trials: Sequence[FoundTrial]) -> Ordered:
-    """Trials of a job that is running or was stopped: as they ended."""
+    """Order the trials of a running or stopped job by their end."""
     return Ordered(sorted(trials, key=_finished), OrderBasis.FINISHED)
 
 
@@ -188,8 +187,8 @@ def _finished(found: FoundTrial) -> tuple[str, str]:
 
 
 def moment(written: str | None) -> str:
-    """A time of one clock as text that sorts as times do."""
-    # A time on the full second has no fraction, and its Z would sort after every fraction.
+    """Convert a time to text that sorts chronologically."""
+    # Without a fraction, the Z of a full second would sort after every fraction.
     return (written or "").removesuffix("Z")
 
 
@@ -209,7 +208,7 @@ def _others(trials: Sequence[FoundTrial], placed: Sequence[FoundTrial]) -> list[
 
 
 def _fill_slots(trials: Sequence[FoundTrial], lock: LockDocument) -> list[FoundTrial]:
-    """Trials that fit the planned slots, in the order of the slots; of equal ones the first."""
+    """Trials that fit the planned slots, in slot order; of equal ones the first."""
     waiting: dict[Slot, deque[FoundTrial]] = {}
     for found in trials:
         waiting.setdefault(slot_of(found.document.config), deque()).append(found)
@@ -226,7 +225,7 @@ def slot_of(config: TrialConfigDocument) -> Slot:
 
 
 def agent_slot(agent: AgentConfig) -> Slot:
-    """What tells the agents of a job apart."""
+    """What identifies an agent within a job."""
     kwargs = ""
     if agent.kwargs:
         kwargs = msgspec.json.encode(agent.kwargs, order="deterministic").decode()
@@ -241,9 +240,9 @@ def _ascending(chain: Sequence[str], place: Mapping[str, int]) -> bool:
 def _merge(
     chains: Iterable[Sequence[str]], place: Mapping[str, int], n_places: int
 ) -> list[int] | None:
-    """Places in an order that keeps every chain, the earliest place first; None if there is none.
+    """An order of indexes that keeps every chain, the lowest first; None if there is none.
 
-    Two trials of one name have two places, of which `place` knows the later.
+    Two trials with one name have two indexes, of which `place` has the later.
     """
     after: list[list[int]] = [[] for _ in range(n_places)]
     waiting_for = [0] * n_places
@@ -252,6 +251,7 @@ def _merge(
         for left, right in pairwise(places):
             after[left].append(right)
             waiting_for[right] += 1
+    # Kahn's topological sort; the heap keeps the planned order where the chains leave it open.
     ready = [index for index, count in enumerate(waiting_for) if count == 0]
     merged = []
     while ready:
@@ -265,54 +265,54 @@ def _merge(
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A file or directory that could not be used, and why."""
+    """A file or directory that could not be used, with the reason."""
 
     path: str
     message: str
     is_linked: bool = False
-    """A link that is not followed: it leads out of the trial, or out of the job."""
+    """A link that was not followed, because it leads out of the trial or the job."""
 
 
 class Job(msgspec.Struct, frozen=True):
-    """A job directory, read."""
+    """A job directory."""
 
     directory: str
     published: PublishedResult | None
-    """None when result.json is missing or broken."""
+    """None if result.json is missing or broken."""
     config: JobConfigDocument | None
     lock: LockDocument | None
     ordered: Ordered
     unfinished: list[str]
     """Trial directories without a result.json: the trial was killed, or is running."""
     broken: list[Problem]
-    """Trial directories whose result.json cannot be used."""
+    """Trial directories with an unusable result.json."""
     problems: list[Problem]
-    """Other files that cannot be used."""
+    """Other unusable files."""
     set_aside: list[str] = []
-    """Trial directories of earlier plans, as proctor.json says: they are in no number."""
+    """Trial directories of earlier plans, according to proctor.json: they are in no number."""
     refused: list[str] = []
-    """Paths of tasks that could not be run, as proctor.json says."""
+    """Paths of tasks that could not be run, according to proctor.json."""
     cwd: str | None = None
-    """Where the job's relative paths start from, as proctor.json says."""
+    """Directory that relative paths start from, according to proctor.json."""
 
     @property
     def name(self) -> str:
-        """The directory's own name."""
+        """The name of the directory."""
         return os.path.basename(os.path.abspath(self.directory))
 
     @property
     def trials(self) -> list[FoundTrial]:
-        """Trials in the order they are added up."""
+        """Trials in the order in which they are added up."""
         return self.ordered.trials
 
     @property
     def finished(self) -> bool:
-        """Whether harbor says that the job ran to its end."""
+        """Whether the job ran to its end, according to harbor."""
         return self.published is not None and self.published.finished
 
     @property
     def n_planned(self) -> int:
-        """Trials that were to be run, by the best source there is."""
+        """Number of planned trials, from the best available source."""
         if self.published is not None:
             return self.published.document.n_total_trials
         if self.lock is not None:
@@ -320,25 +320,25 @@ class Job(msgspec.Struct, frozen=True):
         return len(self.trials) + len(self.unfinished) + len(self.broken)
 
     def attempts(self) -> dict[tuple[str, str], int]:
-        """Attempts by evals key and task: as many as were planned, or as were found if more."""
+        """Attempts by evals key and task: the planned number, or the number found if larger."""
         found = Counter((found.trial.evals_key, found.trial.task) for found in self.trials)
         planned = (self.config.n_attempts if self.config else None) or 0
         return {slot: max(planned, n) for slot, n in found.items()}
 
 
 type Watch = Callable[[int, int], None]
-"""Called now and then with how many trials of how many have been read."""
+"""Called from time to time with the number of trials read, and their total."""
 
 _WATCH_EVERY = 500
 
 
 def load_job(directory: str, profile: Profile = DEFAULT_PROFILE, watch: Watch | None = None) -> Job:
-    """The job in a directory.
+    """Load the job in a directory.
 
     Raises:
-        JobError: the path is no job directory; says what it is instead.
+        JobError: the path is not a job directory; the message says what it is.
     """
-    # `job/` and `./job` are the same job, and so are the places of their trials.
+    # Normalise: `job/` and `./job` are the same job, and so are the paths of their trials.
     directory = str(Path(directory))
     entries, linked = _trial_entries(directory)
     problems: list[Problem] = []
@@ -376,7 +376,7 @@ def load_job(directory: str, profile: Profile = DEFAULT_PROFILE, watch: Watch | 
 def _load_trials(
     paths: Sequence[str], profile: Profile, watch: Watch | None
 ) -> tuple[list[FoundTrial], list[str], list[Problem]]:
-    """The trials that can be read, the directories of unfinished ones, and the broken ones."""
+    """Return readable trials, directories of unfinished ones, and broken ones."""
     trials: list[FoundTrial] = []
     unfinished: list[str] = []
     broken: list[Problem] = []
@@ -400,7 +400,7 @@ def _problem(path: str, error: JobError) -> Problem:
 
 
 def _trial_entries(directory: str) -> tuple[list[str], list[Problem]]:
-    """Paths of the subdirectories, sorted by name, and trials that are links to elsewhere."""
+    """List subdirectories, sorted by name, and trials that are links to other places."""
     try:
         with os.scandir(directory) as entries:
             found = [entry for entry in entries if _leads_down(entry, directory)]
@@ -430,11 +430,11 @@ def _say_linked(path: str) -> Problem:
 
 
 def _leads_down(entry: os.DirEntry[str], directory: str) -> bool:
-    """Whether it is a directory, and no link back to the job or to what is around it."""
+    """Whether an entry is a directory, and not a link back to the job or its parents."""
     try:
         if not entry.is_dir():
             return False
-    except OSError:  # a loop of links, or one that may not be followed
+    except OSError:  # a cycle of links, or one that may not be followed
         return False
     if not entry.is_symlink():
         return True
@@ -457,7 +457,7 @@ def _load_part[T](load: Callable[[str], T], path: str, problems: list[Problem]) 
 
 
 def _check_is_job(directory: str, remains: Sequence[object], *parts: object) -> None:
-    """Refuse a directory without any trial, unless remains of one or files of a job are there."""
+    """Refuse a directory that has neither trials, nor remains of trials, nor files of a job."""
     if os.path.exists(f"{directory}/trial.log") or os.path.isdir(f"{directory}/verifier"):
         around = os.path.dirname(os.path.abspath(directory))
         raise JobError(

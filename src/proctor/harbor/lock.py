@@ -1,8 +1,8 @@
-"""lock.json of a job: what was planned, each trial with the digests of its inputs, in order.
+"""lock.json of a job: the planned trials, in order, with the digests of their inputs.
 
-The text is harbor 0.13.1's for the same plan, but for sets, which harbor writes in no order and
-we sorted. Trials that are one object are rendered once: a plan of many attempts is mostly
-repetition.
+The text equals harbor 0.13.1's for the same plan, except for sets, which harbor writes in arbitrary
+order and proctor sorted. Trials that are one object are rendered once: a plan with many attempts is
+mostly repetition.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ class HarborLock(BaseModel, defer_build=True):
 
 
 class TaskLock(BaseModel, defer_build=True):
-    """A task and the digest of its files."""
+    """A task with the digest of its files."""
 
     name: str
     type: Literal["local", "git", "package"]
@@ -44,20 +44,20 @@ class TaskLock(BaseModel, defer_build=True):
     path: Path | None = None
     git_url: str | None = None
     git_commit_id: str | None = None
-    """The commit that was found, where another name was asked for."""
+    """The resolved commit, also if a branch or tag was requested."""
 
 
 class FileLock(BaseModel, defer_build=True):
-    """A file that every trial reads, and its digest."""
+    """A file that every trial reads, with its digest."""
 
     path: Path
-    """As it was given."""
+    """The path as given."""
     digest: str
     """`sha256:…`."""
 
 
 class SkillLock(BaseModel, defer_build=True):
-    """A skill of the agent, and its digest."""
+    """A skill of the agent, with its digest."""
 
     name: str
     source: Path
@@ -66,7 +66,7 @@ class SkillLock(BaseModel, defer_build=True):
 
 
 class TrialLock(BaseModel, defer_build=True):
-    """One trial of the plan."""
+    """One planned trial."""
 
     task: TaskLock
     timeout_multiplier: float = 1.0
@@ -90,7 +90,7 @@ class JobLock(BaseModel, defer_build=True):
     """UTC."""
     harbor: HarborLock
     invocation: list[str] | None = None
-    """The command line, without the values of secrets."""
+    """The command line, with secrets redacted."""
     n_concurrent_trials: int
     retry: RetryConfig
     trials: list[TrialLock] = []
@@ -105,7 +105,7 @@ def make_lock(
     trials: Sequence[TrialLock],
     host: Mapping[str, str],
 ) -> JobLock:
-    """The lock of a plan; `host` has the variables that a secret may be written as a name of."""
+    """Make the lock of a plan; a secret that equals a variable in `host` is written as its name."""
     return JobLock.model_construct(
         schema_version=1,
         created_at=created_at,
@@ -113,13 +113,13 @@ def make_lock(
         invocation=written_invocation(invocation, host),
         n_concurrent_trials=n_concurrent_trials,
         retry=retry,
-        # Not validated, that is not copied: which trials are one object must be seen.
+        # model_construct does not copy: rendering relies on repeated trials being one object.
         trials=list(trials),
     )
 
 
 def render_lock(lock: JobLock) -> bytes:
-    """The text of lock.json; it has no final newline."""
+    """Render lock.json, without a final newline."""
     head = lock.model_copy(update={"trials": []}).model_dump_json(indent=4, exclude_none=True)
     if not lock.trials:
         return head.encode()
@@ -129,7 +129,7 @@ def render_lock(lock: JobLock) -> bytes:
 
 
 def written_invocation(argv: Sequence[str], host: Mapping[str, str]) -> list[str]:
-    """A command line as it may be written down: secrets given as NAME=VALUE are redacted."""
+    """The command line as it may be written to a file: secrets in NAME=VALUE are redacted."""
     written: list[str] = []
     flag = ""
     for word in argv:
@@ -148,7 +148,7 @@ def written_invocation(argv: Sequence[str], host: Mapping[str, str]) -> list[str
 
 
 def _written_value(flag: str, assignment: str, host: Mapping[str, str]) -> str:
-    # harbor writes arguments as they are, keys among them; only those are changed.
+    # harbor does not redact kwargs; proctor redacts those whose name looks sensitive.
     if flag in _KWARG_FLAGS and not is_sensitive(assignment.partition("=")[0]):
         return assignment
     return written_assignment(assignment, host)
@@ -160,5 +160,5 @@ def _each_once(trials: Sequence[TrialLock]) -> list[TrialLock]:
 
 def _render_trial(trial: TrialLock) -> str:
     text = trial.model_dump_json(indent=4, exclude_none=True)
-    # Text inside quotes has no newline of its own.
+    # Strings in JSON have no raw newlines, so this only indents.
     return _INDENT + text.replace("\n", f"\n{_INDENT}")

@@ -1,9 +1,9 @@
-"""The one builder of records of harbor trials, for trials that run here and for imported ones.
+"""Builds the records of harbor trials, run here or imported.
 
-The runner and the importers hand over a RecordSource: the references that they made themselves
-(task, agent, environment, inputs) and how the trial ended. Outputs, evaluation, timing, cost and
-completeness follow from these in one way. Scores are reward/'s, prices are record/'s; no file is
-read here.
+The runner and the importers pass a RecordSource: references they made themselves (task, agent,
+environment, inputs) and how the trial ended. Outputs, evaluation, timing, cost and completeness are
+derived here, in one way for all. Does not read files. Texts that go into a record stay as they are,
+so that importing a trial again gives the same bytes.
 """
 
 import math
@@ -57,27 +57,27 @@ from proctor.traces.trace import Trace
 type Status = Literal["completed", "partial", "failed"]
 
 NO_MODEL: Final = "none"
-"""For agents that use no model, such as the oracle."""
+"""Model of agents that use none, such as the oracle."""
 UNRESOLVED: Final = "unresolved"
-"""For what a record must contain and is not known."""
+"""Placeholder for required values that are unknown."""
 KILLED: Final = "the trial was killed before it wrote a result"
 
 BUILT_FROM: Final = "harbor-dockerfile:"
-"""Before the path and digest of the Dockerfile, where harbor built the image itself."""
+"""Prefix of the path and digest of the Dockerfile, if harbor built the image itself."""
 NOT_CONFIGURATION: Final = frozenset({"task", "trial_name", "trials_dir", "job_id"})
-"""Keys of a trial's config that say where and as what it ran, not how."""
+"""Keys of a trial's config that say where and under which name it ran, not how."""
 
 _DOCKERFILE: Final = "environment/Dockerfile"
 _CUT_SHORT: Final = frozenset({"AgentTimeoutError", "CancelledError"})
 _LONGEST_MESSAGE: Final = 2000
+# A larger number is an error, and too large for what adds them up.
 _MOST_TOKENS: Final = 10**15
-"""No trial uses more; a larger number is no count, and too large for what adds them up."""
+# Key of an agent's metadata with the CostBasis of its own amount.
 _BASIS: Final = "cost_basis"
-"""Key of an agent's metadata under which it says how it came to its amount: a CostBasis."""
 
 
 class AgentReport(msgspec.Struct, frozen=True):
-    """What an agent reported: tokens with the cache among the input, money, anything else."""
+    """What an agent reported: tokens (input includes cached), cost, and metadata."""
 
     n_input_tokens: int | None = None
     n_cache_tokens: int | None = None
@@ -87,40 +87,40 @@ class AgentReport(msgspec.Struct, frozen=True):
 
 
 class Reported(msgspec.Struct, frozen=True):
-    """What an agent reported of a trial."""
+    """The reports of an agent about a trial."""
 
     results: tuple[AgentReport, ...]
-    """One, or one for each step; a step that reported nothing among those that did is empty."""
+    """One, or one per step; empty for a step without a report if another step has one."""
     silent_step: str | None = None
-    """A step that reported nothing although another did."""
+    """A step without a report, if another step has one."""
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
-    """How a trial ended: what its result.json says, or will say."""
+    """How a trial ended, as in its result.json."""
 
     rewards: Rewards | None
     """None: not scored."""
     error: ExceptionDocument | None = None
     step_errors: tuple[ExceptionDocument, ...] = ()
     reasons: tuple[str, ...] = ()
-    """Why it is not scored, used where no exception says it."""
+    """Why it is not scored, used if there is no exception."""
     notes: tuple[str, ...] = ()
-    """What a reader of the score should know."""
+    """Notes about the score."""
     was_verified: bool = False
     report: AgentReport | None = None
-    """What the agent reported of the whole trial."""
+    """The agent's report about the whole trial."""
     steps: tuple[tuple[str, AgentReport | None], ...] = ()
-    """What it reported of each step, by the step's name."""
+    """The agent's report about each step, by step name."""
 
     @property
     def errors(self) -> tuple[ExceptionDocument, ...]:
-        """The trial's exception and those of its steps."""
+        """The exceptions of the trial and its steps."""
         return (self.error, *self.step_errors) if self.error else self.step_errors
 
     @property
     def reported(self) -> Reported:
-        """What the agent reported, for its cost."""
-        if self.report is not None:  # which is for all steps
+        """The agent's reports, for the cost."""
+        if self.report is not None:  # covers all steps
             return Reported((self.report,))
         if not any(report for _, report in self.steps):
             return Reported(())
@@ -133,7 +133,7 @@ class RecordSource(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that the record of one trial is made from."""
 
     name: str
-    """The trial's own name; its id is made of it."""
+    """The trial's name, from which its id is made."""
     experiment: str
     dataset_id: str | None = None
     adaptation: AdaptationProvenance | None = None
@@ -144,22 +144,22 @@ class RecordSource(msgspec.Struct, frozen=True, kw_only=True):
     inputs: InputRecord
     timing: TimingRecord
     directory: str
-    """The trial's, which paths in the record are relative to."""
+    """The trial's directory, which paths in the record are relative to."""
     trace: Trace | None = None
     has_artifacts: bool = False
     ending: Ending | None = None
-    """None: it was killed before it wrote a result, or still runs."""
+    """None: it was killed before it wrote a result, or is still running."""
     phase: str | None = None
-    """The phase that it is in, while it runs."""
+    """The current phase of a running trial."""
 
 
 def build_record(source: RecordSource, notes: list[str]) -> tuple[TrialRecord, CostBasis]:
-    """The record of a trial, partial as yet, and where its amount of money comes from.
+    """Build the record of a trial, still partial, and the basis of its cost.
 
-    `notes` collects what a reader of the record should know.
+    `notes` collects notes for readers of the record.
 
     Raises:
-        RecordError: what is known makes no record.
+        RecordError: the values do not make a valid record.
     """
     cost, basis = None, unknown_cost("the trial has not ended")
     if source.phase is None:
@@ -190,7 +190,7 @@ def build_record(source: RecordSource, notes: list[str]) -> tuple[TrialRecord, C
 
 
 def complete_record(record: TrialRecord, *, is_complete: bool) -> TrialRecord:
-    """A new record as it is written: called complete where it is, and checked.
+    """Mark a new record complete if it is, and check it.
 
     Raises:
         RecordError: it breaks a rule of new records.
@@ -201,7 +201,7 @@ def complete_record(record: TrialRecord, *, is_complete: bool) -> TrialRecord:
     return record
 
 
-# What the runner and importers say in the same words
+# Shared by the runner and the importers
 
 
 def find_image(task: Task, files: Iterable[FileDigest]) -> str:
@@ -213,7 +213,7 @@ def find_image(task: Task, files: Iterable[FileDigest]) -> str:
 
 
 def refer_files(files: Iterable[FileDigest] | None) -> tuple[FileReference, ...] | None:
-    """The files of a task, each with its digest and what it is for."""
+    """The files of a task, with digest and role."""
     if files is None:
         return None
     return tuple(
@@ -229,7 +229,7 @@ def join_instructions(task: Task) -> str:
 
 
 def find_said(trace: Trace | None, role: str) -> str | None:
-    """The first words of the system or the user in a trace."""
+    """The first text of a role, system or user, in a trace."""
     if trace is None:
         return None
     said = [entry.content for entry in trace.entries if entry.role == role]
@@ -241,7 +241,7 @@ def find_said(trace: Trace | None, role: str) -> str | None:
 
 
 def _make_outputs(source: RecordSource, notes: list[str]) -> OutputRecord:
-    """What the agent left, with paths relative to the trial."""
+    """The agent's outputs, with paths relative to the trial."""
     if source.phase is not None:
         return OutputRecord()
     ending, trace = source.ending, source.trace
@@ -271,7 +271,7 @@ def _render_report(report: AgentReport, notes: list[str]) -> Object:
     try:
         check_json(written)
     except ValueError as error:
-        # An agent must not be able to keep its trial out of the ledger by what it says of itself.
+        # An agent must not be able to keep its trial out of the ledger through its own metadata.
         notes.append(f"the agent's metadata {error}; outputs.agent_result.metadata is null")
         return written | {"metadata": None}
     return written
@@ -285,12 +285,12 @@ def find_status(error: ExceptionDocument | None, *, was_verified: bool) -> Statu
 
 
 def _is_agents(error: ExceptionDocument) -> bool:
-    """Whether an exception ended the agent's work although verification went on."""
+    """Whether an exception ended the agent's work while verification continued."""
     return error.exception_type in (*_CUT_SHORT, "NonZeroAgentExitCodeError")
 
 
 def render_error(error: ExceptionDocument) -> str:
-    """An exception on one line, or the beginning of it."""
+    """Format an exception on one line, shortened."""
     text = f"{error.exception_type}: {error.exception_message}".rstrip(": ")
     return text if len(text) <= _LONGEST_MESSAGE else f"{text[:_LONGEST_MESSAGE]}…"
 
@@ -316,7 +316,7 @@ def make_evaluation(
     further: Sequence[str],
     notes: list[str],
 ) -> EvaluationResult:
-    """What a trial scored, null where it did not, and what went wrong."""
+    """The evaluation of a trial: its reward, null if not scored, and its errors."""
     return EvaluationResult(
         reward=find_reward(rewards, notes),
         validity=ValidityCheck(
@@ -340,7 +340,7 @@ def _tag(error: ExceptionDocument) -> ErrorTag:
 
 
 def find_reward(rewards: Rewards | None, notes: list[str]) -> float | None:
-    """The only reward, or the one of several that is called `reward`."""
+    """The reward called `reward`, or the only one; None if there is no such reward."""
     if not rewards:
         return None
     reward = find_primary(rewards)
@@ -356,12 +356,12 @@ def find_reward(rewards: Rewards | None, notes: list[str]) -> float | None:
 def _render_rewards(rewards: Rewards | None) -> Object | None:
     if rewards is None:
         return None
-    # A record holds no nan and no infinity; their names say what was there.
+    # A record cannot store nan and infinity; their names are stored instead.
     return {key: value if _is_float(value) else repr(value) for key, value in rewards.items()}
 
 
 def _is_float(value: Number) -> bool:
-    """Whether a record can hold it: not nan, not infinite, and not an int beyond all floats."""
+    """Whether a record can store it: finite, and not an int beyond the range of floats."""
     try:
         return math.isfinite(value)
     except OverflowError:
@@ -372,19 +372,19 @@ def _is_float(value: Number) -> bool:
 
 
 class Timed(Protocol):
-    """A phase with a beginning and an end."""
+    """A phase with a start and an end."""
 
     @property
     def started_at(self) -> datetime | None:
-        """When it began."""
+        """Start time."""
 
     @property
     def finished_at(self) -> datetime | None:
-        """When it ended."""
+        """End time."""
 
 
 def find_seconds(timed: Timed) -> float | None:
-    """How long it took; None where an end is missing or the clock was turned back."""
+    """Duration in seconds; None if an end is missing or the clock was set back."""
     start, end = timed.started_at, timed.finished_at
     if start is None or end is None or (start.tzinfo is None) != (end.tzinfo is None):
         return None
@@ -399,7 +399,7 @@ def make_timing(
     setup: Iterable[Timed | None],
     verification: Iterable[Timed | None],
 ) -> TimingRecord:
-    """Seconds per phase, those of several steps added up; the total is 0.0 where it is unknown."""
+    """Seconds per phase, summed over steps; the total is 0.0 if unknown."""
     return TimingRecord(
         total_seconds=total or 0.0,
         agent_seconds=_add_phases(agent),
@@ -409,15 +409,15 @@ def make_timing(
 
 
 def _add_phases(phases: Iterable[Timed | None]) -> float | None:
-    """The sum; None where a phase has begun and has no known end."""
+    """The sum; None if a phase that started has no known end."""
     seconds = [find_seconds(phase) for phase in phases if phase is not None]
     known = [each for each in seconds if each is not None]
-    # Clocks tell microseconds; a sum of them tells no more.
+    # Times have microseconds; rounding removes the float noise of the sum.
     return round(math.fsum(known), 6) if known and len(known) == len(seconds) else None
 
 
 def find_span(phases: Iterable[Timed | None]) -> float | None:
-    """Seconds from the beginning of the first known phase to the end of the last."""
+    """Seconds from the start of the first known phase to the end of the last."""
     known = [each for each in phases if each is not None and find_seconds(each) is not None]
     starts = [_in_utc(each.started_at) for each in known if each.started_at]
     ends = [_in_utc(each.finished_at) for each in known if each.finished_at]
@@ -434,7 +434,7 @@ def _in_utc(time: datetime) -> datetime:
 def make_trial_cost(
     reported: Reported, trace: Trace | None, model: str, when: datetime, notes: list[str]
 ) -> tuple[CostRecord | None, CostBasis]:
-    """Tokens and money, and where the amount comes from."""
+    """Tokens and cost, with the basis of the amount."""
     results = reported.results
     try:
         advisor_calls, advisor = _find_advisor(trace)
@@ -455,7 +455,7 @@ def make_trial_cost(
 
 
 def _find_basis(reported: Reported, trace: Trace | None, basis: CostBasis) -> CostBasis:
-    """The basis, unknown where the trial itself says why it must be."""
+    """The basis, changed to unknown if the trial itself gives a reason."""
     if basis.kind == "estimated" and trace is not None and len(trace.models) > 1:
         return unknown_cost("several models answered, and their tokens are not counted separately")
     if basis.kind == "unknown" and reported.silent_step is not None:
@@ -464,10 +464,10 @@ def _find_basis(reported: Reported, trace: Trace | None, basis: CostBasis) -> Co
 
 
 def _find_own_basis(results: Sequence[AgentReport]) -> CostBasis | None:
-    """How an agent came to its amount, where it says so of every step.
+    """The agent's own basis of its amount, if it reported one for every step.
 
     Raises:
-        RecordError: it is no amount of money.
+        RecordError: it is not a plausible amount.
     """
     bases = [_basis_in(result) for result in results]
     known = [basis for basis in bases if basis is not None]
@@ -475,7 +475,7 @@ def _find_own_basis(results: Sequence[AgentReport]) -> CostBasis | None:
 
 
 def _basis_in(result: AgentReport) -> CostBasis | None:
-    """What a result says of its own amount; None where it says nothing that fits."""
+    """The basis in a report's metadata; None if there is no matching one."""
     try:
         basis = msgspec.convert((result.metadata or {}).get(_BASIS), CostBasis)
     except msgspec.ValidationError:
@@ -491,7 +491,7 @@ def _basis_in(result: AgentReport) -> CostBasis | None:
 def _usage(result: AgentReport) -> Usage:
     counts = (result.n_input_tokens, result.n_cache_tokens, result.n_output_tokens)
     if any(count is not None and count > _MOST_TOKENS for count in counts):
-        # In full it may have more digits than Python is willing to write.
+        # The full number may have more digits than Python formats.
         raise RecordError(f"more than {_MOST_TOKENS:,} tokens are reported; expected fewer")
     return Usage.from_harbor(
         n_input_tokens=result.n_input_tokens,
@@ -512,18 +512,18 @@ def _sum_usd(results: Sequence[AgentReport]) -> float | None:
 
 
 class _AdvisorTokens(msgspec.Struct, frozen=True):
-    """What a harness says in an entry's metadata about one question to an advisor."""
+    """Tokens of one advisor call, in an entry's metadata."""
 
     input: int | None = None
     output: int | None = None
 
 
 def _find_advisor(trace: Trace | None) -> tuple[int | None, Usage | None]:
-    """How often an advisor was asked, and its tokens; None where no trace can tell."""
+    """Number of advisor calls and their tokens; None if there is no suitable trace."""
     if trace is None or trace.kind is not TraceKind.TRAJECTORY:
         return None, None
     marked = list(_find_marked(trace.entries))
-    # A call and its result are one question, and both may be marked.
+    # A call and its result count once, but both may be marked.
     asked = [entry for entry in marked if entry.role == "tool_result"] or marked
     if not asked:
         return 0, None
@@ -539,5 +539,5 @@ def _advisor_usage(entry: Entry) -> Usage:
     try:
         tokens = msgspec.convert(metadata.get("advisor_tokens"), _AdvisorTokens)
     except msgspec.ValidationError:
-        return Usage()  # the question counts nevertheless
+        return Usage()  # the call still counts
     return Usage(input=tokens.input, output=tokens.output)

@@ -1,4 +1,4 @@
-"""JSON exactly as harbor's files have it: pydantic's number text, key text, indent and escapes."""
+"""Harbor's exact JSON text: pydantic's numbers, keys, indentation and escapes."""
 
 import json
 import re
@@ -11,7 +11,7 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def render_json(value: object, indent: int | None = None, level: int = 0) -> str:
-    """A value of plain dicts, lists, strings and numbers as JSON text, without a final newline.
+    """Render dicts, lists, strings and numbers as JSON text, without a final newline.
 
     Keys may be numbers; two nan keys stay two, as in harbor's files.
     """
@@ -35,17 +35,17 @@ def render_json(value: object, indent: int | None = None, level: int = 0) -> str
 
 
 def render_string(text: str) -> str:
-    """A string in quotes, not ASCII-escaped."""
+    """Render a string in quotes, not ASCII-escaped."""
     return json.dumps(written_text(text), ensure_ascii=False)
 
 
 def written_text(text: str) -> str:
-    """A string as harbor's files have it: half a surrogate pair becomes three U+FFFD."""
+    """Replace lone surrogates as in harbor's files: each becomes three U+FFFD."""
     return _LONE_SURROGATE.sub("\ufffd" * 3, text)
 
 
 def render_time(moment: datetime) -> str:
-    """A time as ISO text: `Z` for UTC, nothing for local time, microseconds if there are any."""
+    """Format a time as ISO text: `Z` for UTC, nothing for local time, microseconds if any."""
     return moment.isoformat().replace("+00:00", "Z")
 
 

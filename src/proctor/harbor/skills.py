@@ -1,7 +1,7 @@
-"""Skills that a job gives to its agents: directories with a SKILL.md, and their digests.
+"""Skills that a job provides to its agents: directories with a SKILL.md, and their digests.
 
-A path is one skill, or a directory in which every directory is one. Of two skills with one name
-the later counts. Nothing here copies a skill anywhere.
+A path is one skill, or a directory that contains only skills. Of two skills with one name the later
+counts. Does not copy skills.
 """
 
 import os
@@ -29,10 +29,10 @@ class Skill(msgspec.Struct, frozen=True):
 
 
 def load_skills(paths: Iterable[Path]) -> tuple[Skill, ...]:
-    """The skills at these paths, by name, each hashed.
+    """Load and hash the skills at these paths, sorted by name.
 
     Raises:
-        ConfigError: a path is no skill and no directory of them, or cannot be read.
+        ConfigError: a path is neither a skill nor a directory of skills, or cannot be read.
     """
     found: dict[str, Path] = {}
     for path in paths:
@@ -57,13 +57,13 @@ def skill_digest(directory: Path) -> str:
     except OSError as error:
         raise ConfigError(f"skill {directory}: cannot be read: {reason_of(error)}") from error
     except UnicodeEncodeError as error:
-        raise ConfigError(f"skill {directory}: holds a file whose name is not UTF-8") from error
+        raise ConfigError(f"skill {directory}: has a file whose name is not UTF-8") from error
 
 
 def _find_skills(path: Path) -> Sequence[Path]:
     place = path.expanduser()
     if not place.is_dir():
-        found = "is a file" if place.exists() else "is not there"
+        found = "is a file" if place.exists() else "does not exist"
         raise ConfigError(f"skill {path}: {found}; expected a directory with a {_SIGN}")
     if (place / _SIGN).is_file():
         return [Path(os.path.realpath(place))]

@@ -1,12 +1,12 @@
-"""Many trials to JobStats, and a job's result.json with harbor's exact bytes.
+"""Aggregate trials to JobStats, and render a job's result.json with harbor's exact bytes.
 
     assemble_final, assemble_live   the counters, reward_stats, metrics and pass@k of many trials
-    count_trial, uncount_trial      the same counters as trials end and are retried
+    count_trial, uncount_trial      update the counters as trials end and are retried
     render_result                   the text of result.json
 
-Trials are held in columns, one table per job, in the order in which harbor adds them up. The
-figures are harbor's, oddities included: taking a trial away can leave empty lists and negative
-counters. Nothing is read or written here.
+Trials are stored in columns, one table per job, in the order in which harbor adds them up. The
+figures are harbor's, including odd ones: removing a trial can leave empty lists and negative
+counters. Does not read or write files.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,16 +29,16 @@ type MetricEntry = Mapping[str, object]
 type Metric = Callable[[RewardColumn], MetricEntry]
 
 ADHOC = "adhoc"
-"""Dataset name of trials that come from no dataset."""
+"""Dataset name of trials without a dataset."""
 
 CANCELLED = "CancelledError"
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False):
-    """Tokens and money of one trial; None where it was not reported."""
+    """Tokens and cost of one trial; None if not reported."""
 
     n_input_tokens: int | None = None
-    """All input, cached tokens included."""
+    """All input, including cached tokens."""
     n_cache_tokens: int | None = None
     n_output_tokens: int | None = None
     cost_usd: float | None = None
@@ -48,7 +48,7 @@ NO_USAGE = Usage()
 
 
 def total_usage(parts: Iterable[Usage]) -> Usage:
-    """Usage of a trial in several steps; what no step reported stays unreported."""
+    """Sum the usage of a trial's steps; what no step reported stays None."""
     columns = zip(*(msgspec.structs.astuple(part) for part in parts), strict=True)
     return Usage(*map(_add_reported, columns))
 
@@ -59,7 +59,7 @@ def _add_reported(column: Iterable[Any]) -> Any:
 
 
 class Trial(msgspec.Struct, frozen=True, gc=False):
-    """What counts of one trial."""
+    """The values of a trial that count for its job."""
 
     name: str
     task: str
@@ -75,12 +75,12 @@ class Trial(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def dataset(self) -> str:
-        """The dataset it is counted under."""
+        """The dataset under which it is counted."""
         return self.source or ADHOC
 
     @property
     def evals_key(self) -> str:
-        """The group it is counted in."""
+        """The group in which it is counted."""
         return evals_key(self.agent, self.model, self.dataset)
 
 
@@ -90,9 +90,9 @@ def evals_key(agent: str, model: str | None, dataset: str) -> str:
 
 
 def dataset_of_key(key: str) -> str:
-    """The dataset that harbor takes a group to be of: what follows the last `__` of its key.
+    """The dataset of a group according to harbor: the text after the last `__` of its key.
 
-    A dataset with `__` in its own name is thereby lost, and its group gets no metrics.
+    A dataset with `__` in its name is not found this way, and its group gets no metrics.
     """
     return key.split("__")[-1]
 
@@ -105,7 +105,7 @@ class Group:
     def __init__(self, key: str) -> None:
         self.key = key
         self.dataset = ADHOC
-        """Dataset of the latest trial: two datasets can collide in one key."""
+        """Dataset of the latest trial: two datasets can have one key."""
         self.names: list[str] = []
         self.tasks: list[str] = []
         self.column = RewardColumn()
@@ -127,12 +127,12 @@ class Group:
 
     @property
     def n_rewarded(self) -> int:
-        """Trials with a reward; rewards that are empty are none."""
+        """Trials with a reward; empty rewards do not count."""
         return sum(1 for rewards in self.column.rewards if rewards)
 
 
 class TrialTable:
-    """Trials in the order they are added up: groups of columns, and what was used."""
+    """Trials in the order in which they are added up: groups of columns, and usage."""
 
     __slots__ = ("_groups_of", "costs", "groups", "n_trials", "tokens")
 
@@ -143,7 +143,7 @@ class TrialTable:
         self.tokens: tuple[list[int], list[int], list[int]] = ([], [], [])
         """Reported input, cache and output tokens."""
         self.costs: list[float] = []
-        """Reported costs, in order: they are added one after the other."""
+        """Reported costs, in the order in which they are added."""
         for trial in trials:
             self.append(trial)
 
@@ -186,7 +186,7 @@ class JobStats(msgspec.Struct):
     """`stats` of a job's result.json, in harbor's field order."""
 
     n_completed_trials: int = 0
-    """Trials that ended, errored ones included."""
+    """Trials that ended, including errored ones."""
     n_errored_trials: int = 0
     n_running_trials: int = 0
     n_pending_trials: int = 0
@@ -201,7 +201,7 @@ class JobStats(msgspec.Struct):
     def count_progress(
         self, total: int, *, running: int = 0, cancelled: int | None = None, retries: int = 0
     ) -> None:
-        """Set what depends on the plan rather than on the trials that ended."""
+        """Set the counters that depend on the plan instead of on finished trials."""
         self.n_running_trials = running
         self.n_pending_trials = max(total - self.n_completed_trials - running, 0)
         if cancelled is not None:
@@ -215,7 +215,7 @@ def builtin_metrics(names: Iterable[str]) -> list[Metric]:
 
 
 def assemble_final(table: TrialTable, metrics: Mapping[str, Sequence[Metric]]) -> JobStats:
-    """Stats of a finished job, as harbor writes them at its end."""
+    """Stats of a finished job, as harbor writes them at the end."""
     stats = _assemble(table)
     for key, group in table.groups.items():
         entry = stats.evals[key]
@@ -225,7 +225,7 @@ def assemble_final(table: TrialTable, metrics: Mapping[str, Sequence[Metric]]) -
 
 
 def assemble_live(table: TrialTable, metrics: Mapping[str, Sequence[Metric]]) -> JobStats:
-    """Stats as harbor keeps them while a job runs: no pass@k, no metrics before a trial ended."""
+    """Stats of a running job, as in harbor: no pass@k, and no metrics before a trial ends."""
     stats = _assemble(table)
     for key, group in table.groups.items():
         if len(group.column):
@@ -248,7 +248,7 @@ def _assemble(table: TrialTable) -> JobStats:
         stats.n_cancelled_trials += len(group.exceptions.get(CANCELLED, ()))
     n_input, n_cache, n_output = (sum(column) if column else None for column in table.tokens)
     stats.n_input_tokens, stats.n_cache_tokens, stats.n_output_tokens = n_input, n_cache, n_output
-    # Costs are folded one by one, not summed with compensation: that is what harbor does.
+    # As in harbor, costs are added one by one, without the compensation of sum().
     stats.cost_usd = reduce(add, table.costs, 0.0) if table.costs else None
     return stats
 
@@ -267,8 +267,8 @@ def _count_rewards(group: Group) -> dict[str, dict[Number, list[str]]]:
 
 
 def _names_by_value(values: Iterable[Number], names: Iterable[str]) -> dict[Number, list[str]]:
-    # One nan equals no other, but reward.json's NaN is the same object each time: such trials
-    # share a key, those of reward.txt have one each. Plain dict lookup gets both right.
+    # nan equals nothing, but the NaN of reward.json is one object, so such trials share a key,
+    # while each nan of reward.txt is a new object with its own key. Dict lookup does both.
     counted: dict[Number, list[str]] = {}
     for value, name in zip(values, names, strict=True):
         if value in counted:
@@ -279,14 +279,14 @@ def _names_by_value(values: Iterable[Number], names: Iterable[str]) -> dict[Numb
 
 
 def stats_document(stats: JobStats) -> dict[str, object]:
-    """Stats as the plain mapping that result.json holds, keys in harbor's order."""
+    """Convert stats to the mapping in result.json, keys in harbor's order."""
     document = msgspec.structs.asdict(stats)
     document["evals"] = {key: msgspec.structs.asdict(entry) for key, entry in stats.evals.items()}
     return document
 
 
 def count_trial(stats: JobStats, trial: Trial) -> None:
-    """Add a trial that ended."""
+    """Add a finished trial."""
     stats.n_completed_trials += 1
     entry = _entry_of(stats, trial)
     if trial.verdict is not None and trial.verdict.rewards is not None:
@@ -301,7 +301,7 @@ def count_trial(stats: JobStats, trial: Trial) -> None:
 
 
 def uncount_trial(stats: JobStats, trial: Trial) -> None:
-    """Take a trial away again, because it is run once more."""
+    """Remove a trial that is retried."""
     stats.n_completed_trials -= 1
     entry = _entry_of(stats, trial)
     if trial.verdict is not None and trial.verdict.rewards is not None:
@@ -314,12 +314,12 @@ def uncount_trial(stats: JobStats, trial: Trial) -> None:
     for name, used in _usage_of(trial):
         total = getattr(stats, name)
         if total is not None:
-            # 0 for tokens and 0.0 for money: the type of the total stays what it was.
+            # Keep the type: 0 for tokens, 0.0 for money.
             setattr(stats, name, max(type(total)(0), total - used))
 
 
 def replace_trial(stats: JobStats, trial: Trial, previous: Trial | None) -> None:
-    """Count a trial in place of its earlier attempt, if there was one."""
+    """Count a trial in place of its earlier attempt, if any."""
     if previous is not None:
         uncount_trial(stats, previous)
     count_trial(stats, trial)
@@ -357,7 +357,7 @@ _INDENT = 4
 
 
 class JobResult(msgspec.Struct, frozen=True):
-    """What a job says of itself, in harbor's field order."""
+    """A job's result, in harbor's field order."""
 
     id: str
     """The job's UUID."""
@@ -373,7 +373,7 @@ class JobResult(msgspec.Struct, frozen=True):
 
 
 def render_result(result: JobResult) -> str:
-    """The text of result.json; it has no final newline."""
+    """Render result.json, without a final newline."""
     document = {
         "id": result.id,
         "started_at": render_time(result.started_at),

@@ -1,15 +1,15 @@
-"""One trial directory as a value: what counts of it, and which file says so.
+"""One trial directory as a value: what counts, and which file it was read from.
 
     <trial>/
-      result.json                  what harbor recorded; written once, at the end
+      result.json                  harbor's result; written once, at the end
       config.json                  its configuration
-      verifier/reward.txt|json     what the verifier left
-      steps/<name>/verifier/…      the same, a step each, for multi-step tasks
+      verifier/reward.txt|json     the verifier's rewards
+      steps/<name>/verifier/…      the same per step, for multi-step tasks
 
-The reward files are the evidence, the trial result is a claim about them. Evidence counts when
-verification ended without an exception; otherwise the claim does, because a verifier that was
-stopped may leave a file that was never meant to count. A link is followed only where it stays
-inside the trial's directory.
+The reward files are the evidence; the trial result is a claim about them. The evidence counts if
+verification ended without an exception; otherwise the claim counts, because a stopped verifier may
+leave a file that was never meant to count. A link is followed only if it stays inside the trial's
+directory.
 """
 
 import math
@@ -39,7 +39,7 @@ from proctor.reward.steps import Step, Strategy, Verdict, trial_verdict
 
 
 class Basis(StrEnum):
-    """What a trial's rewards were taken from."""
+    """Where a trial's rewards were taken from."""
 
     REWARD_FILE = "reward file"
     STEP_FILES = "step reward files"
@@ -47,27 +47,27 @@ class Basis(StrEnum):
 
 
 class FoundTrial(msgspec.Struct, frozen=True, gc=False):
-    """A trial as it lies in a job directory."""
+    """A trial in a job directory."""
 
     directory: str
     document: TrialDocument
-    """What result.json claims."""
+    """result.json, which claims rewards."""
     trial: Trial
-    """What counts."""
+    """The values that count."""
     basis: Basis
     evidence: Score | None
-    """What the reward files say, read also when they do not count; None when there are none."""
+    """Score from the reward files, read even if they do not count; None if there are none."""
     strategy: Strategy | None = None
-    """How the steps were put together, inferred: the job does not record it."""
+    """How the steps were combined; inferred, because the job does not record it."""
 
     @property
     def claimed(self) -> VerifierDocument | None:
-        """The verifier result that the trial result claims."""
+        """The verifier result claimed by the trial result."""
         return self.document.verifier_result
 
     @property
     def reason(self) -> str | None:
-        """Why it has no reward, from the closed set of reason codes; None where it has one."""
+        """Reason code for a missing reward; None if it has one."""
         if self.trial.verdict is not None and self.trial.verdict.rewards:
             return None
         return str(reason_for_exception(self.trial.exception) or ReasonCode.HARBOR_REWARD_MISSING)
@@ -79,10 +79,10 @@ class FoundTrial(msgspec.Struct, frozen=True, gc=False):
 
 
 def load_trial(directory: str, profile: Profile) -> FoundTrial:
-    """The trial in a directory that has a result.json.
+    """Load the trial in a directory that has a result.json.
 
     Raises:
-        JobError: its result.json is unreadable, torn or not a trial result.
+        JobError: its result.json is unreadable, invalid JSON or not a trial result.
     """
     document = TRIAL.load(f"{directory}/result.json")
     if document.step_results is not None:
@@ -91,16 +91,16 @@ def load_trial(directory: str, profile: Profile) -> FoundTrial:
 
 
 class Weighed(msgspec.Struct, frozen=True, gc=False):
-    """A verification, its files weighed against the claim."""
+    """A verification, with its files compared with the claim."""
 
     verdict: Verdict | None
-    """What counts."""
+    """The verdict that counts."""
     evidence: Score | None
-    """What the reward files say; None when there are none."""
+    """Score from the reward files; None if there are none."""
     by_file: bool
-    """The files decided, not the claim."""
+    """Whether the files decided, not the claim."""
     overwritten: bool = False
-    """A later step of the same name has replaced the files."""
+    """Whether a later step of the same name has replaced the files."""
 
 
 def weigh(
@@ -112,11 +112,11 @@ def weigh(
     *,
     failed: bool,
 ) -> Weighed:
-    """What a verification counts for.
+    """Decide what a verification counts for.
 
-    Its files decide if it ended without an exception. An exception of the agent is recorded and
-    verification goes on, and one while stopping the environment comes after it: in both cases a
-    claim is recorded beside the exception.
+    Its files decide if it ended without an exception. After an exception of the agent verification
+    continues, and an exception while stopping the environment comes after it: in both cases the
+    trial records a claim next to the exception.
     """
     evidence = _find_evidence(trial, verifier_dir, profile)
     own_way = evidence is None and config.import_path is not None
@@ -128,9 +128,9 @@ def weigh(
 def weigh_steps(
     directory: str, steps: Sequence[StepDocument], config: VerifierConfig, profile: Profile
 ) -> list[tuple[StepDocument, Weighed]]:
-    """What each step's verification counts for.
+    """Decide what each step's verification counts for.
 
-    Of steps that share a name only the last one's files are left; what they claim counts.
+    Of steps with the same name only the last one's files are left, so their claims count.
     """
     names = Counter(step.step_name for step in steps)
     weighed = []
@@ -147,8 +147,8 @@ def weigh_steps(
 
 
 def verifier_folder(step: str) -> str:
-    """Where a step's verifier leaves its files, below the trial's directory."""
-    # A name that would lead out of the steps directory, or that no file can have, is a stranger's.
+    """Directory of a step's verifier files, relative to the trial's directory."""
+    # Names that lead out of the steps directory, or are invalid, can only be forged.
     is_odd = "\0" in step or step.startswith("/") or ".." in step.split("/")
     return f"steps/{'?' if is_odd else step}/verifier"
 
@@ -167,9 +167,9 @@ def _found_single(directory: str, document: TrialDocument, profile: Profile) -> 
 def _found_steps(
     directory: str, document: TrialDocument, steps: list[StepDocument], profile: Profile
 ) -> FoundTrial:
-    """A multi-step trial. Its strategy is not on record: the one that gives the claim is taken."""
+    """A multi-step trial. Its strategy is not recorded: the one that gives the claim is used."""
     if document.exception_info is not None and document.verifier_result is None:
-        # The trial broke off between steps: harbor gives it no rewards whatever the steps had.
+        # The trial failed between steps: harbor then gives it no rewards, whatever its steps have.
         return FoundTrial(directory, document, _trial(document, None), Basis.TRIAL_RESULT, None)
     config = document.config.verifier
     executed = [
@@ -191,7 +191,7 @@ def _exception_of(step: StepDocument) -> str | None:
 
 
 def _in_claimed_order(verdict: Verdict | None, claimed: VerifierDocument | None) -> Verdict | None:
-    # Harbor puts the keys of a mean in set order, which no file records but the claim.
+    # harbor orders the keys of a mean by set order, which only the claim records.
     rewards = verdict.rewards if verdict else None
     written = claimed.rewards if claimed else None
     if not rewards or not written:
@@ -220,7 +220,7 @@ def _verdict_of(evidence: Score | None) -> Verdict | None:
 
 
 def _error_of(evidence: Score | None) -> str | None:
-    """The exception that harbor records on finding these reward files."""
+    """The exception that harbor records for these reward files."""
     match evidence:
         case None:
             return "RewardFileNotFoundError"
@@ -235,14 +235,14 @@ def _claimed_verdict(claimed: VerifierDocument | None) -> Verdict | None:
         return None
     if claimed.rewards is None:
         return Verdict(None)
-    # null means nan or an infinity; which one is lost, and a mean is void either way.
+    # null is nan or infinite; which one is lost, but a mean is invalid either way.
     return Verdict(
         {key: math.nan if value is None else value for key, value in claimed.rewards.items()}
     )
 
 
 def claims_same(claimed: VerifierDocument | None, verdict: Verdict | None) -> bool:
-    """Whether a claimed verifier result is this verdict as harbor would have written it."""
+    """Whether a claimed verifier result is this verdict as harbor writes it."""
     if claimed is None or verdict is None:
         return claimed is None and verdict is None
     if claimed.rewards is None or verdict.rewards is None:
@@ -252,7 +252,7 @@ def claims_same(claimed: VerifierDocument | None, verdict: Verdict | None) -> bo
 
 def _written_same(written: WrittenRewards, rewards: Rewards) -> bool:
     if written.keys() != rewards.keys():
-        # A key with half a surrogate pair is another one in the file.
+        # Lone surrogates in keys are replaced when harbor writes them.
         rewards = {written_text(key): value for key, value in rewards.items()}
         if written.keys() != rewards.keys():
             return False
@@ -267,12 +267,12 @@ def _written_same(written: WrittenRewards, rewards: Rewards) -> bool:
 
 
 def claimed_trial(document: TrialDocument) -> Trial:
-    """What counts of a trial when its result is taken at its word, as harbor's resume does."""
+    """What counts of a trial if its claim is accepted, as when harbor resumes a job."""
     return _trial(document, _claimed_verdict(document.verifier_result))
 
 
 def _trial(document: TrialDocument, verdict: Verdict | None, error: str | None = None) -> Trial:
-    """What counts of a trial. The recorded exception comes first: harbor keeps the first one."""
+    """What counts of a trial. A recorded exception takes precedence, as harbor keeps the first."""
     info = document.agent_info
     recorded = document.exception_info
     return Trial(

@@ -1,7 +1,7 @@
-"""A trial's result.json, whole, with harbor's exact bytes. Nothing here writes or runs anything.
+"""A trial's complete result.json, with harbor's exact bytes. Does not write files.
 
-Fields are in harbor's order, since that is the order of the text. A reward that is nan or
-infinite is written as null, as harbor does; read back, null is nan.
+Fields are in harbor's order, which is the order of the text. A reward that is nan or infinite is
+written as null, as in harbor; null is read back as nan.
 """
 
 import math
@@ -17,42 +17,42 @@ from proctor.reward.steps import Verdict
 
 
 class AgentContext(BaseModel, defer_build=True):
-    """What an agent says of its own run; it fills this in while it works."""
+    """An agent's report about its own run; filled in while it works."""
 
     model_config = ConfigDict(validate_assignment=False)
 
     n_input_tokens: int | None = None
-    """All input, cached tokens included."""
+    """All input, including cached tokens."""
     n_cache_tokens: int | None = None
     n_output_tokens: int | None = None
     cost_usd: float | None = None
     """US dollars."""
     rollout_details: list[Any] | None = None
-    """Token ids and log probabilities, where the agent has them."""
+    """Token ids and log probabilities, if the agent has them."""
     metadata: dict[str, Any] | None = None
-    """Whatever else it wants to say."""
+    """Anything else the agent reports."""
 
     def is_empty(self) -> bool:
-        """Whether it says nothing."""
+        """Whether nothing was reported."""
         return all(value is None for value in self.__dict__.values())
 
 
 class TimingInfo(BaseModel, defer_build=True):
-    """When a phase began and ended, in UTC."""
+    """Start and end of a phase, in UTC."""
 
     started_at: datetime | None = None
     finished_at: datetime | None = None
-    """None while the phase runs."""
+    """None while the phase is running."""
 
 
 class ExceptionInfo(BaseModel, defer_build=True):
-    """What ended a trial, or a step."""
+    """The exception that ended a trial or a step."""
 
     exception_type: str
     """Name of its class, without the module."""
     exception_message: str
     exception_traceback: str
-    """As Python prints it."""
+    """Python's traceback."""
     occurred_at: datetime
     """Local time, without a zone."""
 
@@ -70,7 +70,7 @@ class AgentInfo(BaseModel, defer_build=True):
 
     name: str
     version: str
-    """`unknown` where the agent does not say."""
+    """`unknown` if the agent does not report it."""
     model_info: ModelInfo | None = None
 
 
@@ -82,20 +82,20 @@ type _Reward = Annotated[float | int, BeforeValidator(_read_lost_number)]
 
 
 class VerifierResult(BaseModel, defer_build=True):
-    """What a verifier that ran to its end gave."""
+    """The result of a verifier that finished."""
 
     rewards: dict[str, _Reward] | None = None
-    """By key, in the verifier's order; None where it said null."""
+    """By key, in the verifier's order; None if it wrote null."""
 
 
 class StepResult(BaseModel, defer_build=True):
-    """What came of one step."""
+    """The result of one step."""
 
     step_name: str
     agent_result: AgentContext | None = None
     verifier_result: VerifierResult | None = None
     exception_info: ExceptionInfo | None = None
-    """Stays on the step: harbor does not count it as an error of the trial."""
+    """Recorded only on the step: harbor does not count it as an error of the trial."""
     agent_execution: TimingInfo | None = None
     verifier: TimingInfo | None = None
 
@@ -119,7 +119,7 @@ class GitTaskId(BaseModel, defer_build=True):
 
 
 class PackageTaskId(BaseModel, defer_build=True):
-    """A task that is published."""
+    """A published task."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -132,16 +132,16 @@ type TaskId = LocalTaskId | GitTaskId | PackageTaskId
 
 
 class TrialResult(BaseModel, defer_build=True):
-    """What came of one trial."""
+    """The result of one trial."""
 
     id: UUID = Field(default_factory=uuid4)
     task_name: str
-    """The name in [task], else that of the task's directory."""
+    """The name in [task], else the name of the task's directory."""
     trial_name: str
     trial_uri: str
     """file:// and the trial's directory."""
     task_id: TaskId
-    """Where the task is from."""
+    """The source of the task."""
     source: str | None = None
     """Name of the dataset, if the task came from one."""
     task_checksum: str
@@ -149,12 +149,12 @@ class TrialResult(BaseModel, defer_build=True):
     config: TrialConfig
     agent_info: AgentInfo
     agent_result: AgentContext | None = None
-    """None before the agent began, and in a trial of several steps."""
+    """None before the agent started, and in a multi-step trial."""
     verifier_result: VerifierResult | None = None
     exception_info: ExceptionInfo | None = None
     """The first exception."""
     started_at: datetime | None = None
-    """UTC, as all times but that of the exception."""
+    """UTC, like all times except that of the exception."""
     finished_at: datetime | None = None
     environment_setup: TimingInfo | None = None
     agent_setup: TimingInfo | None = None
@@ -164,7 +164,7 @@ class TrialResult(BaseModel, defer_build=True):
 
     @property
     def contexts(self) -> list[AgentContext]:
-        """What the agent said: of the trial, or of each step."""
+        """The agent's reports: about the trial, or about each step."""
         if self.agent_result is not None:
             return [self.agent_result]
         results = [step.agent_result for step in self.step_results or ()]
@@ -172,18 +172,18 @@ class TrialResult(BaseModel, defer_build=True):
 
 
 def render_trial_result(result: TrialResult, config: str | None = None) -> bytes:
-    """The bytes of result.json; they have no final newline.
+    """Render result.json, without a final newline.
 
-    `config` is the text of the trial's config.json, where the caller has it already.
+    `config` is the text of the trial's config.json, if the caller already has it.
 
     Raises:
-        PydanticSerializationError: the agent's metadata holds what JSON cannot.
+        PydanticSerializationError: the agent's metadata has values that JSON cannot represent.
     """
-    # A field of the wrong type is no reason to warn: what cannot be written at all is an error.
+    # No warnings for fields of the wrong type: what cannot be written at all raises an error.
     if config is None:
         return result.model_dump_json(indent=4, warnings=False).encode()
     text = result.model_dump_json(indent=4, warnings=False, exclude=_CONFIG)
-    # Values have no raw line ends, so that this is the field and never part of a value.
+    # Values have no raw newlines, so this matches the field and never a part of a value.
     before, key, after = text.partition('\n    "agent_info": ')
     inner = config.replace("\n", "\n    ")
     return f'{before}\n    "config": {inner},{key}{after}'.encode()
@@ -193,19 +193,19 @@ _CONFIG = {"config"}
 
 
 def parse_trial_result(data: bytes) -> TrialResult:
-    """A trial's result.json.
+    """Parse a trial's result.json.
 
     Raises:
-        ValidationError: pydantic's; it is none.
+        ValidationError: pydantic's: it is not a trial result.
     """
     return TrialResult.model_validate_json(data)
 
 
 def task_id_of(config: TrialConfig) -> TaskId:
-    """Where the task of a trial is from, as its result says it.
+    """The source of a trial's task, as in its result.
 
     Raises:
-        ValueError: its config names no task.
+        ValueError: its config has no task.
     """
     task = config.task
     if task.name is not None:
@@ -222,7 +222,7 @@ def task_id_of(config: TrialConfig) -> TaskId:
 
 
 def counted(result: TrialResult) -> Trial:
-    """What counts of a trial for its job."""
+    """The values of a trial that count for its job."""
     info, verified, error = result.agent_info, result.verifier_result, result.exception_info
     return Trial(
         name=result.trial_name,

@@ -1,8 +1,8 @@
-"""The trials that a claim counts, with their evidence out of a ledger.
+"""The trials that a claim counts, with their evidence from a ledger.
 
-The claim is proven first: its entries are in the ledger that its checkpoint speaks of, and the
-score follows from them. Whose signature the checkpoint bears is for `proctor check` to say. Each
-piece of evidence is held against the digest in its entry before anything is done with it.
+The claim is verified first: its entries are in the ledger of its checkpoint, and the score follows
+from them. `proctor check` verifies who signed the checkpoint. Each piece of evidence is compared
+with the digest in its entry before it is used.
 """
 
 import math
@@ -23,8 +23,8 @@ from proctor.ledger.entry import AnyEntry, EvidenceFile, TrialEntry, WithholdEnt
 from proctor.ledger.row import read_row
 from proctor.rerun.recorded import RecordedTrial, find_image, find_trace_file, parse_config
 
+# Largest config.json or result.json, in bytes.
 _LARGEST = 1 << 24
-"""Bytes of a config.json or result.json."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,14 @@ class ClaimTrials:
     """The trials that a claim counts."""
 
     title: str
-    """The experiment that is claimed."""
+    """The claimed experiment."""
     entries: dict[str, TrialEntry]
-    """By trial."""
+    """Entries by trial."""
     withheld: dict[str, str]
-    """Why evidence was taken out, by its digest."""
+    """Why evidence was withheld, by its digest."""
     artifacts: ArtifactStore
     n_withheld: int
-    """Trials of the claim whose records were taken out."""
+    """Trials of the claim whose records were withheld."""
 
     @property
     def names(self) -> list[str]:
@@ -47,11 +47,11 @@ class ClaimTrials:
         return list(self.entries)
 
     def load(self, name: str) -> RecordedTrial:
-        """One of them.
+        """Load one trial.
 
         Raises:
-            NotReplayableError: its evidence is not there, withheld, not what was sealed, or of
-                another trial than its record.
+            NotReplayableError: its evidence is missing, withheld, altered, or belongs to another
+                trial than its record.
         """
         entry = self.entries[name]
         files = {file.path: file for file in entry.evidence}
@@ -62,7 +62,7 @@ class ClaimTrials:
         config, result = read("config.json", _LARGEST), read("result.json", _LARGEST)
         if config is None or result is None:
             missing = "config.json" if config is None else "result.json"
-            raise NotReplayableError(f"{missing} is not among its sealed evidence")
+            raise NotReplayableError(f"{missing} is not in its sealed evidence")
         found = _parse_result(result)
         _check_counted(entry, found)
         return RecordedTrial(
@@ -76,7 +76,9 @@ class ClaimTrials:
 
     def _read(self, file: EvidenceFile, largest: int) -> bytes:
         if file.size > largest:
-            raise NotReplayableError(f"{file.path} has {file.size:,} bytes; {largest:,} are read")
+            raise NotReplayableError(
+                f"{file.path} has {file.size:,} bytes; the limit is {largest:,}"
+            )
         try:
             return self.artifacts.load(file.sha256, file.size)
         except MissingArtifactError as error:
@@ -88,11 +90,11 @@ class ClaimTrials:
 
 
 def load_claim_trials(path: str, ledger: Path) -> ClaimTrials:
-    """The trials of a claim.
+    """Load the trials of a claim.
 
     Raises:
-        InputError: the file is no claim, or there is no ledger.
-        DamageError: the claim does not hold.
+        InputError: the file is not a claim, or there is no ledger.
+        DamageError: the claim is wrong.
     """
     claim = parse_claim(load_document(path), path)
     proven = prove_claim(claim, path)
@@ -100,8 +102,8 @@ def load_claim_trials(path: str, ledger: Path) -> ClaimTrials:
         raise DamageError(f"{path}: {difference}")
     if not (ledger / "artifacts").is_dir():
         raise NotReplayableError(
-            f"{ledger}: no ledger with evidence; expected the one that the claim was made from, "
-            "named with --ledger"
+            f"{ledger}: not a ledger with evidence; pass the ledger that the claim was made from "
+            "with --ledger"
         )
     if not proven.standing.counted:
         raise NotReplayableError(f"{path}: it counts no trial; there is nothing to run again")
@@ -131,7 +133,7 @@ def _parse_result(data: bytes) -> TrialDocument:
     try:
         return TRIAL.parse(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise NotReplayableError(f"its result.json is no trial result: {error}") from error
+        raise NotReplayableError(f"its result.json is not a trial result: {error}") from error
 
 
 class _Task(msgspec.Struct, frozen=True):
@@ -144,7 +146,7 @@ class _Agent(msgspec.Struct, frozen=True):
 
 
 class _Counted(msgspec.Struct, frozen=True):
-    """As much of a record as says what is counted."""
+    """The parts of a record that identify what is counted."""
 
     task: _Task
     agent: _Agent
@@ -154,11 +156,11 @@ _decode_counted = msgspec.json.Decoder(_Counted).decode
 
 
 def _check_counted(entry: TrialEntry, result: TrialDocument) -> None:
-    """See that the evidence, which is run again, tells of what the record counts."""
+    """Check that the evidence, which is run again, belongs to what the record counts."""
     try:
         record = _decode_counted(entry.record)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise NotReplayableError(f"its record says nothing of its task: {error}") from error
+        raise NotReplayableError(f"its record does not name its task: {error}") from error
     pairs = {
         "task": (record.task.task_id, result.task_name),
         "checksum of the task": (record.task.task_revision, result.task_checksum or UNRESOLVED),
@@ -167,7 +169,7 @@ def _check_counted(entry: TrialEntry, result: TrialDocument) -> None:
     for what, (counted, told) in pairs.items():
         if counted not in (told, UNRESOLVED):
             raise NotReplayableError(
-                f"its record counts the {what} {counted!r}, and its evidence is of {told!r}"
+                f"its record counts the {what} {counted!r}, but its evidence is of {told!r}"
             )
 
 

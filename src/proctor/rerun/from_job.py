@@ -1,4 +1,4 @@
-"""The trials of a job directory, as they are on record there."""
+"""The finished trials of a job directory."""
 
 import os
 import stat
@@ -15,8 +15,8 @@ from proctor.job.store import STATE, load_state
 from proctor.rerun.recorded import RecordedTrial, find_image, find_trace_file, parse_config
 from proctor.sentence import reason_of
 
+# Largest config.json or record.json, in bytes.
 _LARGEST = 1 << 24
-"""Bytes of a config.json or record.json."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,21 +28,21 @@ class JobTrials:
 
     @property
     def title(self) -> str:
-        """What is audited."""
+        """Name of the audited job."""
         return self.job.name
 
     @property
     def n_withheld(self) -> int:
-        """Nothing of a job is withheld."""
+        """Always 0: nothing of a job is withheld."""
         return 0
 
     @property
     def names(self) -> list[str]:
-        """The names of the trials' directories: what a trial calls itself may be taken twice."""
+        """Names of the trials' directories; the names in their results may not be unique."""
         return [_name_of(found) for found in self.job.trials]
 
     def load(self, name: str) -> RecordedTrial:
-        """One of them.
+        """Load one trial.
 
         Raises:
             NotReplayableError: its files cannot be used.
@@ -62,14 +62,14 @@ class JobTrials:
 
 
 def load_job_trials(directory: str) -> JobTrials:
-    """The trials of the job in a directory.
+    """Load the trials of the job in a directory.
 
     Raises:
-        JobError: there is no job, or none of its trials has ended.
+        JobError: it is not a job, or none of its trials has ended.
     """
     job = load_job(directory)
     if not job.trials:
-        raise JobError(f"{directory}: no trial of it has ended; there is nothing to run again")
+        raise JobError(f"{directory}: none of its trials has ended; there is nothing to run again")
     state = load_state(Path(directory))
     compat = state.read_settings(f"{directory}/{STATE}").verifier_compat if state else None
     return JobTrials(job, compat)
@@ -83,17 +83,17 @@ def _load_config(found: FoundTrial) -> TrialConfig:
     name = "config.json"
     data = _read(found, name, _LARGEST)
     if data is None:
-        raise NotReplayableError(f"it has no {name}, which has its settings")
+        raise NotReplayableError(f"it has no {name} with its settings")
     return parse_config(data, f"{found.directory}/{name}")
 
 
 def _read(found: FoundTrial, name: str, largest: int) -> bytes | None:
     path = f"{found.directory}/{name}"
     try:
-        # What lies there is a stranger's: a link, of a directory too, would lead to a file of ours.
+        # The job is untrusted: a link, also of a directory, could lead to a file of this machine.
         is_plain = stat.S_ISREG(os.lstat(path).st_mode)
         if not is_plain or os.path.realpath(path) != f"{os.path.realpath(found.directory)}/{name}":
-            raise NotReplayableError(f"{path}: no plain file of the trial's own")
+            raise NotReplayableError(f"{path}: not a regular file of the trial itself")
         return read_small(path, largest)
     except FileNotFoundError:
         return None

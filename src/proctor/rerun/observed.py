@@ -1,7 +1,7 @@
-r"""What commands gave then and now, compared.
+r"""Compare the outputs of commands then and now.
 
-Two outputs are equal when their texts are, or when they are after what honestly varies was taken
-out. That is a short list, the same for everybody:
+Two outputs are equal when their texts are equal, or equal after removing what legitimately varies.
+That is a short, fixed list:
 
     colours and other control sequences of a terminal; blanks at the end of a line, empty last lines
     a day with or without a time, a time of day, `Aug  5 12:00`, `Tue Aug  5`      <time>
@@ -10,8 +10,8 @@ out. That is a short list, the same for everybody:
     a number after the word pid; the line `[1] 4711` of a command in the background  <pid>
     addresses from 0x and six digits on                                            <address>
 
-Anything else that varies is a difference, and is shown. Exit codes are compared where both are on
-record; of a command that took too long only that counts.
+Anything else that varies is a difference, and is shown. Exit codes are compared if both are
+recorded; a command that timed out both times is equal, whatever its output.
 """
 
 import re
@@ -48,16 +48,16 @@ _VARYING = (
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """The first command that gave something else."""
+    """The first command with a different result."""
 
     step: int
-    """The turn of the recorded trace."""
+    """The step of the recorded trace."""
     command: str
-    """Its beginning."""
+    """The beginning of the command."""
     what: str
     """output, exit code, or result: it was not reached."""
     then: str
-    """What was on record, as far as it differs."""
+    """The recorded value, as far as it differs."""
     now: str
 
 
@@ -65,19 +65,19 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
     """How the outputs of a trace's commands compare."""
 
     commands: int
-    """That were run again."""
+    """Commands that were run again."""
     compared: int
-    """Of them, those of which the trace says what they gave."""
+    """Of these, commands with a recorded result."""
     equal: int
-    """Of those, the ones that gave the same."""
+    """Of these, commands with an equal result."""
     equal_after: int
-    """Of the equal ones, those that are so after what varies was taken out."""
+    """Of the equal ones, those that are equal only after removing what varies."""
     first: Difference | None
     """The first that is not equal."""
 
 
 def compare_all(then: Sequence[ShellCommand], now: Sequence[ShellCommand]) -> Compared:
-    """Compare what the commands of a trace gave with what the same commands give now."""
+    """Compare the recorded results of a trace's commands with those of the new run."""
     compared = equal = equal_after = 0
     first = None
     for before, after in zip(then, [*now, *[None] * len(then)], strict=False):
@@ -101,7 +101,7 @@ def compare_all(then: Sequence[ShellCommand], now: Sequence[ShellCommand]) -> Co
 
 
 def normalise(text: str) -> str:
-    """A text without what honestly varies."""
+    """Remove what legitimately varies."""
     for pattern, stand_in in _VARYING:
         text = pattern.sub(stand_in, text)
     return "\n".join(line.rstrip() for line in text.split("\n")).rstrip("\n")
@@ -131,7 +131,7 @@ def _compare(
 
 
 def _find_lines(then: Observation, now: str) -> tuple[str, str] | None:
-    """The first line that differs, in both; of an output that was not kept whole, of its parts."""
+    """The first line that differs, in both; for an output kept in part, in its kept parts."""
     if then.text is not None:
         before = normalise(then.text)
         return None if before == now else _first_lines(before.split("\n"), now.split("\n"))
@@ -144,7 +144,7 @@ def _find_lines(then: Observation, now: str) -> tuple[str, str] | None:
 
 
 def _whole_lines(then: Observation) -> tuple[str, str]:
-    """What was kept of an output, without lines that were cut: what varies may be halved there."""
+    """The kept parts of an output, without cut lines: a varying value may be cut in two there."""
     beginning, ending = then.beginning or "", then.ending or ""
     if "\n" in beginning:
         beginning = beginning.rpartition("\n")[0]

@@ -1,8 +1,8 @@
-"""The job that runs a recorded trial again, or why there can be none.
+"""The job that runs a recorded trial again, or the reason why it cannot be run.
 
-What a stranger's config asks of this machine is not taken over: classes of theirs, mounts, compose
-files, and variables of the host. What would have changed the outcome makes the trial not
-replayable; the rest is left out, and said.
+Untrusted settings that affect this machine are not used: custom classes, mounts, compose files, and
+host variables. Those that would change the outcome make the trial not replayable; the others are
+dropped, and a note says so.
 """
 
 import tempfile
@@ -21,38 +21,38 @@ from proctor.sentence import reason_of
 from proctor.traces.commands import PERSISTENT_SHELLS, ShellCommand, Unreplayable, read_calls
 from proctor.traces.convert import load_entries
 
+# Agents whose actions follow from the task alone, so they are run instead of replayed.
 _RUN_AGAIN = ("oracle", "nop")
-"""Agents that are their own replay: what they do follows from the task alone."""
+# Environment settings that say what it is built from; any other could expose this machine.
 _TAKEN_OVER = frozenset({"base"})
-"""Settings of an environment that say what it is made from; another may open this machine to it."""
+# The environment that runs nothing and rewards everything.
 _NOWHERE = "null"
-"""The environment that runs nothing and rewards everything."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerunPlan:
-    """How a trial is run again."""
+    """How to run a trial again."""
 
     agent: AgentConfig
     environment: EnvironmentConfig
     commands: list[ShellCommand]
-    """What is run again, with what it gave then; none for the oracle and for nop."""
+    """The commands to run again, with their recorded results; empty for oracle and nop."""
     notes: list[str] = field(default_factory=list)
-    """What is another than it was, in sentences."""
+    """Differences from the recorded trial, as sentences."""
 
 
 def plan_rerun(trial: RecordedTrial, wanted: str | None) -> RerunPlan:
-    """How a trial is run again; `wanted` names another kind than the recorded one.
+    """Plan the rerun of a trial; `wanted` names another environment than the recorded one.
 
-    The agent is `replay`, and has no trajectory yet: the caller says where that lies.
+    The agent is `replay`, without a trajectory yet: the caller adds its path.
 
     Raises:
-        NotReplayableError: it cannot be; says why.
+        NotReplayableError: it cannot be run again; the message says why.
     """
     _check_verified(trial)
     notes: list[str] = []
     if compat := trial.verifier_compat:
-        notes.append(f"with --verifier-compat {compat}, a reward that the agent wrote counts")
+        notes.append(f"with --verifier-compat {compat}, a reward written by the agent counts")
     environment = _find_environment(trial, wanted, notes)
     recorded = trial.config.agent
     if recorded.import_path is None and recorded.name in _RUN_AGAIN:
@@ -60,28 +60,28 @@ def plan_rerun(trial: RecordedTrial, wanted: str | None) -> RerunPlan:
         agent = _make_agent(recorded, recorded.name, {})
         return RerunPlan(agent=agent, environment=environment, commands=[], notes=notes)
     if trial.result.step_results is not None:
-        raise NotReplayableError("its task has several steps, and no trace says which is whose")
+        raise NotReplayableError("its task has several steps, and its trace does not separate them")
     if trial.trace is None:
         raise NotReplayableError("it left no trace of what its agent did")
     commands = load_commands(trial.trace)
     env = _keep_plain(recorded.env, "agent", notes)
     if recorded.skills or recorded.mcp_servers:
-        notes.append("the agent's skills and MCP servers are not there")
+        notes.append("the agent's skills and MCP servers are not available")
     if lasting := sorted({each.tool for each in commands} & PERSISTENT_SHELLS):
-        notes.append(f"the shell of {', '.join(lasting)} lasted; here each command has its own")
+        notes.append(f"the shell of {', '.join(lasting)} was persistent; here it is not")
     agent = _make_agent(recorded, "replay" if commands else "nop", env)
     return RerunPlan(agent=agent, environment=environment, commands=commands, notes=notes)
 
 
 def find_usable() -> list[str]:
-    """The kinds of environments in which something can be run again."""
+    """The environments in which trials can be run again."""
     return [name for name in environment_names() if name != _NOWHERE]
 
 
 def make_job(
     trial: RecordedTrial, plan: RerunPlan, task: Path, jobs_dir: Path, trace: Path | None
 ) -> JobConfig:
-    """The job of one trial that runs it again."""
+    """Make the job of one trial that runs it again."""
     config, agent = trial.config, plan.agent
     if trace is not None and agent.name == "replay":
         agent = agent.model_copy(update={"kwargs": {"trajectory": str(trace)}})
@@ -104,11 +104,11 @@ def make_job(
 
 
 def load_commands(trace: TraceFile) -> list[ShellCommand]:
-    """The commands of a trace, all of which can be run again.
+    """Load the commands of a trace, all of which can be run again.
 
     Raises:
-        NotReplayableError: the trace is damaged, a call of it is no shell command, or there is no
-            room for a copy.
+        NotReplayableError: the trace is damaged, has a call that is not a shell command, or cannot
+            be copied.
     """
     with tempfile.TemporaryDirectory(prefix="proctor-rerun-") as folder:
         path = Path(folder, trace.name)
@@ -131,18 +131,21 @@ def load_commands(trace: TraceFile) -> list[ShellCommand]:
 def _check_verified(trial: RecordedTrial) -> None:
     verifier, error = trial.config.verifier, trial.result.exception_info
     if verifier.import_path is not None:
-        raise NotReplayableError(f"it was marked by a class, {verifier.import_path}")
+        raise NotReplayableError(f"it was scored by a custom class, {verifier.import_path}")
     if verifier.disable:
-        raise NotReplayableError("verification was switched off")
+        raise NotReplayableError("verification was disabled")
     _check_variables(verifier.env, "verifier")
     if trial.rewards is None and error is not None and error.exception_type not in REWARD_ERRORS:
         raise NotReplayableError(f"it ended in {error.exception_type}, without a reward")
 
 
 def _check_own_replay(told: str, claimed: str) -> None:
-    """See that the claimed agent is the one that follows from the task, not just a config.json."""
+    """Check that the claimed agent is the one whose actions follow from the task.
+
+    A forged config.json could name the oracle for a trial of another agent.
+    """
     if claimed != told:
-        raise NotReplayableError(f"its config.json tells of the {told}, its result of {claimed!r}")
+        raise NotReplayableError(f"its config.json names agent {told!r}, its result {claimed!r}")
 
 
 def _find_environment(
@@ -151,16 +154,18 @@ def _find_environment(
     recorded = trial.config.environment
     was = environment_name_for(recorded)
     if wanted is None and was not in find_usable():
-        why = "in which nothing runs" if was in environment_names() else "which is not here"
-        raise NotReplayableError(f"it ran in {was}, {why}; -e {find_usable()[0]} takes another")
+        why = "which runs nothing" if was in environment_names() else "which is missing here"
+        raise NotReplayableError(
+            f"it ran in {was}, {why}; pass -e {find_usable()[0]} to use another"
+        )
     if recorded.mounts or recorded.extra_docker_compose:
-        raise NotReplayableError("it had files of its machine mounted, or a compose file")
+        raise NotReplayableError("it used mounts of its machine, or a compose file")
     _check_variables(recorded.env, "environment")
     if recorded.extra_allowed_hosts:
-        notes.append("hosts that the job allowed beyond the task's cannot be reached")
+        notes.append("extra hosts that the job allowed cannot be reached")
     kwargs = {name: told for name, told in recorded.kwargs.items() if name in _TAKEN_OVER}
     if gone := sorted(recorded.kwargs.keys() - kwargs.keys()):
-        notes.append(f"the environment's settings {', '.join(gone)} are not taken over")
+        notes.append(f"the environment's settings {', '.join(gone)} are not used")
     ours: dict[str, object] = {"delete": True, "extra_allowed_hosts": [], "kwargs": kwargs}
     if wanted is not None and wanted != was:
         notes.append(f"it ran in {was}; this is {wanted}")
@@ -173,19 +178,19 @@ def _check_variables(env: Mapping[str, str], whose: str) -> None:
     for name, value in env.items():
         if is_template(value) or is_redacted(value):
             raise NotReplayableError(
-                f"the {whose} had the variable {name} of its machine, which is not on record"
+                f"the {whose} used the host variable {name}, which is not recorded"
             )
 
 
 def _keep_plain(env: Mapping[str, str], whose: str, notes: list[str]) -> dict[str, str]:
     gone = [name for name, value in env.items() if is_template(value) or is_redacted(value)]
     if gone:
-        notes.append(f"the {whose}'s variables {', '.join(gone)} are not on record")
+        notes.append(f"the {whose}'s variables {', '.join(gone)} are not recorded")
     return {name: value for name, value in env.items() if name not in gone}
 
 
 def _make_agent(recorded: AgentConfig, name: str, env: dict[str, str]) -> AgentConfig:
-    """An agent with the limits of the recorded one."""
+    """Make an agent with the limits of the recorded one."""
     return AgentConfig(
         name=name,
         env=env,

@@ -1,4 +1,4 @@
-"""A trial that is on record: what it was told, what it scored, and the trace that it left."""
+"""A recorded trial: its config, its score, and its trace."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,46 +14,46 @@ from proctor.traces.entry import TraceKind
 from proctor.traces.trace import TRIAL_TRACES
 
 LONGEST_TRACE = 128 << 20
-"""Bytes of a trace that is run again, as of one that is read for a record."""
+"""Largest trace that is run again, in bytes; the same limit as for a record."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceFile:
-    """A trace as it was kept."""
+    """A recorded trace file."""
 
     kind: TraceKind
     name: str
-    """Its file name: the name is part of how a trace is recognised."""
+    """Its file name, by which the kind of a trace is recognised too."""
     data: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedTrial:
-    """One trial on record."""
+    """One recorded trial."""
 
     name: str
     config: TrialConfig
     result: TrialDocument
     rewards: WrittenRewards | None
-    """What counts, or is claimed to: null for a number that is not finite; None for none."""
+    """The rewards that count; null for a number that is not finite; None if not scored."""
     trace: TraceFile | None
-    """None where it left none."""
+    """None if it left no trace."""
     image: str | None = None
-    """What its environment was made from, with a digest; None where no record says it."""
+    """The image of its environment, with a digest; None if not recorded."""
     cwd: str | None = None
-    """Where relative paths of its config start from."""
+    """Directory that relative paths in its config start from."""
     verifier_compat: VerifierCompat | None = None
 
 
 type Read = Callable[[str, int], bytes | None]
-"""A file of a trial by its name, no longer than so many bytes; None where there is none."""
+"""Reads a file of a trial by name, up to a size; None if it does not exist."""
 
 
 def find_trace_file(read: Read) -> TraceFile | None:
-    """The first trace of a trial that has a byte in it, in the order in which they are preferred.
+    """Return the first trace of a trial that is not empty, in order of preference.
 
     Raises:
-        NotReplayableError: it is there, and cannot be had.
+        NotReplayableError: it exists, but cannot be read.
     """
     for kind, name in TRIAL_TRACES:
         data = read(name, LONGEST_TRACE)
@@ -67,7 +67,7 @@ class _Environment(msgspec.Struct, frozen=True):
 
 
 class _Record(msgspec.Struct, frozen=True):
-    """As much of a record as says where the trial ran."""
+    """The part of a record that says where the trial ran."""
 
     environment: _Environment = _Environment()
 
@@ -76,7 +76,7 @@ _decode_record = msgspec.json.Decoder(_Record).decode
 
 
 def find_image(record: bytes | None) -> str | None:
-    """What a trial's environment was made from, by its record; None where that does not say."""
+    """The image of a trial's environment, from its record; None if not recorded."""
     try:
         return _decode_record(record).environment.runtime_image if record else None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -84,10 +84,10 @@ def find_image(record: bytes | None) -> str | None:
 
 
 def parse_config(data: bytes, where: str) -> TrialConfig:
-    """What a trial was told, by its config.json.
+    """Parse the config.json of a trial.
 
     Raises:
-        NotReplayableError: it is none.
+        NotReplayableError: it is not a trial's config.
     """
     try:
         return TrialConfig.model_validate_json(data)

@@ -1,11 +1,11 @@
-"""Recorded trials, run again one after the other: each as a job of its own, in a new directory.
+"""Run recorded trials again, one by one: each as a job of its own, in a new directory.
 
     <out>/<what>.<time>/
-      traces/<trial>/…   the trace that is run again, as it was on record
-      jobs/<trial>/      a job of one trial, as `proctor run` leaves it
-      reruns.json        what came of them so far; whoever asks for the reruns writes it
+      traces/<trial>/…   the recorded trace that is run again
+      jobs/<trial>/      a job of one trial, as `proctor run` writes it
+      reruns.json        the results so far; written by the caller
 
-What is audited is read and never written to. What the trials ran is run inside environments alone.
+The audited job or ledger is only read. Recorded commands run only inside environments.
 """
 
 import asyncio
@@ -34,26 +34,27 @@ from proctor.task.directory import load_task
 from proctor.traces.commands import ShellCommand, read_calls
 from proctor.traces.trajectory import load_trajectory
 
-# Where the task of a recorded trial lies now, and whether it is still the one that was run
+# Finding the task of a recorded trial, and checking that it is unchanged
 #
-# The directory that is on record, or one below those that a person names. Nothing is fetched: a
-# task of a git repository or of a package has to be named. A task is the same when its checksum is.
+# It is searched in the recorded directory, or below directories that the user passes. Nothing is
+# downloaded: for a task from a git repository or package the user must pass a directory. A task is
+# unchanged if its checksum is.
 
 
+# Characters of a checksum that are shown.
 _SHOWN = 12
-"""Characters of a checksum that are shown."""
 
 
 def find_task(trial: RecordedTrial, places: Sequence[Path]) -> Path:
-    """The directory of a trial's task; of several that bear its name, the one that is the same.
+    """Find the directory of a trial's task; of several with its name, the unchanged one.
 
     Raises:
-        NotReplayableError: it is gone, another one than was run, or not the one that is claimed.
-        TaskError: it is no task.
+        NotReplayableError: it is missing, changed, or not the claimed one.
+        TaskError: it is not a task.
     """
     wanted = trial.result.task_checksum
     if wanted is None:
-        raise NotReplayableError("which content its task had is not on record")
+        raise NotReplayableError("the checksum of its task is not recorded")
     seen: list[str] = []
     for directory in _candidates(trial, places):
         try:
@@ -66,23 +67,21 @@ def find_task(trial: RecordedTrial, places: Sequence[Path]) -> Path:
         seen.append(f"{directory} ({found[:_SHOWN]})")
     if seen:
         raise NotReplayableError(
-            f"its task has changed: the trial ran on the checksum {wanted[:_SHOWN]}, and there is "
+            f"its task has changed: the trial ran checksum {wanted[:_SHOWN]}, but found "
             f"{', '.join(seen)}"
         )
     looked = f", and not below {', '.join(map(str, places))}" if places else ""
     raise NotReplayableError(
-        f"its task is not there: {_describe(trial)}{looked}; --tasks DIR says where it is"
+        f"its task is missing: {_describe(trial)}{looked}; pass its directory with --tasks DIR"
     )
 
 
 def _check_name(trial: RecordedTrial, directory: Path) -> None:
-    """See that the task is the claimed one; one that does not name itself may have moved."""
+    """Check that the task is the claimed one; a task without a name may have been moved."""
     task, path = load_task(directory, verifying=False), trial.config.task.path
     name = path.name if path is not None and task.config.task is None else task.name
     if name != trial.result.task_name:
-        raise NotReplayableError(
-            f"it claims the task {trial.result.task_name!r}; what it ran on is {name!r}"
-        )
+        raise NotReplayableError(f"it claims the task {trial.result.task_name!r}, but ran {name!r}")
 
 
 def _candidates(trial: RecordedTrial, places: Sequence[Path]) -> Iterator[Path]:
@@ -101,27 +100,27 @@ def _candidates(trial: RecordedTrial, places: Sequence[Path]) -> Iterator[Path]:
 def _describe(trial: RecordedTrial) -> str:
     task = trial.config.task
     if task.name is not None:
-        return f"it is of the package {task.name}"
+        return f"it is in the package {task.name}"
     if task.git_url is not None:
-        return f"it is {task.path} of the repository {task.git_url}"
+        return f"it is {task.path} in the repository {task.git_url}"
     return f"it was {task.path}"
 
 
+# Exceptions after which a trial's reward is still meaningful.
 _MARKED = REWARD_ERRORS | {"VerifierTimeoutError", "AgentTimeoutError", "NonZeroAgentExitCodeError"}
-"""Exceptions that a trial may end in and still say something of the reward."""
 
 
 class Trials(Protocol):
-    """Trials on record, whoever keeps them."""
+    """Recorded trials, from any source."""
 
     @property
     def title(self) -> str:
-        """What is audited."""
+        """Name of the audited job or experiment."""
         ...
 
     @property
     def n_withheld(self) -> int:
-        """How many more there were, of which nothing is known."""
+        """Number of withheld trials, about which nothing is known."""
         ...
 
     @property
@@ -130,7 +129,7 @@ class Trials(Protocol):
         ...
 
     def load(self, name: str) -> RecordedTrial:
-        """One of them.
+        """Load one trial.
 
         Raises:
             NotReplayableError: its files cannot be used.
@@ -144,24 +143,24 @@ type RunJob = Callable[[JobConfig, Settings], Awaitable[JobOutcome]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerunOptions:
-    """How trials are to be run again."""
+    """Options for running trials again."""
 
     directory: Path
-    """Where all of it lies: absolute, and made by now."""
+    """Directory for all output: absolute, and already created."""
     tasks: Sequence[Path]
-    """Where tasks lie now; empty: where they lay."""
+    """Directories with tasks; empty: the recorded directories."""
     environment: str | None
     """The kind of environment; None: the recorded one."""
     run_job: RunJob
     began: Callable[[str], None]
-    """Told the name of each trial."""
+    """Called with the name of each trial before it starts."""
     ended: Callable[[Sequence[Rerun]], None]
-    """Told what came of all trials until then, after each of them."""
+    """Called after each trial with the results so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reruns:
-    """What came of all of them."""
+    """The results of all reruns."""
 
     reruns: list[Rerun]
     interrupted: bool
@@ -169,7 +168,7 @@ class Reruns:
 
 
 def make_directory(out: Path, title: str, now: datetime) -> Path:
-    """A new directory for reruns; its name says of what and when.
+    """Create a new directory for reruns, named after the title and time.
 
     Raises:
         InputError: it cannot be made.
@@ -184,18 +183,18 @@ def make_directory(out: Path, title: str, now: datetime) -> Path:
         except OSError as error:
             raise InputError(f"{directory}: cannot be made: {error.strerror}") from error
         return directory
-    raise InputError(f"{out}: a hundred reruns of this second are there already")
+    raise InputError(f"{out}: a hundred reruns of this second exist already")
 
 
 async def run_again(trials: Trials, names: Sequence[str], options: RerunOptions) -> Reruns:
-    """Run trials again, one after the other, and say of each what came of it."""
+    """Run trials again, one by one, and return the result of each."""
     reruns: list[Rerun] = []
     for name in names:
         options.began(name)
         try:
             rerun = await _run_one(trials, name, options)
         except asyncio.CancelledError:
-            # Ctrl-C where no job ran to be stopped by it: what came of the others is told.
+            # Ctrl-C while no job was running: the results so far are still returned.
             rerun = None
         if rerun is None:
             return Reruns(reruns, interrupted=True)
@@ -205,7 +204,7 @@ async def run_again(trials: Trials, names: Sequence[str], options: RerunOptions)
 
 
 async def _run_one(trials: Trials, name: str, options: RerunOptions) -> Rerun | None:
-    """One trial; None when it was interrupted."""
+    """Run one trial again; None if it was interrupted."""
     try:
         trial = trials.load(name)
     except NotReplayableError as error:
@@ -220,7 +219,7 @@ async def _run_one(trials: Trials, name: str, options: RerunOptions) -> Rerun | 
             return None
         return _conclude(trial, plan, outcome)
     except ProctorError as error:
-        # Also a sandbox that cannot be had here: the next trial may want another one.
+        # Includes an unavailable sandbox: the next trial may use another environment.
         return _refuse(trial.name, trial.result.task_name, str(error))
 
 
@@ -237,7 +236,7 @@ def _put_trace(trial: RecordedTrial, plan: RerunPlan, directory: Path) -> Path |
 
 
 def _conclude(trial: RecordedTrial, plan: RerunPlan, outcome: JobOutcome) -> Rerun:
-    """What the trial of the new job says of the recorded one."""
+    """Compare the new trial with the recorded one."""
     written = list(outcome.directory.glob("*/result.json"))
     if len(written) != 1:
         raise NotReplayableError(f"the new trial left no result: {outcome.directory}")
@@ -266,14 +265,14 @@ def _conclude(trial: RecordedTrial, plan: RerunPlan, outcome: JobOutcome) -> Rer
 
 
 def _compare_images(then: str | None, found: FoundTrial) -> list[str]:
-    """A note where the environment was made from something else than it is here."""
+    """A note if the environment was built from another image."""
     try:
         now = find_image(read_small(f"{found.directory}/record.json"))
     except OSError:
         now = None
     if then is None or now is None or then == now:
         return []
-    return [f"it ran on {then}; this is {now}"]
+    return [f"it ran on {then}; now {now}"]
 
 
 def _find_commands(found: FoundTrial) -> list[ShellCommand]:

@@ -1,8 +1,8 @@
-"""Which trials are run again: the same for the same names and seed on every machine.
+"""Choose the trials to run again: the same for the same names and seed on every machine.
 
-A trial's rank is the SHA-256 of `SEED`, a line end and the trial's name, as UTF-8. The sample is
-the trials of the lowest ranks, in that order. A trial more or less in the job changes nothing about
-the order of the others.
+A trial's rank is the SHA-256 of `SEED`, a newline and the trial's name, as UTF-8. The sample is the
+trials with the lowest ranks, in that order. Adding or removing a trial does not change the order of
+the others.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from proctor.digest import sha256_hex
 
 
 def choose_trials(names: Iterable[str], n: int, seed: str) -> list[str]:
-    """The names of `n` trials, or of all where there are fewer."""
+    """Choose `n` trials, or all if there are fewer."""
     return sorted(set(names), key=lambda name: _rank(seed, name))[:n]
 
 

@@ -1,4 +1,4 @@
-"""What came of running trials again, as values."""
+"""The results of running trials again."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -12,18 +12,18 @@ from proctor.sentence import count_of
 
 
 class Verdict(StrEnum):
-    """What can be said of one trial."""
+    """The verdict on one trial."""
 
     REPRODUCED = "reproduced"
-    """The same rewards, and every output the same."""
+    """Equal rewards, and every output equal."""
     DIFFERS = "differs"
-    """Other rewards, or the same rewards and a command that gave something else."""
+    """Different rewards, or equal rewards but a different output."""
     NOT_REPLAYABLE = "not replayable"
-    """It was not run again, or not to its end."""
+    """It was not run again, or not to the end."""
 
 
 class Rerun(msgspec.Struct, frozen=True, kw_only=True):
-    """One trial that was to be run again."""
+    """The rerun of one trial."""
 
     trial: str
     task: str
@@ -31,23 +31,23 @@ class Rerun(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     """A sentence."""
     same_rewards: bool | None = None
-    """None where it is not known."""
+    """None if unknown."""
     rewards_then: WrittenRewards | None = None
     rewards_now: WrittenRewards | None = None
     exception_now: str | None = None
     """The type of the exception that ended the new trial."""
     compared: Compared | None = None
-    """None where nothing was run."""
+    """None if nothing was run."""
     directory: str | None = None
     """The job that ran it again."""
     notes: tuple[str, ...] = ()
-    """What was another than then."""
+    """Differences between the recorded and the new conditions."""
 
 
 def judge(
     then: WrittenRewards | None, now: WrittenRewards | None, compared: Compared
 ) -> tuple[Verdict, str]:
-    """What rewards and outputs say, and in what words."""
+    """Judge rewards and outputs; return the verdict and a sentence."""
     if not are_same(then, now):
         return Verdict.DIFFERS, f"then {show_rewards(then)}, now {show_rewards(now)}"
     scored = f"{show_rewards(then)} again"
@@ -56,18 +56,18 @@ def judge(
         return Verdict.DIFFERS, f"same reward ({show_rewards(then)}), {at}"
     if not compared.compared:
         return Verdict.REPRODUCED, f"{scored}; there were no observations to compare"
-    after = f", {compared.equal_after} of them but for what varies" if compared.equal_after else ""
+    after = f", {compared.equal_after} of them once normalised" if compared.equal_after else ""
     equal = count_of(compared.equal, "observation")
     return Verdict.REPRODUCED, f"{scored}; {equal} equal{after}"
 
 
 def are_same(then: WrittenRewards | None, now: WrittenRewards | None) -> bool:
-    """Whether rewards are the same; none and an empty table are."""
+    """Whether rewards are equal; no rewards and an empty table are equal."""
     return (then or None) == (now or None)
 
 
 def show_rewards(rewards: WrittenRewards | None) -> str:
-    """Rewards as text."""
+    """Format rewards as text."""
     if not rewards:
         return "no reward"
     if list(rewards) == ["reward"]:
@@ -76,7 +76,7 @@ def show_rewards(rewards: WrittenRewards | None) -> str:
 
 
 def find_exit_code(reruns: Sequence[Rerun]) -> int:
-    """0: all reproduced. 1: a reward differs. 3: none does, but not all were reproduced."""
+    """0: all reproduced. 1: a reward differs. 3: no reward differs, but not all were reproduced."""
     if any(rerun.same_rewards is False for rerun in reruns):
         return 1
     return 0 if all(rerun.verdict is Verdict.REPRODUCED for rerun in reruns) else 3

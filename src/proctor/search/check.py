@@ -1,6 +1,6 @@
 """Compares the search index with the log: a wrong index would silently give wrong answers.
 
-The words of rows are not compared: that would mean building the index again.
+The words of rows are not compared: that would take as long as building the index again.
 """
 
 import contextlib
@@ -18,16 +18,16 @@ from proctor.search.upkeep import TOLD
 
 _ROWS = "SELECT id >> ?, count(*) FROM rows_docsize GROUP BY 1 ORDER BY 1"
 _READ = "SELECT seq, number FROM read WHERE number > 0 ORDER BY seq"
+# Reported to nobody: the ledger was removed, and another was created in its place.
 _REPLACED = "it is of another log"
-"""Not worth a message: a ledger was removed, and another was made in its place."""
 
 
 def check_search_index(directory: Path) -> str | None:
-    """Delete the search index of a sound ledger if it is wrong, and say what was wrong.
+    """Delete the search index of a valid ledger if it is wrong, and return what was wrong.
 
     Raises:
         LedgerError: it is wrong, and cannot be deleted.
-        DamageError: the log does not give what its checkpoint says.
+        DamageError: the log does not match its checkpoint.
     """
     with open_reader(directory) as ledger:
         path = ledger.index.path and ledger.index.path.with_name(SEARCH_INDEX)

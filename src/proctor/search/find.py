@@ -19,7 +19,7 @@ from proctor.search.index import ROW_BITS, SearchIndex
 from proctor.search.query import Query, TrialCondition
 from proctor.search.row import Row
 
-# The trials that a query's filters let through, as places in the log
+# Which trials a query's filters select, as ranges of the log
 
 
 _COLUMNS: Final[dict[str, NameColumn]] = {
@@ -30,13 +30,13 @@ _COLUMNS: Final[dict[str, NameColumn]] = {
 }
 
 type Span = tuple[int, int]
-"""The first and the last of consecutive entries of the log."""
+"""First and last of consecutive entries of the log."""
 
 
 def choose_spans(
     ledger: LedgerReader, conditions: Sequence[TrialCondition], wanted: TrialFilter
 ) -> list[Span] | None:
-    """The places of the matching trials, in order; None if every entry matches.
+    """The ranges of the matching trials, in order; None if every entry matches.
 
     Raises:
         InputError: the filter has an invalid time.
@@ -59,7 +59,8 @@ def _join(chosen: Sequence[int]) -> list[Span]:
 
 
 COUNTED: Final = 10_000
-"""Matches that are counted and ranked, unless `exact` asks for all."""
+"""Most matches that are counted and ranked, unless `exact` is set."""
+# Up to here one range query per span is faster than a temporary table.
 _FEW_SPANS = 50
 _NAMED_AT_ONCE = 500
 """Values in one query, of which SQLite takes only so many."""
@@ -70,7 +71,7 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     """One matching entry."""
 
     seq: int
-    """Place in the log of the entry it belongs to."""
+    """Index in the log of the entry it belongs to."""
     experiment_id: str | None
     """Null, like trial_id, for a review or a note."""
     trial_id: str | None
@@ -90,7 +91,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     """A page of hits."""
 
     matches: int
-    """Matching entries; a lower bound where `is_exact` is false."""
+    """Matching entries; a lower bound if `is_exact` is false."""
     trials: int
     """Trials with a match."""
     is_exact: bool
@@ -103,7 +104,7 @@ class Page:
 
     limit: int = 20
     number: int = 1
-    """From 1."""
+    """Page number, from 1."""
     by_relevance: bool = False
     exact: bool = False
 

@@ -2,15 +2,15 @@
 
     position   which log was read, up to which entry, and the frontier of its tree there
     rows       FTS5 without content: the words of a row, by its number
-    blocks     some rows in their order, packed, by the number of the first
+    blocks     consecutive rows, compressed, by the number of the first
     read       the entries that were read, and how many rows each has
     absent     evidence that was missing when its trial was read
     doomed     evidence that still existed, although an entry says that it was withheld
-    problems   what could not be read, as sentences
+    problems   messages about what could not be read
 
-A row's number is the place of its entry in the log, then its place among the rows of the entry: the
+A row's number is the index of its entry in the log, then its index among the rows of the entry: the
 newest rows have the highest numbers, and a trial's rows are together. There is no write-ahead log:
-SQLite would create its file again beside an index that was removed because of a secret.
+SQLite would create its file again next to an index that was removed because of a secret.
 """
 
 import contextlib
@@ -78,7 +78,7 @@ class SearchIndex:
 
     @classmethod
     def open(cls, path: Path, origin: str) -> Self:
-        """The index in a file, built if it is missing, damaged, of another log or another version.
+        """Open the index in a file; build it if it is missing, damaged, of another log or version.
 
         Raises:
             LedgerError: the file cannot be opened or written.
@@ -128,13 +128,13 @@ class SearchIndex:
         return found
 
     def _prepare(self) -> bool:
-        """Create missing tables; whether this is an index of this log."""
+        """Create missing tables; return whether this is an index of this log."""
         execute = self.connection.execute
         for setting in _SETTINGS:
             waiting(partial(execute, f"PRAGMA {setting}"))
         if not waiting(lambda: list_schema(self.connection)):
             waiting(lambda: execute("BEGIN IMMEDIATE"))
-            # Another process may have made it while this one waited.
+            # Another process may have created them while this one waited.
             if not list_schema(self.connection):
                 _create_tables(self.connection)
                 values = (VERSION, self.origin)

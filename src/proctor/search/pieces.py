@@ -26,20 +26,21 @@ from proctor.search.tags import document_of
 from proctor.search.texts import Passed, rows_of
 from proctor.traces.parallel import end_with_parent
 
+# The unit of compression: large enough to compress well, small enough to unpack for one hit.
 _BLOCK_CHARACTERS = 1 << 16
 _BLOCK_ROWS = 200
 _LEVEL = 1
+# The largest pipe that an unprivileged process may have.
 _PIPE_BYTES = 1 << 20
-"""The most that an unprivileged process gets."""
+# Bytes of evidence below which a second process costs more than it saves.
 _WORTH_IT = 1 << 25
-"""Bytes of evidence below which another process costs more than it saves."""
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Some consecutive rows of one entry."""
 
     seq: int
-    """The entry's place in the log."""
+    """The entry's index in the log."""
     documents: list[bytes] = []
     """The rows as the index stores them; empty in the last piece of an entry."""
     packed: bytes = b""
@@ -59,10 +60,10 @@ _DECODE_PIECE = msgspec.msgpack.Decoder(Piece).decode
 
 
 def unpack_rows(packed: bytes) -> list[Row]:
-    """The rows of a piece.
+    """Decode the rows of a piece.
 
     Raises:
-        ValueError: that is none.
+        ValueError: they cannot be decoded.
     """
     try:
         return _DECODE_ROWS(zstd.decompress(packed))
@@ -74,10 +75,10 @@ def unpack_rows(packed: bytes) -> list[Row]:
 def reading(
     log: LogStore, artifacts: ArtifactStore, entries: Sequence[IndexedEntry], size: int
 ) -> Iterator[Iterable[Piece]]:
-    """The pieces of a ledger's entries, in order; `size` is how much evidence they have, in bytes.
+    """Yield the pieces of a ledger's entries, in order; `size` is the size of their evidence.
 
     Raises:
-        LedgerError: something beyond the evidence is in the way, such as a full disk.
+        LedgerError: something other than the evidence failed, such as a full disk.
     """
     if size < _WORTH_IT or len(os.sched_getaffinity(0)) == 1:
         yield make_pieces(log, artifacts, entries)
@@ -86,7 +87,7 @@ def reading(
     forked = multiprocessing.get_context("fork")
     ours, theirs = forked.Pipe(duplex=False)
     with contextlib.suppress(OSError):
-        # Room to go on reading while postings are written; who may have less has less.
+        # Room to keep reading while postings are written; a smaller pipe works too.
         fcntl.fcntl(theirs.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     arguments = (log, artifacts, entries, theirs, os.getpid())
     helper = forked.Process(target=_help, args=arguments, daemon=True)
@@ -103,7 +104,7 @@ def reading(
 def make_pieces(
     log: LogStore, artifacts: ArtifactStore, entries: Iterable[IndexedEntry]
 ) -> Iterator[Piece]:
-    """The same, made in this process. No SQLite: its connections do not survive a fork.
+    """Make pieces in this process. Uses no SQLite: its connections do not survive a fork.
 
     Raises:
         LedgerError: evidence cannot be unpacked here.
@@ -122,8 +123,8 @@ def make_pieces(
             passed.problems.append(f"entry {found.seq}: {error}")
         except OSError as error:
             raise LedgerError(
-                f"entry {found.seq}: its evidence cannot be unpacked: {error}; TMPDIR names "
-                "another place for it"
+                f"entry {found.seq}: its evidence cannot be unpacked: {error}; set TMPDIR to "
+                "another directory"
             ) from error
         yield Piece(found.seq, is_last=True, absent=passed.absent, problems=passed.problems)
 
@@ -148,15 +149,15 @@ def _help(
     target: Connection,
     parent: int,
 ) -> None:
-    """The work of the other process."""
-    # An interrupt goes to the whole group; the parent is the one to act on it.
+    """Make pieces in the second process."""
+    # Ctrl-C is sent to the whole process group; the parent reacts to it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     end_with_parent(parent)
     try:
         for piece in make_pieces(log, artifacts, entries):
             target.send_bytes(_ENCODE(piece))
         target.send_bytes(_ENCODE(Piece(-1, is_last=True)))
-    except Exception as error:  # noqa: BLE001 - the parent says it
+    except Exception as error:  # noqa: BLE001 - the parent raises it
         target.send_bytes(_ENCODE(Piece(-1, failure=str(error) or type(error).__name__)))
 
 
@@ -166,8 +167,8 @@ def _receive(source: Connection) -> Iterator[Piece]:
             piece = _DECODE_PIECE(source.recv_bytes())
         except (EOFError, OSError) as error:
             raise LedgerError(
-                "a process that helped was ended from outside, perhaps for want of memory; "
-                "search again to go on"
+                "the helper process was killed, perhaps because memory ran out; "
+                "search again to continue"
             ) from error
         if piece.failure:
             raise LedgerError(piece.failure)

@@ -69,7 +69,7 @@ def parse_query(text: str) -> Query:
     """Parse a query.
 
     Raises:
-        InputError: a quote is not closed, a filter is not known, or nothing is asked for.
+        InputError: a quote is not closed, a filter is unknown, or there is nothing to search for.
     """
     terms = _split(_check_text(text))
     conditions: list[TrialCondition] = []
@@ -107,7 +107,7 @@ def _check_text(text: str) -> str:
 
 
 def _split(text: str) -> list[_Term | str]:
-    """Terms and the word OR, in their order."""
+    """Split into terms and the word OR, in order."""
     found: list[_Term | str] = []
     is_not = False
     for match in _TOKEN.finditer(text):
@@ -203,7 +203,7 @@ def _build(term: _Term) -> str:
 def _build_word(term: _Term) -> str:
     if term.is_prefix:
         return f"{_quote(term.value)} *"
-    # The signs of C++ are not part of a word in the index; a tag beside the text stands for it.
+    # The index drops signs, so words like C++ have a tag next to the text.
     words = [term.value, *sign_tags(term.value)]
     built = " AND ".join(map(_quote, words))
     return built if len(words) == 1 else f"({built})"

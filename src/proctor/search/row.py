@@ -1,6 +1,6 @@
 """A search result: one entry of a trace, or another text of a trial or of the log.
 
-Nothing here reads a file.
+Does not read files.
 """
 
 import re
@@ -8,12 +8,12 @@ import re
 import msgspec
 
 LONGEST = 1 << 20
-"""Characters of one row that are indexed and stored; the rest is not found."""
+"""Most characters of one row that are indexed and stored; the rest cannot be found."""
 LARGEST_NUMBER = (1 << 53) - 1
-"""Larger steps and exit codes, which no honest trace has, are reduced to it."""
+"""Larger steps and exit codes, which no real trace has, are reduced to it."""
 
 CHANGE = "change"
-"""The role of the paths that an agent changed."""
+"""The role of rows with paths that an agent changed."""
 _UNFIT = re.compile("[\x00\ud800-\udfff\ue000-\ue00f]")
 
 
@@ -21,7 +21,7 @@ class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One text that can be found."""
 
     role: str
-    """As the trace has it; else instruction, answer, exception, verifier, change, review or
+    """The role in the trace; else instruction, answer, exception, verifier, change, review or
     note."""
     text: str
     """The text that is searched."""
@@ -31,7 +31,7 @@ class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
     exit_code: int | None = None
     """The exit code of a result; for a call, that of its result."""
     part: str = ""
-    """The step of a trial of several; "" for the trial itself."""
+    """The step of a multi-step trial; "" for the trial itself."""
 
 
 def is_change(row: Row) -> bool:
@@ -42,7 +42,7 @@ def is_change(row: Row) -> bool:
 def clean_text(text: str) -> str:
     """Text as the index stores it: shortened, and without the private characters of tags.
 
-    Half a character cannot be stored at all; the private ones mark what is no text.
+    Lone surrogates cannot be stored at all; the private characters mark tags.
     """
     text = text[:LONGEST]
     if text.isascii() and "\0" not in text:
@@ -51,7 +51,7 @@ def clean_text(text: str) -> str:
 
 
 def clamp(number: int | None) -> int | None:
-    """A number that the index can hold."""
+    """Limit a number to what the index can store."""
     if number is None or -LARGEST_NUMBER <= number <= LARGEST_NUMBER:
         return number
     return max(-LARGEST_NUMBER, min(number, LARGEST_NUMBER))

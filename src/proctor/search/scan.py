@@ -47,7 +47,7 @@ class Scanner:
 
 
 def fits_condition(condition: TrialCondition, value: str | None) -> bool:
-    """Whether a trial with these names matches the conditions, by the rules of a ledger."""
+    """Whether a trial's value matches a condition, by the same rules as in a ledger."""
     if value is None:
         return condition.is_not
     wanted, told = condition.value.lower(), value.lower()

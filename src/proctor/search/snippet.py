@@ -15,9 +15,10 @@ from proctor.search.row import Row
 _BETWEEN = r"[\W_]{1,100}"
 _WORD = re.compile(r"[^\W_]+")
 _SPACE = re.compile(r"\s+")
+# Escape sequences of a terminal, such as colours.
 _SEQUENCE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]")
+# Characters used on each side of the match; white space among them is collapsed.
 _MARGIN = 400
-"""Characters on each side of the match that are used; white space among them is removed."""
 _ACCENTED = [*range(0xC0, 0x250), *range(0x1E00, 0x1F00)]
 
 

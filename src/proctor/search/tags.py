@@ -1,7 +1,7 @@
 """Role, tool and exit code as words of the index, and words with signs that it would drop.
 
-The tokenizer splits at everything but letters and digits. A tag is one word that no text can hold:
-it begins with a private character, which is taken out of texts. C++ and C# get a tag as well.
+The tokenizer splits at everything but letters and digits. A tag is one word that no text can
+contain: it begins with a private character, which is removed from texts. C++ and C# get a tag too.
 """
 
 import functools
@@ -50,7 +50,7 @@ def _spelled(name: str) -> str:
 def document_of(row: Row) -> bytes:
     """A row as the index stores it, in UTF-8: its text, then its tags.
 
-    Encoded apart, because one tag makes every character of a string twice as wide.
+    Encoded separately, because one tag would make every character of a Python string twice as wide.
     """
     tags = [role_tag(row.role)]
     if row.tool:

@@ -36,11 +36,11 @@ from proctor.trial.change_files import find_change_files
 from proctor.trial.change_record import LARGEST, parse_changes
 from proctor.trial.changes import Phase
 
+# Entries of one step that are kept to pair results with calls.
 _MOST_TOGETHER = 1000
-"""Entries of one step that are kept to pair results with calls."""
 _MOST_CHARACTERS = 4 << 20
+# Changed paths of one trial that are indexed.
 _MOST_PATHS = 2000
-"""Changed paths of one trial that are indexed."""
 _CALL, _RESULT = "tool_call", "tool_result"
 _PRINTED = (".txt", ".log", "")
 _REWARDS = ("reward.txt",)
@@ -154,12 +154,12 @@ def _exit_code(entry: Entry) -> int | None:
 
 
 def _anchor(step: int) -> int | None:
-    """The step, if the index can store it; a larger one would name another step."""
+    """The step, if the index can store it; a clamped step would refer to another one."""
     return step if clamp(step) == step else None
 
 
 def _find_answers(group: list[Entry]) -> dict[int, Entry]:
-    """For the place of each call its result, and for the place of each result its call."""
+    """For the index of each call its result, and for the index of each result its call."""
     places = [at for at, entry in enumerate(group) if entry.role in (_CALL, _RESULT)]
     if not places:
         return {}

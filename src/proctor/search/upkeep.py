@@ -1,8 +1,8 @@
 """Updates the index from the log, from where it is, or from the start if it does not match.
 
-It is built again if it was made from another log, or from this one before it was rewritten; if
-something was withheld since, so that nothing of it stays in the index; and if missing evidence has
-come back. Entries are added in batches: a process that is killed loses one batch.
+It is rebuilt if it was made from another log, or from this one before it was rewritten; if
+something was withheld since, so that none of it stays in the index; and if missing evidence has
+returned. Entries are added in batches: a process that is killed loses one batch.
 """
 
 import sqlite3
@@ -24,12 +24,12 @@ from proctor.search.pieces import Piece, reading
 _BATCH_BYTES = 64 << 20
 _BATCH_ENTRIES = 2000
 _TRIES = 100
+# Pause between batches: a process that waits for the lock to withhold something polls it.
 _PAUSE_SECONDS = 0.12
-"""Pause between batches: a process that waits for the lock to withhold something polls it."""
 TOLD = ("trial", "review", "note")
 """Kinds of entries with texts."""
+# Prefix of a withheld line's index, in the table of missing evidence.
 _LINE = "entry "
-"""Prefix of a withheld line's place, in the table of missing evidence."""
 
 type Watch = Callable[[int, int], None]
 """Called with the bytes of evidence read so far, and their total."""
@@ -42,13 +42,13 @@ def watch_nothing(_done: int, _total: int) -> None:
 def ask_index[T](
     ledger: LedgerReader, ask: Callable[[SearchIndex], T], watch: Watch = watch_nothing
 ) -> T:
-    """Bring the index of a ledger up to date, then ask it.
+    """Bring the index of a ledger up to date, then query it.
 
-    An index that turns out to be damaged is made again.
+    A damaged index is rebuilt.
 
     Raises:
         LedgerError: the index cannot be written.
-        DamageError: the log does not give what its checkpoint says.
+        DamageError: the log does not match its checkpoint.
     """
     path = ledger.index.path
     place = None if path is None else path.with_name(SEARCH_INDEX)
@@ -96,19 +96,19 @@ def _render_failure(path: Path | None, error: sqlite3.Error) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Ahead:
-    """What the index has yet to read."""
+    """What the index has not read yet."""
 
     frontier: Frontier
-    """How far it is."""
+    """The position of the index."""
     leaves: list[bytes]
-    """Of the entries to read."""
+    """Leaf hashes of the entries to read."""
     kinds: list[str]
     sizes: list[int]
     """Bytes of their evidence."""
     places: list[IndexedEntry]
-    """Of the entries with texts."""
+    """The entries with texts."""
     doomed: list[str]
-    """Evidence that entries say was withheld and that still exists: it is about to be removed."""
+    """Evidence that was withheld according to entries but still exists: about to be removed."""
 
 
 def _catch_up(ledger: LedgerReader, index: SearchIndex, watch: Watch) -> SearchIndex:

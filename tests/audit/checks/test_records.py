@@ -41,7 +41,7 @@ def test_every_generation_is_read(name: str, summary: str, problems: list[str]) 
     found = check(DATA / name)
     assert found.summary == summary
     assert len(found.unchecked) == 1
-    assert "it names; --evidence DIR" in found.unchecked[0]
+    assert "it names; pass their directory with --evidence DIR" in found.unchecked[0]
     assert len([each for each in found.diagnostics if each.is_problem]) == len(problems)
 
 
@@ -140,7 +140,7 @@ def test_a_missing_input_cannot_be_checked(record: Path, root: Path) -> None:
     (root / "drawing.json").unlink()
     found = check(record, root)
     assert found.is_sound
-    assert found.unchecked == ("drawing.json: in none of the directories given",)
+    assert found.unchecked == ("drawing.json: in none of the given directories",)
 
 
 def test_a_missing_trace_is_a_problem(record: Path, root: Path) -> None:

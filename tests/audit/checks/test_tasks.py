@@ -33,9 +33,9 @@ def make_broken(root: Path) -> None:
 def test_each_task_that_harbor_passes_over_is_named_with_its_reason(tmp_path: Path) -> None:
     make_broken(tmp_path)
     found = check_dataset_directory(str(tmp_path))
-    assert found.summary == "harbor takes 1 of 7 directories"
+    assert found.summary == "harbor accepts 1 of 7 directories"
     named = {
-        each.message.split(": passed over: ")[0]: (each.code, each.message)
+        each.message.split(": skipped: ")[0]: (each.code, each.message)
         for each in found.diagnostics
         if each.is_problem
     }
@@ -60,9 +60,9 @@ def test_of_every_real_dataset_those_are_named_that_harbor_passes_over(name: str
     messages = [each.message for each in found.diagnostics if each.is_problem]
     children = [child for child in (TASKS / name).iterdir() if child.is_dir()]
     left_out = {child.name for child in children if not harbor_takes(child)}
-    assert {message.split(": passed over: ")[0] for message in messages} == left_out
+    assert {message.split(": skipped: ")[0] for message in messages} == left_out
     taken = len(children) - len(left_out)
-    assert found.summary == f"harbor takes {taken} of {len(children)} directories"
+    assert found.summary == f"harbor accepts {taken} of {len(children)} directories"
 
 
 def test_a_large_dataset_has_each_task_named(tmp_path: Path) -> None:
@@ -98,5 +98,5 @@ def test_a_good_task_is_pinned(tmp_path: Path) -> None:
 def test_a_bad_task_has_its_reason(tmp_path: Path) -> None:
     path = make_task(tmp_path / "bad", config="version = [")
     found = check_task_directory(str(path))
-    assert found.summary == "harbor would not take it"
+    assert found.summary == "harbor would reject it"
     assert [each.code for each in found.diagnostics] == ["config-not-toml"]

@@ -120,7 +120,7 @@ def test_a_rate_limit_is_waited_for_as_long_as_it_says_and_no_longer_than_five_m
 def test_what_does_not_pass_ends_in_a_sentence_that_says_how_often_it_was_asked() -> None:
     limits = Limits(retries=2)
     assert refusal(*[refuses(503, "down")] * 3, limits=limits) == (
-        "URL/api/v1/evaluations/ev1: HTTP 503: down (asked 3 times)"
+        "URL/api/v1/evaluations/ev1: HTTP 503: down (tried 3 times)"
     )
 
 
@@ -128,15 +128,15 @@ def test_what_does_not_pass_ends_in_a_sentence_that_says_how_often_it_was_asked(
 def test_an_answer_that_does_not_come_in_time_is_given_up(reply: Reply) -> None:
     limits = Limits(timeout_sec=0.2, retries=1)
     assert refusal(reply, reply, limits=limits) == (
-        "URL/api/v1/evaluations/ev1: no whole answer after 0.2 s (--timeout) (asked 2 times)"
+        "URL/api/v1/evaluations/ev1: no complete response after 0.2 s (--timeout) (tried 2 times)"
     )
 
 
 def test_an_answer_without_an_end_is_not_read_to_it() -> None:
     limits = Limits(largest=1 << 20)
     assert refusal(floods, page=1, limits=limits) == (
-        "URL/api/v1/evaluations/ev1/samples: the answer has more than 1,048,576 bytes; "
-        "ask for fewer with --page-size"
+        "URL/api/v1/evaluations/ev1/samples: the response has more than 1,048,576 bytes; "
+        "request fewer with --page-size"
     )
 
 
@@ -165,8 +165,8 @@ def test_an_evaluation_that_is_not_there_is_said_to_be_none() -> None:
     ("body", "said"),
     [
         (b"<html>Sign in</html>", "it begins with '<html>Sign in</html>'; is the URL right?"),
-        (b"[1]", "the answer is '[1]'; expected an object"),
-        (b"null", "the answer is 'null'; expected an object"),
+        (b"[1]", "the response is '[1]'; expected an object"),
+        (b"null", "the response is 'null'; expected an object"),
     ],
 )
 def test_an_answer_that_is_no_object_is_not_asked_for_again(body: bytes, said: str) -> None:
@@ -179,14 +179,14 @@ def test_a_torn_answer_is_asked_for_again() -> None:
 
 def test_a_packed_answer_is_not_unpacked() -> None:
     said = refusal(says(b"x", {"content-encoding": "gzip"}))
-    assert said.endswith("the answer is packed (gzip); expected it plain, as asked for")
+    assert said.endswith("the response is compressed (gzip); expected it uncompressed")
 
 
 def test_the_key_goes_to_no_other_place() -> None:
     with serving([small(1)]) as other:
         said = refusal(sends_to(f"{other.url}/api/v1/evaluations/ev1"))
         assert said.endswith(
-            f"it sends on to {other.url}, where the key is not sent; give that as --base-url, "
+            f"it redirects to {other.url}, where the key is not sent; pass that as --base-url, "
             "if it is trusted"
         )
         assert other.asked == []
@@ -195,7 +195,7 @@ def test_the_key_goes_to_no_other_place() -> None:
 def test_a_redirect_within_the_place_is_followed_and_a_circle_is_left() -> None:
     ask_with(sends_to("/api/v1/evaluations/ev1"))
     circle = [sends_to("/api/v1/evaluations/ev1")] * 9
-    assert refusal(*circle).endswith("it sends on more than 5 times")
+    assert refusal(*circle).endswith("it redirects more than 5 times")
 
 
 def test_where_nobody_listens_there_is_no_connection() -> None:
@@ -277,5 +277,5 @@ def test_a_key_that_no_header_can_hold_is_refused_and_not_shown(tmp_path: Path) 
 
 
 def test_a_broken_file_of_primes_is_named(home: Callable[[object], Path]) -> None:
-    with pytest.raises(PrimeError, match="not what `prime login` writes"):
+    with pytest.raises(PrimeError, match="not in the format of `prime login`"):
         find_access(None, {}, home("{"))

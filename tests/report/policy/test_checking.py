@@ -8,7 +8,7 @@ import pytest
 
 from proctor.errors import LedgerError
 from proctor.exchange.harbor_job import JobOptions, find_trials
-from proctor.exchange.intake import take_in
+from proctor.exchange.intake import seal_offers
 from proctor.ledger.api import Ledger
 from proctor.report.policy.checking import check_attempts
 from proctor.report.policy.document import parse_policy
@@ -166,7 +166,7 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     for name in (SCRIPTED, "06-errors-oracle-k1"):
         found = find_trials(COPIED / name, JobOptions())
-        take_in(found.offers, partial(Ledger.open_or_create, tmp_path / "ledger"))
+        seal_offers(found.offers, partial(Ledger.open_or_create, tmp_path / "ledger"))
     with Ledger.open(tmp_path / "ledger") as made:
         yield made
 

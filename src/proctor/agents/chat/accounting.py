@@ -1,8 +1,8 @@
-"""Tokens, money and time of one run, summed over its answers.
+"""Tokens, money and time of one run, answer by answer, and what the trial is told of them.
 
-If one answer does not report a figure, the sum is unknown: null, never 0. The cost of an answer is
-the amount that the endpoint reports, or else its tokens at the listed prices of the model that
-answered. Requests without an answer are counted; their cost is unknown.
+What one answer does not say is not known of the sum: null, never 0. An answer's amount is the
+endpoint's own where it gives one, else its tokens at the listed prices of the model that the
+endpoint names. Requests that got no answer are counted, and what they cost is known to nobody.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from proctor.trial.agent import AgentContext
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """Tokens and cost of one answer."""
+    """What one answer took."""
 
     spent: Spent
     basis: CostBasis
@@ -36,34 +36,34 @@ class Charge:
 
 @dataclass(slots=True)
 class Account:
-    """Tokens, cost and time of a run so far."""
+    """What a run has taken so far."""
 
     asked_model: str
     charges: list[Charge] = field(default_factory=list)
     models: list[str] = field(default_factory=list)
-    """Models that answered, as named by the endpoint, in the order of their first answer."""
+    """The models that answered, as the endpoint names them, in the order of their first answer."""
     n_retries: int = 0
     n_commands: int = 0
     n_malformed: int = 0
-    """Number of unusable answers and calls."""
+    """Answers and calls that could not be used."""
     model_seconds: float = 0.0
-    """Wall time spent waiting for the model, retries included."""
+    """Wall time waiting for the model, retries included."""
     command_seconds: float = 0.0
-    """Wall time spent waiting for commands."""
+    """Wall time waiting for commands."""
 
     @property
     def n_turns(self) -> int:
-        """Number of answers so far."""
+        """Answers so far."""
         return len(self.charges)
 
     @property
     def usage(self) -> Usage:
-        """Sum of the tokens of all answers."""
+        """Tokens of all answers."""
         return sum_usage([charge.spent.usage for charge in self.charges])
 
     @property
     def tokens(self) -> int | None:
-        """Input and output tokens of all answers; None if one did not report them."""
+        """Input and output tokens of all answers; None where one did not say."""
         usage = self.usage
         if not self.charges:
             return 0
@@ -71,25 +71,25 @@ class Account:
 
     @property
     def reasoning_tokens(self) -> int | None:
-        """Tokens spent on reasoning; None if one answer did not report them."""
+        """Tokens spent on reasoning; None where one answer did not say."""
         known = [charge.spent.reasoning for charge in self.charges]
         counts = [count for count in known if count is not None]
         return sum(counts) if counts and len(counts) == len(known) else None
 
     @property
     def basis(self) -> CostBasis:
-        """Cost of all answers, and where the amount comes from."""
+        """Money of all answers, and where the amount comes from."""
         if not self.charges:
             return unknown_cost("the model has not answered")
         basis = merge_bases([charge.basis for charge in self.charges])
         if not self.n_retries or basis.amount_usd is None:
             return basis
         failed = count_of(self.n_retries, "request")
-        note = f"{failed} got no answer; their cost, if any, is not included"
+        note = f"{failed} got no answer; if that cost anything, it is not in the amount"
         return msgspec.structs.replace(basis, notes=(*basis.notes, note))
 
     def add(self, answer: Answer, when: datetime) -> Charge:
-        """Add the tokens and cost of an answer."""
+        """Take down what an answer took."""
         if answer.model and answer.model not in self.models:
             self.models.append(answer.model)
         charge = Charge(answer.spent, self._price(answer, when))
@@ -103,12 +103,11 @@ class Account:
         bases = [
             _price_as(name, spent, when) for name in find_names(answer.model, self.asked_model)
         ]
-        # A price for the exact name wins; if there is none, the last basis says why.
         known = [basis for basis in bases if basis.amount_usd is not None]
         return known[0] if known else bases[-1]
 
     def describe(self) -> dict[str, object]:
-        """Return what harbor's AgentContext has no fields for, as trial metadata."""
+        """What harbor has no words for."""
         return {
             "models": list(self.models),
             "turns": self.n_turns,
@@ -122,7 +121,7 @@ class Account:
         }
 
     def fill(self, context: AgentContext) -> None:
-        """Fill in harbor's fields for tokens and cost."""
+        """Tell the trial, in harbor's words."""
         if not self.charges:
             return
         usage, basis = self.usage, self.basis
@@ -131,10 +130,7 @@ class Account:
 
 
 def find_names(reported: str | None, asked: str) -> Sequence[str]:
-    """Return the model names under which to look for a price, most specific first.
-
-    Endpoints often report the model without its provider; the provider of -m is added then.
-    """
+    """The names under which a model's price is looked for; a provider is worth more than none."""
     if not reported:
         return (asked,)
     provider, slash, _ = asked.partition("/")
@@ -150,5 +146,5 @@ def _price_as(name: str, spent: Spent, when: datetime) -> CostBasis:
 
 
 def _without_blanks(basis: CostBasis) -> dict[str, object]:
-    fields: dict[str, object] = msgspec.to_builtins(basis)
-    return {name: value for name, value in fields.items() if value not in (None, [], ())}
+    told: dict[str, object] = msgspec.to_builtins(basis)
+    return {name: value for name, value in told.items() if value not in (None, [], ())}

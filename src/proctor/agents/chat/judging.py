@@ -1,12 +1,12 @@
-"""Asks a model to label the turns of traces, in concurrent batches.
+"""Asks a judge about turns: in batches, many at once; one bad answer loses no other turn.
 
-1. Labels cached by earlier runs are reused.
-2. The other turns are sent in batches of consecutive turns, with the turns before as context.
-3. A turn without a label in the answer is sent once more, alone.
-4. A turn that still has no label stays unlabelled, with the reason.
+1. Labels cached by earlier runs are not asked for again.
+2. The others go in batches of turns that follow each other, with the turns before them as context.
+3. A turn that an answer leaves without a label is asked about once more, alone.
+4. What still has none stays without one, and says why.
 
-If the endpoint rejects the key, does not know the model, or fails several times in a row, no more
-requests are sent; the labels so far are cached. Imported on use, because httpx is slow to import.
+An endpoint that rejects the key, does not know the model, or fails several times in a row is not
+asked again; the labels it gave are cached. Loaded on use, because httpx is slow to load.
 """
 
 import asyncio
@@ -50,51 +50,51 @@ from proctor.traces.writer import Redactor
 
 BATCH_SIZE: Final = 5
 CONTEXT_SIZE: Final = 3
-# Failed requests in a row, each after its retries, before the judge gives up.
 _MOST_FAILURES: Final = 3
-# Errors that every further request would meet as well.
+"""Requests in a row that got no answer, each tried again and again, before nobody asks any more."""
 _FOR_ALL: Final = (ModelAuthError, ModelNotFoundError)
-# Characters kept of a model's name, which comes from the endpoint and can be any length.
+"""Refusals that every other request would meet as well."""
 _MOST_NAME: Final = 200
+"""Characters of a model's name, which is the endpoint's own word."""
 _LOGGER = logging.getLogger("proctor.judge")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeOptions:
-    """Model, endpoint and limits of a judge."""
+    """Which model is asked, where, and how."""
 
     model: str
     address: Address
     parallel: int = 4
-    """Number of concurrent requests."""
+    """Requests at once."""
     retries: int = 4
-    """Number of retries per request."""
+    """How often one request is tried again."""
     timeout_sec: float = 180.0
-    """Timeout of one try, in seconds."""
+    """For one try."""
 
 
 class JudgedTrace(msgspec.Struct, frozen=True, kw_only=True):
     """The labels of one trace."""
 
     labels: tuple[Label, ...] = ()
-    """In the order of steps; the cue is the judge's reason."""
+    """By step; the cue is the judge's own reason."""
     unlabelled: dict[int, str] = {}
-    """Steps without a label, with the reason."""
+    """Steps that have none, and why."""
     notes: tuple[str, ...] = ()
-    """Parts of answers that were ignored."""
+    """What was in answers and was not taken."""
     known: int = 0
-    """Number of labels from the cache."""
+    """Labels from the cache."""
     asked: tuple[Asked, ...] = ()
-    """The requests that produced the labels, including those of earlier runs."""
+    """The requests that brought the labels, those of earlier runs among them."""
 
 
 class Judge:
-    """Asks one model for labels."""
+    """Asks one model."""
 
     def __init__(self, options: JudgeOptions, cache: LabelCache, asker: Asker) -> None:
         self.account = Account(options.model)
-        # Why no more requests are sent; None while they are.
         self.refusal: str | None = None
+        """Why it is not asked any more."""
         self._options = options
         self._cache = cache
         self._asker = asker
@@ -103,7 +103,7 @@ class Judge:
         self._temperature: float | None = 0.0
 
     async def judge(self, turns: Sequence[ShownTurn]) -> JudgedTrace:
-        """Label the turns of one trace, which are in the order of steps."""
+        """The labels of the turns of one trace, which come by step."""
         contexts = [turns[max(0, at - CONTEXT_SIZE) : at] for at in range(len(turns))]
         names = [
             name_question(self._options.model, turn, context)
@@ -133,23 +133,23 @@ class Judge:
             await self._ask(work, [at])
 
     async def _ask(self, work: "_Work", batch: Sequence[int]) -> list[int]:
-        """Ask about some turns once; return those still without a label."""
+        """Ask about some turns once; those that have no label afterwards."""
         turns = [work.turns[at] for at in batch]
         question = render_question(turns, work.contexts[batch[0]])
         async with self._limit:
-            answer = await self._find_answer(question)
-        if isinstance(answer, str):
-            judged = Judged(problems={turn.step: answer for turn in turns})
+            came = await self._find_answer(question)
+        if isinstance(came, str):
+            judged = Judged(problems={turn.step: came for turn in turns})
         else:
-            judged = read_answer(answer.text, {turn.step for turn in turns})
-            self._add(work, batch, judged, answer)
+            judged = read_answer(came.text, {turn.step for turn in turns})
+            self._take(work, batch, judged, came)
         work.notes += judged.notes
         for turn in turns:
             work.problems.pop(turn.step, None)
         work.problems |= judged.problems
         return [at for at in batch if work.turns[at].step in judged.problems]
 
-    def _add(self, work: "_Work", batch: Sequence[int], judged: Judged, answer: Answer) -> None:
+    def _take(self, work: "_Work", batch: Sequence[int], judged: Judged, answer: Answer) -> None:
         charge = self.account.add(answer, self._asker.pace.clock.now())
         asked = Asked(
             id=secrets.token_hex(8),
@@ -179,7 +179,7 @@ class Judge:
         )
 
     async def _find_answer(self, question: str) -> Answer | str:
-        """Return the answer to a question, or why there is none."""
+        """The answer to a question, or why there is none."""
         if self.refusal is not None:
             return self.refusal
         try:
@@ -196,7 +196,7 @@ class Judge:
         try:
             return await self._asker.ask(self._render(question), self._count_retry)
         except ModelRequestError as error:
-            # Some models reject a temperature; this one then never gets it again.
+            # Some models take no temperature, and say so.
             if self._temperature is None or "temperature" not in str(error).lower():
                 raise
             self._temperature = None
@@ -212,13 +212,13 @@ class Judge:
 
 @dataclass(slots=True)
 class _Work:
-    """State of one trace while it is judged."""
+    """One trace while it is judged."""
 
     turns: Sequence[ShownTurn]
     contexts: Sequence[Sequence[ShownTurn]]
     names: Sequence[str]
     open: list[int] = field(default_factory=list)
-    """Indexes of the turns without a cached label."""
+    """Places of turns that have to be asked about."""
     labels: dict[int, Label] = field(default_factory=dict)
     problems: dict[int, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -226,7 +226,7 @@ class _Work:
 
 
 def _batches(places: Sequence[int]) -> list[list[int]]:
-    """Split sorted indexes into batches of consecutive ones."""
+    """Places in batches, each of places that follow each other."""
     batches: list[list[int]] = []
     for at in places:
         if batches and len(batches[-1]) < BATCH_SIZE and batches[-1][-1] == at - 1:
@@ -238,13 +238,13 @@ def _batches(places: Sequence[int]) -> list[list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class JudgeResults:
-    """Labels of many traces by one judge."""
+    """What one judge says of many traces."""
 
     traces: list[JudgedTrace]
     account: Account
-    """Tokens and cost of this run, without cached labels."""
+    """What was asked in this run."""
     refusal: str | None
-    """Why the judge gave up; None if it did not."""
+    """Why it was not asked to the end."""
 
 
 def run_judge(
@@ -254,10 +254,10 @@ def run_judge(
     watch: Callable[[int], None] = lambda _: None,
     pace: Pace | None = None,
 ) -> JudgeResults:
-    """Label the turns of many traces; `watch` is called with the number of traces done.
+    """Ask about the turns of many traces; `watch` is told how many are done.
 
     Raises:
-        InputError: the endpoint's address is invalid, or the judge gave up without one label.
+        InputError: the endpoint's address cannot be used, or no label came of all the asking.
     """
     return asyncio.run(_run_judge(options, cache, traces, watch, pace or Pace()))
 

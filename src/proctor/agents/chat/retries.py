@@ -1,8 +1,8 @@
-"""Retries requests that failed temporarily; raises other failures.
+"""Which failures of an endpoint are tried again, and after how long. What fails for good is raised.
 
-The wait doubles from one second up to a minute, with random jitter between half of it and all of
-it, so that many trials do not retry at the same moment. If the endpoint says how long to wait, that
-is respected, up to five minutes.
+The waits double from a second on, up to a minute, each between half of that and all of it by
+chance, so that many trials do not come back at once. Where the endpoint itself says how long to
+wait, that is waited, up to five minutes.
 """
 
 import asyncio
@@ -22,53 +22,53 @@ from proctor.trial.clock import SYSTEM, Clock
 FIRST_WAIT: Final = 1.0
 LONGEST_WAIT: Final = 60.0
 LONGEST_ASKED: Final = 300.0
-"""Longest wait that an endpoint can ask for, in seconds."""
+"""Seconds that are waited at most where the endpoint asks for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Sleep, randomness and clock of a loop, replaceable in tests."""
+    """How time passes for a loop; tests bring their own."""
 
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     chance: Callable[[], float] = random.random
-    """Random number from 0 to 1."""
+    """From 0 to 1."""
     clock: Clock = SYSTEM
 
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Sends a request, with retries."""
+    """Asks an endpoint until it answers, or has failed too often."""
 
     endpoint: Endpoint
     retries: int
-    """Number of retries per request."""
+    """How often one request is tried again."""
     pace: Pace
     logger: logging.Logger
 
-    async def ask(self, body: bytes, on_retry: Callable[[], None]) -> Answer:
-        """Return the answer to a request; `on_retry` is called before each retry.
+    async def ask(self, body: bytes, tell: Callable[[], None]) -> Answer:
+        """The answer to a request; `tell` is called before each further try.
 
         Raises:
-            ModelError: there was no answer; the message says how often it was tried.
+            ModelError: there was none; the sentence says how often it was tried.
         """
         n_tries = 0
         while True:
-            answer = await self.endpoint.ask(body)
+            came = await self.endpoint.ask(body)
             n_tries += 1
-            if isinstance(answer, Answer):
-                return answer
-            if not answer.is_passing or n_tries > self.retries:
-                raise self._final(answer, n_tries)
-            wait = find_wait(answer.retry_after, n_tries, self.pace.chance())
+            if isinstance(came, Answer):
+                return came
+            if not came.is_passing or n_tries > self.retries:
+                raise self._final(came, n_tries)
+            wait = find_wait(came.retry_after, n_tries, self.pace.chance())
             self.logger.warning(
-                "%s: %s; retrying in %.1f s (%d of %d)",
+                "%s: %s; trying again in %.1f s (%d of %d)",
                 self.endpoint.address.shown,
-                answer.error,
+                came.error,
                 wait,
                 n_tries,
                 self.retries,
             )
-            on_retry()
+            tell()
             await self.pace.sleep(wait)
 
     def _final(self, failed: Failed, n_tries: int) -> ModelError:
@@ -77,10 +77,9 @@ class Asker:
 
 
 def find_wait(retry_after: float | None, n_tries: int, chance: float) -> float:
-    """Return the seconds to wait after `n_tries`; `retry_after` is what the endpoint asks for."""
+    """Seconds to wait after so many tries; `retry_after` is what the endpoint asks for."""
     if retry_after is not None:
         return min(retry_after, LONGEST_ASKED)
-    # Bound the exponent first: `retries` may be any number, and 2.0 ** 2000 overflows.
+    # The exponent is bounded first: retries may be any number.
     longest = min(FIRST_WAIT * 2.0 ** min(n_tries - 1, 16), LONGEST_WAIT)
-    # At least half of it, so that a retry is never immediate.
     return longest * (0.5 + chance / 2)

@@ -1,4 +1,4 @@
-"""Parses the kwargs of `chat` and finds its endpoint. Sends no request."""
+"""The kwargs of `chat` as values, and where its endpoint is. Nothing here asks the endpoint."""
 
 import re
 from collections.abc import Mapping
@@ -19,15 +19,15 @@ KEY_VARIABLE: Final = CHAT_KEY
 URL_VARIABLE: Final = "OPENAI_BASE_URL"
 PATH: Final = "/chat/completions"
 
-# Keys that extra_body may not contain: the loop sets them, or they have a kwarg.
 _OURS: Final = frozenset(
     {"model", "messages", "tools", "stream", "stream_options", "n", "max_tokens"}
     | {"temperature", "top_p", "seed", "reasoning_effort"}
 )
-# Characters allowed in an HTTP header. For other keys, httpx would raise an error that prints them.
+"""Keys of a request that extra_body may not have: they are the loop's, or kwargs."""
 _KEY = re.compile(r"[\x21-\x7e]+")
-# User name and password in a URL.
+"""What an HTTP header can hold. Of another key httpx would print every byte."""
 _USER = re.compile(r"//[^/]*@")
+"""User name and password in a URL."""
 
 type Whole = Annotated[int, Field(strict=True, ge=1)]
 type Amount = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
@@ -39,47 +39,47 @@ class ChatSettings(Settings):
     """kwargs of `chat`."""
 
     base_url: Text | None = None
-    """URL of the endpoint without /chat/completions; default: OPENAI_BASE_URL."""
+    """URL of the endpoint without /chat/completions; else OPENAI_BASE_URL."""
     max_turns: Whole = 100
-    """Number of answers; the calls of the last one are still run."""
+    """Answers of the model; what the last one calls is still run."""
     max_tokens: Whole | None = None
-    """Sum of input and output tokens of all answers."""
+    """Input and output tokens of all answers together."""
     max_output_tokens: Whole | None = None
     """Tokens of one answer; sent to the endpoint as max_tokens."""
     max_cost_usd: Amount | None = None
-    """Cost of all answers, in US dollars."""
+    """US dollars of all answers together."""
     max_seconds: Amount | None = None
-    """Wall time of the run, in addition to the trial's timeout."""
+    """Wall time, besides the trial's own timeout."""
     max_malformed: Whole = 5
-    """Number of answers in a row with neither text nor a call that can be run."""
+    """Answers in a row that hold neither a call that can be run nor any text."""
     command_timeout_sec: Whole = 120
-    """Timeout of a command if the model gives none, in seconds."""
+    """Seconds for a command for which the model names none."""
     max_command_timeout_sec: Whole = 3600
-    """Longest timeout that the model can give, in seconds."""
+    """Seconds that the model may ask for."""
     output_limit: Annotated[int, Field(strict=True, ge=200)] = 20_000
-    """Characters of a command's output that the model sees; the middle of a longer one is cut."""
+    """Characters of a command's output that the model is shown; of more, the middle is cut."""
     temperature: Factor | None = None
     top_p: Annotated[float, Field(strict=True, ge=0, le=1)] | None = None
     seed: Annotated[int, Field(strict=True)] | None = None
     reasoning_effort: Text | None = None
     send_reasoning: Annotated[bool, Field(strict=True)] = True
-    """Whether reasoning is sent back to the endpoint together with the call it led to."""
+    """Whether the reasoning that led to a call is sent back with it."""
     extra_body: dict[str, Any] | None = None
-    """Further keys for every request, such as options specific to the endpoint."""
+    """Further keys of every request, as the endpoint knows them."""
     stream: Annotated[bool, Field(strict=True)] = False
-    """Whether answers are streamed."""
+    """Whether answers come in pieces."""
     system_prompt: Text | None = None
     system_prompt_file: Path | None = None
-    """File on the host with the system prompt; its digest is the agent's revision."""
+    """File on the host that holds it; its digest is the revision."""
     retries: Annotated[int, Field(strict=True, ge=0)] = 5
-    """Number of retries per request."""
+    """How often one request is tried again."""
     request_timeout_sec: Amount = 600
-    """Timeout of one try, from the request to the last byte of the answer, in seconds."""
+    """Seconds for one try, from the request to the last byte of the answer."""
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
         if self.system_prompt is not None and self.system_prompt_file is not None:
-            raise ValueError("both system_prompt and system_prompt_file are given; expected one")
+            raise ValueError("system_prompt and system_prompt_file are two system prompts")
         if self.command_timeout_sec > self.max_command_timeout_sec:
             raise ValueError(
                 f"command_timeout_sec {self.command_timeout_sec} is more than "
@@ -92,40 +92,39 @@ class ChatSettings(Settings):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """URL and key of an endpoint."""
+    """Where the model is asked, and as whom."""
 
     url: str
-    """Full URL of the requests."""
+    """Of the requests, whole."""
     key: str | None
-    """Sent as a bearer token; None: no token is sent."""
+    """Sent as a bearer token; None: nothing is sent."""
 
     @property
     def shown(self) -> str:
-        """URL without its query, for messages."""
+        """The URL without its query, for people."""
         return self.url.partition("?")[0]
 
-    # The generated repr would contain the key.
     def __repr__(self) -> str:
         return f"Address({self.shown!r})"
 
 
 def check_chat(config: AgentConfig, host: Mapping[str, str]) -> None:
-    """Check, before a job starts, that `chat` can be run with this config.
+    """Look, before anything is created, whether `chat` can be run as it is asked for.
 
     Raises:
-        AgentError: the model, the URL or a kwarg is missing or invalid.
+        AgentError: the model, the URL or a kwarg is missing or wrong.
     """
     settings = parse_settings(ChatSettings, config)
     if not config.model_name:
-        raise AgentError("agent 'chat': no model given; pass -m MODEL")
+        raise AgentError("agent 'chat': no model is named; expected -m MODEL")
     if config.mcp_servers:
-        raise AgentError("agent 'chat' has one tool, bash, and does not support MCP servers")
+        raise AgentError("agent 'chat' has one tool, bash, and no MCP servers; leave them out")
     load_system_prompt(settings)
     find_address(settings, _resolve_known(config.env, host), host)
 
 
 def _resolve_known(env: Mapping[str, str], host: Mapping[str, str]) -> dict[str, str]:
-    """Resolve the variables of --ae, except those missing on the host: the job reports these."""
+    """The variables of --ae whose values are known; of a missing one the job says so itself."""
     known: dict[str, str] = {}
     for name in (KEY_VARIABLE, URL_VARIABLE):
         if name in env:
@@ -139,25 +138,25 @@ def _resolve_known(env: Mapping[str, str], host: Mapping[str, str]) -> dict[str,
 def find_address(
     settings: ChatSettings, env: Mapping[str, str], host: Mapping[str, str]
 ) -> Address:
-    """Return the endpoint of the kwargs, or else of the variables: --ae first, then the host's.
+    """The endpoint of the kwargs, else of the variables; --ae goes before the host's own.
 
     Raises:
-        AgentError: there is no URL, or the URL or the key is invalid. The key is never shown.
+        AgentError: there is no URL, or URL or key cannot be used. The key is not shown.
     """
     variables = {**host, **env}
     key = variables.get(KEY_VARIABLE, "").strip()
     if key and not _KEY.fullmatch(key):
         raise AgentError(
-            f"{KEY_VARIABLE} contains blanks or non-ASCII characters; expected a key as the "
-            "endpoint issued it"
+            f"{KEY_VARIABLE} holds blanks or characters beyond ASCII; expected a key as the "
+            "endpoint gave it"
         )
     if settings.base_url is not None:
         return Address(_whole_url(settings.base_url, "base_url"), key or None)
     url = variables.get(URL_VARIABLE, "").strip()
     if not url:
         raise AgentError(
-            "agent 'chat': no endpoint given; pass --ak base_url=https://…/v1, or set "
-            f"{URL_VARIABLE}"
+            "agent 'chat': it is not said where the model is; expected --ak "
+            f"base_url=https://…/v1, or {URL_VARIABLE}"
         )
     return Address(_whole_url(url, URL_VARIABLE), key or None)
 
@@ -168,13 +167,13 @@ def _whole_url(text: str, where: str) -> str:
         shown = _USER.sub("//…@", text)
         raise AgentError(f"{where} is {shown!r}; expected a URL such as https://…/v1")
     if parts.username is not None or parts.password is not None:
-        # They would be written to config.json and shown in every error.
+        # It would be in config.json, and in every error.
         raise AgentError(
-            f"{where} contains a user name or a password; expected a URL without them, and the key "
+            f"{where} holds a user name or a password; expected a URL without them, and the key "
             f"in {KEY_VARIABLE}"
         )
     if secret := [name for name, _ in parse_qsl(parts.query) if is_sensitive(name)]:
-        raise AgentError(f"{where} contains ?{secret[0]}=…; expected the key in {KEY_VARIABLE}")
+        raise AgentError(f"{where} holds ?{secret[0]}=…; expected the key in {KEY_VARIABLE}")
     path = parts.path.rstrip("/")
     if not path.endswith(PATH):
         path += PATH
@@ -184,14 +183,14 @@ def _whole_url(text: str, where: str) -> str:
 def _split(text: str) -> SplitResult | None:
     try:
         parts = urlsplit(text)
-        _ = parts.port  # urlsplit checks the port only when it is read
+        _ = parts.port  # a port that is none is found out only when it is asked for
     except ValueError:
         return None
     return parts if text.isascii() and text.isprintable() and " " not in text else None
 
 
 def load_system_prompt(settings: ChatSettings) -> str | None:
-    """Return the system prompt of the kwargs, or None.
+    """The system prompt of the kwargs; None where they have none.
 
     Raises:
         AgentError: its file cannot be read, is not UTF-8, or is empty.

@@ -1,8 +1,8 @@
-"""Builds requests and parses answers. Does no I/O.
+"""What is sent to an endpoint and what comes back, as values. Nothing here touches the network.
 
-Requests use the keys that every OpenAI-compatible endpoint knows. Answers are parsed leniently,
-because endpoints differ: content is text or a list of parts, reasoning has one of two names, a call
-may lack its id, or carry data that must be sent back with it.
+Requests have the keys that every OpenAI-compatible endpoint knows. Answers are read with patience,
+because endpoints differ: content may be text or parts, reasoning has two names, a call may lack its
+id or carry what has to come back with it. What is not JSON, or has no choice in it, is no answer.
 """
 
 import json
@@ -17,66 +17,65 @@ from proctor.errors import ModelAnswerError, RecordError
 from proctor.record.cost import Usage
 
 type Object = dict[str, Any]
-"""A JSON object of a request or an answer."""
+"""A JSON object as it goes over the wire."""
 
-# Larger amounts are taken for errors of the endpoint.
 _MOST_USD: Final = 1e12
-# Calls in one answer. A model that makes more is repeating itself.
+"""An amount beyond that is no price of an answer."""
 _MOST_CALLS: Final = 1000
-# Finish reason of an answer that broke off.
+"""Calls in one answer; a model that makes more is caught in a circle."""
 _BROKEN_OFF: Final = "error"
-# Names of functions that OpenAI's API accepts.
+"""The finish reason of an answer that its model did not finish."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A tool call of the model."""
+    """A tool that the model calls."""
 
     id: str
     name: str
     arguments: str
-    """Arguments as the model wrote them: usually JSON."""
+    """Its arguments as the model wrote them: JSON, as a rule."""
     extra_content: Any = None
-    """Signature that some endpoints attach to a call and require in the next request."""
+    """What some endpoints sign a call with, and want to see again."""
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
-    """Usage of one answer, as the endpoint reports it."""
+    """What an endpoint says that one answer took."""
 
     usage: Usage = Usage()
-    """Tokens; null if not reported."""
+    """Tokens; what it does not say is null."""
     reasoning: int | None = None
-    """Tokens spent on reasoning, which are part of the output tokens."""
+    """Output tokens that were spent on reasoning; part of the output."""
     cost_usd: float | None = None
-    """Cost, if the endpoint reports one."""
+    """The endpoint's own amount."""
     problem: str | None = None
-    """Why the reported tokens were rejected as impossible."""
+    """Why the figures were not taken, where they cannot be."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """An answer of a model."""
+    """One answer of a model."""
 
     text: str = ""
     reasoning: str | None = None
-    """Reasoning text, if the endpoint returns it."""
+    """What it thought, where the endpoint shows that."""
     reasoning_key: str = "reasoning_content"
-    """Key under which the endpoint returned it."""
+    """The key under which the endpoint shows it."""
     calls: tuple[Call, ...] = ()
     finish_reason: str | None = None
     model: str | None = None
-    """Name of the model, as the endpoint reports it."""
+    """The model as the endpoint names it."""
     spent: Spent = Spent()
 
 
 class Function(msgspec.Struct, frozen=True):
-    """The function of a call, or in a stream a piece of it."""
+    """The function of a call; in a stream a piece of it."""
 
     name: str | None = None
     arguments: str | Object | None = None
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """A call, or in a stream a piece of one."""
+    """A call; in a stream a piece of one."""
 
     id: str | None = None
     index: int | None = None
@@ -85,7 +84,7 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True):
-    """The message of the model, or in a stream a piece of it."""
+    """What the model says; in a stream a piece of it."""
 
     content: Any = None
     """Text, or a list of parts."""
@@ -96,49 +95,49 @@ class Message(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """Text of the message, or else of its refusal."""
+        """Its words; those of a refusal where there are no others."""
         return _text_in(self.content) or _text_in(self.refusal)
 
     @property
     def thought(self) -> str:
-        """Reasoning text."""
+        """Its reasoning."""
         return _text_in(self.reasoning_content) or _text_in(self.reasoning)
 
     @property
     def thought_key(self) -> str:
-        """Key of its reasoning."""
+        """The key that its reasoning has."""
         is_short = isinstance(self.reasoning, str) and not _text_in(self.reasoning_content)
         return "reasoning" if is_short else "reasoning_content"
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """A choice, or in a stream a piece of it."""
+    """The first of the choices, or a piece of it."""
 
     message: Message | None = None
     delta: Message | None = None
     finish_reason: str | None = None
     error: Any = None
-    """Error that ended the answer early."""
+    """Why the model did not finish."""
 
 
 class Completion(msgspec.Struct, frozen=True):
-    """A chat completion, or in a stream a piece of one."""
+    """A chat completion, or a piece of one."""
 
     model: str | None = None
     choices: list[Choice] | None = None
     usage: Any = None
     error: Any = None
-    """Error that some endpoints send instead of an answer, with status 200."""
+    """What some endpoints send in place of an answer, with status 200."""
 
     @property
     def choice(self) -> Choice:
-        """The first choice, or an empty one."""
+        """The first choice; an empty one where there is none."""
         return self.choices[0] if self.choices else Choice()
 
     @property
     def fault(self) -> object:
-        """Error instead of an answer or of its end, or None."""
-        broken_off = "the answer broke off" if self.choice.finish_reason == _BROKEN_OFF else ""
+        """The error in place of an answer, or of its end; None where there is none."""
+        broken_off = "the answer was broken off" if self.choice.finish_reason == _BROKEN_OFF else ""
         return self.error or self.choice.error or broken_off or None
 
 
@@ -146,26 +145,26 @@ _DECODER: Final = msgspec.json.Decoder(Completion)
 
 
 def parse_completion(data: bytes) -> Completion:
-    """Parse a completion, or a piece of one.
+    """A completion, or a piece of one.
 
     Raises:
-        ModelAnswerError: it is not a completion.
+        ModelAnswerError: it is none.
     """
     try:
         return _DECODER.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise ModelAnswerError(f"the answer is not a chat completion: {error}") from error
+        raise ModelAnswerError(f"the answer is no chat completion: {error}") from error
 
 
 def make_answer(completion: Completion) -> Answer:
-    """Return the answer in a completion.
+    """The answer that a completion holds.
 
     Raises:
-        ModelAnswerError: it has no choice, or too many calls.
+        ModelAnswerError: it has no choice in it, or more calls than are run.
     """
     choice = completion.choice
     if choice.message is None:
-        raise ModelAnswerError("the answer contains no choice with a message")
+        raise ModelAnswerError("the answer has no choice with a message in it")
     said = choice.message
     return Answer(
         text=said.text,
@@ -179,10 +178,10 @@ def make_answer(completion: Completion) -> Answer:
 
 
 def make_calls(found: Sequence[ToolCall]) -> tuple[Call, ...]:
-    """Return calls with unique ids: some endpoints give none, or the same id to all.
+    """Calls with ids that differ: some endpoints give none, or the same to all.
 
     Raises:
-        ModelAnswerError: there are too many calls.
+        ModelAnswerError: there are more than are run.
     """
     if len(found) > _MOST_CALLS:
         raise ModelAnswerError(
@@ -201,7 +200,7 @@ def make_calls(found: Sequence[ToolCall]) -> tuple[Call, ...]:
 
 
 def parse_spent(usage: object) -> Spent:
-    """Parse the usage of an answer; impossible figures are rejected."""
+    """What an endpoint says about tokens and money; figures that cannot be are not taken."""
     if not isinstance(usage, dict):
         return Spent()
     prompt = _object_in(usage, "prompt_tokens_details")
@@ -225,7 +224,7 @@ def parse_spent(usage: object) -> Spent:
 
 
 def _find_cost(usage: Object) -> float | None:
-    """Return the cost that the endpoint reports, including the provider's for BYOK requests."""
+    """The endpoint's own amount; with a key of one's own, what its provider charges as well."""
     cost = _find_amount(usage.get("cost"))
     if usage.get("is_byok") is not True or cost is None:
         return cost
@@ -245,7 +244,7 @@ def _object_in(usage: Object, key: str) -> Object:
 
 
 def _text_in(content: object) -> str:
-    """Return the text of content, or the joined text of its parts."""
+    """The text of content, or of its parts."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []
@@ -253,23 +252,23 @@ def _text_in(content: object) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
-# Requests
+# What is sent
 
 
 def system_message(text: str) -> Object:
-    """Make the message with the system prompt."""
+    """What the model is told to be."""
     return {"role": "system", "content": text}
 
 
 def user_message(text: str) -> Object:
-    """Make a message of the user."""
+    """What it is asked."""
     return {"role": "user", "content": text}
 
 
 def assistant_message(answer: Answer, *, with_reasoning: bool) -> Object:
-    """Make the message that repeats an answer of the model in the conversation.
+    """An answer as it is sent back, so that the model knows what it said.
 
-    Some endpoints require the reasoning that led to a call, under the key that it came with.
+    Some endpoints want the reasoning that led to a call back, under the key that it came with.
     """
     message: Object = {"role": "assistant", "content": answer.text or None}
     if answer.calls:
@@ -282,8 +281,8 @@ def assistant_message(answer: Answer, *, with_reasoning: bool) -> Object:
 
 
 def _sent_call(call: Call) -> Object:
-    # Endpoints validate the names and arguments of earlier calls too, so a bad one would make
-    # every later request fail.
+    # Endpoints check the names and read the arguments of earlier calls too, and a bad one would end
+    # the conversation for good.
     name = call.name if _NAME.fullmatch(call.name) else "unknown"
     function = {"name": name, "arguments": _sent_arguments(call.arguments)}
     sent: Object = {"id": call.id, "type": "function", "function": function}
@@ -295,7 +294,7 @@ def _sent_arguments(text: str) -> str:
 
 
 def parse_object(text: str) -> Object | None:
-    """Parse a JSON object; None if the text is not one."""
+    """The JSON object that a text is; None where it is none."""
     try:
         found = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
@@ -304,14 +303,14 @@ def parse_object(text: str) -> Object | None:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
+    raise ValueError(f"{name} is no JSON")
 
 
 def tool_message(call: Call, text: str) -> Object:
-    """Make the message with the result of a call."""
+    """What came of a call."""
     return {"role": "tool", "tool_call_id": call.id, "content": text}
 
 
 def render_request(request: Object) -> bytes:
-    """Render a request's body as ASCII, which also escapes lone surrogates in command output."""
+    """A request's body: plain ASCII, whatever a command has printed."""
     return json.dumps(request, ensure_ascii=True, allow_nan=False).encode()

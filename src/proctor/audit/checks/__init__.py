@@ -1,10 +1,10 @@
-"""What can be said of one thing by itself, a module per kind. Finding out the kind is things.py's.
+"""Checks of single files and directories, one module per kind; `file_kind` recognises the kind.
 
-    checked   the answer: what it is, what is wrong with it, what could not be looked at
+    checked   the result of a check
     scores    certificates and score records
     traces    trajectories, conversations, ATIF files
     records   trial records, and the files they name
-    tasks     task directories and datasets of them
+    tasks     task directories and datasets
 
-A check reads and says; it repairs nothing and runs nothing.
+A check only reads and reports; it does not repair or run anything.
 """

@@ -1,4 +1,4 @@
-"""The answer to a check."""
+"""The result of a check."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -8,21 +8,21 @@ import msgspec
 from proctor.audit.file_kind import FileKind
 from proctor.diagnostic import Diagnostic
 
+# Diagnostics kept per code; a file can have one on each of a million lines.
 _SHOWN = 20
-"""Diagnostics of one kind that are kept; a file can have one on each of a million lines."""
 
 
 class Checked(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found about one thing."""
+    """The result of checking one file or directory."""
 
     path: str
     thing: FileKind
     summary: str
-    """What is in it, in a few words."""
+    """Short description of its contents."""
     diagnostics: tuple[Diagnostic, ...] = ()
-    """What was noticed, problems and notes; of each kind the first few."""
+    """Problems and notes; the first few of each code."""
     more: dict[str, int] = {}
-    """How many of a kind there are beyond those."""
+    """How many more of each code there are."""
     unchecked: tuple[str, ...] = ()
     """What could not be checked."""
 
@@ -33,20 +33,20 @@ class Checked(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def n_problems(self) -> int:
-        """How many problems there are, those not kept among them."""
+        """Number of problems, including those that were not kept."""
         kept = [found.code for found in self.diagnostics if found.is_problem]
         return len(kept) + sum(self.more.get(code, 0) for code in set(kept))
 
 
 class Tally:
-    """Diagnostics as they come in: the first of each kind, and how many more."""
+    """Collects diagnostics: the first of each code, and the number of others."""
 
     def __init__(self) -> None:
         self._kept: list[Diagnostic] = []
         self._counts: Counter[str] = Counter()
 
     def add(self, diagnostics: Iterable[Diagnostic]) -> None:
-        """Take some more."""
+        """Add diagnostics."""
         for found in diagnostics:
             self._counts[found.code] += 1
             if self._counts[found.code] <= _SHOWN:
@@ -54,10 +54,10 @@ class Tally:
 
     @property
     def kept(self) -> tuple[Diagnostic, ...]:
-        """The first of each kind, in the order they came."""
+        """The first diagnostics of each code, in order of arrival."""
         return tuple(self._kept)
 
     @property
     def more(self) -> dict[str, int]:
-        """How many of a kind were not kept."""
+        """How many of each code were not kept."""
         return {code: n - _SHOWN for code, n in self._counts.items() if n > _SHOWN}

@@ -1,4 +1,4 @@
-"""Trial records of every generation, and the files they name where those are at hand."""
+"""Check trial records of every generation, and the files they name, if available."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -19,15 +19,15 @@ from proctor.record.rules import find_foreign
 from proctor.sentence import count_of
 
 _GOOD = ("verified", "present")
+# If several directories were searched for a file, the first of these states counts.
 _STANDING = (*_GOOD, "differs", "refused", "absent")
-"""What is said of a file that several directories were searched for, the first that applies."""
 
 
 def check_record_file(path: str, evidence: tuple[str, ...] = ()) -> Checked:
-    """A record: its format, its rules and, given their directories, the files it names.
+    """Check a record: its format, its rules and, given directories, the files it names.
 
     Raises:
-        RecordError: it cannot be read as one at all.
+        RecordError: it is not a record at all.
     """
     loaded = load_record(Path(path), salvage=True)
     tally = Tally()
@@ -39,10 +39,10 @@ def check_record_file(path: str, evidence: tuple[str, ...] = ()) -> Checked:
     if evidence:
         tally.add(_judge(each) for each in found if each.is_problem)
         absent = [each.path for each in found if each.state == "absent"]
-        unchecked = tuple(f"{name}: in none of the directories given" for name in absent)
+        unchecked = tuple(f"{name}: in none of the given directories" for name in absent)
     elif named := _count_named(loaded.record):
         files = count_of(named, "file")
-        unchecked = (f"{files} that it names; --evidence DIR says where to look",)
+        unchecked = (f"{files} that it names; pass their directory with --evidence DIR",)
     return Checked(
         path=path,
         thing=FileKind.RECORD,
@@ -66,7 +66,7 @@ def _summarize(loaded: LoadedRecord, found: Sequence[Evidence]) -> str:
 
 
 def _find_unsafe_ids(record: TrialRecord) -> Iterable[Diagnostic]:
-    """Ids that would lead elsewhere as the name of a file."""
+    """Ids that must not become part of a path."""
     for what in ("trial_id", "experiment_id"):
         try:
             check_id(getattr(record, what), what)
@@ -75,16 +75,16 @@ def _find_unsafe_ids(record: TrialRecord) -> Iterable[Diagnostic]:
 
 
 def _find_notes(loaded: LoadedRecord) -> Iterable[Diagnostic]:
-    """What aec-bench could not hold, and what one record cannot say of a pair of documents."""
+    """What aec-bench cannot represent, and what a record has no field for."""
     for found in find_foreign(loaded.record):
         yield Diagnostic(found.code, found.message, is_problem=False)
     for place in loaded.without_place:
-        message = f"{place} has no place in a record of the first generation; it is kept beside"
+        message = f"{place} has no field in a record of the first generation; the original is kept"
         yield Diagnostic("without-place", message, is_problem=False)
 
 
 def _find_files(record: TrialRecord, roots: Sequence[str]) -> list[Evidence]:
-    """Each file that the record names, by the directory that knows most about it."""
+    """Each file that the record names, with its best state among the directories."""
     by_field: dict[str, Evidence] = {}
     for root in roots:
         if not Path(root).is_dir():
@@ -97,7 +97,7 @@ def _find_files(record: TrialRecord, roots: Sequence[str]) -> list[Evidence]:
 
 
 def _look_into(root: str, found: Evidence) -> Evidence:
-    """What is said of a file, having seen that one named as a trace is a trace."""
+    """Check that a file named as a trace is a trace."""
     if found.state != "present" or not found.field.startswith("outputs."):
         return found
     try:

@@ -1,4 +1,4 @@
-"""Certificates and score records, recomputed from what they hold."""
+"""Check certificates and score records by recomputing them."""
 
 from collections.abc import Sequence
 
@@ -19,14 +19,14 @@ from proctor.record.score_record import (
 _COMMON_POLICIES = (ScoringPolicy(), ScoringPolicy(aggregation=Aggregation.BEST_OF_K))
 _FOLLOWS = "every number follows from its operands"
 _DIFFERS = "a number does not follow from its operands"
-_NOT_SHOWN = "the outcome rests on a number that its operands cannot show"
+_NOT_SHOWN = "the outcome depends on a number that its operands cannot confirm"
 
 
 def check_certificate_file(path: str) -> Checked:
-    """A certificate, added up again.
+    """Recompute a certificate.
 
     Raises:
-        CertificateError: it is none.
+        CertificateError: it is not a certificate.
         InputError: it cannot be read.
     """
     certificate = parse_certificate(_read(path), path)
@@ -39,11 +39,11 @@ def check_certificate_file(path: str) -> Checked:
 
 
 def check_score_record_file(path: str, policy: str | None = None) -> Checked:
-    """A score record, recomputed under its policy, which is a file unless it is a common one.
+    """Recompute a score record under its policy; pass the policy's file unless it is a common one.
 
     Raises:
-        ScoreRecordError: it is none, or its policy is not at hand.
-        PolicyError: the policy given is none.
+        ScoreRecordError: it is not a score record, or its policy is unknown.
+        PolicyError: the given policy is invalid.
         InputError: a file cannot be read.
     """
     try:
@@ -56,7 +56,7 @@ def check_score_record_file(path: str, policy: str | None = None) -> Checked:
         tried = policy or "mean or best-of-k without a keep policy"
         raise ScoreRecordError(
             f"{path}: its policy has digest {record.policy_digest}, which is not that of "
-            f"{tried}; name the policy with --policy"
+            f"{tried}; pass the policy with --policy"
         )
     try:
         check_score_record(record, rules)

@@ -1,4 +1,4 @@
-"""Task directories, and datasets of them: what harbor would pass over in silence, and why."""
+"""Check task directories and datasets: what harbor would silently skip, and why."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,13 +14,13 @@ from proctor.task.digests import load_digests
 
 
 def check_task_directory(path: str) -> Checked:
-    """One task: whether harbor takes it, and what its author may not know."""
+    """Check one task: whether harbor accepts it, and what its author may not know."""
     found = check_task(Path(path))
     taken = not any(each.is_problem for each in found)
     return Checked(
         path=path,
         thing=FileKind.TASK,
-        summary=_find_revision(path) if taken else "harbor would not take it",
+        summary=_find_revision(path) if taken else "harbor would reject it",
         diagnostics=tuple(found),
     )
 
@@ -33,7 +33,7 @@ def _find_revision(path: str) -> str:
 
 
 def check_dataset_directory(path: str) -> Checked:
-    """Every directory of a dataset.
+    """Check every directory of a dataset.
 
     Raises:
         TaskError: it cannot be listed.
@@ -43,7 +43,7 @@ def check_dataset_directory(path: str) -> Checked:
     return Checked(
         path=path,
         thing=FileKind.DATASET,
-        summary=f"harbor takes {taken:,} of {taken + skipped:,} directories",
+        summary=f"harbor accepts {taken:,} of {taken + skipped:,} directories",
         diagnostics=tuple(_find_all(found)),  # all of them: each task is named
     )
 
@@ -51,7 +51,7 @@ def check_dataset_directory(path: str) -> Checked:
 def _find_all(found: DatasetCheck) -> Iterator[Diagnostic]:
     yield from found.diagnostics
     for skipped in found.skipped:
-        yield from _named(skipped, "passed over: ")
+        yield from _named(skipped, "skipped: ")
     for task in found.tasks:
         yield from _named(task, "")
 

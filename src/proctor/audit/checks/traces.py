@@ -1,4 +1,4 @@
-"""Trajectories, conversations and ATIF files, read to the last line. Memory stays small."""
+"""Check trajectories, conversations and ATIF files to the last line, in constant memory."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ from proctor.traces.media import collect_media, places_beside
 from proctor.traces.trajectory import Chunk, read_chunks
 from proctor.traces.turn import Turn
 
+# Characters of a role that are counted; a line may have any text as its role.
 _LONGEST_ROLE = 40
-"""Characters of a role by which they are counted; a line may have any text as its role."""
 
 
 def check_trajectory_file(path: str) -> Checked:
-    """A trajectory.jsonl, every line of it read carefully.
+    """Check every line of a trajectory.jsonl.
 
     Raises:
-        TraceError: it cannot be read at all.
+        TraceError: it cannot be read.
     """
     tally, roles, header = Tally(), Counter[str](), "no header"
     last_step = 0
@@ -48,14 +48,14 @@ def check_trajectory_file(path: str) -> Checked:
 
 
 def _find_dangling(chunk: Chunk, path: str) -> list[Diagnostic]:
-    """Media that are named and do not lie with the trace: worth a note, as containers go away."""
+    """Missing media, as notes: files of a container are often gone."""
     named = [pair for pair in zip(chunk.lines, chunk.entries, strict=True) if pair[1].media]
     missing = collect_media(named, *_find_media(path)).missing if named else []
     return [msgspec.structs.replace(found, is_problem=False) for found in missing]
 
 
 def _find_media(path: str) -> tuple[str, Sequence[str]]:
-    """Where the media of a trace lie: in a trial with its artifacts, and beside it."""
+    """Directories with the media of a trace: the trial's artifacts, and next to the trace."""
     folder = Path(path).resolve().parent
     artifacts = folder.parent / "artifacts"
     root = artifacts if folder.name == "agent" and artifacts.is_dir() else folder
@@ -67,10 +67,10 @@ def _render_roles(roles: Counter[str]) -> str:
 
 
 def check_conversation_file(path: str) -> Checked:
-    """A conversation.jsonl in any of its dialects.
+    """Check a conversation.jsonl in any dialect.
 
     Raises:
-        TraceError: it cannot be read at all.
+        TraceError: it cannot be read.
     """
     tally, roles = Tally(), Counter[str]()
     calls = 0
@@ -93,10 +93,10 @@ def check_conversation_file(path: str) -> Checked:
 
 
 def check_atif_file(path: str) -> Checked:
-    """A trajectory.json, by the rules of harbor's own validator.
+    """Check a trajectory.json by the rules of harbor's validator.
 
     Raises:
-        TraceError: it cannot be read at all.
+        TraceError: it cannot be read.
     """
     found = load_atif(Path(path), salvage=True)
     tally = Tally()

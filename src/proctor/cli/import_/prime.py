@@ -22,7 +22,7 @@ from proctor.cli.options import PATH, check_apart
 from proctor.cli.output import print_json
 from proctor.cli.printable import printable
 from proctor.errors import PrimeError
-from proctor.exchange.intake import Offer, Reconciliation, take_in
+from proctor.exchange.intake import Offer, Reconciliation, seal_offers
 from proctor.exchange.prime.client import (
     DEFAULT_URL,
     KEY_VARIABLE,
@@ -175,7 +175,7 @@ def _bring_in(
         Offer(f"sample {each.name}", partial(submit_sample, evaluation, experiment, each))
         for each in samples
     )
-    outcome = take_in(
+    outcome = seal_offers(
         offers,
         open_ledger,
         found.secrets,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.ledger.target import open_target
 from proctor.cli.output import print_json, print_line
-from proctor.exchange.intake import Offer, Reconciliation, Refused, take_in
+from proctor.exchange.intake import Offer, Reconciliation, Refused, seal_offers
 from proctor.ledger.belonging import Admission
 from proctor.ledger.sealing import Sealed, Secrets
 from proctor.sentence import count_of
@@ -34,7 +34,7 @@ def bring_in(
     """
     progress = make_progress()
     total = len(offers)
-    return take_in(
+    return seal_offers(
         offers,
         lambda: open_target(directory, key_file),
         secrets,

@@ -1,9 +1,9 @@
 """A container of a Docker engine as an environment of a trial.
 
-    start   check the options · find the engine · prepare the image · run · log directories
-    stop    remove the container and the verifier's rooms in one call, and the frozen image
+    start   refuse what cannot be had · the engine · the image · run · log directories
+    stop    remove the container and the verifier's rooms, in one call, and what was kept of it
 
-What happens inside is in inside.py, the verifier's room in room.py.
+Everything that happens inside is in inside.py, the verifier's room in room.py.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from proctor.environments.docker.program import run_docker
 from proctor.environments.docker.reap import bring_in
 from proctor.environments.docker.refusals import check_order
 from proctor.environments.docker.room import SLEEP, Outside, Room, pause_container
-from proctor.environments.running import DEVICES, MEMORY, MOST_DEVICES, has_files_in_memory
+from proctor.environments.interior import DEVICES, MEMORY, MOST_DEVICES, lie_in_memory
 from proctor.environments.sandbox.blueprint import Part
 from proctor.environments.sandbox.delete import delete_tree
 from proctor.environments.sandbox.limits import limits_of
@@ -59,7 +59,7 @@ from proctor.trial.inside import empty_directories
 from proctor.trial.order import EnvironmentOrder
 from proctor.trial.paths import INSIDE, TrialPaths
 
-# Processes of a container, as the engine or the kernel reports them; nothing is run inside
+# What runs in a container, as the engine or the kernel sees it: nothing in it is asked
 
 
 _KEEPER = "sleep infinity"
@@ -70,25 +70,25 @@ _FIELDS = "pid,ppid,stat,args"
 @dataclass(frozen=True, slots=True)
 class _Row:
     pid: int
-    """Pid on the engine's machine."""
+    """For the engine."""
     parent: int
     process: Process
-    """The process, with its pid inside if known."""
+    """Its pid is that inside, where that is known."""
 
 
 async def list_processes(container: str, first: int) -> list[Process]:
-    """List all processes but the first and its `sleep`, with only their command lines.
+    """Everything but the first process and the one sleeper that it keeps; command lines alone.
 
-    A process is listed while any of its threads is alive. If the engine's `ps` cannot list
-    threads, as busybox's, a process whose first thread has ended counts as dead.
+    A process is listed while any of its threads lives. An engine whose `ps` lists no threads, such
+    as busybox's, takes one whose first thread has ended for dead.
 
     Raises:
-        DockerError: the container or the engine no longer runs.
+        DockerError: the container or the engine is gone.
     """
-    listed = await run_docker("top", container, "-eLo", _FIELDS, is_checked=False)
-    if listed.code != 0:
-        listed = await run_docker("top", container, "-eo", _FIELDS)
-    fields = [line.split(None, 3) for line in listed.out.splitlines()[1:]]
+    told = await run_docker("top", container, "-eLo", _FIELDS, is_checked=False)
+    if told.code != 0:
+        told = await run_docker("top", container, "-eo", _FIELDS)
+    fields = [line.split(None, 3) for line in told.out.splitlines()[1:]]
     rows: dict[int, _Row] = {}
     for pid, parent, state, command in (each for each in fields if len(each) == 4):
         if not state.startswith(_DEAD):
@@ -98,10 +98,10 @@ async def list_processes(container: str, first: int) -> list[Process]:
 
 
 def list_processes_here(first: int) -> list[Process]:
-    """List the processes from /proc, if the engine runs on this machine.
+    """The same, where the engine's processes are this machine's; looked for in /proc.
 
     Raises:
-        OSError: the container no longer runs.
+        OSError: the container is gone.
     """
     namespace = str(Path(f"/proc/{first}/ns/pid").readlink())
     lister = Lister(f"/proc/{first}/root")
@@ -110,7 +110,7 @@ def list_processes_here(first: int) -> list[Process]:
 
 def _find_in(namespace: str, lister: Lister) -> Iterator[_Row]:
     for place in Path("/proc").iterdir():
-        # A process may end while it is read.
+        # One that ends meanwhile is none.
         with suppress(OSError, ValueError):
             if place.name.isdecimal() and str((place / "ns/pid").readlink()) == namespace:
                 yield from _describe(int(place.name), lister)
@@ -134,42 +134,41 @@ def _without_own(rows: Sequence[_Row], first: int) -> list[Process]:
         if row.pid == first:
             continue
         if row.parent == first and row.process.command == _KEEPER and not has_keeper:
-            # Only one: a process of the agent that takes this name is listed.
+            # Exactly one: another process that takes this name is listed.
             has_keeper = True
             continue
         found.append(row.process)
     return found
 
 
-# Frozen files of a container: an image from which other containers are started
+# What an agent left in a container, kept as an image that other containers are started from
 #
-# The image has no name. The labels of its run let the reaper find it after a kill, and it is
-# removed with the container. A clean room is a container of the task's image into which, before it
-# starts, the frozen files are copied that are not left out.
+# Such an image has no name. It carries the labels of its run, by which it is found again after a
+# kill, and goes with the container that it was made of. A clean room is a container of the task's
+# own image that is given, before it is started, the part of the kept files that is not left out.
 
 
 _UPPER = "{{if .GraphDriver.Data}}{{.GraphDriver.Data.UpperDir}}{{end}}"
 
 
 async def keep_as_image(container: str, image: Image) -> Image:
-    """Commit the files of a container to an image, with the settings of its original image.
+    """The files of a container as they are now, with all else as in the image it was started from.
 
     Raises:
-        DockerError: they cannot be committed.
+        DockerError: they cannot be kept.
     """
     if image.has_volumes:
-        raise UnsupportedError(f"{image.pin}: has volumes, whose files cannot be in an image")
+        raise UnsupportedError(f"{image.pin}: has volumes, and what lies in those is in no image")
     labels = [word for word in words_of_labels() if word != "--label"]
-    # Containers inherit an image's labels. An empty TRIAL means that there is no evidence to
-    # salvage from them.
+    # Containers inherit an image's labels; one that begins with this has no evidence to bring in.
     changes = [f"LABEL {label}" for label in (*labels, f"{TRIAL}=")]
     words = [word for change in changes for word in ("--change", change)]
-    committed = await run_docker("commit", *words, container, patience_sec=None)
-    return replace(image, id=committed.out.strip())
+    told = await run_docker("commit", *words, container, patience_sec=None)
+    return replace(image, id=told.out.strip())
 
 
 async def remove_image(image: Image) -> None:
-    """Remove a frozen image.
+    """Remove what was kept.
 
     Raises:
         DockerError: it cannot be removed.
@@ -178,35 +177,35 @@ async def remove_image(image: Image) -> None:
 
 
 async def fill_from_kept(container: str, kept: Image, left_out: LeftOut) -> None:
-    """Copy frozen files to a container that is not started yet, except those left out.
+    """Give a container that was not started yet what was kept, but for what is left out.
 
-    The top layer of the frozen image is copied to the container's writable layer, which preserves
-    deletions and replaced directories. Both are on this machine.
+    The topmost layer of what was kept is copied to the layer that takes what the container writes,
+    so that deletions and replaced directories stay what they are. Both lie on this machine.
 
     Raises:
-        DockerError, SandboxError, OSError: the files cannot be copied.
+        DockerError, SandboxError, OSError: that cannot be done.
     """
     source = await _find_layer("image", "inspect", kept.id)
     target = await _find_layer("inspect", container)
-    # The engine may have created the working directory in it, and will do so again.
+    # The engine has made the working directory in it, if the image has none, and will again.
     await asyncio.to_thread(delete_tree, Path(target))
     paths = [[path.lstrip("/") for path in each] for each in (left_out.paths, left_out.plain)]
-    # In a process, which can be killed: there may be much to copy.
+    # A process does it, which can be ended: there may be much to copy.
     await run_mapped("copy", [[source, target]], *paths, apart=True)
 
 
 async def _find_layer(*words: str) -> str:
-    """Return the directory of the top layer of an image or container on this machine."""
+    """Where the topmost layer of something lies on this machine."""
     layer = (await run_docker(*words[:-1], "--format", _UPPER, words[-1])).out.strip()
     if not posixpath.isabs(layer) or not Path(layer).is_dir():
-        raise UnsupportedError(f"{words[-1]}: its top layer is not on this machine: {layer!r}")
+        raise UnsupportedError(f"{words[-1]}: its topmost layer is not on this machine: {layer!r}")
     return layer
 
 
 _LOGS = tuple(map(str, (INSIDE.agent_dir, INSIDE.verifier_dir, INSIDE.artifacts_dir)))
 _PHASE = "setup"
-# Shell of each image, by its Id, found once per process.
 _SHELL_OF: dict[str, str] = {}
+"""The shell of each image that was started, by its Id."""
 _HOST = "host"
 _LOOK = "\n".join(
     (
@@ -222,46 +221,46 @@ _N_LINES = 7
 
 
 class DockerEnvironment(ChangedContainer):
-    """A container, and for the verifier another one next to it."""
+    """A container, and for the verifier another one beside it."""
 
     def __init__(self, order: EnvironmentOrder) -> None:
-        """Take the trial's options; the kwarg `network` names the network of public tasks.
+        """Take an order; the kwarg `network` names the network of tasks that may have one.
 
         Raises:
-            UnsupportedError: the task or the job requires something that is not supported.
+            UnsupportedError: the task or the job asks for what the docker environment has not.
         """
         super().__init__(order)
-        self._settings = check_order(order)
+        self._wishes = check_order(order)
         self._limits = limits_of(order.config, order.task_env_config)
         self._findings: list[Finding] = []
         self._snapshot: Snapshot | None = None
-        # Root directory of the container on the engine's machine; empty if unknown.
         self._merged = ""
-        # Names of all containers that were started.
+        """Where the container's root lies, for the engine; empty where it does not say."""
         self._names: list[str] = []
-        # Directories for the files of rooms.
+        """Every container that was begun."""
         self._scratch: list[Path] = []
-        # Image with its frozen files; see Freezing.
+        """Every directory for a room's files."""
         self._frozen: Image | None = None
-        # Changed files among those that Docker mounts in /etc, when it was frozen.
+        """Its files as they were kept; see Freezing."""
         self._frozen_etc: Mapping[str, bytes] = {}
+        """Of the files that Docker mounts, those that were changed when its files were kept."""
         self._ending: asyncio.Task[None] | None = None
 
     @property
     def snapshot(self) -> Snapshot:
-        """Image and backend; unknown before start."""
+        """What it runs on; known once it was started."""
         return self._snapshot or Snapshot(runtime_image="unknown", compute_backend="docker")
 
     @property
     def findings(self) -> Sequence[Finding]:
-        """Findings so far."""
+        """What a reader of the score should know of it, so far."""
         return tuple(self._findings)
 
     async def start(self, force_build: bool) -> None:  # noqa: FBT001 - harbor's signature
-        """Pull or build the image if needed, and start the container.
+        """Have the image where that is needed, and bring the container up.
 
         Raises:
-            DockerError, ImageError: it cannot be started.
+            DockerError, ImageError: it cannot be brought up.
             RuntimeError: the Dockerfile could not be built.
         """
         self._ending = None
@@ -284,7 +283,7 @@ class DockerEnvironment(ChangedContainer):
         )
         tools = {"kernel": engine.kernel, "docker": engine.version}
         self._snapshot = Snapshot(image.pin, "docker", tools)
-        self._report_storage()
+        self._heed_storage()
         name = await self._run_container(image, network, self.trial_paths.trial_dir)
         files = await self._find_files(engine, name, image)
         await files.open_directories(_LOGS)
@@ -304,12 +303,11 @@ class DockerEnvironment(ChangedContainer):
     async def _run_container(
         self, image: Image, network: str, trial: Path | None, fill: Fill | None = None
     ) -> str:
-        """Start the container; `trial` is where the reaper puts its evidence after a kill."""
+        """Start the container; `trial` gets what it holds if nobody is left to fetch it."""
         name = name_container(self.session_id)
         self._names.append(name)
         workdir = self._order.task_env_config.workdir or image.workdir
         words = ["--name", name, "--pull", "never"]
-        # Shareable, so that the verifier's room can join the IPC namespace.
         words += ["--log-driver", "none", "--ipc", "shareable", "--network", network]
         words += [*words_of_labels(trial), *words_of_limits(self._limits)]
         words += [*words_of_rights(), "--workdir", workdir, "--entrypoint", SLEEP[0]]
@@ -317,15 +315,14 @@ class DockerEnvironment(ChangedContainer):
         return name
 
     async def _find_files(self, engine: Engine, name: str, image: Image) -> Files:
-        """Return the fastest way to access the files of the container."""
-        inspected = await run_docker("inspect", "--format", _LOOK, name)
-        lines = inspected.out.removesuffix("\n").split("\n")
+        """How the files of the container are best reached."""
+        told = await run_docker("inspect", "--format", _LOOK, name)
+        lines = told.out.removesuffix("\n").split("\n")
         pid, merged, upper, lowers, *etc = [*lines, *[""] * (_N_LINES - len(lines))]
         self._first = int(pid)
         self._merged = merged if posixpath.isabs(merged) else ""
         if posixpath.isabs(upper) and posixpath.isabs(lowers):
             self._layers = (Part("/", tuple(lowers.split(":")), upper, ""),)
-        # Volumes are not below the merged root, and with mapped ids the owners would differ.
         is_plain = not image.has_volumes and not engine.is_mapped
         if is_plain and is_mounted_here(self._merged):
             self._etc_files = EtcFiles(dict(zip(ETC_FILES, etc, strict=True)))
@@ -333,29 +330,29 @@ class DockerEnvironment(ChangedContainer):
         return CopiedFiles(name)
 
     def _choose_network(self, engine: Engine) -> str:
-        """Choose the network; report a finding if it is the host's.
+        """The network for what the task may reach; said aloud where it is the host's.
 
         Raises:
-            DockerError: the engine has no such network.
+            DockerError: the engine has none for it.
         """
         if self._order.network.mode is NetworkMode.NO_NETWORK:
             return "none"
-        chosen = self._settings.network or BRIDGE
+        chosen = self._wishes.network or BRIDGE
         if chosen not in engine.networks:
             raise DockerError(
-                f"network_mode is public, but the Docker engine has no network {chosen!r}; it has "
-                f"{', '.join(sorted(engine.networks))}: choose one with --ek network=NAME (host is "
-                "the host's network)"
+                f"network_mode is public, and the Docker engine has no network {chosen!r}; it has "
+                f"{', '.join(sorted(engine.networks))}: name one by --ek network=NAME, where host "
+                "is the host's own"
             )
         if chosen == _HOST:
             self._find(
                 FindingCode.NETWORK_SHARED,
-                "the environment used the host's network: --ek network=host",
+                "the environment used the host's own network: --ek network=host",
                 reason="--ek network=host",
             )
         return chosen
 
-    def _report_storage(self) -> None:
+    def _heed_storage(self) -> None:
         config, task = self._order.config, self._order.task_env_config
         if storage := config.override_storage_mb or task.storage_mb:
             reason = "Docker cannot limit how much a task stores"
@@ -372,28 +369,28 @@ class DockerEnvironment(ChangedContainer):
         self._findings.append(Finding(code=code, phase=phase, message=message, detail=detail))
 
     async def stop(self, delete: bool) -> None:  # noqa: FBT001 - harbor's signature
-        """Remove the container; its image stays for the next trial.
+        """End everything in it and remove it; its image stays for the next trial.
 
         Raises:
-            DockerError, OSError: something cannot be removed.
+            DockerError, OSError: something of it does not go away.
         """
         await self._end()
 
     async def _end(self) -> None:
-        """End the container once; a cancelled caller does not interrupt this."""
+        """End it once; whoever is cancelled while waiting for that does not stop it."""
         owed, self._running = self._running, None
         if self._ending is None:
             is_owed = owed is not None and owed.is_owed
-            self._ending = asyncio.ensure_future(self._release(is_owed=is_owed))
+            self._ending = asyncio.ensure_future(self._let_go(is_owed=is_owed))
         await asyncio.shield(self._ending)
 
-    async def _release(self, *, is_owed: bool) -> None:
+    async def _let_go(self, *, is_owed: bool) -> None:
         names, self._names = self._names, []
         scratch, self._scratch = self._scratch, []
         frozen, self._frozen = self._frozen, None
         try:
             if is_owed:
-                # The first is the agent's, which is removed after its evidence was copied.
+                # The first one is the agent's; it goes once its evidence is in the trial.
                 await asyncio.to_thread(bring_in, names.pop(0), self.trial_paths.trial_dir)
             await remove_containers(names)
             if frozen is not None:
@@ -403,7 +400,7 @@ class DockerEnvironment(ChangedContainer):
                 await asyncio.to_thread(delete_session, directory)
 
     async def list_processes(self) -> Sequence[Process]:
-        """List its processes, without the two that keep it running."""
+        """What runs in it besides the two processes that keep it up."""
         now = self._now()
         if isinstance(now.files, MergedFiles):
             with suppress(OSError):
@@ -411,27 +408,27 @@ class DockerEnvironment(ChangedContainer):
         return await list_processes(now.container, self._first)
 
     async def pause(self) -> int:
-        """Pause the container if it has processes; see Pausing."""
+        """Pause the container if there is anything to stop; see Pausing."""
         if await self.list_processes():
             await pause_container(self._now().container, self._limits)
             self._is_paused = True
         return 0
 
     async def holds_memory(self) -> bool:
-        """Whether it has files in memory, which cannot be frozen; see Freezing."""
+        """Whether files lie in its memory; see Freezing."""
         now = self._now()
         if isinstance(now.files, MergedFiles):
-            # Through /proc, which includes the container's mounts; the merged root does not.
+            # Its own root, with what is mounted there; the one on the disk has nothing of that.
             whole = MergedFiles(f"/proc/{self._first}/root")
-            return has_files_in_memory(await whole.list_files([DEVICES], MOST_DEVICES))
-        listed = await self.exec(f"ls -A {MEMORY}", user="root")
-        return bool((listed.stdout or "").strip())
+            return lie_in_memory(await whole.list_files([DEVICES], MOST_DEVICES))
+        told = await self.exec(f"ls -A {MEMORY}", user="root")
+        return bool((told.stdout or "").strip())
 
     async def freeze(self) -> None:
-        """Commit its files as they are now to an image; see Freezing.
+        """Keep its files as they are now, as an image; see Freezing.
 
         Raises:
-            DockerError: they cannot be committed.
+            DockerError: they cannot be kept.
         """
         now = self._now()
         before, self._frozen = self._frozen, None
@@ -441,10 +438,10 @@ class DockerEnvironment(ChangedContainer):
         self._frozen_etc = self._etc_files.find_changed()
 
     async def open_frozen(self, paths: TrialPaths) -> "DockerEnvironment":
-        """Start another container with the frozen files; see Freezing.
+        """Another container, with the files that were kept; see Freezing.
 
         Raises:
-            DockerError: nothing was frozen, or it cannot be started.
+            DockerError: nothing was kept, or it cannot be started.
         """
         kept = self._check_kept()
         other = DockerEnvironment(replace(self._order, trial_paths=paths))
@@ -452,19 +449,17 @@ class DockerEnvironment(ChangedContainer):
         return other
 
     async def open_clean(self, paths: TrialPaths, left_out: LeftOut) -> "DockerEnvironment":
-        """Start another container from the image and the frozen files not left out.
-
-        See Accounting.
+        """Another container: the image, and what is not left out; see Accounting.
 
         Raises:
-            UnsupportedError: this engine does not support clean rooms.
-            DockerError, SandboxError, OSError: nothing was frozen, or it cannot be started.
+            UnsupportedError: there are no clean rooms on this engine.
+            DockerError, SandboxError, OSError: nothing was kept, or it cannot be brought up.
         """
         kept, now = self._check_kept(), self._now()
         if not self._has_layers_here():
             raise UnsupportedError(
-                "a clean room in Docker requires root on the engine's machine, and an engine with "
-                "the overlay2 storage driver or a compatible one"
+                "a clean room in Docker takes root on the engine's machine, and an engine that "
+                "keeps the layers of containers as overlay2 does"
             )
         etc = {path: data for path, data in self._frozen_etc.items() if path not in left_out.paths}
         other = DockerEnvironment(replace(self._order, trial_paths=paths))
@@ -480,12 +475,12 @@ class DockerEnvironment(ChangedContainer):
     async def start_like(
         self, model: Running, image: Image, etc: Mapping[str, bytes], fill: Fill | None = None
     ) -> None:
-        """Start with the files of another container, and with its shell and directories.
+        """Bring it up on what another container has left, which is not furnished again.
 
-        `etc` contains files of /etc that are in no layer.
+        `etc` has files of /etc that are in no layer.
 
         Raises:
-            DockerError, OSError: it cannot be started.
+            DockerError, OSError: it cannot be brought up.
         """
         self._ending = None
         try:
@@ -506,7 +501,7 @@ class DockerEnvironment(ChangedContainer):
         )
 
     async def open_room(self, fresh: Sequence[str]) -> Environment:
-        """Open a verifier's room; see Watched."""
+        """A verifier's room; see Watched."""
         now = self._now()
         if not self._merged:
             return await self._open_none(fresh)
@@ -522,11 +517,11 @@ class DockerEnvironment(ChangedContainer):
         return room
 
     async def _open_none(self, fresh: Sequence[str]) -> Environment:
-        """Empty the directories `fresh`, because a room is not possible."""
+        """Where there can be no room: what is to be fresh is emptied, and that is all."""
         self._find(
             FindingCode.VERIFIER_NOT_APART,
-            "the verifier ran among the agent's processes: the Docker engine does not report where "
-            "a container's files are, so its directories could only be emptied",
+            "the verifier ran among the agent's processes: the Docker engine does not say where a "
+            "container's files lie, so that its directories could only be emptied",
             phase="verify",
             directories=list(fresh),
         )
@@ -535,14 +530,14 @@ class DockerEnvironment(ChangedContainer):
 
 
 def _is_uploaded(environment_dir: Path, *, has_image: bool) -> bool:
-    """Whether a task's directory is copied to the working directory, as harbor does."""
+    """Whether a task's directory is put into the working directory, as harbor does it."""
     if not has_image or not environment_dir.is_dir() or (environment_dir / "Dockerfile").exists():
         return False
     return any(environment_dir.iterdir())
 
 
 async def _shell_of(image: Image, files: Files) -> str:
-    """Return the shell of an image, cached for all its containers.
+    """The shell of an image, looked for once however many containers there are of it.
 
     Raises:
         ImageError: it has none.

@@ -1,6 +1,6 @@
-"""Descriptions of sandboxes and commands, which are sent to the zygote and PID 1 as JSON.
+"""A sandbox before it is built, as values that travel to the zygote as JSON.
 
-Uses only the standard library: the zygote imports this, and every sandbox is a fork of it.
+Only the standard library: the zygote imports this, and every sandbox is a fork of it.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -8,24 +8,24 @@ from enum import StrEnum
 from typing import Any
 
 RANGE = 1 << 20
-"""Number of ids in the range of a sandbox that has its own."""
+"""How many users and groups a sandbox has that nobody else has, where it has ids of its own."""
 
 
 FIRST_OF_RANGES = 1 << 31
-"""First of these ids: above those that distributions, containers and /etc/subuid assign."""
+"""Where such ids begin: above what distributions, containers and /etc/subuid give out."""
 
 
 class Network(StrEnum):
-    """The network of a sandbox."""
+    """What a sandbox's network is."""
 
     NONE = "none"
-    """Its own namespace, with only loopback."""
+    """A namespace of its own with nothing but loopback."""
     HOST = "host"
-    """The host's namespace."""
+    """The host's own."""
     SLIRP = "slirp4netns"
-    """Its own namespace, connected by slirp4netns; the host's loopback is not reachable."""
+    """A namespace of its own, connected by slirp4netns; the host's loopback is closed."""
     PASTA = "pasta"
-    """Its own namespace, connected by pasta; the host's loopback is not reachable."""
+    """A namespace of its own, connected by pasta; the host's loopback is closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,78 +33,79 @@ class Part:
     """One overlay mount of the root file system; the first part of a sandbox is `/`."""
 
     target: str
-    """Mount point inside."""
+    """Where it is mounted, seen from inside."""
     lowers: tuple[str, ...]
-    """Read-only layers on the host, topmost first."""
+    """Read-only layers on the host, top one first."""
     upper: str
-    """Directory on the host for what is written, next to an empty `work`."""
+    """Directory on the host that takes what is written; beside it lies an empty `work`."""
     work: str
     mounted: str = ""
-    """Directory on which the zygote keeps the overlay mounted, so that further sandboxes can reuse
-    it as long as nothing is written there; empty: it is mounted for this sandbox only."""
+    """Directory on which the zygote keeps the overlay, so that one sandbox after the other can have
+    it while nothing is written there; empty: it is mounted for this sandbox alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blueprint:
-    """Description of a sandbox to build."""
+    """Everything that decides how a sandbox is built."""
 
     session: str
     root: str
-    """Empty directory on the host on which the root is mounted."""
+    """An empty directory on the host on which the root is assembled."""
     parts: tuple[Part, ...]
     network: Network
     hostname: str = "sandbox"
     host_ports: tuple[tuple[str, int], ...] = ()
-    """Addresses and TCP ports of the host for a relay: PID 1 binds the same ones, and sends the
-    sockets to the runner. Only on a network that a helper connects."""
+    """Addresses and TCP ports of the host that a relay will serve: PID 1 binds the same ones, and
+    hands the sockets out. Only on a network that a helper connects."""
     cgroups: tuple[str, ...] = ()
     """cgroup directories that PID 1 enters before it forks anything."""
     directories: tuple[str, ...] = ()
-    """Directories to create inside, with mode 0777, such as /logs/agent."""
+    """Directories that are made inside, mode 0777: /logs/agent and the like."""
     subordinate: tuple[tuple[int, int, int], ...] = ()
-    """For an unprivileged user with subordinate ids: further (inside, outside, count) lines of the
-    id maps, written by newuidmap and newgidmap."""
+    """As an ordinary user with subordinate ids: further (inside, outside, count) lines of the
+    maps of users and groups, written by newuidmap and newgidmap."""
     first_id: int = 0
-    """For root: first of the RANGE host ids of the sandbox's users, and owner of its namespaces;
-    0: users have the same ids inside and outside."""
+    """As root: the first of the host's ids that the sandbox's users have, as many as RANGE, and the
+    owner of its namespaces; 0: all have the ids that they have inside."""
     guarded: tuple[str, ...] = ("/tests", "/logs/verifier")
-    """Directories to create inside that cannot be renamed, removed or replaced by a symlink,
-    because they and their parents are mount points. Only these can be new in a verifier's room."""
+    """Directories that are made inside and that nobody inside can rename, remove or replace by
+    a link: they and those above them are mount points. Only these can be new in a verifier's room,
+    for only they stay where they are."""
 
     @property
     def rooms(self) -> str:
-        """Directory on the host, next to the root, for files of verifiers' rooms."""
+        """Directory on the host, beside the root, for what is written in verifiers' rooms."""
         return f"{self.root.rstrip('/')}.rooms"
 
     @property
     def layers(self) -> str:
-        """Directory on the host, next to the root, on which mapped layers are mounted."""
+        """Directory on the host, beside the root, on which mapped layers are mounted."""
         return f"{self.root.rstrip('/')}.layers"
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command to run inside."""
+    """A command to be run inside."""
 
     argv: tuple[str, ...]
     cwd: str
     env: dict[str, str] = field(default_factory=dict)
-    """Its complete environment; missing PATH and HOME are added."""
+    """Its whole environment; PATH and HOME are filled in when they are missing."""
     user: str = "root"
-    """Name or number, optionally with `:group`; looked up inside."""
+    """A name, or a number as text, and perhaps `:group`; looked up inside."""
     room: int = 0
-    """0 for the agent's namespace, or the number of a verifier's room."""
+    """0: where the agent is; else the number of a verifier's room."""
     script: str = ""
-    """Path of a file to make executable first, if it exists."""
+    """A file that everybody may execute from before it on, if there is one at this path."""
 
 
 def as_json(value: Blueprint | Command) -> dict[str, object]:
-    """Return the value as a dict for JSON."""
+    """The value as a plain dict."""
     return asdict(value)
 
 
 def blueprint_of(fields: dict[str, Any]) -> Blueprint:
-    """Return the Blueprint that as_json converted."""
+    """What as_json was given."""
     parts = tuple(Part(**{**part, "lowers": tuple(part["lowers"])}) for part in fields["parts"])
     plain = {
         **{name: tuple(fields[name]) for name in ("cgroups", "directories", "guarded")},
@@ -116,5 +117,5 @@ def blueprint_of(fields: dict[str, Any]) -> Blueprint:
 
 
 def command_of(fields: dict[str, Any]) -> Command:
-    """Return the Command that as_json converted."""
+    """What as_json was given."""
     return Command(**{**fields, "argv": tuple(fields["argv"])})

@@ -1,7 +1,7 @@
-"""Messages between the runner and processes of its sandboxes: JSON, optionally with open files.
+"""Messages between the runner and processes of its sandboxes: JSON, with open files alongside.
 
-One message is one packet of a SOCK_SEQPACKET socket. A long message is sent as a memfd, because the
-size of packets is limited. Uses only the standard library; link.py is the asynchronous end.
+One message is one packet of a SOCK_SEQPACKET socket. A long one travels as a file in memory,
+because packets are bounded. Only the standard library; the asynchronous end is link.py.
 """
 
 import json
@@ -14,16 +14,14 @@ type Message = dict[str, object]
 
 _INLINE = b"J"
 _IN_MEMORY = b"M"
-# Bytes in one packet; larger ones may not fit into the socket's buffer.
 _LONGEST_INLINE = 1 << 15
-# Limit of a message, against a process that sends without end.
 _LONGEST = 1 << 26
 _MOST_FILES = 32
 _ROOM_FOR_FILES = socket.CMSG_SPACE(_MOST_FILES * 4)
 
 
 def make_pair() -> tuple[socket.socket, socket.socket]:
-    """Make a channel; return its two ends."""
+    """Two ends of a new channel."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
@@ -31,7 +29,7 @@ def send(channel: socket.socket, message: Mapping[str, object], files: Sequence[
     """Send a message and copies of open files.
 
     Raises:
-        OSError: the other end is closed, or a non-blocking socket's buffer is full.
+        OSError: the other end is gone, or (a non-blocking socket) is slow to read.
     """
     data = json.dumps(message).encode()
     if len(data) <= _LONGEST_INLINE:
@@ -53,16 +51,16 @@ def _send_packet(channel: socket.socket, packet: bytes, files: Sequence[int]) ->
 
 
 def receive(channel: socket.socket) -> tuple[Message, list[int]] | None:
-    """Receive the next message and its files; None if the other end is closed.
+    """The next message and the files that came with it; None when the other end is closed.
 
     Raises:
-        OSError: there is no message (on a non-blocking socket).
-        ValueError: it is not a message.
+        OSError: nothing is there (a non-blocking socket).
+        ValueError: it is no message.
     """
     try:
         packet, beside = _receive_packet(channel)
     except ConnectionResetError:
-        # Raised once if the other end closed with unread data. Its own messages can still be read.
+        # Told once, where the other end went with something unread. What it said is still there.
         packet, beside = _receive_packet(channel)
     if not packet:
         return None
@@ -71,7 +69,7 @@ def receive(channel: socket.socket) -> tuple[Message, list[int]] | None:
         packet = _INLINE + _read_memory(files.pop(0))
     message = json.loads(packet[1:])
     if not isinstance(message, dict):
-        raise ValueError("the message is not an object")  # noqa: TRY004 - as for invalid JSON
+        raise ValueError("a message that is no object")  # noqa: TRY004 - as any other bad text
     return message, files
 
 
@@ -83,7 +81,7 @@ def _receive_packet(channel: socket.socket) -> tuple[bytes, list[tuple[int, int,
 
 
 def _read_memory(fd: int) -> bytes:
-    """Read all of a memfd, independent of its file position."""
+    """All of a file in memory, from its beginning whatever its position is."""
     try:
         size = os.fstat(fd).st_size
         if size > _LONGEST:

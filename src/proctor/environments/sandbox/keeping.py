@@ -1,7 +1,8 @@
-"""Restores the image's tools before the tests, if the agent changed them.
+"""Giving the tests of a trial the image's own tools, where the agent changed them.
 
-proctor.environments.tools finds the changes. Files are restored from the image's layers on the
-host, and added files are removed, in the agent's sandbox or container itself.
+What is looked at is the business of proctor.environments.tools. Files are put back from the image's
+layers on the host; what was added is taken away. All of it happens in the sandbox or container that
+the agent had: whoever still runs there has the same.
 """
 
 import asyncio
@@ -22,34 +23,33 @@ _HOME = "/root"
 
 
 def lookup_of(env: Mapping[str, str], workdir: str) -> Lookup:
-    """Return how tests with these variables find their tools."""
+    """How tests with these variables find their tools."""
     places = [place for place in env.get("PATH", PATH).split(":") if place.startswith("/")]
     homes = dict.fromkeys((_HOME, env.get("HOME", _HOME)))
     return Lookup(places, [home for home in homes if home.startswith("/")], workdir)
 
 
 class Place(Protocol):
-    """A sandbox, or the root of a container."""
+    """Where files can be put and removed: a sandbox, or a container's root."""
 
     async def put(self, source: Path, target: str) -> None:
         """Copy the contents of a directory into another."""
         ...
 
     async def remove(self, paths: Sequence[str]) -> None:
-        """Remove files, if they exist."""
+        """Remove files, those that are there."""
         ...
 
 
 async def give_back(place: Place, changes: LayeredChanges, changed: Sequence[ChangedFile]) -> None:
-    """Replace changed files by the image's, and remove added ones.
+    """Put the image's own in place of what is changed, and take away what was added.
 
     Raises:
-        SandboxError: a directory was replaced, or a file cannot be written.
+        SandboxError: that cannot be done.
     """
     moved = next((file.path for file in changed if file.how == MOVED), None)
     if moved is not None:
-        raise SandboxError(f"{moved} is no longer the image's directory, and cannot be restored")
-    # An interpreter that was built may be what the task asks for, so it stays.
+        raise SandboxError(f"{moved} is not the image's directory any more, and cannot be put back")
     owed_files = [file.path for file in changed if file.how != BUILT]
     originals = {path: changes.find_original(path) for path in owed_files}
     await place.remove([path for path, original in originals.items() if original is None])

@@ -1,4 +1,7 @@
-"""The runner's asynchronous end of a channel, with numbered requests answered in any order."""
+"""The runner's end of a channel: questions with numbers, answered in whatever order.
+
+Asynchronous, without polling. Nothing here knows what is asked.
+"""
 
 import asyncio
 import socket
@@ -26,14 +29,14 @@ class Link:
 
     @property
     def is_open(self) -> bool:
-        """Whether it can still receive messages."""
+        """Whether messages can still come."""
         return self._channel.fileno() >= 0
 
     async def send(self, message: Mapping[str, object], files: Sequence[int] = ()) -> None:
-        """Send a message; wait while the socket's buffer is full.
+        """Send a message, and wait while the other side is slow.
 
         Raises:
-            SandboxError: the other end is closed.
+            SandboxError: the other side is gone.
         """
         while True:
             if self._channel.fileno() < 0:
@@ -57,18 +60,18 @@ class Link:
                 self._loop.remove_writer(self._channel)
 
     def read(self) -> None:
-        """Handle all pending messages; close the link at the end of the stream."""
+        """Hear every message that is there; closes it when there can be no more."""
         while self._channel.fileno() >= 0 and self._read_one():
             pass
 
     def _read_one(self) -> bool:
-        """Handle one message; return False if there is none."""
+        """Hear a message; False where none is there."""
         try:
             received = receive(self._channel)
         except BlockingIOError:
             return False
         except (OSError, ValueError):
-            # The other end is broken: close the link.
+            # Whoever writes no messages is not talked to any more.
             received = None
         if received is None:
             self.close()
@@ -77,7 +80,7 @@ class Link:
         return True
 
     def close(self) -> None:
-        """Close it. Can be called twice."""
+        """Close it; the other side sees that. May be called twice."""
         if self._channel.fileno() < 0:
             return
         self._loop.remove_reader(self._channel)
@@ -92,7 +95,7 @@ def _settle(future: asyncio.Future[None]) -> None:
 
 
 class Questions:
-    """Numbered requests that wait for their answers."""
+    """Numbered questions that wait for their answers."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, asyncio.Future[Message]] = {}
@@ -100,10 +103,10 @@ class Questions:
         self._end: SandboxError | None = None
 
     def ask(self) -> tuple[int, asyncio.Future[Message]]:
-        """Return a new number and a future for its answer.
+        """A new number and the answer to come.
 
         Raises:
-            SandboxError: there will be no more answers.
+            SandboxError: there will be none.
         """
         if self._end is not None:
             raise type(self._end)(str(self._end))
@@ -113,25 +116,25 @@ class Questions:
         return self._n_asked, answer
 
     def answer(self, number: int, message: Message, files: list[int]) -> None:
-        """Deliver an answer; one to an unknown number is dropped."""
+        """Hand an answer over; one to a question that nobody asked is dropped."""
         close_all(files)
         waiting = self._waiting.pop(number, None)
         if waiting is not None and not waiting.done():
             waiting.set_result(message)
 
     def ask_again(self, number: int, answer: asyncio.Future[Message]) -> asyncio.Future[Message]:
-        """Return a new future for a pending answer whose first future was cancelled."""
+        """Wait on for an answer that somebody was cancelled over, and its future with him."""
         if number not in self._waiting or not answer.cancelled():
             return answer
         again = self._waiting[number] = asyncio.get_running_loop().create_future()
         return again
 
     def forget(self, number: int) -> None:
-        """Drop a request; its answer will be ignored."""
+        """Nobody waits any more."""
         self._waiting.pop(number, None)
 
     def end(self, reason: SandboxError) -> None:
-        """Fail all pending and future requests with an error like `reason`."""
+        """No more answers: every question fails with an error like this one."""
         self._end = self._end or reason
         waiting, self._waiting = self._waiting, {}
         for answer in waiting.values():
@@ -140,10 +143,10 @@ class Questions:
 
 
 async def settled[Value](future: asyncio.Future[Value]) -> None:
-    """Wait until a future is done, ignoring cancellation; the caller re-raises it."""
+    """Wait until it is done, however often this is cancelled; the caller raises what it must."""
     while not future.done():
         with suppress(asyncio.CancelledError):
             await asyncio.wait([future])
-    # Retrieve the exception, or asyncio logs that it was never retrieved.
+    # Looked at, or asyncio complains of an error that nobody saw.
     if not future.cancelled():
         future.exception()

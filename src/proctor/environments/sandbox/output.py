@@ -1,7 +1,7 @@
-"""Reads the output of a command in the event loop, up to a limit.
+"""What a command prints, read by the event loop and bounded.
 
-A background process of the command keeps the pipe open. Its output is read and discarded as long as
-it lives, so that it does not die of a broken pipe.
+A service that a command left behind still holds the pipe: what it prints is read and thrown away,
+for as long as it lives, so that it never dies of a broken pipe.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass
 
 KEPT = 16 << 20
-"""Bytes of a command's output that are kept: half at the start, half at the end."""
+"""How many bytes of a command's output are kept: the first half and the last."""
 
 _HALF = KEPT // 2
 _PIECE = 1 << 16
@@ -19,25 +19,25 @@ _PIECE = 1 << 16
 
 @dataclass(frozen=True)
 class Finished:
-    """Result of a command."""
+    """What came of a command."""
 
     output: bytes
-    """Standard output and error, interleaved; the middle of a very long one is cut."""
+    """Output and error output as they came; the middle of a very long one is missing."""
     n_cut: int
-    """Number of bytes cut."""
+    """How many bytes are missing."""
     return_code: int
-    """Exit code; 128 + signal if it was killed."""
+    """128 + signal for one that was killed."""
 
 
 class Output:
-    """The pipe for a command's output."""
+    """One pipe, from the moment that a command may write to it."""
 
     def __init__(self, owner: int = 0) -> None:
-        """Open it; `owner` is the host id of the sandbox's root, or 0."""
+        """Open it; `owner` is the sandbox's root on the host, where that has another id."""
         self._loop = asyncio.get_running_loop()
         self._fd, self.write_end = os.pipe2(os.O_CLOEXEC)
         if owner:
-            # Otherwise opening /dev/stdout, which reopens the pipe, would be refused.
+            # Or `/dev/stdout`, which opens it once more, would be refused.
             os.fchown(self.write_end, owner, owner)
         os.set_blocking(self._fd, False)
         self._head = bytearray()
@@ -49,19 +49,18 @@ class Output:
 
     @property
     def is_closed(self) -> bool:
-        """Whether all writers have closed it."""
+        """Whether nobody can write to it any more."""
         return self._fd < 0
 
     @property
     def first_line(self) -> bytes | None:
-        """The first line without its newline; None until it is complete."""
+        """The first line so far, without its end; None until it is whole."""
         line, end, _ = self._head.partition(b"\n")
         return bytes(line) if end else None
 
     def finish(self) -> tuple[bytes, int]:
-        """Return the output until the command ended, and the number of bytes cut."""
-        # When the command ended, the pipe contained at most its capacity. Stop after that: a
-        # background process may print without end.
+        """What was printed until the command ended, and how many bytes of it are missing."""
+        # No more than the pipe holds was there when it ended; a service may print for ever.
         capacity = fcntl.fcntl(self._fd, fcntl.F_GETPIPE_SZ) if self._fd >= 0 else 0
         while capacity > 0 and self._fd >= 0 and (n_read := self._read()):
             capacity -= n_read
@@ -100,12 +99,12 @@ class Output:
             self._n_cut += dropped
 
     def close_write_end(self) -> None:
-        """Close our copy of the write end."""
+        """Leave writing to whoever inherited it."""
         os.close(self.write_end)
         self.write_end = -1
 
     def close(self) -> None:
-        """Stop reading. Can be called twice."""
+        """Stop reading. May be called twice."""
         if self._fd >= 0:
             self._loop.remove_reader(self._fd)
             os.close(self._fd)

@@ -1,7 +1,7 @@
-"""Finds and removes what killed runs left, after salvaging the evidence.
+"""What killed runs left behind: found, brought to safety where it is evidence, and removed.
 
-A live run is never touched: its lock is held, or the process that its name contains exists.
-Directories of other users are ignored.
+A run that lives is never touched: its lock is held, or the process that its name says is there.
+Directories of other users are not looked into.
 """
 
 import fcntl
@@ -34,28 +34,28 @@ _OTHERS_PATIENCE_SEC = 60.0
 
 @dataclass(slots=True)
 class Reaped:
-    """What was found of dead runs, and what was done about it."""
+    """What was found of dead runs, and done about it."""
 
     runs: list[str] = field(default_factory=list)
-    """Names of dead runs that left something."""
+    """Names of the dead runs of which something was found."""
     sessions: list[Path] = field(default_factory=list)
-    """Deleted scratch directories of sandboxes."""
+    """Scratch directories of sandboxes that were deleted."""
     processes: list[str] = field(default_factory=list)
-    """Killed network helpers: pid and command."""
+    """Helpers of the network that were killed: pid and command."""
     cgroups: list[Path] = field(default_factory=list)
-    """Removed control groups."""
+    """Control groups that were removed."""
     containers: list[str] = field(default_factory=list)
-    """Removed Docker containers."""
+    """Containers of Docker that were removed."""
     images: list[str] = field(default_factory=list)
-    """Removed Docker images, with the files that agents had left."""
+    """Images of Docker that were removed: what agents had left, kept to be verified again."""
     salvaged: list[Path] = field(default_factory=list)
-    """Files that were copied into their trials."""
+    """Files that were brought into their trials."""
     kept: list[str] = field(default_factory=list)
-    """What was not removed, each with the reason."""
+    """What was left where it is, each with its reason."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was found."""
+        """Whether there was nothing to do."""
         found = (self.sessions, self.processes, self.cgroups, self.containers, self.images)
         return not any((self.runs, *found, self.salvaged, self.kept))
 
@@ -63,10 +63,10 @@ class Reaped:
 def reap_dead_runs(
     done: Reaped | None = None, *, dry_run: bool = False, everywhere: bool = False
 ) -> Reaped:
-    """Remove what dead runs left, and add it to `done`; with `dry_run`, only list it.
+    """Reap what dead runs left; with `dry_run` only say what that would be. `done` is added to.
 
-    `everywhere` searches the whole tree of control groups, not only where ours are made, and the
-    cache for the remains of killed builds and imports.
+    `everywhere` looks for control groups in the whole tree, not only where ours are made, and in
+    the cache for what killed builds and imports left.
     """
     done = Reaped() if done is None else done
     groups = list(_find_groups(everywhere=everywhere))
@@ -80,10 +80,10 @@ def reap_dead_runs(
                 if is_ours:
                     _reap_run(directory, done, dry_run=dry_run)
         except FileNotFoundError:
-            # Another process has reaped it meanwhile.
+            # Whoever else was at it has finished.
             continue
         except OSError as error:
-            done.kept.append(f"{directory}: cannot be read: {reason_of(error)}")
+            done.kept.append(f"{directory}: cannot be looked into: {reason_of(error)}")
     if everywhere:
         _reap_cache(done, dry_run=dry_run)
     return done
@@ -93,12 +93,12 @@ def _find_roots() -> tuple[Path, ...]:
     try:
         return scratch_roots()
     except SandboxError:
-        # There is no scratch directory, so there is nothing in it.
+        # Nothing says where a scratch would be; then nobody has left one there.
         return ()
 
 
 def _reap_cache(done: Reaped, *, dry_run: bool) -> None:
-    """Remove the remains of killed builds and imports."""
+    """What builds and imports left that were killed; the next of the same would remove it too."""
     try:
         done.sessions += LayerStore(cache_directory() / "layers").reap(dry_run=dry_run)
         done.sessions += ImageStore().reap(dry_run=dry_run)
@@ -108,7 +108,7 @@ def _reap_cache(done: Reaped, *, dry_run: bool) -> None:
 
 
 def _find_runs(root: Path) -> Iterator[Path]:
-    """Yield the scratch directories of this user's dead runs."""
+    """Scratch directories of runs of this user whose process is gone."""
     with suppress(OSError):
         for directory in sorted(root.iterdir()):
             run = _run_of(directory)
@@ -117,7 +117,7 @@ def _find_runs(root: Path) -> Iterator[Path]:
 
 
 def _run_of(directory: Path) -> RunId | None:
-    """Return the run of a scratch directory; a leading dot means it was still being made."""
+    """The run of a scratch directory; one that was killed while it made it has a dot before it."""
     return parse_run_id(directory.name.removeprefix(".").partition(".")[0])
 
 
@@ -136,10 +136,9 @@ def _is_ours(directory: Path) -> bool:
 
 @contextmanager
 def _claimed(run: Path, done: Reaped) -> Iterator[bool]:
-    """Lock a dead run, so that no other process reaps it; yields whether that succeeded.
+    """Hold a dead run's lock, so that nobody else reaps it.
 
-    Waits for another process that does: the caller may be about to move the trial that it is
-    salvaging files into.
+    Whoever else does is waited for: what it salvages may be what the caller is about to move.
     """
     fd = os.open(run / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -172,7 +171,7 @@ def _reap_run(run: Path, done: Reaped, *, dry_run: bool) -> None:
         _reap_session(session, done)
     if [entry.name for entry in run.iterdir()] == [LOCK]:
         (run / LOCK).unlink()
-        # Fails if another reaper has just created the lock again, and will remove it.
+        # Another reaper may have made the lock anew just now: then it does the rest.
         with suppress(OSError):
             run.rmdir()
 
@@ -182,7 +181,7 @@ def _reap_session(session: Path, done: Reaped) -> None:
     done.salvaged += saved.copied
     done.kept += saved.refused
     if not saved.is_safe_to_delete:
-        done.kept.append(f"{session}: contains files that could not be copied; delete it yourself")
+        done.kept.append(f"{session}: holds what could not be copied; delete it when it may go")
         return
     try:
         delete_session(session)
@@ -193,17 +192,17 @@ def _reap_session(session: Path, done: Reaped) -> None:
 
 
 def bring_in(session: Path) -> None:
-    """Copy what a sandbox left to its trial, then delete its scratch.
+    """Bring what a sandbox left to its trial, then delete its scratch.
 
     Raises:
-        SandboxError: not all of it could be copied; the scratch is kept.
+        SandboxError: not all of it could be copied; it stays where it is.
         OSError: something in it cannot be deleted.
     """
     saved = salvage(session)
     if not saved.is_safe_to_delete:
         raise SandboxError(
-            f"{session}: contains files of the trial that could not be copied "
-            f"({saved.refused[-1]}); run `proctor clean` to try again"
+            f"{session}: holds what the trial left and could not be copied ({saved.refused[-1]}); "
+            "`proctor clean` brings it in when it can be"
         )
     delete_session(session)
 
@@ -221,8 +220,10 @@ def delete_session(session: Path) -> None:
 
 
 def _end_helpers(run: Path, done: Reaped, *, dry_run: bool) -> None:
-    """Kill the network helpers of a dead run."""
-    # The sandboxes themselves end with their run: the kernel kills PID 1 with its parent.
+    """Kill what connected a dead run's sandboxes to the network.
+
+    The sandboxes themselves end with their run: the kernel kills PID 1 with its parent.
+    """
     found = sorted(_find_helpers(run))
     done.processes += [f"{pid} {_command_of(pid)}" for pid in found]
     if dry_run:
@@ -251,7 +252,7 @@ def _command_of(pid: int) -> str:
 
 
 def _is_there(pid: int) -> bool:
-    """Whether a process is alive, and not a zombie."""
+    """Whether a process runs; one that is dead and not yet buried does not."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -260,9 +261,8 @@ def _is_there(pid: int) -> bool:
 
 
 def _find_groups(*, everywhere: bool) -> Iterator[tuple[str, Path]]:
-    """Yield control groups of this user's dead runs, with the run's name."""
+    """Control groups of this user whose run is dead, with its name."""
     for directory in sorted(set(_list_groups(everywhere=everywhere))):
-        # proctor-<run>-<session>, where the name of a run itself contains two dashes.
         run = parse_run_id("-".join(directory.name.removeprefix(PREFIX).split("-")[:3]))
         if run is not None and not run.is_living and _is_ours(directory):
             yield str(run), directory
@@ -282,7 +282,7 @@ def _reap_group(group: Path, done: Reaped, *, dry_run: bool) -> None:
     until = time.monotonic() + _PATIENCE_SEC
     while not dry_run and not remove_group(group):
         if time.monotonic() > until:
-            done.kept.append(f"{group}: processes in this control group do not die")
+            done.kept.append(f"{group}: what runs in this control group does not die")
             return
         time.sleep(0.005)
     done.cgroups.append(group)

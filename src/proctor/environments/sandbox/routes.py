@@ -1,8 +1,8 @@
-"""Finds the host's addresses, and adds routes that block them in a network namespace.
+"""The host's own addresses, and routes that keep them from being reached in a network namespace.
 
-The helper that connects a sandbox opens its sockets on the host: without these routes, a sandbox
-could reach every service that listens on one of the host's interfaces. Uses netlink, because `ip`
-may not be installed, and only the standard library.
+A helper that connects a sandbox opens its sockets on the host: without such routes, every service
+that listens on one of the host's interfaces could be reached. Speaks netlink, because `ip` need not
+be installed. Only the standard library.
 """
 
 import errno
@@ -17,7 +17,6 @@ _ROUTE = struct.Struct("=BBBBBBBBI")
 _ATTRIBUTE = struct.Struct("=HH")
 _ERROR = struct.Struct("=i")
 
-# From <linux/netlink.h> and <linux/rtnetlink.h>.
 _NEW_ROUTE, _GET_ROUTE = 24, 26
 _IS_ERROR, _IS_DONE = 2, 3
 _REQUEST, _ACKNOWLEDGE, _DUMP, _CREATE = 0x1, 0x4, 0x300, 0x400
@@ -28,12 +27,11 @@ _LOCAL, _UNREACHABLE = 2, 7
 _BY_ADMINISTRATOR = 4
 _SOL_NETLINK, _STRICT_CHECK = 270, 12
 _MOST_READ = 1 << 16
-# Answers of a kernel without IPv6.
 _NOT_THERE = {errno.EOPNOTSUPP, errno.EAFNOSUPPORT, errno.ENOENT}
 
 
 class Prefix(NamedTuple):
-    """An address or a prefix."""
+    """An address, or all that begin alike."""
 
     family: int
     address: bytes
@@ -41,7 +39,7 @@ class Prefix(NamedTuple):
     """In bits."""
 
     def holds(self, address: bytes) -> bool:
-        """Whether it contains an address, of either family."""
+        """Whether an address, of either family, is among them."""
         if len(address) != len(self.address):
             return False
         other = 8 * len(address) - self.length
@@ -49,19 +47,19 @@ class Prefix(NamedTuple):
 
 
 def find_own_addresses() -> list[Prefix]:
-    """Return the local addresses of this network namespace, without loopback and link-local ones.
+    """What this network namespace takes for itself, but for loopback and addresses of one link.
 
     Raises:
-        OSError: they cannot be listed.
+        OSError: the kernel does not say.
     """
     return [prefix for prefix in find_local_addresses() if not _is_kept(prefix)]
 
 
 def find_local_addresses() -> list[Prefix]:
-    """Return all local addresses of this network namespace, including loopback.
+    """Everything that this network namespace takes for itself, loopback included.
 
     Raises:
-        OSError: they cannot be listed.
+        OSError: the kernel does not say.
     """
     with _open() as netlink:
         found = {*_list_local(netlink, socket.AF_INET), *_list_local(netlink, socket.AF_INET6)}
@@ -69,7 +67,7 @@ def find_local_addresses() -> list[Prefix]:
 
 
 def make_unreachable(prefixes: Sequence[Prefix]) -> None:
-    """Make addresses unreachable in this network namespace.
+    """Refuse whatever this network namespace sends to these addresses.
 
     Raises:
         OSError: a route cannot be added.
@@ -79,7 +77,7 @@ def make_unreachable(prefixes: Sequence[Prefix]) -> None:
 
 
 def make_local(prefixes: Sequence[Prefix]) -> None:
-    """Make addresses local in this network namespace, before all other routes.
+    """Have this network namespace take these addresses for itself, whatever else is routed there.
 
     Raises:
         OSError: a route cannot be added.
@@ -102,7 +100,7 @@ def _add_route(prefix: Prefix, route: bytes) -> None:
 
 
 def _pack_attribute(kind: int, value: bytes) -> bytes:
-    """Pack an attribute of a route; all values here are multiples of 4 bytes, without padding."""
+    """An attribute of a route; all that are made here have whole words."""
     return _ATTRIBUTE.pack(_ATTRIBUTE.size + len(value), kind) + value
 
 
@@ -120,7 +118,7 @@ def _open() -> socket.socket:
 
 def _list_local(netlink: socket.socket, family: int) -> Iterator[Prefix]:
     try:
-        # Let the kernel filter: a router may have a million routes. Linux before 4.20 sends all.
+        # Only what is asked for: a router may have a million routes. Linux before 4.20 sends all.
         netlink.setsockopt(_SOL_NETLINK, _STRICT_CHECK, 1)
     except OSError as error:
         if error.errno != errno.ENOPROTOOPT:
@@ -167,10 +165,10 @@ def _send(netlink: socket.socket, kind: int, flags: int, body: bytes) -> None:
 
 
 def _read(netlink: socket.socket) -> Iterator[bytes]:
-    """Yield the messages of one answer.
+    """The messages of one answer.
 
     Raises:
-        OSError: the answer is an error other than EEXIST.
+        OSError: the answer is an error, other than that something is there already.
     """
     while True:
         data, at = netlink.recv(_MOST_READ), 0

@@ -1,12 +1,14 @@
-"""Scratch directories that one sandbox after the other uses.
+"""Scratch that serves one sandbox after the other.
 
-Making and deleting directories on a disk takes longer than everything else in a short sandbox. So
-the scratch of a sandbox is emptied, and reused by the next one with the same root file system. It
-must be exactly as new: if that cannot be verified, it is deleted and another is made.
+To make and to delete directories on a disk takes longer than all else that a short sandbox does. So
+what one leaves is emptied, and serves the next one with the same root file system. Emptied means as
+new: whatever cannot be seen to be so is deleted, and another is made.
 
-    take    get scratch for a sandbox: emptied, or new
-    give    return it after all processes of the sandbox have ended; a thread empties it
+    take    scratch for a sandbox: emptied, or new
+    give    it back when everything in the sandbox is dead; it is emptied beside the event loop
     close   delete all of it
+
+Nothing here mounts anything.
 """
 
 import asyncio
@@ -31,38 +33,38 @@ from proctor.environments.sandbox.reap import delete_session
 from proctor.environments.sandbox.roots.layers import Parts
 from proctor.environments.sandbox.scratch import Run, Session
 
-# Restoring a directory to new: entries, mode, owner and attributes, which are all untrusted
+# Making a directory as new again that a stranger wrote in: no entry, mode, owner or attribute
 #
-# Gives up if that would take long; delete.py removes the rest.
+# Gives up where that would take long; what is left then is for delete.py.
 
 
 _MOST_ENTRIES = 500
-# FS_IOC_GETFLAGS.
 _GET_FLAGS = 0x80086601
-# Attributes that the kernel sets on an overlay's upper directory; processes inside cannot.
 _KERNELS = "trusted.overlay."
+"""Attributes that the kernel itself sets on an overlay's upper directory; nobody inside can."""
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Stamp(NamedTuple):
-    """Metadata of a directory."""
+    """All that a directory has besides its entries."""
 
     mode: int
     uid: int
     gid: int
     flags: int
-    """Inode flags, as lsattr shows them."""
+    """What lsattr shows."""
     attributes: tuple[tuple[str, bytes], ...]
-    """Extended attributes, including ACLs, without those that only the kernel sets."""
+    """Extended ones, access lists among them; not those that only the kernel sets."""
     changed_ns: tuple[int, int]
-    """mtime and ctime. No process can set the ctime."""
+    """When an entry was last made or removed, and when anything about it was last changed. Nobody
+    can set the second."""
 
 
 def stamp_of(directory: str) -> Stamp:
-    """Read the metadata of a directory.
+    """What a directory is like now.
 
     Raises:
-        OSError: it does not exist, or is a symlink.
+        OSError: it is not there, or a link.
     """
     fd = os.open(directory, _OPEN)
     try:
@@ -89,17 +91,17 @@ def _flags_of(fd: int) -> int:
 
 
 def is_pristine(directory: str, like: Stamp) -> bool:
-    """Whether a directory is empty, and was never changed since its stamp was taken."""
+    """Whether nothing was ever made or changed in a directory since its stamp was taken."""
     return stamp_of(directory) == like and not os.listdir(directory)
 
 
 def forget_reading(directory: str) -> None:
-    """Reset the access time of a directory."""
+    """Have a directory not tell when somebody last listed it."""
     os.utime(directory, ns=(0, os.stat(directory).st_mtime_ns))
 
 
 def make_like(directory: str, like: Stamp) -> bool:
-    """Restore the metadata of an empty directory; return False if something still differs."""
+    """Give an empty directory looks and times; False where it keeps something else."""
     fd = os.open(directory, _OPEN)
     try:
         for name in os.listxattr(fd):
@@ -116,16 +118,16 @@ def make_like(directory: str, like: Stamp) -> bool:
 
 
 def empty(directory: str) -> bool:
-    """Delete the contents of a directory; return False, midway, if it has too many entries.
+    """Delete all that is in a directory; False where it is too much to wait for.
 
     Raises:
-        OSError: something cannot be deleted.
+        OSError: something cannot be deleted so.
     """
     return _empty(directory, _MOST_ENTRIES) >= 0
 
 
 def _empty(directory: str, most: int) -> int:
-    """Return how many more entries may be deleted; negative if it gave up."""
+    """How many more may be deleted; less than none: it was given up."""
     with os.scandir(directory) as found:
         entries = list(found)
     for entry in entries:
@@ -141,17 +143,17 @@ def _empty(directory: str, most: int) -> int:
     return most
 
 
-# Idle slots that are kept; more are deleted.
 _MOST_IDLE = 64
-# Sandboxes that use the same scratch; see _spread in scratch.py for the cost of more.
+"""How many wait for another sandbox; more are deleted."""
 _MOST_SERVED = 16
-# Free bytes below which a disk counts as nearly full.
+"""How many sandboxes have the same scratch; see _spread in scratch.py for what many would cost."""
 _LITTLE = 256 << 20
-# Slots that wait to be emptied before `give` has to wait.
+"""A disk with fewer free bytes is nearly full."""
 _LONGEST_QUEUE = 32
+"""How many wait to be emptied before whoever gives one back has to wait."""
 
 KEPT_STATES = ("frozen", "clean")
-"""Directories for copies of what a trial left, in its sandbox's scratch."""
+"""Copies of what a trial left, in its sandbox's scratch; see frozen.py."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -162,21 +164,21 @@ class Slot:
 
     session: Session
     root: Parts
-    """Its root file system."""
+    """The root file system that it is for."""
     parts: tuple[Part, ...]
     stamps: tuple[Stamp, ...]
-    """Metadata of each upper directory before the trial."""
+    """What each upper directory was like before anything of a trial ran."""
     n_served: int = 0
-    """Number of sandboxes that have used it."""
+    """How many sandboxes have had it."""
     is_for_one: bool = False
-    """Never reused, because its root file system belongs to one trial."""
+    """No other sandbox is to have it: its root file system is one trial's own."""
     ids: Range | None = None
-    """Host ids of its sandboxes' users, if they differ from those inside; reused overlays are
-    mapped to them."""
+    """The ids of its sandboxes' users on the host, if not those that they have inside; overlays
+    that are kept are mapped to them."""
 
     @property
     def uppers(self) -> Mapping[str, str]:
-        """Upper directory of each overlay, by its mount point inside."""
+        """Where each overlay is mounted inside, and what takes its changes."""
         return {part.target: part.upper for part in self.parts}
 
 
@@ -193,11 +195,11 @@ class Slots:
     def take(
         self, run: Run, name: str, root: Parts, *, is_for_one: bool = False, has_ids: bool = False
     ) -> Slot:
-        """Get scratch for a sandbox with that root; `has_ids`: with its own range of ids.
+        """Scratch for a sandbox on that root; `has_ids`: with a range of ids.
 
         Raises:
             OSError: there is none, and none can be made.
-            SandboxError: no range of ids is free.
+            SandboxError: there are no ids.
         """
         with self._lock:
             for slot in self._idle:
@@ -214,10 +216,10 @@ class Slots:
             raise
 
     async def give(self, slot: Slot) -> None:
-        """Return a slot; all processes of its sandbox must have ended.
+        """Take it back; everything in its sandbox is dead.
 
         Raises:
-            OSError: its note cannot be retired.
+            OSError: it cannot even be told that nobody uses it any more.
         """
         slot.session.retire_note()
         is_full = _is_nearly_full(slot.session.directory)
@@ -225,7 +227,7 @@ class Slots:
         while self._queue and self._queue[0].done():
             self._queue.popleft()
         if self._queue and is_full:
-            # Free the disk before the next sandbox needs it.
+            # What filled the disk must be gone before the next sandbox needs some of it.
             await asyncio.wrap_future(self._queue[-1])
         elif len(self._queue) > _LONGEST_QUEUE:
             await asyncio.wrap_future(self._queue[0])
@@ -240,11 +242,11 @@ class Slots:
         _delete(slot)
 
     def drop(self, slot: Slot) -> None:
-        """Delete a slot in the background."""
+        """Delete one that no other sandbox is to have; waits for nothing."""
         self._janitor.submit(_delete, slot)
 
     def close(self) -> None:
-        """Delete all slots; those returned later are deleted as well."""
+        """Delete all of it; what is given back from now on is deleted as well."""
         with self._lock:
             self._is_closed = True
             idle, self._idle = self._idle, deque()
@@ -281,8 +283,7 @@ def _furnish(session: Session, root: Parts, *, is_for_one: bool) -> Slot:
     for number, (target, lowers) in enumerate(root):
         upper, work = session.add_part(number, Path(lowers[0]))
         mounted = ""
-        # Every sandbox writes to the first overlay, but most leave the others unchanged, so these
-        # can stay mounted for the next sandbox.
+        # The first one is changed by every sandbox; of the others most are left as they were.
         if number > 0 and is_all_powerful() and not is_for_one:
             mounted = str(upper.with_name("mounted"))
             os.mkdir(mounted)
@@ -292,12 +293,12 @@ def _furnish(session: Session, root: Parts, *, is_for_one: bool) -> Slot:
 
 
 def stamp_again(slot: Slot) -> Slot:
-    """Take the stamps again after the sandbox was built: mounting changes attributes and times."""
+    """The slot of a sandbox that was just built: mounting sets attributes, and so times."""
     return replace(slot, stamps=tuple(stamp_of(part.upper) for part in slot.parts))
 
 
 def _is_renewed(slot: Slot) -> bool:
-    """Empty a slot; return whether it is as new."""
+    """Empty it; False where it does not become as new by that."""
     for part, stamp in zip(slot.parts, slot.stamps, strict=True):
         if part.mounted:
             if not is_pristine(part.upper, stamp):

@@ -1,6 +1,7 @@
-"""The runner's side of a file transfer, through a pipe to file_ops.py in the sandbox.
+"""The runner's side of a transfer: our end of a pipe, and which of two errors counts.
 
-Small transfers are done in the event loop; for larger ones, a thread reads or writes the pipe.
+What is small is done at once; for what is not, a thread reads or writes, so that the event loop
+goes on. What is at the other end is file_ops.py, in the sandbox.
 """
 
 import asyncio
@@ -29,34 +30,33 @@ from proctor.environments.sandbox.link import settled
 from proctor.errors import SandboxError, SlowTransferError
 
 _PIECE = 1 << 18
-# Bytes that are packed at once: a little less than the capacity of a pipe, 64 KiB.
 _SMALL = 48 << 10
-# Entries that are packed at once.
+"""What is packed at once at most; a pipe holds a little more."""
 _FEW = 32
-# Bytes after which a thread continues reading.
 _MUCH = 1 << 18
+"""After so many bytes a thread reads on."""
 PATIENCE_SEC = 120.0
 BYTES_PER_SEC = 50e6
-"""A download may take PATIENCE_SEC, plus one second for each BYTES_PER_SEC bytes received."""
+"""What comes out has so many seconds, and one more for each so many bytes that came."""
 
 
 class Asker(Protocol):
-    """A connection to a sandbox."""
+    """Somebody in a sandbox to ask."""
 
     async def pose(
         self, request: Mapping[str, object], file: int | None = None
     ) -> tuple[int, asyncio.Future[Message]]:
-        """Send a request, with an open file that is always closed; return its number."""
+        """Ask something, with an open file that is closed whatever comes of it."""
         ...
 
     async def hear_out(self, number: int, answer: asyncio.Future[Message]) -> Message:
-        """Wait for an answer; on cancellation, end the operation."""
+        """Wait for an answer; when nobody waits any more, end what was to give it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome[Made]:
-    """Result of our side of a transfer."""
+    """What came of our side of a transfer."""
 
     made: Made | None = None
     error: BaseException | None = None
@@ -85,23 +85,23 @@ async def put_files(asker: Asker, request: Mapping[str, object], source: Path) -
     try:
         message = await asker.hear_out(number, answer)
     finally:
-        # The sandbox has closed its end of the pipe, so the thread ends too.
+        # The other end of its pipe is closed: the thread ends too.
         await settled(job)
     check_transfer(_outcome_of(job), message)
 
 
 def _fits(pipe: int, data: bytes) -> bool:
-    """Write all data to an empty pipe, or nothing if the pipe is too small."""
+    """Put all of it into an empty pipe, or nothing: one may be as small as a page."""
     if fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ) < len(data):
         return False
     return os.write(pipe, data) == len(data)
 
 
 def pack_small(source: str) -> bytes | None:
-    """Pack a few small files; None if there is more.
+    """An archive of a few small files; None where it would be more than that.
 
     Raises:
-        OSError: the source does not exist.
+        OSError: it is not there.
     """
     if not _is_small(source):
         return None
@@ -135,12 +135,12 @@ def pack_into(write_end: int, source: Path) -> None:
 async def take_files[Made](
     asker: Asker, request: Mapping[str, object], work: Callable[[BinaryIO], Made]
 ) -> Made:
-    """Request an archive, and return the result of `work` on it.
+    """Ask for an archive, and have something done with it.
 
     Raises:
-        FileNotFoundError: the source does not exist.
-        OSError: raised by `work`.
-        SlowTransferError: it took too long; the files received so far are kept.
+        FileNotFoundError: there is nothing to be sent.
+        OSError: whatever `work` raises.
+        SlowTransferError: it took too long; what came in time is kept.
         SandboxError: the other side failed.
     """
     ours, theirs = os.pipe2(os.O_CLOEXEC)
@@ -151,7 +151,7 @@ async def take_files[Made](
             message = await asker.hear_out(number, answer)
     except SlowTransferError:
         await arrival.end()
-        # Runs `work` on what was received so far.
+        # What came in time is kept.
         arrival.outcome()
         raise
     finally:
@@ -161,7 +161,7 @@ async def take_files[Made](
 
 @asynccontextmanager
 async def _in_time[Made](arrival: "_Arrival[Made]") -> AsyncIterator[None]:
-    """Limit the time of a download: an agent may have left files that are slow to read.
+    """Give up what does not arrive: what an agent left may be slow to read, or slowed down by it.
 
     Raises:
         SlowTransferError: it took too long.
@@ -191,16 +191,16 @@ async def _in_time[Made](arrival: "_Arrival[Made]") -> AsyncIterator[None]:
 
 
 def explain_slow(seconds: float) -> str:
-    """Return the message for an incomplete download."""
-    return f"took too long: given up after {seconds:.0f} s; the rest was not copied"
+    """Why something was not fetched to its end."""
+    return f"took too long: given up after {seconds:.0f} s; what had not come by then is left"
 
 
 class _Arrival[Made]:
-    """An incoming archive, read by the event loop, and by a thread if it gets long."""
+    """An archive that comes: read by the event loop, or by a thread from where it gets long."""
 
     def __init__(self, pipe: int, work: Callable[[BinaryIO], Made]) -> None:
-        # Number of bytes received.
         self.n_bytes = 0
+        """How much has come."""
         self._pipe = pipe
         self._is_over = False
         self._work = work
@@ -211,7 +211,7 @@ class _Arrival[Made]:
         self._loop.add_reader(pipe, self._read)
 
     def _read(self) -> bool:
-        """Read what is available; return whether there may be more."""
+        """Read what is there; whether there may be more."""
         try:
             data = os.read(self._pipe, _PIECE)
         except BlockingIOError:
@@ -236,7 +236,7 @@ class _Arrival[Made]:
         self.n_bytes += n_bytes
 
     async def end(self) -> None:
-        """Read the rest, after the other side has finished. Can be called twice."""
+        """Read what is left of it; the other side is done. May be called twice."""
         if self._is_over:
             return
         self._is_over = True
@@ -248,7 +248,7 @@ class _Arrival[Made]:
         os.close(self._pipe)
 
     def outcome(self) -> Outcome[Made]:
-        """Return the result; call it after `end`."""
+        """What came of it; called after its end."""
         if self._job is not None:
             return _outcome_of(self._job)
         try:
@@ -258,7 +258,7 @@ class _Arrival[Made]:
 
 
 class _Joined(RawIOBase):
-    """Bytes in memory, followed by those of a stream."""
+    """Bytes at hand, and after them those of a stream."""
 
     def __init__(self, first: bytearray, rest: BinaryIO, count: Callable[[int], None]) -> None:
         self._first: memoryview = memoryview(bytes(first))
@@ -266,11 +266,11 @@ class _Joined(RawIOBase):
         self._count = count
 
     def readable(self) -> bool:
-        """Return True."""
+        """It is."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """Read as many bytes as are available, up to the buffer's size."""
+        """As many bytes as there are, up to the buffer's size."""
         if self._first:
             n_taken = min(len(buffer), len(self._first))
             buffer[:n_taken] = self._first[:n_taken]
@@ -288,14 +288,13 @@ def _outcome_of[Made](job: asyncio.Future[Made]) -> Outcome[Made]:
 
 
 def check_transfer[Made](ours: Outcome[Made], theirs: Message) -> Made:
-    """Return the result of our side if both sides succeeded, or else raise the cause.
+    """What came of our side, if both sides did well.
 
     Raises:
-        OSError: our side could not read or write; FileNotFoundError also for theirs.
+        OSError: our side could not read or write; FileNotFoundError also when theirs could not.
         SandboxError: theirs failed.
     """
     error = ours.error
-    # A broken pipe or archive on our side is only the consequence of their failure.
     if error is not None and not isinstance(error, BrokenPipeError | BrokenArchiveError):
         raise error
     if theirs.get("errno") == errno.ENOENT:
@@ -309,20 +308,20 @@ def check_transfer[Made](ours: Outcome[Made], theirs: Message) -> Made:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A file in a sandbox."""
+    """A file that lies in a sandbox."""
 
     path: str
     size: int | None
-    """Size in bytes; None if it is not a regular file."""
+    """None for what is no plain file."""
     sha256: str | None
-    """Digest; None if it is not a regular file, or too large to be sent."""
+    """None for what is no plain file, or too large to be sent."""
 
 
 def receive_listing(stream: BinaryIO) -> Sequence[Seen]:
-    """Read the files of a listing.
+    """The files of a listing.
 
     Raises:
-        BrokenArchiveError: it is not a listing.
+        BrokenArchiveError: it is none.
     """
     receiver = Receiver(stream)
     seen = []
@@ -333,5 +332,5 @@ def receive_listing(stream: BinaryIO) -> Sequence[Seen]:
             size = receiver.text()
             seen.append(Seen(entry.name, int(size) if size.isdecimal() else None, None))
         else:
-            raise BrokenArchiveError(f"{entry.name}: unexpected in a listing")
+            raise BrokenArchiveError(f"{entry.name}: no line of a listing")
     return seen

@@ -1,9 +1,9 @@
-"""Hosted samples of a Prime evaluation, made into trials.
+"""Import hosted samples of a Prime evaluation.
 
     client    the API: address, key, retries, an evaluation with its pages of samples
-    listing   all samples of all pages, each once however pages shift; also from saved files
-    sample    one sample of either shape, as values, with its messages and names
-    trial     a sample to a record with its evidence
+    listing   all samples of all pages, each once even if pages shift; also from saved files
+    sample    one sample, of either format, as values, with its messages and names
+    trial     make a record of a sample, with its evidence
 
-Only the client uses the network and waits; the rest is pure: the same sample gives the same record.
+Only the client uses the network and waits; the rest is deterministic.
 """

@@ -1,12 +1,12 @@
-"""Prime's API: where it is, its key, requests with retries, and an evaluation with its samples.
+"""Prime's API: its address and key, requests with retries, and an evaluation with its samples.
 
     key    PRIME_API_KEY, else `api_key` of ~/.prime/config.json
     URL    --base-url, else PRIME_API_BASE_URL, PRIME_BASE_URL, `base_url` of the file, else Prime's
 
-The key is never shown. Retried: no connection, a time-out, 408, 425, 429, 5xx, a truncated answer.
-The waits are those of `chat`, Retry-After included. A redirect is followed only within the same
-origin, so that the key goes nowhere else. An answer is read up to a limit, and never decompressed:
-a few bytes can hold any number.
+The key is never shown. Retried: no connection, a time-out, 408, 425, 429, 5xx, a truncated answer,
+with the waits of `chat`, including Retry-After. A redirect is followed only within the same origin,
+so that the key is not sent elsewhere. A response is read up to a limit and never decompressed: a
+few compressed bytes can expand without bound.
 """
 
 import os
@@ -40,33 +40,33 @@ KEY_VARIABLE: Final = "PRIME_API_KEY"
 URL_VARIABLES: Final = ("PRIME_API_BASE_URL", "PRIME_BASE_URL")
 DEFAULT_URL: Final = "https://api.primeintellect.ai"
 _PATH: Final = "/api/v1"
+# What an HTTP header can carry.
 _KEY = re.compile(r"[\x21-\x7e]+")
-"""What an HTTP header can hold."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """An interface, and who asks it."""
+    """Address of the API, and the key for it."""
 
     url: str
-    """All paths of the interface begin with this."""
+    """Prefix of all paths of the API."""
     key: str = field(repr=False)
     key_from: str
-    """The variable or the file that the key comes from."""
+    """The variable or file that the key was read from."""
 
 
 class _Config(msgspec.Struct, frozen=True):
-    """As much as is needed of the file that `prime login` writes."""
+    """The fields we need of the file that `prime login` writes."""
 
     api_key: str | None = None
     base_url: str | None = None
 
 
 def find_access(given_url: str | None, variables: Mapping[str, str], home: Path) -> Access:
-    """The interface that is meant and the key for it.
+    """Find the API's address and key.
 
     Raises:
-        PrimeError: there is no key, or key or URL cannot be used.
+        PrimeError: there is no key, or the key or URL is invalid.
     """
     file = home / ".prime" / "config.json"
     config = _load_config(file)
@@ -76,11 +76,11 @@ def find_access(given_url: str | None, variables: Mapping[str, str], home: Path)
     if not key:
         raise PrimeError(
             f"no key for Prime: {KEY_VARIABLE} is not set, and {file} has none; set the variable, "
-            "or bring in saved files with --evaluation-json and --samples-json"
+            "or import saved files with --evaluation-json and --samples-json"
         )
     if not _KEY.fullmatch(key):
         raise PrimeError(
-            f"{key_from}: the key holds blanks or characters beyond ASCII; expected it as Prime "
+            f"{key_from}: the key has blanks or characters beyond ASCII; expected it as Prime "
             "gave it"
         )
     return Access(_find_url(given_url, variables, config), key, key_from)
@@ -106,7 +106,7 @@ def _find_url(given: str | None, variables: Mapping[str, str], config: _Config) 
 def _is_base(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        _ = parts.port  # a port that is none is found out only when it is asked for
+        _ = parts.port  # raises ValueError if the port is invalid
     except ValueError:
         return False
     is_plain = url.isascii() and url.isprintable() and " " not in url
@@ -123,16 +123,17 @@ def _load_config(file: Path) -> _Config:
         raise PrimeError(f"{file}: cannot be read: {reason_of(error)}") from error
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise PrimeError(
-            f"{file}: not what `prime login` writes: {error}; mend it or remove it"
+            f"{file}: not in the format of `prime login`: {error}; repair or remove it"
         ) from error
 
 
 LARGEST: Final = 256 << 20
-"""Bytes of an answer that are read."""
+"""Largest response in bytes."""
 _LARGEST_REFUSAL: Final = 64 << 10
 _MOST_REDIRECTS: Final = 5
 _OK: Final = 200
 _NOT_FOUND: Final = 404
+# Temporary refusals, which are retried.
 _PASSING: Final = frozenset({408, 425, 429})
 _NO_ENTRY: Final = frozenset({401, 403})
 
@@ -141,55 +142,55 @@ type Params = Mapping[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long and how often is asked, and how much is read."""
+    """Limits of requests."""
 
     timeout_sec: float = 60.0
-    """Seconds for one try, its answer included."""
+    """Time limit of one attempt in seconds, including its response."""
     retries: int = 5
-    """How often one question is asked again."""
+    """How often one request is repeated."""
     largest: int = LARGEST
-    """Bytes of an answer."""
+    """Largest response in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How time passes; tests bring their own."""
+    """Time and randomness; tests replace them."""
 
     sleep: Callable[[float], None] = time.sleep
     chance: Callable[[], float] = random.random
-    """From 0 to 1."""
+    """Returns a number from 0 to 1."""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     ticks: Callable[[], float] = time.monotonic
 
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """A try that gave no answer."""
+    """An attempt without a usable response."""
 
     said: str
     is_passing: bool
     retry_after: float | None = None
-    """Seconds that Prime asks to wait."""
+    """Seconds to wait, as Prime requests."""
     is_nothing: bool = False
-    """Whether there is no such thing, rather than no answer."""
+    """Whether the resource does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """Asks the interface."""
+    """Client of the API."""
 
     http: httpx.Client
     access: Access
     limits: Limits
     pace: Pace
-    tell: Callable[[str], None]
-    """Called with the reason when something takes longer."""
+    log: Callable[[str], None]
+    """Called with the reason for a delay."""
 
     def find(self, path: str, params: Params | None = None) -> Object | None:
-        """The object that a path of the interface gives; None where there is no such thing.
+        """Request an object; None if it does not exist.
 
         Raises:
-            PrimeError: there is no answer, or it is no object; it says how often was asked.
+            PrimeError: there is no response, or it is not an object.
         """
         shown = self.access.url + path
         for n_tries in count(1):
@@ -199,10 +200,10 @@ class Client:
             if came.is_nothing:
                 return None
             if not came.is_passing or n_tries > self.limits.retries:
-                often = f" (asked {count_of(n_tries, 'time')})" if n_tries > 1 else ""
+                often = f" (tried {count_of(n_tries, 'time')})" if n_tries > 1 else ""
                 raise PrimeError(f"{shown}: {came.said}{often}")
             wait = find_wait(came.retry_after, n_tries, self.pace.chance())
-            self.tell(
+            self.log(
                 f"{shown}: {came.said}; trying again in {wait:.1f} s "
                 f"({n_tries} of {self.limits.retries})"
             )
@@ -225,12 +226,12 @@ class Client:
             return _Failed(_late(self.limits.timeout_sec), is_passing=True)
         except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError) as error:
             return _judge_breakdown(error)
-        return _Failed(f"it sends on more than {_MOST_REDIRECTS} times", is_passing=False)
+        return _Failed(f"it redirects more than {_MOST_REDIRECTS} times", is_passing=False)
 
     def _judge(self, response: httpx.Response, deadline: float) -> Object | _Failed:
         packed = response.headers.get("content-encoding", "identity").strip().lower()
         if packed not in ("", "identity"):
-            said = f"the answer is packed ({clean(packed)}); expected it plain, as asked for"
+            said = f"the response is compressed ({clean(packed)}); expected it uncompressed"
             return _Failed(said, is_passing=False)
         is_answer = response.status_code == _OK
         most = self.limits.largest if is_answer else _LARGEST_REFUSAL
@@ -240,12 +241,12 @@ class Client:
         if not is_answer:
             return self._judge_refusal(response, data[:most])
         if len(data) > most:
-            said = f"the answer has more than {most:,} bytes; ask for fewer with --page-size"
+            said = f"the response has more than {most:,} bytes; request fewer with --page-size"
             return _Failed(said, is_passing=False)
         return _parse(data)
 
     def _read(self, response: httpx.Response, most: int, deadline: float) -> bytes | None:
-        """A body up to one byte more than wanted; None where its time is over."""
+        """Read a body up to one byte more than allowed; None if the time is over."""
         data = bytearray()
         for piece in response.iter_raw():
             data += piece
@@ -257,6 +258,7 @@ class Client:
 
     def _judge_refusal(self, response: httpx.Response, body: bytes) -> _Failed:
         status = response.status_code
+        # The service may echo the key in its error message.
         said, _ = read_refusal(body.replace(self.access.key.encode(), b"[redacted]"))
         shown = f"HTTP {status}: {said or 'no reason given'}"
         if status in _NO_ENTRY:
@@ -272,9 +274,9 @@ class Client:
 
 @contextmanager
 def open_client(
-    access: Access, limits: Limits, tell: Callable[[str], None], pace: Pace | None = None
+    access: Access, limits: Limits, log: Callable[[str], None], pace: Pace | None = None
 ) -> Iterator[Client]:
-    """A client whose connections are closed afterwards.
+    """Yield a client, and close its connections afterwards.
 
     Raises:
         PrimeError: the variables for proxies or certificates cannot be used.
@@ -284,23 +286,23 @@ def open_client(
         http = httpx.Client(timeout=limits.timeout_sec, headers=headers, follow_redirects=False)
     except (ImportError, ValueError, OSError, httpx.InvalidURL) as error:
         raise PrimeError(
-            f"{access.url}: cannot be asked: {clean(str(error))}; are the variables for proxies "
-            "(such as ALL_PROXY) and certificates (such as SSL_CERT_FILE) right?"
+            f"{access.url}: cannot be requested: {clean(str(error))}; are the variables for "
+            "proxies (such as ALL_PROXY) and certificates (such as SSL_CERT_FILE) right?"
         ) from error
     with http:
-        yield Client(http, access, limits, pace or Pace(), tell)
+        yield Client(http, access, limits, pace or Pace(), log)
 
 
 def _parse(data: bytes) -> Object | _Failed:
     begin = clean(data[:80].decode(errors="replace"))
     try:
-        found = parse_json(data, "the answer")
+        found = parse_json(data, "the response")
     except PrimeError as error:
-        # A torn answer may come whole the next time; a page for people will not.
+        # A truncated response may be complete next time; an HTML page will not turn into JSON.
         is_torn = data.lstrip()[:1] in (b"{", b"[", b"")
         return _Failed(f"{error}; it begins with {begin!r}; is the URL right?", is_passing=is_torn)
     if not isinstance(found, dict):
-        return _Failed(f"the answer is {begin!r}; expected an object", is_passing=False)
+        return _Failed(f"the response is {begin!r}; expected an object", is_passing=False)
     return found
 
 
@@ -310,37 +312,37 @@ def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
 
 def _sent_away(there: httpx.URL) -> _Failed:
     place = clean(f"{there.scheme}://{there.netloc.decode(errors='replace')}")
-    said = f"it sends on to {place}, where the key is not sent; give that as --base-url"
+    said = f"it redirects to {place}, where the key is not sent; pass that as --base-url"
     return _Failed(f"{said}, if it is trusted", is_passing=False)
 
 
 def _late(seconds: float) -> str:
-    return f"no whole answer after {seconds:g} s (--timeout)"
+    return f"no complete response after {seconds:g} s (--timeout)"
 
 
 def _judge_breakdown(error: Exception) -> _Failed:
-    """What it means that there was no connection, or that it broke off."""
+    """Judge a connection that failed or was cut off."""
     reason = clean(find_reason(error)) or type(error).__name__
     if isinstance(error, httpx.LocalProtocolError | httpx.UnsupportedProtocol | httpx.InvalidURL):
-        return _Failed(f"cannot be asked: {reason}", is_passing=False)
+        return _Failed(f"cannot be requested: {reason}", is_passing=False)
     if isinstance(error, httpx.ConnectError):
         said = f"no connection: {reason}; is the network up, and the URL right?"
-        # A certificate that is not trusted now will not be in a minute.
+        # An untrusted certificate will not become trusted by retrying.
         return _Failed(said, "CERTIFICATE_VERIFY_FAILED" not in reason)
-    return _Failed(f"the connection broke off: {reason}", is_passing=True)
+    return _Failed(f"the connection was cut off: {reason}", is_passing=True)
 
 
 PAGE_SIZE: Final = 100
 LARGEST_PAGE: Final = 1000
-"""Samples that Prime gives at once."""
+"""Most samples that Prime returns in one page."""
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def ask_evaluation(client: Client, evaluation_id: str) -> Evaluation:
-    """The evaluation of an id.
+    """Request an evaluation by id.
 
     Raises:
-        PrimeError: there is none, or Prime does not answer.
+        PrimeError: it does not exist, or Prime does not respond.
     """
     if not _ID.fullmatch(evaluation_id):
         raise PrimeError(
@@ -360,7 +362,7 @@ def ask_evaluation(client: Client, evaluation_id: str) -> Evaluation:
 def list_samples(
     client: Client, asked: str, evaluation: Evaluation, page_size: int = PAGE_SIZE
 ) -> Listing:
-    """The samples of an evaluation that was asked for by that id; pages are asked for in turn."""
+    """List the samples of an evaluation, requested under `asked`, page by page."""
     pages = _Pages(client, f"/evaluations/{asked}/samples", page_size)
     return Listing(pages.find, evaluation.n_samples)
 
@@ -375,6 +377,6 @@ class _Pages:
         found = self.client.find(self.path, {"page": number, "limit": self.size})
         where = f"{self.client.access.url}{self.path}: page {number}"
         if found is None and number == 1:
-            raise PrimeError(f"{where}: there is none")
-        # Some answer a page after the last one with 404, some with an empty one.
+            raise PrimeError(f"{where}: it does not exist")
+        # Some servers answer a page after the last one with 404, some with an empty page.
         return None if found is None else parse_page(found, where, self.size)

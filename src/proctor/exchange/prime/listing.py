@@ -1,12 +1,12 @@
-"""An evaluation and all its samples, page after page, each of them once; also from saved files.
+"""An evaluation and all its samples, page by page, each sample once; also from saved files.
 
-Pages come in several models: with `total_pages`, with `total` and `has_more`, or with nothing.
-There is more as long as anything says so; if nothing does, as long as pages are full; and never
+Pages have several formats: with `total_pages`, with `total` and `has_more`, or with neither. There
+is another page as long as any of these says so; without them, as long as pages are full; and never
 after an empty page.
 
-A list that is written to while it is read shifts: a sample comes twice, or moves from a page that
-is not read yet onto one that was. So the samples are counted against what Prime says there are, and
-the list is read again where the two differ, until a reading is complete or two of them agree.
+A list that changes while it is read shifts: a sample appears twice, or moves from a page not read
+yet to one already read. So the samples are counted and compared with Prime's total, and the list is
+read again if they differ, until a reading is complete or two readings agree.
 """
 
 import json
@@ -37,19 +37,19 @@ class Evaluation:
     id: str
     model: str
     configuration: Object
-    """Its name, address and settings, as the record has them."""
+    """Its name, address and settings, as stored in the record."""
     created_at: object = None
-    """When it was made, as Prime says it."""
+    """When it was created, in Prime's format."""
     n_samples: int | None = None
-    """How many samples it says it has."""
+    """Number of samples, according to Prime."""
     status: str | None = None
 
 
 def parse_evaluation(value: object, where: str, asked: str | None = None) -> Evaluation:
-    """The evaluation that an answer or a file holds; `asked` is the id that it was asked for by.
+    """Parse an evaluation from a response or a file; `asked` is the id that was requested.
 
     Raises:
-        PrimeError: it is no evaluation, or another one than asked for.
+        PrimeError: it is not an evaluation, or not the requested one.
     """
     if not isinstance(value, dict):
         raise PrimeError(f"{where}: {shown(value)}; expected the object of an evaluation, {_SAVE}")
@@ -65,7 +65,7 @@ def parse_evaluation(value: object, where: str, asked: str | None = None) -> Eva
     try:
         check_json(configuration, levels=90)
     except ValueError as error:
-        raise PrimeError(f"{where}: {error}, which no record can hold") from error
+        raise PrimeError(f"{where}: {error}, which a record cannot store") from error
     return Evaluation(
         id=name,
         model=_find_model(value),
@@ -105,19 +105,19 @@ def _first(value: Object, *keys: str) -> Any:
 
 
 def find_count(value: object) -> int | None:
-    """A whole number, 0 or more; None where it is anything else."""
+    """Return a whole number of 0 or more; None for anything else."""
     is_whole = isinstance(value, int) and not isinstance(value, bool)
     return value if is_whole and isinstance(value, int) and value >= 0 else None
 
 
 MOST_READINGS: Final = 3
+# Pages in a row without a new sample, after which a list is considered endless.
 _MOST_STALE: Final = 3
-"""Pages in a row that may hold nothing new before a list is taken for endless."""
 _MOST_PAGES: Final = 100_000
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
-    """One page, and what it says of those to come."""
+    """One page, with what it says about further pages."""
 
     samples: list[Any]
     total: int | None = None
@@ -125,7 +125,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     total_pages: int | None = None
     has_more: bool | None = None
     limit: int
-    """Samples that a full page has."""
+    """Samples on a full page."""
 
     def says_more(self, number: int, n_received: int) -> bool:
         """Whether there is a page after this one, the `number`th."""
@@ -138,16 +138,16 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse_page(value: object, where: str, limit: int) -> Page:
-    """The page that an answer or a file holds; `limit` is how many samples were asked for.
+    """Parse a page from a response or a file; `limit` is the requested page size.
 
     Raises:
-        PrimeError: there are no samples in it, not even an empty list of them.
+        PrimeError: it has no list of samples.
     """
     samples = value.get("samples") if isinstance(value, dict) else None
     if not isinstance(value, dict) or not isinstance(samples, list):
         raise PrimeError(f"{where}: {shown(value)}; expected an object with a list `samples`")
     has_more = value.get("has_more", value.get("hasMore"))
-    # The server caps the page size, and says to what.
+    # The server may cap the page size, and reports the cap.
     cap = find_count(value.get("limit"))
     return Page(
         samples=samples,
@@ -160,28 +160,28 @@ def parse_page(value: object, where: str, limit: int) -> Page:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """One sample as it came."""
+    """One sample from the list."""
 
     name: str
-    """Its id, else `sample-N` after its place in the list."""
+    """Its id, else `sample-N` with its position in the list."""
     value: Any
 
 
 @dataclass(slots=True)
 class Reading:
-    """One way through all pages."""
+    """One pass through all pages."""
 
     names: set[object] = field(default_factory=set)
     repeated: int = 0
-    """Samples that came once more."""
+    """Samples that appeared again."""
     totals: set[int] = field(default_factory=set)
-    """What the pages said there is."""
+    """The totals that pages reported."""
     received: int = 0
     is_cut: bool = False
-    """Whether it was ended because pages only repeated themselves."""
+    """Whether it was stopped because pages only repeated samples."""
 
     def is_whole(self, total: int | None) -> bool:
-        """Whether the list stood still, and everything in it came."""
+        """Whether the list did not change, and everything in it was received."""
         is_still = not self.repeated and len(self.totals) <= 1 and not self.is_cut
         return is_still and total in (None, len(self.names))
 
@@ -191,25 +191,25 @@ class Listing:
     """The samples as they arrive, and afterwards whether all of them did."""
 
     ask: Callable[[int], Page | None]
-    """The page of a number, from 1; None where there is none."""
+    """Returns the page with a number, from 1; None if it does not exist."""
     total: int | None = None
-    """How many samples there should be, by the last word about it."""
+    """Expected number of samples, as last reported."""
     readings: int = MOST_READINGS
-    """How often the list may be read; once is enough for what cannot change."""
+    """How often the list may be read; once is enough for files."""
     seen: dict[object, set[bytes]] = field(default_factory=dict)
-    """What came, by name: a short digest of each content."""
+    """Samples received, by name: a short digest of each content."""
     last: Reading = field(default_factory=Reading)
     n_readings: int = 0
     is_agreed: bool = False
-    """Whether the last two readings found the same."""
+    """Whether the last two readings were equal."""
     failure: PrimeError | None = None
-    """What ended the reading before its time; what came before it, came."""
+    """The error that ended the reading early; earlier samples are valid."""
 
     def __iter__(self) -> Iterator[Listed]:
-        """Every sample once, and once more where it came with another content.
+        """Yield every sample once, and again if it appears with different content.
 
         Raises:
-            PrimeError: the very first page could not be had.
+            PrimeError: the first page could not be read.
         """
         try:
             while self.n_readings < self.readings:
@@ -226,12 +226,12 @@ class Listing:
 
     @property
     def missing(self) -> int:
-        """How many samples there are by Prime's word, and did not come."""
+        """How many samples Prime reported but did not return."""
         return max(0, (self.total or 0) - len(self.seen))
 
     @property
     def is_settled(self) -> bool:
-        """Whether all came of a list that stands still, be it with samples that are in it twice."""
+        """Whether all samples of an unchanging list were received, even if some are in it twice."""
         if self.failure is not None or self.last.is_cut or self.missing:
             return False
         return self.is_agreed or self.readings == 1 or self.last.is_whole(self.total)
@@ -253,7 +253,7 @@ class Listing:
             if stale >= _MOST_STALE:
                 reading.is_cut = True
                 return
-        raise PrimeError(f"there is no end of pages: {count_of(_MOST_PAGES, 'page')} were read")
+        raise PrimeError(f"the list does not end: {count_of(_MOST_PAGES, 'page')} were read")
 
     def _take(self, page: Page, reading: Reading) -> Iterator[Listed]:
         alike: Counter[bytes] = Counter()
@@ -262,7 +262,7 @@ class Listing:
             content = _digest(value)
             given = _find_sample_id(value)
             alike[content] += 1
-            # Without an id, the same content on another page is the same sample.
+            # Without an id, equal content on another page is the same sample.
             key: object = (content, alike[content]) if given is None else given
             if key in reading.names:
                 reading.repeated += 1
@@ -289,7 +289,7 @@ def _digest(value: object) -> bytes:
     try:
         text = json.dumps(value, sort_keys=True)
     except RecursionError:
-        # It is refused when its turn comes; until then its shape need not be known.
+        # The sample is refused later, when it is converted; any digest will do until then.
         text = "nested too deeply"
     return sha256_digest(text.encode())[:16]
 
@@ -300,19 +300,19 @@ _SAVE_SAMPLES: Final = "as `prime eval samples ID -n 1000 -o json` prints it"
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """What files hold of an evaluation."""
+    """An evaluation from saved files."""
 
     evaluation: Evaluation
     samples: Listing
     notes: tuple[str, ...]
-    """What a reader of the files should know."""
+    """Notes about the files."""
 
 
 def load_saved(evaluation: Path, samples: Sequence[Path], asked: str | None = None) -> Saved:
-    """The evaluation of one file with the samples of others, page by page.
+    """Load the evaluation from one file and its samples from others, page by page.
 
     Raises:
-        PrimeError: a file cannot be read or used, or is of another evaluation than `asked`.
+        PrimeError: a file cannot be read or used, or belongs to another evaluation than `asked`.
     """
     found = parse_evaluation(_load(evaluation), str(evaluation), asked)
     if asked is not None and found.id != asked:
@@ -320,7 +320,7 @@ def load_saved(evaluation: Path, samples: Sequence[Path], asked: str | None = No
     notes: list[str] = []
     pages = [_load_page(path, notes) for path in samples]
     if len(pages) == 1 and pages[0].has_more and pages[0].total is None:
-        notes.append(f"{samples[0]}: has_more is true: there are samples that are not in it")
+        notes.append(f"{samples[0]}: has_more is true: it does not contain all samples")
     whole = Page(
         samples=[each for page in pages for each in page.samples],
         total=max((page.total for page in pages if page.total is not None), default=None),
@@ -333,7 +333,7 @@ def load_saved(evaluation: Path, samples: Sequence[Path], asked: str | None = No
 def _load_page(path: Path, notes: list[str]) -> Page:
     value = _load(path)
     if isinstance(value, list):
-        notes.append(f"{path}: a bare list; taken as all samples there are")
+        notes.append(f"{path}: a bare list; treated as all samples")
         value = {"samples": value}
     if not isinstance(value, dict) or not isinstance(value.get("samples"), list):
         raise PrimeError(

@@ -1,16 +1,16 @@
-"""One sample of either shape as values: its fields, its messages, its calls, names made of its ids.
+"""One sample, of either format, as values: its fields, messages, calls, and names from its ids.
 
-What one shape keeps in `info` the other has at the top; `info` may be the JSON text of an object.
-What a record depends on must be right, or the sample is refused: that it is an object, its id, its
-reward. Anything else that cannot be read is left out and noted. nan, infinite numbers and lone
-surrogates pass the JSON reader, so that they refuse one sample and not a whole page.
+One format keeps in `info` what the other has at the top level; `info` may be the JSON text of an
+object. What a record depends on must be valid, or the sample is refused: that it is an object, its
+id, its reward. Anything else that cannot be read is left out and noted. nan, infinite numbers and
+lone surrogates pass the JSON parser, so that they refuse one sample instead of a whole page.
 
 A message becomes a row of conversation.jsonl with role and content, and tool_calls and tool_call_id
-where there are any; the rest stays in the raw sample. Calls may be objects or the JSON text of
-objects.
+if present; the rest is kept only in the raw sample. Calls may be objects or the JSON text of
+objects. Notes are stored in the record, so their texts stay as they are.
 
-A trial is called `prime-EVALUATION-SAMPLE`. An id that is a plain name is used as it is; any other
-becomes a slug with a short digest of the id, so that two ids with one slug stay apart.
+A trial is called `prime-EVALUATION-SAMPLE`. An id that is a valid name is used unchanged; any other
+becomes a slug with a short digest of the id, so that ids with equal slugs stay distinct.
 """
 
 import json
@@ -29,22 +29,22 @@ from proctor.errors import PrimeError
 from proctor.sentence import count_of, shown
 from proctor.traces.entry import Object
 
+# Digits. No number of Prime's has as many, and int() takes quadratic time.
 _LONGEST_INT = 400
-"""Digits; no number of Prime's has so many, and Python takes long over far more."""
 
 
 def parse_json(data: bytes | str, where: str) -> Any:
-    """What a JSON text holds.
+    """Parse JSON text.
 
     Raises:
-        PrimeError: it is no JSON, or nested beyond all reason.
+        PrimeError: it is not JSON, or nested too deeply.
     """
     try:
         return json.loads(data, parse_int=_parse_int)
     except RecursionError as error:
-        raise PrimeError(f"{where}: nested too deeply to be read") from error
+        raise PrimeError(f"{where}: nested too deeply to parse") from error
     except ValueError as error:
-        raise PrimeError(f"{where}: no JSON: {error}") from error
+        raise PrimeError(f"{where}: not JSON: {error}") from error
 
 
 def _parse_int(text: str) -> int | float:
@@ -52,7 +52,7 @@ def _parse_int(text: str) -> int | float:
 
 
 def find_object(value: object) -> Object | None:
-    """An object, given as one or as the JSON text of one; None where it is neither."""
+    """Return an object, given as such or as JSON text; None for anything else."""
     if isinstance(value, str):
         try:
             value = parse_json(value, "")
@@ -62,7 +62,7 @@ def find_object(value: object) -> Object | None:
 
 
 def find_number(value: object) -> float | None:
-    """A finite number; None where it is anything else, true among that."""
+    """Return a finite number; None for anything else, including booleans."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -73,37 +73,37 @@ def find_number(value: object) -> float | None:
 
 
 def find_text(*values: object) -> str | None:
-    """The first of some values that is text and not blank."""
+    """Return the first value that is a text and not blank."""
     return next((each for each in values if isinstance(each, str) and each.strip()), None)
 
 
 def whole_text(text: str) -> str:
-    """Text without halves of characters, which no file of text can hold."""
+    """Replace lone surrogates, which UTF-8 cannot encode."""
     return text.encode("utf-8", "replace").decode()
 
 
 CONVERSATION: Final = "conversation.jsonl"
 SAMPLE: Final = "prime_sample.json"
 OUTPUT: Final = "output.md"
-"""What a submitted file is called that has no name, or none that can be used."""
+"""Name of a submitted file without a name, or with an invalid one."""
 
+# Our own files, and names that would be taken for the trial's trace.
 _RESERVED: Final = frozenset({CONVERSATION, SAMPLE, "trajectory.jsonl", "trajectory.json"})
-"""Ours, and those that would be taken for the trial's trace."""
 _STRANGE = re.compile(r"[^A-Za-z0-9_.-]+")
 _DIGEST: Final = 12
+# Characters of one id in a name, so that two ids and the fixed parts fit into 200.
 _LONGEST: Final = 80
-"""Characters of one id in a name, so that two of them and what is around fit into 200."""
 _LONGEST_PART: Final = 200
 _MOST_PARTS: Final = 8
 
 
 def slug(text: str) -> str:
-    """The text with every run of other characters as one `-`."""
+    """Replace every run of other characters with one `-`."""
     return _STRANGE.sub("-", text.strip()).strip("-") or "unknown"
 
 
 def plain_name(text: str) -> str:
-    """The text itself where it is its own slug and short, else the slug and a short digest."""
+    """Return a short name that is its own slug unchanged, else a slug with a short digest."""
     name = slug(text)
     if name == text and len(name) <= _LONGEST:
         return name
@@ -117,15 +117,15 @@ def trial_name(evaluation: str, sample: str) -> str:
 
 
 def default_experiment(evaluation: str) -> str:
-    """The experiment of an evaluation for which none is named."""
+    """The default experiment of an evaluation."""
     return f"prime-eval-{plain_name(evaluation)}"
 
 
 def submitted_name(path: object) -> tuple[str, bool]:
-    """The name that a submitted file gets, and whether it is the one that it was given.
+    """The name for a submitted file, and whether it is the requested one.
 
-    A path that leads out of the trial, or is one of ours, is kept under its last part, and where
-    that cannot be either, as output.md.
+    For a path that leads out of the trial, or is reserved, the last part is used, and if that is
+    not valid either, output.md.
     """
     if path is None or path == "":
         return OUTPUT, True
@@ -139,7 +139,7 @@ def submitted_name(path: object) -> tuple[str, bool]:
 
 def _is_plain(part: str) -> bool:
     is_short = 0 < len(part.encode("utf-8", "replace")) <= _LONGEST_PART
-    # A leading _ is how records' own directories begin; a backslash parts names elsewhere.
+    # Directories of records begin with _, and Windows separates names with a backslash.
     is_free = part.lower() not in _RESERVED and not part.startswith(("_", ".."))
     return is_short and is_free and part.isprintable() and not set(part) & {"/", "\\"}
 
@@ -149,30 +149,30 @@ SUBMIT: Final = "submit_answer"
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """An answer that the agent handed in."""
+    """An answer that the agent submitted."""
 
     name: str
-    """Among the trial's evidence."""
+    """Its name in the trial's evidence."""
     data: bytes
     asked: str | None
-    """The path that it was handed in under, where that could not be its name."""
+    """The requested path, if it could not be used as the name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """What was said, as rows."""
+    """The messages, as rows."""
 
     prompt: list[Object]
     completion: list[Object]
 
     @property
     def rows(self) -> list[Object]:
-        """All of it, in its order."""
+        """All messages, in order."""
         return [*self.prompt, *self.completion]
 
 
 def read_conversation(sample: Object, notes: list[str]) -> Conversation:
-    """The messages of a sample; what cannot be one is noted."""
+    """Read the messages of a sample; invalid ones are noted."""
     return Conversation(
         _make_rows(sample.get("prompt"), "prompt", notes),
         _make_rows(sample.get("completion"), "completion", notes),
@@ -181,7 +181,7 @@ def read_conversation(sample: Object, notes: list[str]) -> Conversation:
 
 def _make_rows(messages: object, key: str, notes: list[str]) -> list[Object]:
     if isinstance(messages, str):
-        # How a model without roles is asked, and how it answers.
+        # Prompt and completion of a model without chat roles.
         role = "user" if key == "prompt" else "assistant"
         return [{"role": role, "content": messages}] if messages else []
     if not isinstance(messages, list):
@@ -227,12 +227,12 @@ def _find_calls(value: object, notes: list[str]) -> list[Object]:
 
 
 def render_rows(rows: list[Object]) -> bytes:
-    """The bytes of conversation.jsonl."""
+    """Render conversation.jsonl."""
     return b"".join(json.dumps(row, sort_keys=True).encode() + b"\n" for row in rows)
 
 
 def count_calls(rows: list[Object]) -> Object:
-    """How often each tool was called."""
+    """Count the calls of each tool."""
     counts = Counter(whole_text(name) for name, _ in _calls(rows))
     return {
         "total": counts.total(),
@@ -242,7 +242,7 @@ def count_calls(rows: list[Object]) -> Object:
 
 
 def find_submitted(rows: list[Object]) -> Submitted | None:
-    """The first answer that was handed in with anything in it."""
+    """The first submitted answer that is not empty."""
     for name, arguments in _calls(rows):
         content = arguments.get("content") if name == SUBMIT else None
         if isinstance(content, str) and content:
@@ -263,7 +263,7 @@ def _calls(rows: list[Object]) -> Iterator[tuple[str, Object]]:
 
 
 def find_instruction(prompt: list[Object]) -> str | None:
-    """What the first message of a user says that says anything."""
+    """The first text of a user message."""
     for row in prompt:
         if row["role"] == "user" and (said := find_text(_words(row["content"]))):
             return said
@@ -280,22 +280,22 @@ def _words(content: object) -> str:
 type Ending = Literal["completed", "partial", "failed"]
 
 UNDATED: Final = datetime(1970, 1, 1, tzinfo=UTC)
-"""The time of a trial for which none is given anywhere."""
+"""Time of a trial for which no time is recorded."""
 _REWARD: Final = "aec_bench_reward"
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One rollout of a model at an example."""
+    """One rollout of a model on an example."""
 
     value: Object
-    """All that Prime gave."""
+    """The complete sample."""
     notes: list[str] = field(default_factory=list)
-    """What of it could not be read."""
+    """What could not be read."""
 
     @cached_property
     def info(self) -> Object:
-        """What the environment says about the example."""
+        """The environment's information about the example."""
         given = self.value.get("info")
         found = find_object(given)
         if found is None and given not in (None, ""):
@@ -303,13 +303,13 @@ class Sample:
         return found or {}
 
     def either(self, key: str) -> Any:
-        """What stands under a key on top, else in info."""
+        """The value of a key at the top level, else in info."""
         found = self.value.get(key)
         return self.info.get(key) if found is None else found
 
     @cached_property
     def metrics(self) -> Object:
-        """What the rubric measured, by name."""
+        """The rubric's metrics, by name."""
         return find_object(self.either("metrics")) or {}
 
     @cached_property
@@ -323,7 +323,7 @@ class Sample:
 
     @property
     def ending(self) -> Ending:
-        """How the rollout ended: an error goes before all, and a reward says nothing about it."""
+        """How the rollout ended: an error takes precedence; the reward is irrelevant."""
         if self.error is not None:
             return "failed"
         if self.either("is_truncated") is True:
@@ -331,10 +331,10 @@ class Sample:
         return "completed" if self.either("is_completed") is True else "partial"
 
     def reward(self) -> tuple[float | None, str | None]:
-        """The reward and the key that it stood under; null where the sample was not scored.
+        """The reward and its key; None if the sample was not scored.
 
         Raises:
-            PrimeError: it is no finite number.
+            PrimeError: it is not a finite number.
         """
         for key, value in self._rewards():
             if value is None:
@@ -353,7 +353,7 @@ class Sample:
             yield f"metrics.{_REWARD}", self.metrics[_REWARD]
 
     def tokens(self, key: str) -> int | None:
-        """A count of tokens; null where it is not known."""
+        """A token count; None if unknown."""
         usage = find_object(self.either("token_usage")) or {}
         given = usage.get(key)
         if given is None:
@@ -365,7 +365,7 @@ class Sample:
         return int(count)
 
     def seconds(self) -> "Seconds":
-        """How long it took."""
+        """Durations of the rollout."""
         timing = find_object(self.either("timing")) or {}
         total = self._first_seconds(
             ("total_time", self.either("total_time"), 1),
@@ -393,7 +393,7 @@ class Sample:
         return None
 
     def timestamp(self, evaluation_created_at: object) -> datetime:
-        """When it was made, else when the evaluation was, else a time that is plainly none."""
+        """When it was created, else when the evaluation was, else `UNDATED`."""
         given = self.either("created_at") or self.value.get("createdAt")
         if given is not None:
             time = _parse_time(given)
@@ -410,7 +410,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Seconds:
-    """Durations; null where they are not known."""
+    """Durations; None if unknown."""
 
     total: float | None
     generation: float | None
@@ -418,7 +418,7 @@ class Seconds:
 
 
 def _parse_number(value: object) -> float | None:
-    """A finite number, 0 or more, or the text of one."""
+    """Parse a finite number of 0 or more, also from text."""
     if isinstance(value, str):
         try:
             value = float(value)
@@ -429,7 +429,7 @@ def _parse_number(value: object) -> float | None:
 
 
 def _parse_time(value: object) -> datetime | None:
-    """A time as ISO text; one without an offset is Prime's, which are UTC."""
+    """Parse an ISO time; Prime's times without an offset are UTC."""
     if not isinstance(value, str):
         return None
     try:

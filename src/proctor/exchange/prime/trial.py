@@ -1,11 +1,11 @@
-"""A sample to a trial that can be sealed: a partial record, and its evidence.
+"""Make a sealable trial of a sample: a partial record, and its evidence.
 
     conversation.jsonl   the messages
-    prime_sample.json    the sample as Prime gave it
-    output.md            what was handed in with submit_answer, under the name it was given
+    prime_sample.json    the sample as Prime returned it
+    output.md            the answer submitted with submit_answer, or under its own name
 
-Pure: the same sample of the same evaluation gives the same bytes. A reward that is missing is null,
-never 0; what could not be read is in `outputs.agent_result.notes`.
+Deterministic: the same sample gives the same bytes. A missing reward is null, never 0; what could
+not be read is listed in `outputs.agent_result.notes`.
 """
 
 import json
@@ -57,29 +57,29 @@ from proctor.traces.entry import Object
 from proctor.trial.finding import FindingCode
 
 _HOSTED = "prime-hosted"
+# Environments made from a benchmark put the task's name in place of the answer.
 _TASK_NAME = re.compile(r"[\w.-]+(/[\w.-]+)+")
-"""How environments that were made of a benchmark put a task's name where an answer stands."""
 _LONGEST_NAME = 200
 
 
 @dataclass(frozen=True, slots=True)
 class _Rollout:
-    """A sample with what is made of it."""
+    """A sample with values derived from it."""
 
     evaluation: Evaluation
     sample: Sample
     sample_id: str
     submitted: Submitted | None
     calls: Object
-    """How often each tool was called."""
+    """Number of calls of each tool."""
     instruction: str
 
 
 def submit_sample(evaluation: Evaluation, experiment: str, listed: Listed) -> Submission:
-    """The trial of a sample.
+    """Make the trial of a sample.
 
     Raises:
-        InputError: the sample cannot be one: says which, and what is wrong with it.
+        InputError: the sample is invalid; the message says which one and why.
     """
     where = f"sample {shown(listed.name)}"
     try:
@@ -89,7 +89,7 @@ def submit_sample(evaluation: Evaluation, experiment: str, listed: Listed) -> Su
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"]))
-        raise PrimeError(f"{where}: no record can hold {place}: {first['msg']}") from error
+        raise PrimeError(f"{where}: a record cannot store {place}: {first['msg']}") from error
     except RecursionError as error:
         raise PrimeError(f"{where}: nested too deeply") from error
 
@@ -128,20 +128,20 @@ def _submit(evaluation: Evaluation, experiment: str, listed: Listed) -> Submissi
 
 
 def render_sample(value: Object) -> bytes:
-    """The bytes of prime_sample.json: sorted keys, an indent of 2, ASCII.
+    """Render prime_sample.json: sorted keys, an indent of 2, ASCII.
 
     Raises:
-        PrimeError: it holds a number that is none, which no JSON has.
+        PrimeError: it has NaN or an infinite number, which JSON does not allow.
     """
     try:
         text = json.dumps(value, sort_keys=True, allow_nan=False)
     except ValueError as error:
-        raise PrimeError("holds NaN or an infinite number; expected what JSON has") from error
+        raise PrimeError("has NaN or an infinite number; expected a JSON value") from error
     try:
-        # Ten times as fast as Python's own indenting, which is not in C.
+        # Ten times as fast as json.dumps with an indent, which has no C implementation.
         return msgspec.json.format(text.encode(), indent=2)
     except msgspec.DecodeError:
-        # Half a character, which only Python lets stand.
+        # A lone surrogate, which only Python's encoder accepts.
         return json.dumps(value, sort_keys=True, indent=2).encode()
 
 
@@ -172,13 +172,13 @@ def _make_record(rollout: _Rollout, experiment: str) -> TrialRecord:
         timing=_make_timing(sample),
         cost=_make_cost(sample),
         completeness="partial",
-        # Last, because it holds the notes of all before it.
+        # Last, because it contains the notes of all the steps before.
         outputs=_make_outputs(rollout, reward_key if reward is not None else None),
     )
 
 
 def _judge(sample: Sample, *, is_scored: bool) -> ValidityCheck:
-    """A reward shows that the answer was read and the verifier came to its end; a 0 does too."""
+    """A reward shows that the answer was read and the verifier finished; a 0 does too."""
     return ValidityCheck(
         output_parseable=is_scored,
         schema_valid=is_scored,
@@ -228,7 +228,7 @@ def _make_timing(sample: Sample) -> TimingRecord:
 
 
 def _make_cost(sample: Sample) -> CostRecord | None:
-    """Tokens alone: input_tokens are all input, as the rollouts add them up."""
+    """Tokens only; input_tokens is all input, summed over the rollout's calls."""
     tokens_in, tokens_out = sample.tokens("input_tokens"), sample.tokens("output_tokens")
     if tokens_in is None and tokens_out is None:
         return None
@@ -250,7 +250,7 @@ def _find_dataset(sample: Sample) -> str | None:
 
 
 def _find_task(sample: Sample) -> str:
-    """The task's name; an answer is one only where it looks like one."""
+    """The task's name; an answer is used only if it looks like a task name."""
     named = find_text(sample.info.get("task_id"))
     if named is not None:
         return named

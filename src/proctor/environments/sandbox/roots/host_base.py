@@ -1,14 +1,14 @@
-"""The host's system directories as a root file system: `--base host`.
+"""The host's own system directories as a root file system: `--base host`.
 
-An allow-list: /usr, /bin, /sbin, /lib* and the package database are read-only layers; /etc is a
-copy of its world-readable files, without keys and passwords; all other directories are new and
-empty. Nothing else of the host is visible: no home, /opt, /srv, /mnt or /run, and of /var only the
-package database. A sandbox of an unprivileged user cannot write to /usr, whose owner does not exist
-in its namespace.
+An allow-list. Read-only below the overlay lie /usr, /bin, /sbin, /lib* and the package database;
+/etc is a copy of those of its files that everybody may read, without keys and passwords; all other
+directories are new and empty. Nothing else of the host is there: no home, no /opt, /srv, /mnt or
+/run, and of /var the package database alone. What an ordinary user starts cannot write into /usr:
+it belongs to a user whom their namespace does not have.
 
-Its pin, `host:<id>-<version>@sha256:<digest>`, covers os-release and the package database. It does
-not cover files that no package owns (/usr/local, configuration below /etc), files that were changed
-after installation, or the kernel. Two machines with the same pin may differ there.
+Its pin, `host:<id>-<version>@sha256:<digest>`, is over os-release and the package database. It does
+not pin what no package owns: /usr/local, configuration below /etc, files that somebody changed; nor
+the kernel. Two machines of one pin may still differ there.
 """
 
 import atexit
@@ -33,17 +33,17 @@ from proctor.errors import ImageError
 from proctor.files import read_small
 from proctor.sentence import reason_of
 
-# A copy of the host's /etc without secrets
+# A copy of the host's /etc that holds nothing secret
 #
-# Only world-readable files in world-readable directories are copied, without keys, passwords, and
-# what identifies this machine or its user. Names alone are not trusted: a file that contains a
-# private key, or a URL with a password, is left out whatever its name.
+# Only files that everybody may read are taken, with every directory above them open to everybody;
+# of these, no keys, no passwords, and nothing that speaks of this machine and its user alone. What
+# a file is called is not trusted: one that holds a private key or a password in an address is left
+# out whatever its name.
 
 
 NAME_OF_HOST = "sandbox\n"
 HOSTS = "127.0.0.1 localhost sandbox\n::1 localhost ip6-localhost ip6-loopback\n"
 
-# Paths below /etc that are not copied.
 _PLACES = (
     *(
         "shadow*",
@@ -59,22 +59,23 @@ _PLACES = (
     *("letsencrypt", "openvpn", "wireguard", "ipsec*", "swanctl", "ppp", "wpa_supplicant"),
     *("NetworkManager", "netplan", "samba", "sssd", "cloud"),
 )
-# Names that are not copied, in any directory.
+"""Paths below /etc that are left out."""
 _NAMES = (
     *("*.key", "*.keytab", "*.kdbx", "*.p12", "*.pfx", "id_rsa*", "id_dsa*", "id_ecdsa*"),
     *("id_ed25519*", "*secret*", "*credential*", "*htpasswd*"),
 )
+"""Names that are left out wherever they are."""
 
-# Largest file that is copied. The largest that a distribution has there, hwdb.bin, has 12 MiB.
 _LARGEST = 32 << 20
-# A private key, a URL with a password, a token for a package registry.
+"""No file of /etc that a task needs is larger; the largest there is, hwdb.bin, has 12 MiB."""
 _SECRET = re.compile(rb"PRIVATE KEY-----|://[^/\s:@]+:[^/\s:@]+@|:_(auth|password)")
+"""A key, an address with a password in it, a token for a package registry."""
 RULES = (1, HOSTS, NAME_OF_HOST, _PLACES, _NAMES, _LARGEST, _SECRET.pattern)
-"""What determines a copy besides the host; increase the number when the code below changes."""
+"""What decides, besides the host, what a copy holds; its number changes with the code below."""
 
 
 def copy_etc(there: Path, here: Path) -> None:
-    """Copy the public files of an /etc to an empty directory.
+    """Copy what is public of an /etc into an empty directory.
 
     Raises:
         OSError: it cannot be written.
@@ -85,7 +86,7 @@ def copy_etc(there: Path, here: Path) -> None:
     (here / "hostname").write_text(NAME_OF_HOST)
     (here / "mtab").symlink_to("/proc/mounts")
     if (resolver := there / "resolv.conf").is_file():
-        # Often a symlink to /run, which the sandbox does not have, so copy its content.
+        # Often a link into /run, which the sandbox has not.
         (here / "resolv.conf").write_bytes(read_small(str(resolver)))
     for name in ("hosts", "hostname", "resolv.conf"):
         if (here / name).exists():
@@ -93,7 +94,7 @@ def copy_etc(there: Path, here: Path) -> None:
 
 
 def is_left_out(path: str) -> bool:
-    """Whether a path below /etc is left out because of its name."""
+    """Whether a path below /etc is left out for its name alone."""
     name = path.rpartition("/")[2]
     if name.startswith(".") and not path.startswith("skel/"):
         return True
@@ -116,7 +117,7 @@ def _copy(entry: os.DirEntry[str], to: Path, path: str, *, is_root: bool) -> Non
     try:
         found = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
-        return  # removed since the directory was listed
+        return  # gone since the directory was listed
     if stat.S_ISLNK(found.st_mode):
         to.symlink_to(Path(entry.path).readlink())
         return
@@ -139,7 +140,7 @@ def _copy_file(source: str, found: os.stat_result, to: Path) -> bool:
     try:
         data = read_small(source)
     except (FileNotFoundError, PermissionError):
-        return False  # removed since, or protected by something other than its mode
+        return False  # gone since, or closed to us by something that is not its mode
     if _SECRET.search(data):
         return False
     to.write_bytes(data)
@@ -149,7 +150,6 @@ def _copy_file(source: str, found: os.stat_result, to: Path) -> bool:
 def _dress(to: Path, like: os.stat_result, *, is_root: bool) -> None:
     if is_root:
         os.chown(to, like.st_uid, like.st_gid)
-    # After chown, which may clear bits of the mode.
     to.chmod(stat.S_IMODE(like.st_mode) & ~(stat.S_ISUID | stat.S_ISGID))
     os.utime(to, ns=(like.st_atime_ns, like.st_mtime_ns))
 
@@ -157,10 +157,8 @@ def _dress(to: Path, like: os.stat_result, *, is_root: bool) -> None:
 _SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "libo32")
 _PACKAGES = ("var/lib/dpkg", "var/lib/rpm", "var/lib/pacman")
 
-# Directories to which every trial writes, made here once instead of in each sandbox.
-_TRIAL_DIRECTORIES = dict.fromkeys(
-    ("logs/agent", "logs/artifacts", "logs/verifier", "tests"), 0o777
-)
+_MET = dict.fromkeys(("logs/agent", "logs/artifacts", "logs/verifier", "tests"), 0o777)
+"""Where every trial writes: what lies below already has not to be made for each."""
 _DIRECTORIES = {
     **dict.fromkeys(("home", "mnt", "opt", "srv", "media", "logs", "run", "etc", "var"), 0o755),
     **dict.fromkeys(("proc", "dev", "sys"), 0o755),
@@ -169,12 +167,12 @@ _DIRECTORIES = {
     "run/lock": 0o1777,
     **dict.fromkeys(("var/lib", "var/cache", "var/log", "var/spool", "var/opt"), 0o755),
     "var/tmp": 0o1777,
-    # Package managers expect these to exist.
+    # Package managers make files in these, but not the directories.
     **dict.fromkeys(("var/lib/apt", "var/lib/apt/lists", "var/lib/apt/lists/partial"), 0o755),
     **dict.fromkeys(("var/cache/apt", "var/cache/apt/archives"), 0o755),
     "var/cache/apt/archives/partial": 0o700,
     **dict.fromkeys(("var/cache/debconf", "var/lib/misc", "var/lib/pam"), 0o755),
-    **_TRIAL_DIRECTORIES,
+    **_MET,
 }
 
 
@@ -183,8 +181,8 @@ class HostBase:
     """The host as a root file system."""
 
     parts: tuple[tuple[str, tuple[str, ...]], ...]
-    """(target, layers) of each overlay; one for each directory, because an unprivileged user
-    cannot mount an overlay over the host's whole root."""
+    """(target, layers) of each overlay; one directory each, because an ordinary user cannot lay
+    an overlay over the whole root."""
     pin: str
 
 
@@ -193,17 +191,17 @@ _LOADING = threading.Lock()
 
 
 def is_loaded(scratch: Path, host: Path = Path("/")) -> bool:
-    """Whether this process has loaded the host base already."""
+    """Whether this process has looked at the host already."""
     return (scratch, host, os.getpid()) in _LOADED
 
 
 def load_host_base(scratch: Path, host: Path = Path("/"), cache: Path | None = None) -> HostBase:
-    """Return the host's system directories as a root.
+    """The host's system directories.
 
-    Files are copied once per scratch, or with a cache once until they change.
+    What has to be copied is copied once for each scratch; with a cache, once until it changes.
 
     Raises:
-        ImageError: files cannot be copied, or the host has no /usr.
+        ImageError: the copy cannot be made, or the host has no /usr.
     """
     with _LOADING:
         known = scratch, host, os.getpid()
@@ -242,7 +240,7 @@ def _load_skeleton(scratch: Path, host: Path, cache: Path | None, pin: str) -> P
 
 
 def _key(host: Path, pin: str) -> str:
-    """Return a digest of everything that determines the skeleton."""
+    """Everything that decides what is in the skeleton."""
     links = [(name, (host / name).is_symlink()) for name in (*_SYSTEM, *_PACKAGES)]
     try:
         resolver = sha256_hex(read_small(str(host / "etc/resolv.conf")))
@@ -254,13 +252,13 @@ def _key(host: Path, pin: str) -> str:
 
 
 def _forget(skeleton: Path, pid: int) -> None:
-    """Delete a skeleton at exit; not in a fork, which inherits the registration."""
+    """A forked child has the same list of things to do at its end, and must not do this one."""
     if os.getpid() == pid:
         delete_tree(skeleton)
 
 
 def _own_directories(host: Path) -> Iterator[str]:
-    """Yield directories that get their own overlay; symlinks are in the skeleton."""
+    """What is laid under an overlay of its own; links are links in the skeleton."""
     for name in (*_SYSTEM, *_PACKAGES):
         path = host / name
         if path.is_dir() and not path.is_symlink():
@@ -281,7 +279,7 @@ def _furnish(skeleton: Path, host: Path) -> None:
 
 
 def _stand_in(inside: Path, there: Path) -> None:
-    """Make a symlink as on the host, or an empty directory as the mount point of an overlay."""
+    """A link as it is on the host, or an empty directory on which an overlay is mounted."""
     if there.is_symlink():
         inside.symlink_to(there.readlink())
     elif there.is_dir():
@@ -290,9 +288,9 @@ def _stand_in(inside: Path, there: Path) -> None:
 
 
 def load_furnishing(scratch: Path) -> Path:
-    """Return a layer for imported images with what Docker adds to every container.
+    """A layer that goes on top of an imported image: what Docker puts into every container.
 
-    Images have no working /etc/resolv.conf, and often lack directories to mount on.
+    Images have no /etc/resolv.conf that would work, and often no directories to mount on.
 
     Raises:
         ImageError: it cannot be made.
@@ -307,7 +305,7 @@ def _load_furnishing(scratch: Path, pid: int) -> Path:
         atexit.register(_forget, layer, pid)
         layer.chmod(0o755)
         usual = dict.fromkeys(("etc", "proc", "dev", "sys", "logs"), 0o755)
-        for name, mode in {**usual, **_TRIAL_DIRECTORIES}.items():
+        for name, mode in {**usual, **_MET}.items():
             (layer / name).mkdir()
             (layer / name).chmod(mode)
         (layer / "etc" / "hosts").write_text(HOSTS)
@@ -323,7 +321,7 @@ def _load_furnishing(scratch: Path, pid: int) -> Path:
 
 
 def host_pin(host: Path = Path("/")) -> str:
-    """Return `host:<id>-<version>@sha256:<digest>`, over os-release and the package database.
+    """`host:<id>-<version>@sha256:<digest>` over os-release and the package database.
 
     Raises:
         ImageError: neither can be read.
@@ -352,7 +350,7 @@ def _fields(release: str) -> dict[str, str]:
 
 
 def _find_packages(host: Path) -> bytes:
-    """Return bytes of the package database that change with every package; empty if none."""
+    """The package database as bytes that change when a package does; empty where there is none."""
     for name in ("var/lib/dpkg/status", "lib/apk/db/installed"):
         if (host / name).is_file():
             return read_small(str(host / name))

@@ -1,8 +1,8 @@
-"""Unpacks untrusted tar archives, member by member, into a tree.
+"""Tar archives of strangers, read member by member and put into a tree.
 
-Plain, or compressed with gzip, xz, bzip2 or zstd, detected by their first bytes. Paths outside the
-root are refused, symlinks are kept as symlinks, devices and sockets are left out with a note, and
-archives that are larger than the free space when unpacked are refused.
+Plain, or packed by gzip, xz, bzip2 or zstd, told by their first bytes. What lies outside the root
+is refused, links stay links, devices and sockets are left out with a note, and what unpacks to more
+than the disk holds ends. Nothing here knows what the archive is for.
 """
 
 import bz2
@@ -23,50 +23,48 @@ from proctor.environments.sandbox.roots.tree import Entry, Kind, Tree
 from proctor.errors import ImageError
 
 EXPECTED = "expected a tar of a root file system, as `docker export` writes it"
-EXPECTED_LAYER = "expected a layer of an image, a plain or compressed tar archive"
+EXPECTED_LAYER = "expected a layer of an image, a tar plain or packed"
 DAMAGE = (
     *(tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError),
     *(ValueError, OverflowError),
 )
-"""Exceptions that decompressors and tarfile raise for invalid or damaged archives."""
+"""What unpackers raise at archives that are none, or are no longer whole."""
 _BLOCK = 512
-# Seconds; later times are capped, because file systems cannot store them.
 _LATEST = 1 << 33
+"""Seconds; later times are not times."""
 _DEEPEST = 500
-# 256 GiB: no image is larger.
 _MOST_BYTES = 1 << 38
 _MOST_ENTRIES = 5_000_000
-# Limit of one member's headers in bytes, because tarfile keeps them in memory.
 _MOST_HEADERS = 1 << 24
+"""Bytes that may describe one member; tarfile holds all of them in memory."""
 
 
 class Budget:
-    """Remaining bytes and entries that may be unpacked, against decompression bombs."""
+    """How much may still be unpacked: a few bytes can unpack to a disk full of them."""
 
     def __init__(self, place: Path, besides: int = 0) -> None:
-        """Allow the free space on the disk of `place`, plus `besides` bytes."""
+        """As much as the disk of `place` has free, and so many bytes besides."""
         self._bytes = self._most = min(_MOST_BYTES, shutil.disk_usage(place).free + besides)
         self._entries = _MOST_ENTRIES
 
     def take(self, n_bytes: int) -> None:
-        """Count unpacked bytes.
+        """Count bytes that came out.
 
         Raises:
-            ImageError: the budget is exceeded.
+            ImageError: it is more than there may be.
         """
         self._bytes -= n_bytes
         if self._bytes < 0:
             raise ImageError(
-                f"unpacks to more than {self._most:,} bytes, the free space on the disk of the "
-                "images (at most 256 GiB); if it is not a decompression bomb, set PROCTOR_CACHE to "
-                "another directory"
+                f"unpacks to more than {self._most:,} bytes, as many as the disk of the images has "
+                "free (at most 256 GiB); if it is no bomb, name another place with PROCTOR_CACHE"
             )
 
     def take_entry(self) -> None:
         """Count an entry.
 
         Raises:
-            ImageError: the budget is exceeded.
+            ImageError: it is more than there may be.
         """
         self._entries -= 1
         if self._entries < 0:
@@ -74,7 +72,7 @@ class Budget:
 
 
 class Stream:
-    """Decompressed bytes, which knows whether it ended as an archive does: in zeros."""
+    """What comes out of the packing, and whether it ended as an archive does: in zeros."""
 
     def __init__(self, file: BinaryIO, budget: Budget, *, is_packed: bool) -> None:
         self._file = file
@@ -85,7 +83,7 @@ class Stream:
         self.size = 0
 
     def read(self, size: int = -1) -> bytes:
-        """Read like a file; raises ImageError beyond what was allowed."""
+        """Read as a file does; refuses to go on where more comes than was allowed."""
         data = self._file.read(size)
         self.size += len(data)
         self._budget.take(len(data))
@@ -95,7 +93,7 @@ class Stream:
         return data
 
     def allow(self, n_bytes: int | None) -> None:
-        """Limit the bytes that may be read from here on; None for no limit."""
+        """How many bytes may come from here on; None for all."""
         self._end = None if n_bytes is None else self.size + n_bytes
 
     def drain(self) -> None:
@@ -106,7 +104,7 @@ class Stream:
 
     @property
     def is_ended(self) -> bool:
-        """Whether the last block was all zeros."""
+        """Whether the last block was one of zeros."""
         return self._tail == bytes(_BLOCK)
 
 
@@ -121,13 +119,13 @@ _PACKINGS: tuple[tuple[bytes, _Unpack], ...] = (
 
 @contextmanager
 def opened(source: Path, budget: Budget) -> Iterator[Stream]:
-    """Open an archive file, decompressed.
+    """The bytes of an archive's file, unpacked.
 
     Raises:
-        ImageError: it is not a file.
+        ImageError: it is no file.
         OSError: it cannot be read.
     """
-    # A pipe would block, and a device may never end.
+    # A pipe would be waited for, and a device might never end.
     if not source.is_file():
         raise ImageError(f"{source}: neither a file nor a directory; {EXPECTED}")
     with source.open("rb") as file, unpacked(file, budget) as stream:
@@ -136,7 +134,7 @@ def opened(source: Path, budget: Budget) -> Iterator[Stream]:
 
 @contextmanager
 def unpacked(file: BinaryIO, budget: Budget) -> Iterator[Stream]:
-    """Decompress a seekable file."""
+    """The bytes of a file that can be rewound, unpacked."""
     head = file.read(8)
     file.seek(0)
     unpack = next((found for magic, found in _PACKINGS if head.startswith(magic)), None)
@@ -148,10 +146,10 @@ def unpacked(file: BinaryIO, budget: Budget) -> Iterator[Stream]:
 
 
 def open_tar(where: str, stream: Stream, layer: BinaryIO | None = None) -> tarfile.TarFile:
-    """Open the tar archive in a stream; `layer` is a reader of the stream that hashes it.
+    """The archive in a stream; of a layer, what reads through it and sees all bytes.
 
     Raises:
-        ImageError: it is not a tar archive.
+        ImageError: there is none.
     """
     through = cast(BinaryIO, layer or stream)
     try:
@@ -164,7 +162,7 @@ def open_tar(where: str, stream: Stream, layer: BinaryIO | None = None) -> tarfi
 
 
 def members_of(archive: tarfile.TarFile, stream: Stream) -> Iterator[tarfile.TarInfo]:
-    """Yield the members; raises ImageError if one has excessive headers."""
+    """The members one after another, none with more headers than any honest one has."""
     stream.allow(_MOST_HEADERS)
     for member in archive:
         stream.allow(member.size + _MOST_HEADERS)
@@ -173,10 +171,10 @@ def members_of(archive: tarfile.TarFile, stream: Stream) -> Iterator[tarfile.Tar
 
 @contextmanager
 def damage_named(where: str, expected: str = EXPECTED) -> Iterator[None]:
-    """Add the archive's name to errors, and turn those of decompressors into ImageError.
+    """Say of which archive an error is, and make one of what unpackers raise.
 
     Raises:
-        ImageError: the archive is invalid or damaged.
+        ImageError: instead of theirs.
     """
     try:
         yield
@@ -186,14 +184,14 @@ def damage_named(where: str, expected: str = EXPECTED) -> Iterator[None]:
     except DAMAGE as error:
         raise ImageError(f"{where}: cut short or damaged: {error}; {expected}") from error
     except OSError as error:
-        # Errors of the system have an errno; those of a decompressor do not.
+        # The system's own errors have a number; those of an unpacker have none.
         if error.errno is not None:
             raise
         raise ImageError(f"{where}: cut short or damaged: {error}; {expected}") from error
 
 
 class Putter:
-    """Writes members to a tree."""
+    """Puts members into a tree."""
 
     def __init__(self, tree: Tree, budget: Budget) -> None:
         self.tree = tree
@@ -201,10 +199,10 @@ class Putter:
         self._budget = budget
 
     def put(self, archive: tarfile.TarFile, member: tarfile.TarInfo, path: str, of: str) -> None:
-        """Write one member to `path`; `of` is the target if it is a hard link.
+        """Put one member at `path`; `of` is the other name, where it is a hard link.
 
         Raises:
-            ImageError: the path is invalid, or the member is too large.
+            ImageError: it cannot be there, or is too large.
         """
         tree = self.tree
         if member.isdir():
@@ -221,10 +219,10 @@ class Putter:
             self.left_out["devices and pipes"] += 1
 
     def count(self, member: tarfile.TarInfo) -> None:
-        """Count a member before it is written.
+        """Count a member before anything is done with it.
 
         Raises:
-            ImageError: the budget is exceeded.
+            ImageError: it is one too many, or has more bytes than may be written.
         """
         self._budget.take_entry()
         if member.issparse():
@@ -236,25 +234,25 @@ class Putter:
             raise ImageError(f"{path}: a file without contents")
         self.tree.add_file(path, entry_of_member(member, Kind.FILE), cast(BinaryIO, content))
         if content.tell() != member.size:
-            raise tarfile.ReadError(f"{path} is shorter than its {member.size:,} bytes")
+            raise tarfile.ReadError(f"{path} has not all of its {member.size:,} bytes")
 
 
 def inside(name: str) -> str:
-    """Return a member's name as a path relative to the root.
+    """A member's name as a path below the root.
 
     Raises:
-        ImageError: it leads out of the root, or is too deep.
+        ImageError: it leads out, or is deeper than any honest one.
     """
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts:
-        raise ImageError(f"{name}: leads out of the root file system with `..`; refused")
+        raise ImageError(f"{name}: leads out of the root file system by `..`; refused")
     if len(parts) > _DEEPEST:
-        raise ImageError(f"{name[:60]}…: is more than {_DEEPEST} directories deep; refused")
+        raise ImageError(f"{name[:60]}…: lies more than {_DEEPEST} directories deep; refused")
     return "/".join(parts)
 
 
 def entry_of_member(member: tarfile.TarInfo, kind: Kind) -> Entry:
-    """Return a member's metadata."""
+    """An entry as the archive has it."""
     return Entry(
         kind=kind,
         mode=member.mode & 0o7777,

@@ -1,15 +1,15 @@
-"""The steps of a Dockerfile, as values."""
+"""What a Dockerfile makes of its base, as steps: values alone."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""PATH of an image that sets none, as in Docker."""
+"""PATH of an image that says nothing of it, as in Docker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Settings of a base image."""
+    """What a base brings along."""
 
     env: Mapping[str, str]
     workdir: str = "/"
@@ -18,33 +18,33 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A command to run."""
+    """A command that is run."""
 
     line: int
     text: str
-    """The instruction, for messages."""
+    """The instruction, for people."""
     argv: tuple[str, ...]
     cwd: str
     env: Mapping[str, str]
     user: str
     script: str | None = None
-    """A here-document with a `#!` line, which is run as a file instead of `argv`."""
+    """A here-document with a `#!` line, which is run as a file instead of argv."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """Files to copy."""
+    """Files that are put in."""
 
     line: int
     text: str
     sources: tuple[str, ...]
-    """Patterns, relative to the task's environment directory."""
+    """Patterns, from the top of the task's environment directory."""
     inline: tuple[tuple[str, str], ...]
     """(name, content) of here-documents."""
     target: str
-    """Absolute path."""
+    """Absolute."""
     is_directory: bool
-    """Whether the target is a directory into which the sources are copied."""
+    """The target is one into which the sources are put."""
     is_add: bool
     chown: str | None
     chmod: int | None
@@ -52,7 +52,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class MakeDirectory:
-    """A working directory, created if missing."""
+    """A working directory, made where it is missing."""
 
     line: int
     text: str
@@ -65,7 +65,7 @@ type Step = Run | Copy | MakeDirectory
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A parsed Dockerfile: its steps, and the settings of the result."""
+    """What a Dockerfile makes of its base."""
 
     steps: tuple[Step, ...]
     env: Mapping[str, str]

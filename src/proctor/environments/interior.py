@@ -1,13 +1,14 @@
-"""What the sandbox and the docker environment share once they run.
+"""What the sandbox and the docker environment have in common of what happens inside them.
 
-Results of commands, findings, and harbor's methods for moving files.
+How an outcome is told, what becomes a finding, and harbor's names for moving files. Nothing here
+knows how a command or a file gets in.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from proctor.environments.harbor_interface import HarborInterface
+from proctor.environments.dialect import Dialect
 from proctor.environments.sandbox.output import Finished
 from proctor.environments.sandbox.transfer import Seen
 from proctor.errors import SlowTransferError
@@ -19,17 +20,16 @@ from proctor.trial.paths import INSIDE, TrialPaths
 
 _CAPABILITIES = Capabilities(disable_internet=True)
 DEVICES, MEMORY = "/dev", "/dev/shm"  # noqa: S108 - of the environment
-# Entries of /dev that are listed at most.
 MOST_DEVICES = 1000
-# Refused files that a finding lists.
 _SHOWN = 20
+"""How many refused files a finding names."""
 
 
-class RunningEnvironment(HarborInterface, Protocol):
-    """A running environment; subclasses implement `_put`, `_fetch`, `_look` and `_kind_of`."""
+class Interior(Dialect, Protocol):
+    """An environment of ours, once it runs, over the few things that each does its own way."""
 
     _phase: str = "agent"
-    """Phase of findings about commands and downloads."""
+    """The phase that a finding of a command or a download belongs to."""
 
     def _take_order(self, order: EnvironmentOrder) -> None:
         self._order = order
@@ -44,35 +44,35 @@ class RunningEnvironment(HarborInterface, Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """The network can be disabled; logs are not mounted and have to be downloaded."""
+        """It can be cut off from the network; its logs have to be fetched."""
         return _CAPABILITIES
 
     def _found(self) -> list[Finding]:
-        """Return the list of findings so far, to append to."""
+        """What was found so far, to be added to."""
         ...
 
     async def _put(self, source: Path, target: str) -> None:
-        """Copy a file in, or the contents of a directory."""
+        """Copy a file in, or the contents of a directory into another."""
         ...
 
     async def _fetch(self, source: str, target: Path) -> tuple[str, ...]:
-        """Copy a file out, or the contents of a directory; return the files that were refused.
+        """Copy a file out, or the contents of a directory; what was refused.
 
         Raises:
-            SlowTransferError: it timed out; the files copied so far are kept.
+            SlowTransferError: it took too long; what came in time is there.
         """
         ...
 
     async def _look(self, places: Sequence[str], limit: int) -> Sequence[Seen]:
-        """List the files at or below these paths."""
+        """The files at or below these paths."""
         ...
 
     async def _kind_of(self, path: str) -> str | None:
-        """Return what is at a path: file, directory, other, or None for nothing."""
+        """What is at a path: file, directory, other, or None for nothing."""
         ...
 
-    def _result_of(self, command: str, done: Finished) -> ExecResult:
-        """Return the result of a command; report a finding if its output was cut."""
+    def _tell(self, command: str, done: Finished) -> ExecResult:
+        """What came of a command; that output of it was cut is found."""
         text = done.output.decode(errors="replace")
         if done.n_cut:
             text += f"\n[{done.n_cut:,} bytes of output were cut here]\n"
@@ -112,7 +112,7 @@ class RunningEnvironment(HarborInterface, Protocol):
             refused = await self._fetch(source, target)
         except SlowTransferError as error:
             if self._phase != "agent" or source == str(INSIDE.verifier_dir):
-                # With only half of the verifier's files, the reward would be wrong.
+                # Half of a verifier's files would give a reward that is not the tests' own.
                 raise
             refused = (f"{source}: {error}",)
         if refused:
@@ -125,19 +125,19 @@ class RunningEnvironment(HarborInterface, Protocol):
             )
 
     async def list_files(self, places: Sequence[str], limit: int) -> Sequence[SeenFile]:
-        """List the files at or below these paths; see Listing."""
+        """The files at or below these paths; see Listing."""
         found = await self._look(places, limit)
         return [SeenFile(file.path, file.size, file.sha256) for file in found]
 
     async def is_dir(self, path: str, user: str | int | None = None) -> bool:
-        """Whether a path is a directory."""
+        """Whether there is a directory."""
         return await self._kind_of(path) == "directory"
 
     async def is_file(self, path: str, user: str | int | None = None) -> bool:
-        """Whether a path is a file."""
+        """Whether there is a file."""
         return await self._kind_of(path) == "file"
 
 
-def has_files_in_memory(files: Sequence[Seen] | Sequence[SeenFile]) -> bool:
-    """Whether files were created below /dev, which starts with only devices and links."""
+def lie_in_memory(files: Sequence[Seen] | Sequence[SeenFile]) -> bool:
+    """Whether some of what lies below /dev was put there: devices and links are from the start."""
     return any(file.size is not None or file.path.startswith(f"{MEMORY}/") for file in files)

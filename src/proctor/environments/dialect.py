@@ -1,6 +1,7 @@
-"""Attributes and methods of harbor's environments beyond our protocol, for harbor's agents.
+"""What harbor's own environments have beyond the protocol, for agents written for harbor.
 
-proctor itself uses none of them. Environments by import path define their own.
+Names of the task and the order, and deeds that are made of a command. proctor itself uses none of
+them, and an environment by import path brings its own.
 """
 
 import contextlib
@@ -21,17 +22,17 @@ from proctor.trial.order import EnvironmentOrder
 _TRANSFER_SECONDS = 120
 
 
-class HarborInterface(Environment, Protocol):
-    """The rest of harbor's environment interface, implemented with `exec` and `download_dir`."""
+class Dialect(Environment, Protocol):
+    """The rest of harbor's environment interface, over what every environment can do."""
 
     default_user: str | int | None
-    """User of commands that name none."""
+    """Who runs a command that names nobody."""
     _order: EnvironmentOrder
-    """Options that the environment was made from."""
+    """What it was made from."""
 
     @property
     def environment_dir(self) -> Path:
-        """Directory that the environment is built from."""
+        """What it is built from."""
         return self._order.environment_dir
 
     @property
@@ -41,22 +42,22 @@ class HarborInterface(Environment, Protocol):
 
     @property
     def task_env_config(self) -> TaskEnvironment:
-        """The task's [environment] table."""
+        """[environment] of the task."""
         return self._order.task_env_config
 
     @property
     def network_policy(self) -> NetworkPolicy:
-        """Network policy in effect."""
+        """The baseline in effect."""
         return self._order.network
 
     @property
     def logger(self) -> logging.Logger:
-        """Logger of the trial."""
+        """The trial's."""
         return self._order.logger
 
     @contextlib.contextmanager
     def with_default_user(self, user: str | int | None) -> Iterator[None]:
-        """Change the default user within a `with` block."""
+        """Let another user run what names nobody, for a while."""
         before = self.default_user
         self.default_user = user
         try:
@@ -67,7 +68,7 @@ class HarborInterface(Environment, Protocol):
     async def ensure_dirs(
         self, dirs: Sequence[PurePath | str], *, chmod: bool = True
     ) -> ExecResult | None:
-        """Create directories, writable by everyone if `chmod`."""
+        """Make directories, for everybody to write to unless told otherwise."""
         if not dirs:
             return None
         command = f"mkdir -p {_words(dirs)}"
@@ -78,11 +79,11 @@ class HarborInterface(Environment, Protocol):
     async def empty_dirs(
         self, dirs: Sequence[PurePath | str], *, chmod: bool = True
     ) -> ExecResult | None:
-        """Create directories, or empty existing ones without removing them."""
+        """Make directories, and empty those that are there; they themselves stay."""
         if not dirs:
             return None
         return await self.exec(
-            " && ".join(_empty_command(path, chmod=chmod) for path in dirs), user="root"
+            " && ".join(_emptying(path, chmod=chmod) for path in dirs), user="root"
         )
 
     async def reset_dirs(
@@ -92,20 +93,20 @@ class HarborInterface(Environment, Protocol):
         create_dirs: Sequence[PurePath | str],
         chmod_dirs: Sequence[PurePath | str] | None = None,
     ) -> ExecResult:
-        """Remove some directories and create others."""
-        steps = (("rm -rf", remove_dirs), ("mkdir -p", create_dirs), ("chmod 777", chmod_dirs))
-        commands = [f"{step} {_words(dirs)}" for step, dirs in steps if dirs]
+        """Remove directories and make others."""
+        deeds = (("rm -rf", remove_dirs), ("mkdir -p", create_dirs), ("chmod 777", chmod_dirs))
+        commands = [f"{deed} {_words(dirs)}" for deed, dirs in deeds if dirs]
         return await self.exec(" && ".join(commands), user="root")
 
     async def download_dir_with_exclusions(
         self, *, source_dir: str, target_dir: Path | str, exclude: Sequence[str]
     ) -> None:
-        """Copy the contents of a directory out, without files that match tar's --exclude patterns.
+        """Copy the contents of a directory out, without what fits a pattern of tar's.
 
         Raises:
             RuntimeError: they could not be packed.
         """
-        # The archive is unpacked inside too: on the host, a hostile one could write anywhere.
+        # Unpacked where it was packed: on the host, a hostile archive would write where it likes.
         place = f"/tmp/transfer-{uuid4().hex}"  # noqa: S108 - of the environment
         without = " ".join(f"--exclude={shlex.quote(pattern)}" for pattern in exclude)
         packing = (
@@ -123,14 +124,14 @@ class HarborInterface(Environment, Protocol):
             await self.exec(f"rm -rf {place}", timeout_sec=_TRANSFER_SECONDS, user="root")
 
     async def prepare_logs_for_host(self) -> None:
-        """Do nothing: downloaded files already belong to the user who runs proctor."""
+        """Do nothing but say so: what is fetched belongs to whoever fetches it."""
         self.logger.debug("logs need no preparation")
 
     async def run_healthcheck(self, healthcheck: Healthcheck | None = None) -> None:
-        """Wait until the environment is healthy, by this check or else by the task's.
+        """Wait until the environment is healthy, by this check or by the task's own.
 
         Raises:
-            HealthcheckError: the check failed too often in a row.
+            HealthcheckError: it failed too often in a row.
         """
         if check := healthcheck or self.task_env_config.healthcheck:
             await run_healthcheck(self, check)
@@ -140,10 +141,10 @@ def _words(paths: Sequence[PurePath | str]) -> str:
     return " ".join(shlex.quote(str(path)) for path in paths)
 
 
-def _empty_command(path: PurePath | str, *, chmod: bool) -> str:
+def _emptying(path: PurePath | str, *, chmod: bool) -> str:
     at = shlex.quote(str(path))
     commands = [
-        # Replace a symlink or a file with a directory; the target of the symlink is kept.
+        # A link or a file in its place goes; what a link leads to stays.
         f"if [ -L {at} ] || {{ [ -e {at} ] && [ ! -d {at} ]; }}; then rm -f {at}; fi",
         f"mkdir -p {at}",
         f"find {at} -mindepth 1 -delete",

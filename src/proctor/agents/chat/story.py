@@ -1,7 +1,7 @@
-"""Writes the trajectory of a run to trajectory.jsonl, line by line, so that a kill loses nothing.
+"""What happened, told to trajectory.jsonl as it happens. A line that is told survives any kill.
 
-What the format has no field for (model, reasoning, tokens and cost of an answer, ids of calls) is
-written to metadata, where `proctor trace convert` finds it.
+What the format has no field for stands in metadata where `proctor trace convert` finds it: model,
+reasoning, tokens and money of an answer, ids of calls. Nothing is read here.
 """
 
 from dataclasses import dataclass
@@ -14,26 +14,26 @@ from proctor.traces.atif.carry import ATIF_KEY
 from proctor.traces.commands import CUT, MALFORMED
 from proctor.traces.writer import Redactor, TrajectoryWriter
 
-# Characters kept of arguments that cannot be parsed.
 _LONGEST_MALFORMED: Final = 2000
+"""Characters that are kept of arguments that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
-class ChatTrajectory:
+class Story:
     """The trajectory of one run."""
 
     trace: TrajectoryWriter
     redactor: Redactor
-    """Applied before a text is cut: half a secret would not be recognized."""
+    """For what is cut: half a secret would not be known as one."""
 
     def begin(self, system: str, instruction: str, agent: Object) -> None:
-        """Write the system prompt, the agent's description and the instruction."""
+        """What the model is told, by which agent."""
         document = {ATIF_KEY: {"document": {"agent": agent}}}
         self.trace.entry(role="system", content=system, metadata=document)
         self.trace.user(instruction)
 
     def answer(self, answer: Answer, charge: Charge, seconds: float, n_tries: int) -> None:
-        """Write an answer with its duration and cost."""
+        """What the model said, how long it took and what it cost."""
         self.trace.new_step()
         spent, usage = charge.spent, charge.spent.usage
         metrics = {
@@ -62,7 +62,7 @@ class ChatTrajectory:
         )
 
     def call(self, call: Call, parsed: Command | Malformed) -> None:
-        """Write a call that is about to run, or one that cannot be run."""
+        """A tool that is about to run, or a call that cannot be."""
         carried: Object = {"tool_call_id": call.id}
         fields: Object = {"command": ""}
         if isinstance(parsed, Command):
@@ -75,7 +75,7 @@ class ChatTrajectory:
         )
 
     def result(self, result: Result) -> None:
-        """Write a command's result as the model sees it, but redacted."""
+        """What came of a command, as the model is shown it, secrets apart."""
         cut = {ATIF_KEY: {"extra": {CUT: result.n_cut}}} if result.n_cut else None
         self.trace.tool_result(
             NAME,
@@ -86,15 +86,15 @@ class ChatTrajectory:
         )
 
     def refusal(self, call: Call, malformed: Malformed) -> None:
-        """Write the reply to a call that cannot be run."""
+        """What the model is told of a call that cannot be run."""
         self.trace.tool_result(call.name, stdout=malformed.sentence)
 
     def user(self, text: str) -> None:
-        """Write a message that the loop sends as the user."""
+        """What the loop says to the model in the user's place."""
         self.trace.user(text)
 
     def end(self, sentence: str, **facts: Any) -> None:
-        """Write why proctor ended the run."""
+        """Why the run ended, where it was not the model that ended it."""
         self.trace.entry(
             role="system",
             content=f"proctor ended the run: {sentence}",
