@@ -174,7 +174,7 @@ def test_bad_usage_is_a_note_in_the_log(
     with caplog.at_level(logging.WARNING):
         command(place).populate_context_post_run(context)
     assert context.is_empty()
-    assert "/logs/agent/usage.json is not taken: " in caplog.text
+    assert "/logs/agent/usage.json ignored: " in caplog.text
 
 
 def test_usage_behind_a_link_is_not_read(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_two_commands_can_have_two_names(tmp_path: Path) -> None:
         ({}, "command is missing"),
         ({"command": " "}, "command is ' ': "),
         ({"command": 5}, "command is 5: "),
-        ({"command": "x", "cmd": "y"}, "cmd is no kwarg of it"),
+        ({"command": "x", "cmd": "y"}, "cmd is unknown"),
         ({"command": "x", "name": "../x"}, "name is '../x': "),
     ],
 )
@@ -248,5 +248,5 @@ def test_bad_kwargs_get_a_sentence(tmp_path: Path, kwargs: dict[str, Any], fault
         CommandAgent(order_for(make_place(tmp_path), config))
     assert str(caught.value).startswith(f"agent 'command': {fault}")
     assert str(caught.value).endswith(
-        "its kwargs are command (needed), version_command, tree, name, given as --ak NAME=VALUE"
+        "its kwargs are command (required), version_command, tree, name, given as --ak NAME=VALUE"
     )

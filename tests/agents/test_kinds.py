@@ -62,7 +62,7 @@ def test_another_name_is_refused_and_the_way_shown(tmp_path: Path) -> None:
         make_agent(order_for(make_place(tmp_path), AgentConfig(name="mine")))
     assert str(caught.value) == (
         "there is no agent 'mine'; expected one of oracle, nop, command, scripted, chat, replay, "
-        f"one of harbor's ({', '.join(AGENTS)}), or a class by --agent-import-path, such as "
+        f"one of harbor's ({', '.join(AGENTS)}), or a class with --agent-import-path, such as "
         "my_package.my_module:MyAgent"
     )
     with pytest.raises(UnsupportedError):

@@ -114,4 +114,4 @@ def test_kwargs_are_taken_and_said_to_have_no_effect(
     place = make_place(tmp_path)
     with caplog.at_level(logging.WARNING):
         OracleAgent(order_for(place, AgentConfig(name="oracle", kwargs={"x": 1})))
-    assert "agent oracle takes no kwargs; without effect: x" in caplog.text
+    assert "agent oracle takes no kwargs; ignored: x" in caplog.text

@@ -102,7 +102,10 @@ def test_so_is_what_harbors_agents_leave(tmp_path: Path, root: Path) -> None:
     ("text", "reason"),
     [
         (None, "cannot be read: No such file"),
-        ('{"role":"user","step":0,"content":"hi"}\n', "holds no shell command; the tools called"),
+        (
+            '{"role":"user","step":0,"content":"hi"}\n',
+            "contains no shell command; the tools called",
+        ),
         ('{"role":"tool_call","step":1,"tool_name":"edit"}\n', "called in it: edit"),
         ('{"role":"tool_call","step":1,"tool_name":"bash","comm', "t.jsonl:1"),
         ("hello\n", "t.jsonl"),

@@ -68,7 +68,7 @@ def test_version_control_and_caches_are_neither_hashed_nor_put_inside(tmp_path: 
 
 
 def test_what_is_no_tree_gets_a_sentence(tmp_path: Path) -> None:
-    with pytest.raises(AgentError, match="is no directory; expected the agent's files"):
+    with pytest.raises(AgentError, match="not a directory; expected the agent's files"):
         tree_digest(tmp_path / "nowhere")
     tree = agent_tree(tmp_path / "tree")
     os.mkfifo(tree / "pipe")
@@ -110,7 +110,7 @@ def test_a_revision_is_what_the_command_says_and_the_digest_of_the_files(tmp_pat
 
 
 def test_a_device_is_not_read_to_its_end(tmp_path: Path) -> None:
-    with pytest.raises(AgentError, match="/dev/zero: no plain file; expected one"):
+    with pytest.raises(AgentError, match="/dev/zero: not a regular file"):
         find_revision(AgentConfig(name="replay", kwargs={"trajectory": "/dev/zero"}))
 
 

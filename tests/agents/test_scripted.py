@@ -85,7 +85,7 @@ def test_a_link_in_place_of_the_trajectory_is_not_followed(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("script", "sentence"),
     [
-        (b"# nothing\n\n", "holds no command; expected one shell command per line"),
+        (b"# nothing\n\n", "contains no command; expected one shell command per line"),
         (b"echo \xff\n", "not UTF-8: invalid start byte at offset 5"),
         (None, "cannot be read: No such file or directory"),
     ],

@@ -46,7 +46,7 @@ def test_without_harbor_the_line_that_installs_it_is_said_and_nothing_is_made(si
     ran = run_with(site, "run", "-p", TASK, "-a", "terminus-2", "-m", "openai/gpt-4o")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.strip() == (
-        "proctor: agent 'terminus-2' is one of harbor's, which is not installed; type: "
+        "proctor: agent 'terminus-2' is one of harbor's, which is not installed; run: "
         "pip install 'proctor[harbor]'"
     )
     assert [path.name for path in site.parent.iterdir()] == ["site"]
@@ -62,7 +62,7 @@ def test_another_harbor_is_named_and_the_record_says_which(site: Path) -> None:
     assert ran.code == 0, ran.err
     log = (site.parent / "jobs" / "job" / "job.log").read_text()
     assert "harbor==0.99.0 is installed" in log
-    assert "were tried with harbor==0.13.1" in log
+    assert "were tested with harbor==0.13.1" in log
     (record,) = site.parent.glob("jobs/job/*/record.json")
     assert json.loads(record.read_text())["agent"]["adapter_revision"] == "1.2.3 harbor==0.99.0"
 

@@ -59,7 +59,7 @@ def test_an_image_out_of_docker_is_imported_with_its_id(proctor: Proctor, tmp_pa
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.splitlines()[2:] == [
         f"  image id {saved.image_id}",
-        '  its Cmd is noted and not run: ["sh"]',
+        '  its Cmd is not run: ["sh"]',
     ]
     (image,) = json.loads(proctor("image", "list", "--json").out)["images"]
     assert (image["image_id"], image["source"]) == (saved.image_id, "docker-save")
@@ -71,7 +71,7 @@ def test_another_image_takes_a_name_only_with_replace(proctor: Proctor, tree: Pa
     write(tree, {"usr/more": "m"})
     ran = proctor("image", "import", "mine", tree)
     assert (ran.code, ran.out) == (2, "")
-    assert "--replace gives the name to this one" in ran.err
+    assert "pass --replace to replace it" in ran.err
     assert proctor("image", "import", "mine", tree, "--replace").code == 0
 
 
@@ -79,10 +79,10 @@ def test_another_image_takes_a_name_only_with_replace(proctor: Proctor, tree: Pa
     ("arguments", "said"),
     [
         (("import", "a b", "."), "not a name of an image"),
-        (("import", "x", "absent"), "absent: there is nothing"),
+        (("import", "x", "absent"), "absent: does not exist"),
         (("import", "x", ".", "-e", "novalue"), "--env 'novalue'; expected KEY=VALUE"),
         (("import", "x", ".", "--workdir", "app"), "expected an absolute path"),
-        (("remove", "x"), "x:latest: no image of that name; none was imported yet"),
+        (("remove", "x"), "x:latest: no image of that name; no image was imported yet"),
     ],
 )
 def test_bad_input_is_a_sentence(proctor: Proctor, arguments: tuple[str, ...], said: str) -> None:
@@ -96,4 +96,4 @@ def test_a_cache_that_everybody_can_write_to_is_refused(proctor: Proctor, cache:
     cache.chmod(0o1777)
     ran = proctor("image", "list")
     assert (ran.code, ran.out) == (2, "")
-    assert "cache: world-writable, and what lies in a cache is run; set" in ran.err
+    assert "cache: world-writable, and files in the cache are executed; set" in ran.err

@@ -152,8 +152,8 @@ def test_a_dockerfile_that_changes_the_hosts_own_files_fails_with_a_hint(
     assert error_of(home) == (
         "Build failed: RUN touch /usr/bin/new\n"
         "touch: cannot touch '/usr/bin/new': Permission denied\n"
-        "(an ordinary user's sandbox cannot change the host's own files, such as those below /usr; "
-        "build on an image that was imported, or run as root)\n"
+        "(an unprivileged user's sandbox cannot change the host's files, such as those below /usr; "
+        "build on an imported image, or run as root)\n"
     )
 
 
@@ -180,8 +180,8 @@ def test_another_user_than_root_is_refused_in_a_sentence(run: Run, home: Path) -
     ran = run("run", "-p", task, "--command", "id")
     assert ran.code == 3
     assert error_of(home).startswith(
-        "user 'daemon': an ordinary user can give a sandbox no other users than root without "
-        "subordinate ids; add lines for this user to /etc/subuid and /etc/subgid and install "
+        "user 'daemon': without subordinate ids, an unprivileged user's sandbox has no users "
+        "but root; add lines for this user to /etc/subuid and /etc/subgid and install "
     )
 
 
@@ -334,8 +334,8 @@ def test_without_user_namespaces_it_is_said_once_and_nothing_is_made(run: Run, h
     assert ran.code == 2
     assert ran.err == (
         "proctor: sandboxes cannot be made on this machine: making namespaces: No space left on "
-        "device, errno 28; user.max_user_namespaces forbids it to ordinary users: change that, or "
-        "run as root\n"
+        "device, errno 28; user.max_user_namespaces forbids it to unprivileged users: change that, "
+        "or run as root\n"
     )
     assert not (home / "jobs").exists()
     assert scratch(home) == []

@@ -142,7 +142,7 @@ def test_every_name_that_harbor_lists_is_an_agent_or_said_to_be_none() -> None:
     for name in AGENTS:
         check_agent(AgentConfig(name=name))
     for name in WITHOUT_CLASS:
-        with pytest.raises(UnsupportedError, match="no such agent; expected terminus-2"):
+        with pytest.raises(UnsupportedError, match="no such agent; use terminus-2"):
             check_agent(AgentConfig(name=name))
 
 

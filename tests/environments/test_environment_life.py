@@ -101,7 +101,7 @@ def test_a_stop_whose_waiter_is_cancelled_goes_on(tmp_path: Path) -> None:
 
 def test_a_start_that_fails_leaves_nothing(tmp_path: Path) -> None:
     order = order_of(tmp_path, task=TaskEnvironment(workdir="/proc/cannot/be/made"))
-    with pytest.raises(SandboxError, match="workdir /proc/cannot/be/made cannot be made"):
+    with pytest.raises(SandboxError, match="workdir /proc/cannot/be/made cannot be created"):
         asyncio.run(SandboxEnvironment(order).start(force_build=False))
     assert find_groups() == []
     assert find_scratch() == []
@@ -139,7 +139,7 @@ def test_many_at_once_have_each_their_own(tmp_path: Path) -> None:
         (None, EnvironmentConfig(cpu_enforcement_policy="request"), "--cpus request"),
         (None, EnvironmentConfig(memory_enforcement_policy="guarantee"), "--memory guarantee"),
         (TaskEnvironment(memory_mb=0), None, "memory_mb is 0; expected 1 or more"),
-        (None, EnvironmentConfig(kwargs={"rootfs": "x"}), "--ek rootfs: the sandbox takes nothing"),
+        (None, EnvironmentConfig(kwargs={"rootfs": "x"}), "--ek rootfs: the sandbox takes only"),
         (None, EnvironmentConfig(kwargs={"base": 3}), "--ek base=3: expected host"),
     ],
 )
@@ -166,7 +166,9 @@ def test_a_list_of_hosts_is_refused(tmp_path: Path) -> None:
 def test_a_compose_file_is_refused(tmp_path: Path) -> None:
     order = order_of(tmp_path)
     (order.environment_dir / "docker-compose.yaml").touch()
-    with pytest.raises(UnsupportedError, match=r"docker-compose\.yaml: the sandbox has no Docker"):
+    with pytest.raises(
+        UnsupportedError, match=r"docker-compose\.yaml: the sandbox does not support Docker"
+    ):
         SandboxEnvironment(order)
 
 

@@ -142,6 +142,6 @@ def test_a_state_for_which_there_is_no_room_is_told_from_other_failures(
         (tmp_path / "state" / name).touch()
     monkeypatch.setattr(copying, "_MOST_ENTRIES", 1)
     pairs = [[str(tmp_path / "state"), str(tmp_path / "copy")]]
-    with pytest.raises(StateTooLargeError, match="there are more than 1 files in it"):
+    with pytest.raises(StateTooLargeError, match="it contains more than 1 files"):
         asyncio.run(run_mapped("copy", pairs))
     assert not (tmp_path / "copy").exists()

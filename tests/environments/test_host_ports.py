@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.environments.kinds import check_wishes
+from proctor.environments.kinds import check_options
 from proctor.environments.sandbox.environment import SandboxEnvironment
 from proctor.environments.sandbox.host_ports import HostPort, host_ports_of, parse_host_port
 from proctor.errors import UnsupportedError
@@ -288,10 +288,10 @@ class TestReached:
         ("localhost:8000", "'localhost' is not an IP address; expected ADDRESS:PORT, such as 127."),
         ("127.1:8000", "'127.1' is not an IP address"),
         ("127.0.0.1:\N{FULLWIDTH DIGIT EIGHT}", "expected ADDRESS:PORT"),
-        ("0.0.0.0:8000", "0.0.0.0 stands for all addresses; name one"),
-        ("[::]:8000", ":: stands for all addresses"),
+        ("0.0.0.0:8000", "0.0.0.0 means all addresses; name one"),
+        ("[::]:8000", ":: means all addresses"),
         ("[::ffff:127.0.0.1]:80", "this is an IPv4 address; write 127.0.0.1"),
-        ("[fe80::1%lo]:80", "an address of a single link"),
+        ("[fe80::1%lo]:80", "a link-local address"),
         ("10.0.2.2:80", "slirp4netns or pasta answers at 10.0.2.2"),
     ],
 )
@@ -325,14 +325,14 @@ def test_more_ports_than_a_sandbox_hands_out_are_refused() -> None:
 def test_an_address_of_another_machine_is_refused_before_the_job(address: str) -> None:
     config = EnvironmentConfig(import_path=SANDBOX, kwargs={"host_ports": [f"{address}:80"]})
     with pytest.raises(UnsupportedError, match="is not an address of this machine"):
-        check_wishes(config)
+        check_options(config)
 
 
 @with_slirp
 def test_addresses_of_this_machine_will_do() -> None:
     ports = [HostPort(address, 80) for address in ("127.0.0.1", "::1", *host_addresses())]
     kwargs = {"host_ports": list(map(str, ports))}
-    check_wishes(EnvironmentConfig(import_path=SANDBOX, kwargs=kwargs))
+    check_options(EnvironmentConfig(import_path=SANDBOX, kwargs=kwargs))
 
 
 def test_without_a_helper_it_is_refused_because_every_port_would_be_open(
@@ -342,7 +342,7 @@ def test_without_a_helper_it_is_refused_because_every_port_would_be_open(
     with only_these(tmp_path / "bin", "sh") as path:
         monkeypatch.setenv("PATH", path)
         with pytest.raises(UnsupportedError, match=r"every port can be reached \(slirp4netns"):
-            check_wishes(config)
+            check_options(config)
 
 
 @pytest.mark.usefixtures("cache")

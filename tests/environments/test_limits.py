@@ -125,7 +125,7 @@ def test_what_cannot_be_enforced_has_a_reason(tmp_path: Path) -> None:
     (tmp_path / "cpu").touch()
     groups = make_groups("g", Limits(2, 64), [Hierarchy(tmp_path / "cpu", ("cpu",), 1)])
     assert set(groups.missing) == {"cpu", "memory", "pids"}
-    assert "no group can be made: Not a directory" in groups.missing["cpu"]
+    assert "cannot create a group: Not a directory" in groups.missing["cpu"]
     assert "no control group hierarchy" in groups.missing["memory"]
 
 

@@ -92,7 +92,7 @@ def test_no_network_is_none() -> None:
 
 
 def test_a_list_of_hosts_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="cannot hold a task to a list of hosts"):
+    with pytest.raises(UnsupportedError, match="cannot restrict a task to a list of hosts"):
         choose_network(NetworkPolicy(NetworkMode.ALLOWLIST, ("packages.example.org",)))
 
 

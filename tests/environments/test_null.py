@@ -73,5 +73,5 @@ def test_it_starts_and_stops_at_any_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kwargs", [{"speed": 3}, {"reward": [1]}])
 def test_a_kwarg_that_means_nothing_is_refused(tmp_path: Path, kwargs: dict[str, object]) -> None:
-    with pytest.raises(UnsupportedError, match="takes nothing but reward"):
+    with pytest.raises(UnsupportedError, match="takes only reward"):
         make(tmp_path, **kwargs)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.environments.kinds import check_environment, check_wishes
+from proctor.environments.kinds import check_environment, check_options
 from proctor.environments.sandbox.roots.images import ImageStore, Known
 from proctor.errors import ImageError, ProctorError, SandboxError
 from proctor.harbor.configs import NULL, SANDBOX, EnvironmentConfig
@@ -32,7 +32,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ),
         (lambda config: setattr(config, "override_cpus", 0), "cpus is 0; expected 1 or more"),
         (lambda config: setattr(config, "cpu_enforcement_policy", "request"), "--cpus request: "),
-        (lambda config: config.kwargs.update(rootfs="x"), "--ek rootfs: the sandbox takes nothing"),
+        (lambda config: config.kwargs.update(rootfs="x"), "--ek rootfs: the sandbox takes only"),
         (lambda config: config.kwargs.update(base="gone"), "--base gone: no image of that name; "),
         (lambda config: config.kwargs.update(base="A b"), "'A b': not a name of an image"),
     ],
@@ -43,7 +43,7 @@ def test_what_no_sandbox_has_is_refused_by_its_option(
     config = EnvironmentConfig(import_path=SANDBOX)
     change(config)
     with pytest.raises(ProctorError) as refused:
-        check_wishes(config)
+        check_options(config)
     assert str(refused.value).startswith(sentence)
     assert list(tmp_path.iterdir()) == []
 
@@ -53,10 +53,10 @@ def test_a_base_that_was_imported_will_do(tmp_path: Path, cache: Path) -> None:
     now = datetime(2026, 1, 1, tzinfo=UTC)
     made = ImageStore().import_image("small", image, Known({}), now=now).image
     config = EnvironmentConfig(import_path=SANDBOX, kwargs={"base": "small"})
-    check_wishes(config)
+    check_options(config)
     (cache / "images" / "sha256" / made.digest / "rootfs").rename(tmp_path / "gone")
-    with pytest.raises(ImageError, match="the files of small:latest are gone"):
-        check_wishes(config)
+    with pytest.raises(ImageError, match="the files of small:latest no longer exist"):
+        check_options(config)
 
 
 @pytest.mark.sandbox

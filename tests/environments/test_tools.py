@@ -125,7 +125,7 @@ def test_a_directory_that_was_moved_cannot_be(tmp_path: Path) -> None:
             await sandbox.exec("rm /bin; mkdir /bin")
             await sandbox.give_back_tools(await sandbox.find_changed_tools())
 
-    with pytest.raises(SandboxError, match="/bin is not the image's directory any more"):
+    with pytest.raises(SandboxError, match="/bin is no longer the image's directory"):
         asyncio.run(go())
 
 

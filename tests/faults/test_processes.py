@@ -106,7 +106,7 @@ def test_a_killed_network_helper_is_an_error_of_its_trial(site: Site) -> None:
         (
             "SandboxError",
             "slirp4netns, which connected the sandbox to the network, ended with -9 while the "
-            "sandbox ran: what was done after that was done without a network",
+            "sandbox ran: from then on there was no network",
         )
     ]
     site.check_nothing_left()

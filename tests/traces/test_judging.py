@@ -188,7 +188,7 @@ def test_a_passing_failure_is_tried_again(tmp_path: Path, reply: Reply) -> None:
 
 
 def test_an_endpoint_that_hangs_is_given_up(tmp_path: Path) -> None:
-    with serving(waits()) as server, pytest.raises(InputError, match="no whole answer after"):
+    with serving(waits()) as server, pytest.raises(InputError, match="no complete answer after"):
         ask(server, tmp_path, trace(20), timeout_sec=0.05, retries=0)
     # One that came too late to be read is not counted there.
     assert len(server.asked) <= 3

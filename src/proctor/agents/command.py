@@ -5,15 +5,15 @@
 The command runs under `bash -o pipefail -c`, as the agent's user, in the working directory:
 
     stdin                       the instruction
-    PROCTOR_INSTRUCTION_FILE    a file that holds it too
-    PROCTOR_MODEL               the model, where one is given (-m)
-    PROCTOR_MCP_SERVERS         a JSON file, {"mcpServers": {…}}, where there are servers
-    PROCTOR_SKILLS_DIR          a directory of skills, where there is one
-    --ae NAME=VALUE             whatever else it is to have; these win
+    PROCTOR_INSTRUCTION_FILE    a file with the same instruction
+    PROCTOR_MODEL               the model, if one is given (-m)
+    PROCTOR_MCP_SERVERS         a JSON file, {"mcpServers": {…}}, if there are servers
+    PROCTOR_SKILLS_DIR          a directory of skills, if there is one
+    --ae NAME=VALUE             further variables; they override the ones above
 
-What it prints goes to /logs/agent/command.txt as it comes, so that it is there too when the command
-is killed; of more than 16 MiB the first half and the last are kept, and that is a finding. Of
-/logs/agent/usage.json, where it leaves one, its tokens and cost are taken. It may write
+Its output is written to /logs/agent/command.txt as it is printed, so it survives if the command is
+killed. Of more than 16 MiB, the first and the last 8 MiB are kept, and a finding reports the cut.
+If the command leaves /logs/agent/usage.json, the trial records its tokens and cost. It may write
 /logs/agent/trajectory.jsonl or /workspace/trajectory.jsonl, which the trial collects.
 """
 
@@ -40,33 +40,33 @@ from proctor.trial.order import AgentOrder
 from proctor.trial.paths import INSIDE
 
 HOME = "/installed-agent"
-"""Where the agent's tree lies inside; harbor's place for installed agents."""
+"""Directory of the agent's files in the environment: the one harbor uses for installed agents."""
 OUTPUT = "command.txt"
 INSTRUCTION = "instruction.md"
 MCP_SERVERS = "mcp-servers.json"
 USAGE = "usage.json"
 
+# Bytes kept at each end of a very long output: the same limit as for every other command.
 _HALF = 8 << 20
-"""Bytes at either end that are kept of a very long output, as of every command's."""
+# Timeout for cutting the output, in seconds.
 _CUT_SEC = 60
-"""How long the cutting may take, seconds."""
+# Characters of output shown in an error.
 _TAIL = 1000
-"""Characters of output that an error shows."""
 
 
 class CommandSettings(Settings):
     """kwargs of `command`."""
 
     command: ShellCommand
-    """Shell command that does the task."""
+    """Shell command that solves the task."""
     version_command: ShellCommand | None = None
-    """Shell command, run inside at setup, whose first line of output is the agent's version."""
+    """Shell command run in the environment at setup; its first line of output is the version."""
     tree: Path | None = None
-    """Directory on the host that is put to /installed-agent; its digest is the revision."""
+    """Directory on the host, copied to /installed-agent; its digest is the agent's revision."""
     name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] = (
         "command"
     )
-    """What it is called in results: two commands in one job are two agents."""
+    """Name in results, to tell two commands in one job apart."""
 
 
 class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -81,7 +81,7 @@ class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CommandAgent:
-    """Runs a shell command inside."""
+    """Runs a shell command in the environment."""
 
     def __init__(self, order: AgentOrder) -> None:
         self._order = order
@@ -90,19 +90,19 @@ class CommandAgent:
         self._findings: list[Finding] = []
 
     def name(self) -> str:
-        """Its name in results."""
+        """Return the name used in results."""
         return self._settings.name
 
     def version(self) -> str | None:
-        """What the version command printed, once it was set up."""
+        """Return what the version command printed; None before setup, or without a command."""
         return self._version
 
     async def setup(self, environment: Environment) -> None:
-        """Put its tree there, and ask for its version.
+        """Upload the agent's files and run its version command.
 
         Raises:
             NonZeroAgentExitCodeError: the version command failed.
-            AgentError: the tree cannot be had, or there is no version in the output.
+            AgentError: the files cannot be copied, or the output contains no version.
         """
         if self._settings.tree:
             with staged(self._settings.tree) as tree:
@@ -119,7 +119,7 @@ class CommandAgent:
         """Run the command.
 
         Raises:
-            NonZeroAgentExitCodeError: it failed; shows the end of its output.
+            NonZeroAgentExitCodeError: it failed; the message shows the end of its output.
         """
         await _put_text(environment, instruction, INSTRUCTION)
         if self._order.mcp_servers:
@@ -128,6 +128,7 @@ class CommandAgent:
         instruction_file, output = _inside(INSTRUCTION), _inside(OUTPUT)
         try:
             result = await environment.exec(
+                # pipefail: if the command is `agent | tee log`, the agent's failure counts.
                 command=f"bash -o pipefail -c {command} < {instruction_file} > {output} 2>&1",
                 env=self._env(),
             )
@@ -140,12 +141,12 @@ class CommandAgent:
             )
 
     async def _cut_output(self, environment: Environment) -> None:
-        """Keep both ends of a very long output; also of a command that was killed."""
+        """Cut the middle out of a very long output, even if the command was killed."""
         try:
             done = await environment.exec(command=_cutting(_inside(OUTPUT)), timeout_sec=_CUT_SEC)
         except (ProctorError, OSError, RuntimeError) as error:
-            # How the command itself ended is what counts.
-            self._order.logger.warning("%s was not looked at: %s", _inside(OUTPUT), error)
+            # This runs in a `finally`: raising here would hide how the command itself ended.
+            self._order.logger.warning("could not check the size of %s: %s", _inside(OUTPUT), error)
             return
         n_cut = (done.stdout or "").strip()
         if done.return_code == 0 and n_cut.isdecimal():
@@ -159,20 +160,20 @@ class CommandAgent:
             )
 
     def take_findings(self) -> list[Finding]:
-        """What a reader of the score should know of the last run; once."""
+        """Return the findings of the last run, and forget them."""
         findings, self._findings = self._findings, []
         return findings
 
     def populate_context_post_run(self, context: AgentContext) -> None:
-        """Take over usage.json, where the command left one; a bad one is a note in the log."""
+        """Copy tokens and cost from usage.json, if there is one; log a warning if it is invalid."""
         path = self._order.logs_dir / USAGE
-        # A link would lead to a file of the host.
+        # The agent controls this directory: a symlink would be resolved on the host.
         if path.is_symlink() or not path.is_file():
             return
         try:
             usage = msgspec.json.decode(read_small(str(path)), type=Usage)
         except (OSError, msgspec.DecodeError) as error:
-            self._order.logger.warning("%s is not taken: %s", _inside(USAGE), error)
+            self._order.logger.warning("%s ignored: %s", _inside(USAGE), error)
             return
         context.n_input_tokens = usage.n_input_tokens
         context.n_cache_tokens = usage.n_cache_tokens
@@ -200,7 +201,7 @@ class CommandAgent:
 
 
 def render_servers(servers: Iterable[McpServer]) -> str:
-    """MCP servers in the JSON form that most agents read."""
+    """Render MCP servers as the `mcpServers` JSON that most agents read."""
     named = {server.name: _describe_server(server) for server in servers}
     return json.dumps({"mcpServers": named}, indent=2) + "\n"
 
@@ -213,10 +214,9 @@ def _describe_server(server: McpServer) -> dict[str, object]:
 
 
 def _cutting(path: str) -> str:
-    """A shell command that takes the middle out of a long file, and then says how long that was.
-
-    By a new file: a service that was left behind goes on writing to the old one.
-    """
+    """Return a shell command that cuts the middle out of a long file and prints its size."""
+    # It writes a new file and renames it, because a process left in the background may still
+    # be appending to the old one.
     ends = (
         f"head -c {_HALF} {path}; printf '\\n[%s bytes cut here]\\n' $cut; "
         f"tail -c +$((size - {_HALF} + 1)) {path} | head -c {_HALF}"
@@ -237,14 +237,14 @@ def _spoken(result: ExecResult) -> str:
 
 
 async def _put_text(environment: Environment, text: str, name: str) -> None:
-    """Put a text below /logs/agent, through the environment.
+    """Upload a text to /logs/agent.
 
-    Not on the host, even where that directory is the host's: a link that the agent left there
-    would be followed.
+    Always through the environment, even if that directory is mounted from the host: writing on
+    the host would follow a symlink that the agent left there.
     """
     with tempfile.TemporaryDirectory(prefix="proctor-agent-") as folder:
         path = Path(folder, name)
         path.write_text(text, encoding="utf-8")
-        # The agent's user must be able to read it, whoever that is.
+        # The agent may run as any user, and must be able to read it.
         path.chmod(0o644)
         await environment.upload_file(source_path=path, target_path=_inside(name))

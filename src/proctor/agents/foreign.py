@@ -1,8 +1,8 @@
-"""A class by import path with harbor's agent interface: one written for harbor runs unchanged.
+"""Agents by import path, with harbor's agent interface: one written for harbor runs unchanged.
 
-It is made with the keywords that harbor gives, and only those: `logger`, `logs_dir`, `model_name`
-and `extra_env` always, `mcp_servers` and `skills_dir` where there are any, and the job's kwargs. It
-works on our environments and our AgentContext; nothing is wrapped around it.
+The class is called with the keyword arguments that harbor passes, and no others: `logger`,
+`logs_dir`, `model_name` and `extra_env` always, `mcp_servers` and `skills_dir` if there are any,
+and the job's kwargs. It works on proctor's environments and AgentContext, without a wrapper.
 """
 
 import os
@@ -19,13 +19,13 @@ from proctor.trial.agent import Agent
 from proctor.trial.order import AgentOrder
 
 AGENT_METHODS = ("name", "version", "setup", "run")
-"""harbor's interface."""
+"""Methods of harbor's agent interface."""
 LOCAL_PRICES = "LITELLM_LOCAL_MODEL_COST_MAP"
-"""Whether harbor's agents take prices from a list that is installed, not from the network."""
+"""Variable that makes LiteLLM, which harbor's agents use, read prices from its installed list."""
 
 
 class Server(BaseModel, defer_build=True):
-    """An MCP server as harbor's agents know it: they append to its list of arguments."""
+    """An MCP server as harbor's agents expect it: mutable, because they append to `args`."""
 
     name: str
     transport: Transport
@@ -35,13 +35,11 @@ class Server(BaseModel, defer_build=True):
 
 
 def make_foreign_agent(import_path: str, order: AgentOrder) -> Agent:
-    """The agent that an import path names.
-
-    Whatever its constructor raises comes out as it is.
+    """Make an agent by its import path. Exceptions of its constructor are not wrapped.
 
     Raises:
-        PluginError: there is no such class, or it is no agent.
-        AgentError: a kwarg has the name of something that it is given anyway.
+        PluginError: there is no such class, or it is not an agent.
+        AgentError: a kwarg has the name of an argument that proctor passes itself.
     """
     kind = load_agent_class(import_path)
     given = _arguments(order)
@@ -50,23 +48,23 @@ def make_foreign_agent(import_path: str, order: AgentOrder) -> Agent:
 
 
 def load_agent_class(import_path: str) -> type:
-    """The class of an agent.
+    """Import the class of an agent.
 
     Raises:
-        PluginError: there is no such class, or it is no agent.
+        PluginError: there is no such class, or it is not an agent.
     """
     if import_path.startswith("harbor."):
-        # Else the library in which harbor asks models fetches a list of prices when it is loaded,
-        # and waits for it: what a trial cost would depend on the day.
+        # Otherwise LiteLLM downloads a list of prices when it is imported: slow, and the cost of
+        # a trial would depend on the day.
         os.environ.setdefault(LOCAL_PRICES, "True")
     return load_class(import_path, "agent", AGENT_METHODS)
 
 
 def check_kwargs(whose: str, given: Collection[str], kwargs: Collection[str]) -> None:
-    """Refuse kwargs by the names of what an agent is given anyway.
+    """Check that no kwarg has the name of an argument that proctor passes itself.
 
     Raises:
-        AgentError: names them.
+        AgentError: some do; the message names them.
     """
     if twice := sorted({*given} & {*kwargs}):
         raise AgentError(
@@ -87,7 +85,7 @@ def _arguments(order: AgentOrder) -> dict[str, Any]:
     if order.skills_dir:
         arguments["skills_dir"] = order.skills_dir
     if order.config.name in AGENTS and order.config.override_setup_timeout_sec is not None:
-        # Of agents by name alone, as harbor does it.
+        # harbor passes this only to agents that are selected by name.
         arguments["override_setup_timeout_sec"] = order.config.override_setup_timeout_sec
     return arguments
 

@@ -1,7 +1,7 @@
-"""harbor's own agents: can they be had, and what pins them? They come with the extra `harbor`.
+"""Checks for harbor's own agents, which the extra `harbor` installs.
 
 Each is a class of harbor's wheel, which proctor.agents.foreign makes like any other class by import
-path. harbor itself is imported by nobody else, and only where one of its agents is to run.
+path. Only this package imports harbor, and only when one of its agents is to run.
 """
 
 import logging
@@ -18,7 +18,7 @@ INSTALL = "pip install 'proctor[harbor]'"
 
 
 def find_version() -> str | None:
-    """The version of harbor that is installed; None where none is. It is not imported."""
+    """Return the installed version of harbor, or None, without importing it."""
     try:
         return metadata.version("harbor")
     except metadata.PackageNotFoundError:
@@ -26,36 +26,36 @@ def find_version() -> str | None:
 
 
 def find_carrier(config: AgentConfig) -> str | None:
-    """What an agent of harbor's came with, as `harbor==0.13.1`; None for any other agent."""
+    """Return the package of a harbor agent, such as `harbor==0.13.1`; None for other agents."""
     version = find_version() if is_harbors(config) else None
     return f"harbor=={version}" if version else None
 
 
 def find_note(config: AgentConfig) -> str | None:
-    """What should be known of an agent that comes with another harbor than was tried."""
+    """Return a note if the installed harbor is not the version that proctor was tested with."""
     carrier = find_carrier(config)
     if carrier is None or carrier == f"harbor=={VERSION}":
         return None
     return (
-        f"harbor's agents were tried with harbor=={VERSION}; {carrier} is installed, and the "
+        f"harbor's agents were tested with harbor=={VERSION}; {carrier} is installed, and the "
         "records say so"
     )
 
 
 def check_makeable(config: AgentConfig) -> None:
-    """Make an agent that harbor knows by name once, for nothing, to hear what it refuses.
+    """Make and discard an agent of harbor's, to find out before the job whether it can be made.
 
     Raises:
-        UnsupportedError: harbor is not installed; says the line that installs it.
-        PluginError: this harbor has no such class.
-        AgentError: it cannot be made from this model and these kwargs.
+        UnsupportedError: harbor is not installed; the message says how to install it.
+        PluginError: the installed harbor has no such class.
+        AgentError: the class does not accept this model and these kwargs.
     """
     import_path = find_import_path(config)
     if import_path is None or config.name not in AGENTS:
         return
     if find_version() is None:
         raise UnsupportedError(
-            f"agent {config.name!r} is one of harbor's, which is not installed; type: {INSTALL}"
+            f"agent {config.name!r} is one of harbor's, which is not installed; run: {INSTALL}"
         )
     kind = load_agent_class(import_path)
     with tempfile.TemporaryDirectory(prefix="proctor-agent-") as folder:
@@ -68,6 +68,7 @@ def check_makeable(config: AgentConfig) -> None:
         check_kwargs(config.name, given, config.kwargs)
         try:
             kind(**config.kwargs, **given)
+        # The constructor is harbor's, and can raise anything.
         except Exception as error:
             raise AgentError(
                 f"agent {config.name!r} cannot be made: {error} ({type(error).__name__}); its "

@@ -1,4 +1,4 @@
-"""An agent from what a job asks for: a built-in one or harbor's by name, others by import path."""
+"""Makes the agent that a job names: built-in and harbor's agents by name, others by import path."""
 
 import os
 import shlex
@@ -29,18 +29,18 @@ from proctor.trial.trial_run import host_variables
 
 # `oracle`: runs the task's own solution, as harbor's oracle does
 #
-# The only agent that is given the task. In a task of several steps it counts its runs: the n-th is
-# the n-th step's, as in harbor, where nothing else tells an agent which step it is in.
+# The only agent that sees the task's files. In a task of several steps it counts its runs: the n-th
+# run solves the n-th step, as in harbor, because an agent is not told which step it is in.
 
 
 LOG = "oracle.txt"
-"""What the solution printed: /logs/agent/oracle.txt, collected as <trial>/agent/oracle.txt."""
+"""Output of the solution: /logs/agent/oracle.txt, collected as <trial>/agent/oracle.txt."""
 EXIT_CODE = "exit-code.txt"
-"""The solution's exit code, in <trial>/agent, where it is not 0."""
+"""File in <trial>/agent with the solution's exit code; written only if it is not 0."""
 
 
 class OracleAgent:
-    """Runs solution/solve.sh, or the step's."""
+    """Runs solution/solve.sh of the task or step."""
 
     def __init__(self, order: AgentOrder) -> None:
         warn_of_kwargs(order, self.name())
@@ -49,23 +49,23 @@ class OracleAgent:
 
     @staticmethod
     def name() -> str:
-        """Its name in results."""
+        """Return the name used in results."""
         return "oracle"
 
     def version(self) -> str | None:
-        """Harbor's version of it."""
+        """Return the version that harbor gives this agent."""
         return "1.0.0"
 
     async def setup(self, environment: Environment) -> None:
-        """Needs nothing."""
+        """Do nothing: no setup is needed."""
 
     async def run(self, instruction: str, environment: Environment, context: AgentContext) -> None:
-        """Put the solution into the environment and run it; its exit code ends nothing.
+        """Upload the solution and run it. A non-zero exit code is recorded, not raised.
 
         Raises:
-            FileNotFoundError: there is no solution; harbor's words.
-            ValueError: [solution].env names a variable that the host does not have.
-            RuntimeError: it took longer than the whole seconds that it is given.
+            FileNotFoundError: there is no solution; the message is harbor's.
+            ValueError: [solution].env names a variable that is not set on the host.
+            RuntimeError: it ran longer than its timeout, rounded down to whole seconds.
         """
         self._runs += 1
         script = self._find_script(self._runs)
@@ -97,16 +97,17 @@ class OracleAgent:
 
     def _env(self) -> dict[str, str]:
         own = resolve_env(self._order.task.config.solution.env, os.environ)
+        # As harbor's oracle: without it, apt may wait for an answer.
         return {"DEBIAN_FRONTEND": "noninteractive", **self._order.extra_env, **own}
 
     def _whole_seconds(self) -> int | None:
-        # Cut off as harbor does it: of 1.5 s the command gets 1 s, and then it is the command
-        # that times out, not the agent.
+        # Rounded down, as harbor does: with a timeout of 1.5 s the command gets 1 s, so the
+        # command times out before the agent.
         return int(self._order.timeout_sec) if self._order.timeout_sec else None
 
     def _write_exit_code(self, code: int) -> None:
         path = self._order.trial_paths.agent_dir / EXIT_CODE
-        # The solution may have put a link there, which must not be followed on the host.
+        # The solution may have left a symlink there, which must not be followed on the host.
         path.unlink(missing_ok=True)
         write_new(path, str(code).encode())
 
@@ -115,10 +116,10 @@ class OracleAgent:
 #
 #     proctor run -p TASKS -a scripted --ak script=replay.sh
 #
-# Each line is a shell command of its own, as an agent would give it: a `cd` does not last to the
-# next. Blank lines and lines that begin with # are passed over. A command that fails does not end
-# the script; its exit code stands in the trajectory. Good for demos, for regression tests of a
-# task, and to replay what an agent did. It decides nothing: it does not look at the instruction.
+# Each line runs in its own shell, as an agent's commands do: a `cd` does not affect the next line.
+# Blank lines and lines that begin with # are skipped. A command that fails does not end the script;
+# its exit code is in the trajectory. Useful for demos, regression tests of a task, and to replay
+# what an agent did. The instruction is ignored.
 
 
 _TOOL = "bash"
@@ -140,18 +141,18 @@ class ScriptedAgent:
 
     @staticmethod
     def name() -> str:
-        """Its name in results."""
+        """Return the name used in results."""
         return "scripted"
 
     def version(self) -> str | None:
-        """Version of how a script is run; the script has a digest."""
+        """Return the version of this runner; the script itself is pinned by its digest."""
         return "1.0.0"
 
     async def setup(self, environment: Environment) -> None:
-        """Needs nothing."""
+        """Do nothing: no setup is needed."""
 
     async def run(self, instruction: str, environment: Environment, context: AgentContext) -> None:
-        """Run every line; each is a step of <trial>/agent/trajectory.jsonl."""
+        """Run every line, each as a step of <trial>/agent/trajectory.jsonl."""
         with open_trace(self._order.logs_dir, redact_env(self._order.extra_env)) as trace:
             trace.user(instruction)
             for command in self._commands:
@@ -174,19 +175,19 @@ class ScriptedAgent:
 
 
 def load_commands(script: Path) -> tuple[str, ...]:
-    """The commands of a script, in order.
+    """Load the commands of a script, in order.
 
     Raises:
-        AgentError: it cannot be read, is not UTF-8, or holds no command.
+        AgentError: it cannot be read, is not UTF-8, or contains no command.
     """
     lines = (line.strip() for line in load_text(script).split("\n"))
     commands = tuple(line for line in lines if line and not line.startswith("#"))
     if not commands:
-        raise AgentError(f"{script}: holds no command; expected one shell command per line")
+        raise AgentError(f"{script}: contains no command; expected one shell command per line")
     return commands
 
 
-# `nop`: does nothing, so that a task's verifier can be seen to give nothing for it
+# `nop`: does nothing, to check that a task's verifier gives no reward for it
 
 
 class NopAgent:
@@ -197,15 +198,15 @@ class NopAgent:
 
     @staticmethod
     def name() -> str:
-        """Its name in results."""
+        """Return the name used in results."""
         return "nop"
 
     def version(self) -> str | None:
-        """Harbor's version of it."""
+        """Return the version that harbor gives this agent."""
         return "1.0.0"
 
     async def setup(self, environment: Environment) -> None:
-        """Needs nothing."""
+        """Do nothing: no setup is needed."""
 
     async def run(self, instruction: str, environment: Environment, context: AgentContext) -> None:
         """Do nothing."""
@@ -217,7 +218,7 @@ if TYPE_CHECKING:
 
 
 def _make_chat(order: AgentOrder) -> Agent:
-    # Before httpx is loaded, which takes longer than to see that a setting is wrong.
+    # Check first: importing httpx takes longer than finding a wrong setting.
     _check_chat(order.config)
     agent: Agent = import_module("proctor.agents.chat.agent").ChatAgent(order)
     return agent
@@ -243,17 +244,17 @@ _BUILT_IN: dict[str, MakeAgent] = {
 
 
 def agent_names() -> tuple[str, ...]:
-    """The names of the built-in agents."""
+    """Return the names of the built-in agents."""
     return tuple(_BUILT_IN)
 
 
 def make_agent(order: AgentOrder) -> Agent:
-    """The agent that a trial wants; it touches nothing yet.
+    """Make the agent of a trial, without running anything yet.
 
     Raises:
         UnsupportedError: there is no agent of this name.
-        PluginError: its import path names no agent.
-        AgentError: its kwargs cannot be used.
+        PluginError: its import path does not name an agent.
+        AgentError: its kwargs are invalid.
     """
     config = order.config
     if config.name in _BUILT_IN:
@@ -265,9 +266,9 @@ def make_agent(order: AgentOrder) -> Agent:
 
 
 def check_agent(config: AgentConfig) -> None:
-    """Look, before any trial begins, whether there is such an agent and its kwargs can be used.
+    """Check, before any trial begins, that an agent exists and that its kwargs are valid.
 
-    A class by import path is not loaded, nor one of harbor's.
+    Classes by import path and harbor's agents are not imported here.
 
     Raises:
         UnsupportedError, AgentError: as make_agent, and for files that cannot be read.
@@ -282,9 +283,9 @@ def check_agent(config: AgentConfig) -> None:
 
 
 def find_revision(config: AgentConfig, version_command: str | None = None) -> str | None:
-    """What pins an agent for the record: its version command's output and its files' digest.
+    """Return what pins an agent in the record: its version command's output and files' digest.
 
-    None where neither is there: then the version that the agent itself gives is all there is.
+    None if it has neither; the version that the agent itself reports is recorded anyway.
 
     Raises:
         AgentError: the command fails, or the files cannot be read.
@@ -314,11 +315,10 @@ def _find_files(config: AgentConfig) -> Path | None:
 def _unknown(name: str) -> UnsupportedError:
     if name in WITHOUT_CLASS:
         return UnsupportedError(
-            f"agent {name!r}: harbor lists the name and has no such agent; expected terminus-2, "
-            "which it has"
+            f"agent {name!r}: harbor lists this name but has no such agent; use terminus-2 instead"
         )
     return UnsupportedError(
         f"there is no agent {name!r}; expected one of {', '.join(_BUILT_IN)}, one of harbor's "
-        f"({', '.join(AGENTS)}), or a class by --agent-import-path, such as "
+        f"({', '.join(AGENTS)}), or a class with --agent-import-path, such as "
         "my_package.my_module:MyAgent"
     )

@@ -1,4 +1,4 @@
-"""The trajectory that an agent on the host writes while it works. It is not read here."""
+"""Opens the trajectory that an agent on the host writes while it works."""
 
 from pathlib import Path
 
@@ -8,9 +8,9 @@ TRAJECTORY = "trajectory.jsonl"
 
 
 def open_trace(logs_dir: Path, redactor: Redactor) -> TrajectoryWriter:
-    """An agent's trajectory in <trial>/agent, new or continued."""
+    """Open an agent's trajectory in <trial>/agent, to create it or append to it."""
     path = logs_dir / TRAJECTORY
-    # Where the environment shares the directory, a link may lie there to a file of the host.
+    # If the environment mounts this directory, the agent may have left a symlink to a host file.
     if path.is_symlink():
         path.unlink()
     return TrajectoryWriter(path, secrets=redactor)

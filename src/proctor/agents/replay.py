@@ -1,19 +1,20 @@
-"""`replay`: runs the shell commands of a recorded trace again, one by one, in a fresh environment.
+"""`replay`: runs the shell commands of a recorded trace again, in order, in a fresh environment.
 
     proctor run -p TASK -a replay --ak trajectory=jobs/nightly/task__x/agent/trajectory.jsonl
 
 The file may be a trajectory, a conversation or an ATIF document of any agent. Each command runs in
-a shell of its own, in the directory and with the limit that are on record; a command that fails
-ends nothing. What cannot be run again (an editor's tool, keystrokes for a terminal, a tool that
-nobody knows) is passed over and said: in the trajectory, in the log, and as a finding.
+its own shell, with the recorded directory and timeout; if one fails, the next still runs. Calls
+that cannot be replayed (editor tools, keystrokes for a terminal, unknown tools) are skipped and
+reported in the trajectory, in the log, and as a finding.
 
-It writes its own trajectory, live. It compares nothing: `proctor audit --rerun` does.
+Does not compare the outputs with the recorded ones: `proctor audit --rerun` does.
 """
 
 import time
 from collections import Counter
 from pathlib import Path
 
+from proctor.agents.live import open_trace
 from proctor.agents.secrets import redact_env
 from proctor.agents.settings import Settings, parse_settings
 from proctor.audit.file_kind import FileKind, find_file_kind
@@ -29,8 +30,8 @@ from proctor.trial.environment import Environment
 from proctor.trial.finding import Finding, FindingCode
 from proctor.trial.order import AgentOrder
 
-TRAJECTORY = "trajectory.jsonl"
 _TOOL = "bash"
+# Skipped calls that the finding lists.
 _MOST = 100
 _TIMEOUT = "Command timed out after"
 _KINDS = {
@@ -62,24 +63,20 @@ class ReplayAgent:
 
     @staticmethod
     def name() -> str:
-        """Its name in results."""
+        """Return the name used in results."""
         return "replay"
 
     def version(self) -> str | None:
-        """Version of how a trace is run; the trace has a digest."""
+        """Return the version of this runner; the trace itself is pinned by its digest."""
         return "1.0.0"
 
     async def setup(self, environment: Environment) -> None:
-        """Needs nothing."""
+        """Do nothing: no setup is needed."""
 
     async def run(self, instruction: str, environment: Environment, context: AgentContext) -> None:
-        """Run every command; each is a step of <trial>/agent/trajectory.jsonl."""
-        path = self._order.logs_dir / TRAJECTORY
-        # Where the environment shares the directory, a link may lie there to a file of the host.
-        if path.is_symlink():
-            path.unlink()
-        self._note_passed_over()
-        with TrajectoryWriter(path, secrets=redact_env(self._order.extra_env)) as trace:
+        """Run every command, each as a step of <trial>/agent/trajectory.jsonl."""
+        self._report_skipped()
+        with open_trace(self._order.logs_dir, redact_env(self._order.extra_env)) as trace:
             trace.user(instruction)
             for call in self._calls:
                 trace.new_step()
@@ -92,8 +89,8 @@ class ReplayAgent:
         self, call: ShellCommand, environment: Environment, trace: TrajectoryWriter
     ) -> None:
         limits = {"cwd": call.cwd, "timeout_sec": call.timeout_sec}
-        told = {name: value for name, value in limits.items() if value is not None}
-        trace.tool_call(_TOOL, call.command, {"command": call.command, **told} if told else None)
+        given = {name: value for name, value in limits.items() if value is not None}
+        trace.tool_call(_TOOL, call.command, {"command": call.command, **given} if given else None)
         start = time.monotonic()
         try:
             result = await environment.exec(
@@ -104,6 +101,8 @@ class ReplayAgent:
             )
             stdout, stderr, code = result.stdout, result.stderr, result.return_code
         except RuntimeError as error:
+            # Environments raise a plain RuntimeError for a timeout, as harbor's do; only its text
+            # differs from other failures.
             if not str(error).startswith(_TIMEOUT):
                 raise
             stdout, stderr, code = None, str(error), TIMED_OUT
@@ -115,36 +114,37 @@ class ReplayAgent:
             duration_ms=round((time.monotonic() - start) * 1000),
         )
 
-    def _note_passed_over(self) -> None:
-        passed = [str(call) for call in self._calls if not isinstance(call, ShellCommand)]
-        if passed:
+    def _report_skipped(self) -> None:
+        skipped = [str(call) for call in self._calls if not isinstance(call, ShellCommand)]
+        if skipped:
             self._findings.append(
                 Finding(
                     code=FindingCode.STEPS_NOT_REPLAYED,
                     phase="agent",
-                    message=f"{count_of(len(passed), 'call')} of {len(self._calls)} could not be "
-                    f"replayed: {passed[0]}",
-                    detail={"calls": passed[:_MOST]},
+                    message=f"{count_of(len(skipped), 'call')} of {len(self._calls)} could not be "
+                    f"replayed: {skipped[0]}",
+                    detail={"calls": skipped[:_MOST]},
                 )
             )
         tools = {call.tool for call in self._calls if isinstance(call, ShellCommand)}
-        if lasting := sorted(tools & PERSISTENT_SHELLS):
+        if persistent := sorted(tools & PERSISTENT_SHELLS):
             self._order.logger.warning(
-                "%s: what one command leaves of its shell, such as a cd, is not there for the next",
-                ", ".join(lasting),
+                "%s: recorded in one persistent shell, replayed in separate ones; the effect of a "
+                "cd or a variable is lost after each command",
+                ", ".join(persistent),
             )
 
     def take_findings(self) -> list[Finding]:
-        """What a reader of the score should know of the last run; once."""
+        """Return the findings of the last run, and forget them."""
         findings, self._findings = self._findings, []
         return findings
 
 
 def load_replay(config: AgentConfig) -> list[Call]:
-    """What the trace of an agent's kwargs has to be run again, in order.
+    """Load the calls of the trace that an agent's kwargs name, in order.
 
     Raises:
-        AgentError: it cannot be read, is no trace, or holds no shell command.
+        AgentError: it cannot be read, is not a trace, or contains no shell command.
     """
     path = str(parse_settings(ReplaySettings, config).trajectory)
     try:
@@ -157,7 +157,7 @@ def load_replay(config: AgentConfig) -> list[Call]:
         counts = Counter(call.tool or "(unnamed)" for call in calls)
         tools = ", ".join(counts) or "none"
         raise AgentError(
-            f"agent 'replay': {path}: holds no shell command; the tools called in it: {tools}"
+            f"agent 'replay': {path}: contains no shell command; the tools called in it: {tools}"
         )
     return calls
 

@@ -1,7 +1,7 @@
-"""What pins an agent: the digest of its files, or what its version command prints.
+"""Pins an agent by the digest of its files, or by what its version command prints.
 
-The digest covers what is put into the environment and nothing else: version control and caches
-of tools are neither hashed nor put there. Nothing here reads the inside of an environment.
+The digest covers exactly the files that are copied into the environment: version control and caches
+of tools are neither hashed nor copied.
 """
 
 import contextlib
@@ -20,23 +20,24 @@ IGNORED = frozenset(
     {".git", ".hg", ".svn", ".jj"}
     | {"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".DS_Store"}
 )
-"""Names, at any depth, that are no part of an agent."""
+"""Names, at any depth, that are neither hashed nor copied."""
 
+# Timeout of a version command, and the longest version in characters.
 _SECONDS = 60
 _LONGEST = 200
 
 
 def tree_digest(directory: Path) -> str:
-    """`sha256:…` over the relative path, kind, mode and content of everything in a directory.
+    """Return `sha256:…` over the relative path, kind, mode and content of all files of a directory.
 
-    Of the mode only whether a file may be executed counts, as in git: the rest depends on who
-    checked it out.
+    Of the mode, only the executable bit counts, as in git: the rest depends on the umask of the
+    checkout.
 
     Raises:
-        AgentError: it is no directory, cannot be read, or holds a device, pipe or socket.
+        AgentError: it is not a directory, cannot be read, or contains a device, pipe or socket.
     """
     if not directory.is_dir():
-        raise AgentError(f"{directory}: is no directory; expected the agent's files")
+        raise AgentError(f"{directory}: not a directory; expected the agent's files")
     try:
         lines = sorted(_describe(path, directory) for path in _walk(directory))
     except OSError as error:
@@ -45,13 +46,14 @@ def tree_digest(directory: Path) -> str:
 
 
 def file_digest(path: Path) -> str:
-    """`sha256:…` of a file's bytes.
+    """Return `sha256:…` of a file's bytes.
 
     Raises:
-        AgentError: it cannot be read, or is no plain file and may have no end.
+        AgentError: it cannot be read, or is not a regular file.
     """
     if path.exists() and not path.is_file():
-        raise AgentError(f"{path}: no plain file; expected one")
+        # A device or a pipe may never end.
+        raise AgentError(f"{path}: not a regular file")
     try:
         return f"sha256:{sha256_file(path)}"
     except OSError as error:
@@ -83,7 +85,7 @@ def _describe(path: Path, root: Path) -> bytes:
 
 @contextlib.contextmanager
 def staged(directory: Path) -> Iterator[Path]:
-    """The directory, or a copy of it without what the digest leaves out, for as long as it lasts.
+    """Yield the directory, or a temporary copy without the ignored names if it contains any.
 
     Raises:
         AgentError: it cannot be copied.
@@ -107,7 +109,7 @@ def _find_ignored(_: str, names: list[str]) -> set[str]:
 
 
 def run_version_command(command: str) -> str:
-    """The first line that a shell command prints on the host.
+    """Run a shell command on the host and return the first line it prints.
 
     Raises:
         AgentError: it failed, took more than a minute, or printed nothing.
@@ -122,7 +124,7 @@ def run_version_command(command: str) -> str:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise AgentError(f"{shown}: not done after {_SECONDS} s; expected a quick one") from error
+        raise AgentError(f"{shown}: timed out after {_SECONDS} s") from error
     if done.returncode != 0:
         said = done.stderr.decode(errors="replace").strip()[-_LONGEST:]
         raise AgentError(f"{shown}: exit code {done.returncode}: {said or 'no output'}")
@@ -130,7 +132,7 @@ def run_version_command(command: str) -> str:
 
 
 def first_line(output: str, whose: str) -> str:
-    """The first line of a version command's output.
+    """Return the first line of a version command's output.
 
     Raises:
         AgentError: it is empty or too long for a version.

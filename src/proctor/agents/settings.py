@@ -1,4 +1,4 @@
-"""An agent's kwargs (`--ak`, `kwargs` of a config) as values. Nothing here runs an agent."""
+"""Parses an agent's kwargs (`--ak`, or `kwargs` of a config)."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,11 +14,12 @@ from proctor.trial.order import AgentOrder
 class Settings(BaseModel):
     """The kwargs of one built-in agent."""
 
+    # Unknown kwargs are errors: a typo would silently run the agent with defaults.
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 def _as_typed(value: object) -> object:
-    # The command line reads `--ak command=true` as a truth value; it was typed as a command.
+    # The command line parses `--ak command=true` as a boolean, but `true` is a command here.
     return str(value).lower() if isinstance(value, bool) else value
 
 
@@ -29,11 +30,10 @@ type ShellCommand = Annotated[
 
 
 def parse_settings[S: Settings](kind: type[S], config: AgentConfig) -> S:
-    """An agent's kwargs as values.
+    """Parse an agent's kwargs.
 
     Raises:
-        AgentError: one is missing, unknown or of the wrong kind; the sentence lists all that are
-            there to be given.
+        AgentError: one is missing, unknown or of the wrong type; the message lists all kwargs.
     """
     try:
         return kind.model_validate(config.kwargs)
@@ -57,17 +57,19 @@ def _describe(
     if kind == "missing":
         return f"{name} is missing"
     if kind == "extra_forbidden":
-        return f"{name} is no kwarg of it"
+        return f"{name} is unknown"
     return f"{name} is {kwargs.get(name)!r}: {message}"
 
 
 def _list_fields(kind: type[Settings]) -> str:
     fields = kind.model_fields.items()
-    return ", ".join(f"{name} (needed)" if field.is_required() else name for name, field in fields)
+    return ", ".join(
+        f"{name} (required)" if field.is_required() else name for name, field in fields
+    )
 
 
 def load_text(path: Path) -> str:
-    """The text of a file that a kwarg names.
+    """Load the text of a file that a kwarg names.
 
     Raises:
         AgentError: it cannot be read, or is not UTF-8.
@@ -81,7 +83,7 @@ def load_text(path: Path) -> str:
 
 
 def warn_of_kwargs(order: AgentOrder, name: str) -> None:
-    """Say in the trial's log that kwargs have no effect; harbor takes and ignores them too."""
+    """Log a warning that kwargs have no effect. They are no error: harbor ignores them too."""
     if order.config.kwargs:
         given = ", ".join(sorted(order.config.kwargs))
-        order.logger.warning("agent %s takes no kwargs; without effect: %s", name, given)
+        order.logger.warning("agent %s takes no kwargs; ignored: %s", name, given)

@@ -1,8 +1,8 @@
-"""A class by import path with harbor's environment interface; one written for harbor runs as it is.
+"""Environments by import path, with harbor's interface: one written for harbor runs unchanged.
 
-It is made with the keywords that harbor gives. One that descends from harbor's own BaseEnvironment
-counts on harbor's models too, and gets them: they are loaded from where the class itself has them.
-Nothing is wrapped around it, and of its methods only those of `Environment` are used.
+The class is called with the keyword arguments that harbor passes. A subclass of harbor's
+BaseEnvironment relies on harbor's models too and gets them, from the harbor that it imports itself.
+There is no wrapper, and only the methods of `Environment` are used.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ ENVIRONMENT_METHODS = (
     *("start", "stop", "exec", "upload_file", "upload_dir", "download_file", "download_dir"),
     *("is_dir", "is_file"),
 )
-"""harbor's interface, as far as a trial uses it."""
+"""Methods of harbor's environment interface that a trial uses."""
 _BASE = "harbor.environments.base"
 _MODELS = {
     "task_env_config": "harbor.models.task.config:EnvironmentConfig",
@@ -29,10 +29,10 @@ _MODELS = {
 
 
 def make_foreign_environment(import_path: str, order: EnvironmentOrder) -> Environment:
-    """The environment that an import path names; whatever its constructor raises comes out as is.
+    """Make an environment by its import path. Exceptions of its constructor are not wrapped.
 
     Raises:
-        PluginError: there is no such class, it is no environment, or a kwarg is given twice.
+        PluginError: there is no such class, it is not an environment, or a kwarg is given twice.
     """
     kind = load_class(import_path, "environment", ENVIRONMENT_METHODS)
     given = _harbors(order) if _is_harbors(kind) else _plain(order)
@@ -47,6 +47,7 @@ def make_foreign_environment(import_path: str, order: EnvironmentOrder) -> Envir
 
 
 def _is_harbors(kind: type) -> bool:
+    # By name, because harbor need not be installed.
     return any(above.__module__ == _BASE for above in kind.__mro__)
 
 
@@ -55,13 +56,13 @@ def _check_attributes(import_path: str, made: object) -> None:
     missing = [name for name in wanted if not hasattr(made, name)]
     if missing:
         raise PluginError(
-            f"{import_path}: what it makes has no {', '.join(missing)}; expected the attributes of "
-            f"harbor's environments: {', '.join(wanted)}"
+            f"{import_path}: the environment has no {', '.join(missing)}; expected the attributes "
+            f"of harbor's environments: {', '.join(wanted)}"
         )
 
 
 def _plain(order: EnvironmentOrder) -> dict[str, Any]:
-    """The keywords of harbor, with values of ours that have the same attributes."""
+    """Return harbor's keyword arguments, with our own types, which have the same attributes."""
     config = order.config
     given: dict[str, Any] = {
         "environment_dir": order.environment_dir,
@@ -84,11 +85,12 @@ def _plain(order: EnvironmentOrder) -> dict[str, Any]:
         "cpu_enforcement_policy": config.cpu_enforcement_policy,
         "memory_enforcement_policy": config.memory_enforcement_policy,
     }
+    # Passed only when they are set, so that classes without these arguments work too.
     return given | {name: mode for name, mode in policies.items() if mode != "auto"}
 
 
 def _harbors(order: EnvironmentOrder) -> dict[str, Any]:
-    """The same, with harbor's own models."""
+    """Return harbor's keyword arguments, with harbor's models."""
     given = _plain(order)
     tpu = order.config.override_tpu
     return given | {

@@ -1,6 +1,6 @@
-"""The environment that a job asks for: ours by their import paths, any other class by its own.
+"""Makes the environment that a job names: a built-in one, or any class by import path.
 
-Each kind is loaded when a job asks for it: a run uses one of them, and they are large.
+Each kind is imported on use: a run needs only one of them, and they are large.
 """
 
 from importlib import import_module
@@ -33,18 +33,18 @@ _BUILT_IN: dict[str, tuple[str, MakeEnvironment]] = {
     SANDBOX: ("sandbox", _make_sandbox),
     NULL: ("null", NullEnvironment),
 }
+# harbor's environment types that proctor supports; in harbor's files they have no import path.
 _BY_TYPE: dict[str, MakeEnvironment] = {DOCKER: _make_docker}
-"""Those of harbor's own types that we have; in its files they have no import path."""
 _BY_NAME = {name: import_path for import_path, (name, _) in _BUILT_IN.items()}
 
 
 def environment_names() -> tuple[str, ...]:
-    """The names that -e takes."""
+    """Return the values that -e accepts."""
     return (*_BY_NAME, *_BY_TYPE)
 
 
 def check_type(name: str) -> None:
-    """See that harbor's type of an environment is one that we have.
+    """Check that one of harbor's environment types is supported.
 
     Raises:
         UnsupportedError: it is not.
@@ -54,53 +54,53 @@ def check_type(name: str) -> None:
 
 
 def find_environment_name(kind: str) -> str:
-    """What one of ours is called, by its import path; any other by what it is given as."""
+    """Return the name of a built-in environment by its import path; others keep theirs."""
     ours = _BUILT_IN.get(kind)
     return ours[0] if ours else kind
 
 
 def environment_name_for(config: EnvironmentConfig) -> str:
-    """What an environment is called: sandbox, null, docker, or its import path."""
+    """Return the name of an environment: sandbox, null, docker, or its import path."""
     return find_environment_name(config.import_path or config.type or "")
 
 
 def is_docker(config: EnvironmentConfig) -> bool:
-    """Whether a config asks for containers of Docker, ours."""
+    """Whether a config selects proctor's docker environment."""
     return config.import_path is None and config.type == DOCKER
 
 
-def check_wishes(config: EnvironmentConfig) -> None:
-    """See that what a job asks of all its environments can be had; others' say it themselves.
+def check_options(config: EnvironmentConfig) -> None:
+    """Check the options of a job's environments; classes by import path check their own.
 
     Raises:
-        UnsupportedError, ImageError: it cannot; names the option.
+        UnsupportedError, ImageError: an option is not supported; the message names it.
     """
     if config.import_path == SANDBOX:
         import_module("proctor.environments.sandbox.preflight").check_job(config)
     elif is_docker(config):
-        import_module("proctor.environments.docker.refusals").check_wishes(config)
+        import_module("proctor.environments.docker.refusals").check_options(config)
 
 
 async def check_environment(config: EnvironmentConfig) -> None:
-    """See that a job's environments can be had on this machine, before anything is created.
+    """Check, before a job starts, that its environments can run on this machine.
 
     Raises:
         UnsupportedError, ImageError, SandboxError, DockerError: they cannot.
     """
-    check_wishes(config)
+    check_options(config)
     if config.import_path == SANDBOX:
         await import_module("proctor.environments.sandbox.preflight").check_machine()
     elif is_docker(config):
         await import_module("proctor.environments.docker.engine").find_engine()
 
 
-def leaves_traces(config: EnvironmentConfig) -> bool:
-    """Whether a run in such environments that is killed leaves something to be reaped."""
+def needs_reaping(config: EnvironmentConfig) -> bool:
+    """Whether a killed run can leave processes, files or containers of such an environment."""
     return config.import_path == SANDBOX or is_docker(config)
 
 
 def reap_for(config: EnvironmentConfig) -> "Reaped":
-    """Reap what killed runs in such environments left; blocking, for a thread."""
+    """Remove what killed runs left of such environments. Blocks: call it in a thread."""
     reap = import_module("proctor.environments.sandbox.reap")
     done: Reaped = reap.Reaped()
     if is_docker(config):
@@ -110,7 +110,7 @@ def reap_for(config: EnvironmentConfig) -> "Reaped":
 
 
 def reap_everything(*, dry_run: bool) -> "Reaped":
-    """Reap what killed runs left in environments of all kinds, or say what that would be."""
+    """Remove what killed runs left of environments of all kinds; with `dry_run`, only list it."""
     reap = import_module("proctor.environments.sandbox.reap")
     done: Reaped = reap.Reaped()
     import_module("proctor.environments.docker.reap").reap_containers(done, dry_run=dry_run)
@@ -119,11 +119,11 @@ def reap_everything(*, dry_run: bool) -> "Reaped":
 
 
 def make_environment(order: EnvironmentOrder) -> Environment:
-    """The environment that a trial wants; nothing is started.
+    """Make the environment of a trial, without starting it.
 
     Raises:
-        UnsupportedError: there is none of this type, or the task asks for what it does not have.
-        PluginError: its import path names no environment.
+        UnsupportedError: the type is unknown, or does not support what the task requires.
+        PluginError: its import path does not name an environment.
     """
     import_path = order.config.import_path
     if import_path is None:
@@ -136,6 +136,6 @@ def make_environment(order: EnvironmentOrder) -> Environment:
 def _not_built_in(name: str) -> UnsupportedError:
     names = " or ".join(environment_names())
     return UnsupportedError(
-        f"-e {name}: not built in; use {names}, or a class of yours with "
+        f"-e {name}: not built in; use {names}, or your own class with "
         "--environment-import-path module.path:ClassName"
     )

@@ -1,7 +1,7 @@
-"""An environment that is nothing at all: for measuring what a run costs besides its commands.
+"""An environment that runs nothing, to measure the overhead of proctor itself.
 
-No command runs. Where the test script would, a reward is left, so that a trial goes through all its
-phases. Its log directories are the trial's own.
+Instead of running the test script it writes a reward, so that a trial goes through all its phases.
+Its log directories are the trial's.
 """
 
 import os
@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from proctor.environments.dialect import Dialect
+from proctor.environments.harbor_interface import HarborInterface
 from proctor.environments.sandbox.delete import delete_tree
 from proctor.errors import UnsupportedError
 from proctor.files import write_small
@@ -24,21 +24,21 @@ _CAPABILITIES = Capabilities(disable_internet=True, mounted=True)
 _SNAPSHOT = Snapshot(runtime_image="null", compute_backend="null")
 
 
-class NullEnvironment(Dialect):
-    """An environment in which nothing happens."""
+class NullEnvironment(HarborInterface):
+    """An environment that runs nothing."""
 
     def __init__(self, order: EnvironmentOrder) -> None:
-        """Take the kwarg `reward`: the text of reward.txt, `1` and a newline if it is not given.
+        """Take the kwarg `reward`: the text of reward.txt, by default `1` and a newline.
 
         Raises:
-            UnsupportedError: a kwarg is unknown, or the reward is no text or number.
+            UnsupportedError: a kwarg is unknown, or the reward is neither text nor a number.
         """
         kwargs = dict(order.config.kwargs)
         reward = kwargs.pop("reward", "1\n")
         if kwargs or not isinstance(reward, str | int | float):
             raise UnsupportedError(
-                f"--ek {', '.join(sorted(kwargs)) or 'reward'}: the null environment takes nothing "
-                "but reward, a number or a text"
+                f"--ek {', '.join(sorted(kwargs)) or 'reward'}: the null environment takes only "
+                "reward, a number or a text"
             )
         self._order = order
         self._reward = str(reward)
@@ -48,22 +48,22 @@ class NullEnvironment(Dialect):
 
     @property
     def os(self) -> str:
-        """What its paths look like."""
+        """Always Linux."""
         return "linux"
 
     @property
     def capabilities(self) -> Capabilities:
-        """It cannot reach anything, and its logs are already on the host."""
+        """No network; logs are written on the host directly."""
         return _CAPABILITIES
 
     @property
     def snapshot(self) -> Snapshot:
-        """It runs on nothing."""
+        """Constant: there is no image."""
         return _SNAPSHOT
 
     @property
     def findings(self) -> Sequence[Finding]:
-        """There is nothing to be found."""
+        """Always empty."""
         return ()
 
     async def start(self, force_build: bool) -> None:  # noqa: FBT001 - harbor's signature
@@ -80,7 +80,8 @@ class NullEnvironment(Dialect):
         timeout_sec: int | None = None,
         user: str | int | None = None,
     ) -> ExecResult:
-        """Succeed without a word; leave a reward where the tests would be run."""
+        """Succeed without output; write a reward if the command would run the tests."""
+        # An environment sees only commands, so the verifier's is recognized by its text.
         if "/tests/test.sh" in command and "test-stdout.txt" in command:
             verifier = self.trial_paths.verifier_dir
             write_small(f"{verifier}/test-stdout.txt", b"ok\n")
@@ -100,34 +101,34 @@ class NullEnvironment(Dialect):
         """Do nothing."""
 
     async def is_dir(self, path: str, user: str | int | None = None) -> bool:
-        """There are the log directories."""
+        """Whether a path is one of the log directories."""
         places = (INSIDE.logs_dir, INSIDE.agent_dir, INSIDE.verifier_dir, INSIDE.artifacts_dir)
         return path in map(str, places)
 
     async def prepare_logs_for_host(self) -> None:
-        """There is nothing to prepare."""
+        """Do nothing."""
 
     async def is_file(self, path: str, user: str | int | None = None) -> bool:
-        """There are no files."""
+        """Return False: there are no files."""
         return False
 
     async def holds_memory(self) -> bool:
-        """It holds nothing."""
+        """Return False."""
         return False
 
     async def freeze(self) -> None:
-        """There is nothing to keep."""
+        """Do nothing."""
 
     async def open_frozen(self, paths: TrialPaths) -> Self:
-        """Another one, whose log directories are those."""
+        """Return another null environment with the log directories of `paths`."""
         return type(self)(replace(self._order, trial_paths=paths))
 
     async def list_processes(self) -> Sequence[Process]:
-        """Nothing runs."""
+        """Return no processes."""
         return ()
 
     async def open_room(self, fresh: Sequence[str]) -> Self:
-        """Itself, with the trial's verifier directory emptied where it is to be fresh."""
+        """Return itself, after emptying the verifier directory if it is in `fresh`."""
         if str(INSIDE.verifier_dir) in fresh:
             with os.scandir(self.trial_paths.verifier_dir) as entries:
                 for entry in entries:

@@ -1,21 +1,21 @@
-"""The shell of an image, by which every command of a trial is run."""
+"""Finds the shell of an image, which runs every command of a trial."""
 
 from collections.abc import Awaitable, Callable
 
 from proctor.errors import ImageError
 
+# bash, as harbor always uses; sh for small images without it.
 _SHELLS = ("bash", "sh")
-"""As harbor, which knows bash alone; and what small images have instead."""
 _USUAL_PLACES = ("/bin", "/usr/bin", "/usr/local/bin")
 
 
 async def find_shell(
     image: str, path: str, kind_of: Callable[[str], Awaitable[str | None]], advice: str = ""
 ) -> str:
-    """Whichever of bash and sh it has, looked for in the usual places and in the image's PATH.
+    """Return bash, or else sh, if found in the usual directories or in the image's PATH.
 
     Raises:
-        ImageError: it has neither.
+        ImageError: the image has neither.
     """
     places = dict.fromkeys((*_USUAL_PLACES, *path.split(":")))
     for shell in _SHELLS:
@@ -23,6 +23,6 @@ async def find_shell(
             if place.startswith("/") and await kind_of(f"{place}/{shell}") == "file":
                 return shell
     raise ImageError(
-        f"{image}: has no shell, neither bash nor sh, in {':'.join(places)}; a trial runs every "
-        f"command by one{advice}"
+        f"{image}: has no shell, neither bash nor sh, in {':'.join(places)}; every command of a "
+        f"trial needs one{advice}"
     )

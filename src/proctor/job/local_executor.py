@@ -12,8 +12,8 @@ from pathlib import Path
 from proctor.agents.kinds import make_agent
 from proctor.environments.kinds import (
     check_environment,
-    leaves_traces,
     make_environment,
+    needs_reaping,
     reap_for,
 )
 from proctor.harbor.configs import EnvironmentConfig
@@ -41,7 +41,7 @@ class LocalExecutor:
 
     async def reap(self, environment: EnvironmentConfig) -> Sequence[str]:
         """See Executor."""
-        if not leaves_traces(environment):
+        if not needs_reaping(environment):
             return ()
         loop = asyncio.get_running_loop()
         reaped: asyncio.Future[Sequence[str]] = loop.create_future()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from proctor.environments.kinds import check_wishes
+from proctor.environments.kinds import check_options
 from proctor.job.options import JobOptions, ResumeOptions
 from proctor.job.planned import RefusedTask
 from proctor.job.planning import JobPlan
@@ -67,7 +67,7 @@ async def preview_resume(directory: Path, options: ResumeOptions) -> Preview:
 def _preview(request: Request, plan: JobPlan) -> Preview:
     check_belonging(request)
     if plan.todo:
-        check_wishes(plan.prepared.config.environment)
+        check_options(plan.prepared.config.environment)
     return Preview(
         directory=plan.directory,
         is_begun=request.is_begun,

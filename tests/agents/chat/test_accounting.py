@@ -146,7 +146,7 @@ def test_a_key_of_ones_own_costs_what_its_provider_charges_too(
 def test_an_amount_says_that_some_requests_got_no_answer(tmp_path: Path) -> None:
     with serving(refuses(500), says("Done.")) as up:
         run = talk(tmp_path, up)
-    note = "1 request got no answer; if that cost anything, it is not in the amount"
+    note = "1 request got no answer; their cost, if any, is not included"
     assert note in basis_of(run).notes
 
 

@@ -108,8 +108,12 @@ def test_what_may_pass_is_tried_again(tmp_path: Path, bad: Reply) -> None:
         (hangs_up(), ModelUnreachableError, "the connection broke off: Server disconnected"),
         (CUT_BODY, ModelUnreachableError, "the connection broke off: peer closed connection"),
         (CUT_STREAM, ModelUnreachableError, "the stream ended before the answer did"),
-        (sends(b"<html>"), ModelAnswerError, "the answer is no chat completion: JSON is malformed"),
-        (sends(b"{}"), ModelAnswerError, "the answer has no choice with a message in it"),
+        (
+            sends(b"<html>"),
+            ModelAnswerError,
+            "the answer is not a chat completion: JSON is malformed",
+        ),
+        (sends(b"{}"), ModelAnswerError, "the answer contains no choice with a message"),
     ],
 )
 def test_what_does_not_pass_is_an_error_of_its_kind(
@@ -134,7 +138,7 @@ def test_an_answer_that_is_not_whole_in_time_is_tried_again_and_then_an_error(
     with serving(slow) as up:
         error, run = fail(tmp_path, up, retries=1, request_timeout_sec=0.2)
     assert type(error) is ModelTimeoutError
-    said = "no whole answer after 0.2 s (request_timeout_sec) (asked 2 times)"
+    said = "no complete answer after 0.2 s (request_timeout_sec) (asked 2 times)"
     assert str(error) == f"{up.url}/chat/completions: {said}"
     assert len(run.waits) == 1
 
@@ -149,7 +153,7 @@ def test_an_answer_that_is_not_whole_in_time_is_tried_again_and_then_an_error(
         (
             refuses(400, "This model takes 8 tokens", code="context_length_exceeded"),
             ModelContextError,
-            "HTTP 400: This model takes 8 tokens; the conversation is longer",
+            "HTTP 400: This model takes 8 tokens; the conversation exceeds",
         ),
         (
             refuses(500, "the request exceeds the available context size"),
@@ -159,7 +163,7 @@ def test_an_answer_that_is_not_whole_in_time_is_tried_again_and_then_an_error(
         (
             answers({"error": {"message": "maximum context length is 8"}}),
             ModelContextError,
-            "an error as answer: maximum context length is 8",
+            "an error instead of an answer: maximum context length is 8",
         ),
         (
             refuses(429, "You are out of money", code="insufficient_quota"),
@@ -169,7 +173,7 @@ def test_an_answer_that_is_not_whole_in_time_is_tried_again_and_then_an_error(
         (
             refuses(302, "", {"location": "http://elsewhere/v1"}),
             ModelRequestError,
-            "HTTP 302: it sends on to http://elsewhere/v1; give that as base_url",
+            "HTTP 302: redirects to http://elsewhere/v1; set that as base_url",
         ),
         (
             sends(b'[{"error": {"code": 400, "message": "no thought_signature"}}]', status=400),
@@ -184,7 +188,7 @@ def test_an_answer_that_is_not_whole_in_time_is_tried_again_and_then_an_error(
         (
             packed(200),
             ModelAnswerError,
-            "the answer is packed (gzip); expected it plain, as it was asked for",
+            "the answer is compressed (gzip), although the request accepts only plain ones",
         ),
         (packed(400), ModelRequestError, "HTTP 400: no reason given"),
         (floods(50 << 20), ModelAnswerError, "the answer has more than 33,554,432 bytes"),
@@ -235,7 +239,7 @@ def test_words_of_an_endpoint_are_one_line_without_the_key(
     assert len(str(error)) < 700
     trace = (run.place.trial_paths.agent_dir / "trajectory.jsonl").read_text()
     assert KEY not in str(error) + trace + caplog.text
-    assert "trying again in 0.8 s (1 of 1)" in caplog.text
+    assert "retrying in 0.8 s (1 of 1)" in caplog.text
 
 
 @pytest.mark.parametrize("n_before", [455, 484, 492])

@@ -270,7 +270,7 @@ def test_a_limit_ends_an_endless_run_without_an_error(
     last = run.entries[-1]
     assert (last.role, last.content) == (
         "system",
-        f"proctor ended the run: {limit} is reached: {reached:g} of {value:g}",
+        f"proctor ended the run: {limit} reached: {reached:g} of {value:g}",
     )
 
 
@@ -298,8 +298,8 @@ def test_max_seconds_ends_a_wait_for_the_model_and_one_for_a_command(
 @pytest.mark.parametrize(
     ("limits", "why"),
     [
-        ({"max_tokens": 9}, "max_tokens is 9 and cannot be watched: the endpoint does not say"),
-        ({"max_cost_usd": 1}, "max_cost_usd is 1 and cannot be watched: what the model costs is"),
+        ({"max_tokens": 9}, "max_tokens is 9 but cannot be checked: the endpoint does not report"),
+        ({"max_cost_usd": 1}, "max_cost_usd is 1 but cannot be checked: the model's cost is"),
     ],
 )
 def test_a_limit_that_cannot_be_watched_is_an_error_and_not_ignored(

@@ -136,13 +136,16 @@ HERE = ("--ak", "base_url=http://127.0.0.1:1")
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ((), "it is not said where the model is; expected --ak base_url=https://…/v1"),
+        ((), "no endpoint given; pass --ak base_url=https://…/v1"),
         (("--ak", "base_url=here"), "base_url is 'here'; expected a URL such as https://…/v1"),
-        (("--ak", "base_url=http://me:pw@h/v1"), "base_url holds a user name or a password"),
+        (("--ak", "base_url=http://me:pw@h/v1"), "base_url contains a user name or a password"),
         (("--ak", "base_url=ftp://me:pw@h/v1"), "base_url is 'ftp://…@h/v1'; expected a URL"),
-        (("--ak", "base_url=http://h/v1?api_key=x"), "base_url holds ?api_key=…; expected the key"),
+        (
+            ("--ak", "base_url=http://h/v1?api_key=x"),
+            "base_url contains ?api_key=…; expected the key",
+        ),
         (("--ak", "base_url=http://h:port/v1"), "base_url is 'http://h:port/v1'; expected a URL"),
-        ((*HERE, "--ak", "turns=3"), "turns is no kwarg of it; its kwargs are base_url, max_turns"),
+        ((*HERE, "--ak", "turns=3"), "turns is unknown; its kwargs are base_url, max_turns"),
         ((*HERE, "--ak", "max_turns=0"), "max_turns is 0: Input should be greater than or equal"),
         ((*HERE, "--ak", "max_turns=true"), "max_turns is True: Input should be a valid integer"),
         ((*HERE, "--ak", "stream=1"), "stream is 1: Input should be a valid boolean"),
@@ -154,10 +157,10 @@ HERE = ("--ak", "base_url=http://127.0.0.1:1")
         ),
         (
             (*HERE, "--ak", "system_prompt=x", "--ak", "system_prompt_file=y"),
-            "system_prompt and system_prompt_file are two system prompts",
+            "both system_prompt and system_prompt_file are given",
         ),
         ((*HERE, "--ak", "system_prompt_file=gone"), "gone: cannot be read: No such file"),
-        ((*HERE, "--ae", "OPENAI_API_KEY=a b"), "OPENAI_API_KEY holds blanks"),
+        ((*HERE, "--ae", "OPENAI_API_KEY=a b"), "OPENAI_API_KEY contains blanks"),
     ],
 )
 def test_what_cannot_be_used_is_a_sentence_before_anything_is_created(
@@ -173,7 +176,7 @@ def test_what_cannot_be_used_is_a_sentence_before_anything_is_created(
 def test_chat_needs_a_model(proctor: Proctor) -> None:
     ran = proctor("run", "-p", "examples/tasks", "-a", "chat", *HERE)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == "proctor: agent 'chat': no model is named; expected -m MODEL\n"
+    assert ran.err == "proctor: agent 'chat': no model given; pass -m MODEL\n"
 
 
 def test_the_url_may_be_the_hosts_and_a_prompt_of_a_file_is_the_revision(

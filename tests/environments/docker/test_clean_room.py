@@ -130,7 +130,7 @@ def test_without_the_layers_there_is_no_clean_room(
             with pytest.raises(DockerError, match="no state of this container was kept"):
                 await place.open_clean(place.trial_paths, NOTHING)
             await place.freeze()
-            with pytest.raises(UnsupportedError, match="takes root on the engine's machine"):
+            with pytest.raises(UnsupportedError, match="requires root on the engine's machine"):
                 await place.open_clean(place.trial_paths, NOTHING)
 
     asyncio.run(go())
@@ -203,7 +203,7 @@ def test_a_clean_room_that_cannot_be_had_is_a_finding(
     monkeypatch.setattr(environment_module, "is_mounted_here", lambda _: False)
     trial = run_solutions(tmp_path, monkeypatch, capsys, "honest")["honest"]
     (found,) = load_findings(trial, "clean-room-skipped")
-    assert "takes root on the engine's machine" in found["message"]
+    assert "requires root on the engine's machine" in found["message"]
     listed = (trial / "changes.jsonl").read_text().splitlines()
     assert not json.loads(listed[0])["is_complete"]
     assert any(json.loads(line)["path"] == "/app/answer" for line in listed[1:])

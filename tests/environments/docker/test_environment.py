@@ -156,7 +156,7 @@ def test_a_public_task_needs_a_network_that_the_engine_has(tmp_path: Path) -> No
             listed = await said(place, "ls /sys/class/net")
             return [finding.code for finding in place.findings], listed
 
-    with pytest.raises(DockerError, match="no network 'bridge'; it has host, none: name one"):
+    with pytest.raises(DockerError, match="no network 'bridge'; it has host, none: choose one"):
         asyncio.run(go())
     findings, listed = asyncio.run(go(network="host"))
     assert findings == [FindingCode.NETWORK_SHARED]
@@ -186,7 +186,7 @@ def test_files_of_a_task_with_an_image_lie_in_its_working_directory(tmp_path: Pa
 
 def test_an_image_that_does_not_exist_is_named(tmp_path: Path) -> None:
     task = TaskEnvironment(docker_image="proctor.invalid/nothing:1")
-    with pytest.raises(ImageError, match="nothing:1: not in the engine, and it cannot be pulled"):
+    with pytest.raises(ImageError, match="nothing:1: not in the engine, and cannot be pulled"):
         asyncio.run(DockerEnvironment(docker_order(tmp_path, task=task)).start(force_build=False))
 
 

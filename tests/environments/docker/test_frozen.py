@@ -157,7 +157,7 @@ def test_volumes_of_an_image_are_not_kept_and_the_trial_says_so(
     assert ran.code == 0, ran.err
     (trial,) = (tmp_path / "jobs" / "job").glob("once__*")
     (again,) = json.loads((trial / "verify-again.json").read_text())["states"]
-    assert "has volumes, and what lies in those is in no image" in again["reason"]
+    assert "has volumes, whose files cannot be in an image" in again["reason"]
 
 
 def test_a_container_stands_still_while_its_files_are_kept(tmp_path: Path) -> None:

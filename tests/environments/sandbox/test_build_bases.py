@@ -19,7 +19,7 @@ def test_an_image_that_is_not_there_is_stood_in_for_and_said(on_site: OnSite) ->
         (finding,) = root.findings
         assert finding.code == "base-substituted"
         assert finding.message.startswith(
-            "The Dockerfile is FROM python:3.12, which was not imported; small:latest stood in"
+            "The Dockerfile is FROM python:3.12, which was not imported; small:latest was used"
         )
         assert finding.detail == {"wanted": "python:3.12", "used": root.pin}
 
@@ -139,7 +139,7 @@ def test_a_task_with_nothing_gets_the_base(on_site: OnSite) -> None:
 def test_compose_is_refused_by_name(on_site: OnSite) -> None:
     async def act(site: Site) -> None:
         write(site.task, {"docker-compose.yaml": "services: {}"})
-        with pytest.raises(UnsupportedError, match=r"docker-compose\.yaml: the sandbox has no"):
+        with pytest.raises(UnsupportedError, match=r"docker-compose\.yaml: the sandbox does not"):
             await site.build("FROM small\n")
 
     on_site(act)

@@ -113,7 +113,7 @@ def test_a_layer_is_the_same_with_ids_of_its_own_without_and_when_built_again(
             shared = await site.build(base="host", force=True)
         assert list_layers(shared, site) == listed
         (found,) = (one for one in shared.findings if one.code is FindingCode.IDS_SHARED)
-        assert found.message.startswith("the Dockerfile was built with the host's own ids: no ids")
+        assert found.message.startswith("the Dockerfile was built with the host's ids: no ids")
         assert found.detail["during"] == "build"
         check_layer(listed)
 
@@ -214,5 +214,5 @@ def test_a_file_system_that_cannot_map_owners_is_on_record(tmp_path: Path) -> No
     ids, finding, n_spawned = ran.stdout.strip().split("\n")
     assert (ids, n_spawned) == ("['0', '0', '4294967295']", "2")
     assert finding.startswith(
-        "the Dockerfile was built with the host's own ids: mapping the owners of files in "
+        "the Dockerfile was built with the host's ids: mapping the owners of files in "
     )

@@ -64,7 +64,7 @@ def test_a_build_on_the_hosts_network_is_a_finding_of_every_use_of_it(
         assert await site.said(kept, "cat /told") == TOLD * 2
         for root in (made, kept):
             (found,) = (one for one in root.findings if one.code is FindingCode.NETWORK_SHARED)
-            said = "the Dockerfile was built on the host's own network: slirp4netns"
+            said = "the Dockerfile was built on the host's network: slirp4netns"
             assert found.message.startswith(said)
             assert found.detail["during"] == "build"
 

@@ -249,19 +249,22 @@ def test_copy_takes_files_from_the_dockerfile_itself() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("FROM other", "Dockerfile:2: FROM: a second FROM: builds of several stages"),
+        ("FROM other", "Dockerfile:2: FROM: a second FROM: multi-stage builds"),
         ("ONBUILD RUN a", "Dockerfile:2: ONBUILD: is not supported; build the image elsewhere"),
-        ("COPY --from=build /a /b", "Dockerfile:2: COPY: --from=build: other images are not there"),
+        (
+            "COPY --from=build /a /b",
+            "Dockerfile:2: COPY: --from=build: other images are not available",
+        ),
         ("RUN --mount=type=secret,id=x a", "RUN: --mount=type=secret,id=x is not supported"),
         ("RUN --network=none a", "RUN: --network=none is not supported"),
         ("COPY --exclude=x a /b", "COPY: --exclude is not supported"),
-        ("ADD https://example.org/x /x", "ADD: https://example.org/x: addresses are not fetched"),
+        ("ADD https://example.org/x /x", "ADD: https://example.org/x: URLs are not fetched"),
         ("COPY --chmod=u+x a /b", "COPY: --chmod=u+x; expected octal digits such as 755"),
         ("COPY a b /x", "COPY: several sources, and the target is '/x'; expected it to end in /"),
-        ("COPY a", "COPY: 'a'; expected what to copy and where to"),
-        ("RUN", "RUN: without a command"),
-        ("RUN []", "RUN: with an empty list"),
-        ("RUN [1]", "a list of something else than strings"),
+        ("COPY a", "COPY: 'a'; expected sources and a target"),
+        ("RUN", "RUN: has no command"),
+        ("RUN []", "RUN: has an empty list"),
+        ("RUN [1]", "the list contains something other than strings"),
         ("RUN <<EOF\na", "Dockerfile:2: the here-document has no end; expected a line 'EOF'"),
         ("ENV A", "ENV: A has no value; expected A=value"),
         ("ENV A=1 B", "ENV: 'B' has no `=`; expected NAME=value"),
@@ -271,11 +274,11 @@ def test_copy_takes_files_from_the_dockerfile_itself() -> None:
         ("ENV A=${X:-d", "`}` is missing"),
         ("ENV A=${X%y}", "`${X%` is not supported; expected ${X}, ${X:-default}"),
         ("ENV A=${NO:?needed}", "NO: needed"),
-        ("ENV 1=2", "'1' is no name of a variable"),
+        ("ENV 1=2", "'1' is not a name of a variable"),
         ("SHELL bash", "SHELL: 'bash'; expected a list such as"),
         ("USER", "USER: ''; expected the name or number of a user"),
-        ("WORKDIR $NO", "WORKDIR: without a directory"),
-        ("INSTALL git", "Dockerfile:2: INSTALL: is no instruction of a Dockerfile"),
+        ("WORKDIR $NO", "WORKDIR: has no directory"),
+        ("INSTALL git", "Dockerfile:2: INSTALL: is not a Dockerfile instruction"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused_with_its_place(text: str, said: str) -> None:
@@ -285,13 +288,13 @@ def test_what_cannot_be_honoured_is_refused_with_its_place(text: str, said: str)
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "Dockerfile: no FROM in it"),
-        ("RUN a\nFROM b", "Dockerfile:1: RUN stands before FROM"),
+        ("", "Dockerfile: contains no FROM"),
+        ("RUN a\nFROM b", "Dockerfile:1: RUN before FROM"),
         ("FROM a b", "Dockerfile:1: FROM: 'a b'; expected IMAGE or IMAGE AS NAME"),
         ("FROM $NO", "Dockerfile:1: FROM: $NO is empty: give its ARG a default"),
         ("# escape=x\nFROM a", "Dockerfile:1: escape is 'x'; expected \\ or `"),
         ("FROM --isolated a", "Dockerfile:1: FROM: --isolated is not supported"),
-        ("ARG\nFROM a", "Dockerfile:1: ARG: without a name"),
+        ("ARG\nFROM a", "Dockerfile:1: ARG: has no name"),
     ],
 )
 def test_a_file_that_begins_wrongly_is_refused(text: str, said: str) -> None:

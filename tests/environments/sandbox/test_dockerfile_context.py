@@ -74,7 +74,7 @@ def test_a_link_that_is_named_is_followed_inside_only(root: Path) -> None:
     (root / "link").symlink_to("src")
     (root / "out").symlink_to("/etc/passwd")
     assert paths(root, "link")[0] == "c.py"
-    with pytest.raises(ImageError, match="out: a link that leads out of"):
+    with pytest.raises(ImageError, match="out: a symlink that leads out of"):
         select(root, "out")
 
 
@@ -151,5 +151,5 @@ def test_what_is_ignored_is_not_copied(root: Path) -> None:
     assert paths(root, ".") == [
         *("Dockerfile", "notes.md", "src", "src/deep", "src/deep/d.py", "src/e.txt")
     ]
-    with pytest.raises(ImageError, match=r"a\.py: not in .*, or left out by \.dockerignore"):
+    with pytest.raises(ImageError, match=r"a\.py: not in .*, or excluded by \.dockerignore"):
         select(root, "a.py")

@@ -36,11 +36,14 @@ def refusal(store: ImageStore, source: Path, name: str = "mine") -> str:
 @pytest.mark.parametrize(
     ("member", "said"),
     [
-        (entry("../out"), "../out: leads out of the root file system by `..`; refused"),
+        (entry("../out"), "../out: leads out of the root file system with `..`; refused"),
         (entry("usr/../../out"), "leads out of the root file system"),
         (entry("x", tarfile.LNKTYPE, "../../etc/passwd"), "leads out of the root file system"),
-        (entry("x", tarfile.LNKTYPE, "nothing"), "x: a hard link to nothing, which is no file"),
-        (entry("usr"), "usr: stands there as a directory and again as a file"),
+        (
+            entry("x", tarfile.LNKTYPE, "nothing"),
+            "x: a hard link to nothing, which is not an earlier",
+        ),
+        (entry("usr"), "usr: is both a directory and a file"),
     ],
 )
 def test_nothing_is_put_outside(
@@ -52,7 +55,7 @@ def test_nothing_is_put_outside(
 def test_nothing_is_put_through_a_link(store: ImageStore, tmp_path: Path) -> None:
     members = (entry("door", tarfile.SYMTYPE, str(tmp_path)), entry("door/planted"))
     said = refusal(store, archive(tmp_path / "x.tar", *members))
-    assert "door/planted: lies below door, which is a link" in said
+    assert "door/planted: is below door, which is a link" in said
     assert not (tmp_path / "planted").exists()
 
 
@@ -114,11 +117,11 @@ def test_what_is_no_archive_is_refused(
 
 def test_what_is_no_root_file_system_is_refused(store: ImageStore, tmp_path: Path) -> None:
     inside = write(tmp_path / "outer", {"root/usr/bin/x": "x"})
-    assert "neither bin nor usr at its top, but root; if it lies in" in refusal(store, inside)
+    assert "neither bin nor usr at its top, but root; if it is in" in refusal(store, inside)
 
 
 def test_what_is_not_there_is_said(store: ImageStore, tmp_path: Path) -> None:
-    assert "there is nothing; expected a tar archive or a directory" in refusal(
+    assert "does not exist; expected a tar archive or a directory" in refusal(
         store, tmp_path / "no"
     )
 
@@ -130,7 +133,7 @@ def test_a_pipe_is_not_waited_for(store: ImageStore, tmp_path: Path) -> None:
 
 def test_a_directory_that_holds_the_store_is_refused(store: ImageStore, tmp_path: Path) -> None:
     write(tmp_path, {"usr/x": "x"})
-    assert "holds the image store itself" in refusal(store, tmp_path)
+    assert "contains the image store itself" in refusal(store, tmp_path)
 
 
 def test_a_file_that_may_not_be_read_is_named(everybodys: Path) -> None:
@@ -147,7 +150,7 @@ def test_a_store_that_cannot_be_written_is_named(everybodys: Path) -> None:
     (everybodys / "cache").mkdir(mode=0o555)
     with (
         unprivileged(),
-        pytest.raises(ImageError, match="cache/images: cannot be made: Permission"),
+        pytest.raises(ImageError, match="cache/images: cannot be created: Permission"),
     ):
         take(ImageStore(everybodys / "cache"), tree)
 
@@ -162,9 +165,9 @@ def test_a_full_disk_is_a_sentence_and_leaves_nothing(
 
     monkeypatch.setattr(os, "fchmod", full)
     said = refusal(store, tree)
-    assert "the image cannot be written there: No space left on device; free some, or" in said
+    assert "the image cannot be written there: No space left on device; free some space, or" in said
 
 
 @pytest.mark.parametrize("name", ["host", "scratch"])
 def test_names_with_a_meaning_are_not_given_away(store: ImageStore, tree: Path, name: str) -> None:
-    assert "has a meaning of its own" in refusal(store, tree, name)
+    assert "is reserved" in refusal(store, tree, name)

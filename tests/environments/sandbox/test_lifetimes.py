@@ -64,7 +64,7 @@ def test_what_pid_1_says_of_its_end_is_in_the_error(tmp_path: Path, n_unread: in
             asked = asyncio.ensure_future(shell(box, "sleep 60"))
             await shell(box, "true")
             # A request without a number cannot be answered: it stands for any fault of PID 1's own.
-            await box._desk._link.send({"op": "open_room"})
+            await box._router._link.send({"op": "open_room"})
             unread = [box._ask({"op": "open_room"}) for _ in range(n_unread)]
             ends = await asyncio.gather(asked, *unread, return_exceptions=True)
             return [str(one) for one in ends]

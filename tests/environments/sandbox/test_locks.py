@@ -34,7 +34,9 @@ def test_a_cache_that_somebody_else_laid_out_first_is_refused_and_none_of_it_is_
     for path in (cache, cache / "images", cache / "images" / "names"):
         os.chown(path, PERSON, PERSON)
     monkeypatch.setenv("PROCTOR_CACHE", str(cache))
-    said = rf"{cache}: belongs to user {PERSON}, not to this user, and what lies in a cache is run"
+    said = (
+        rf"{cache}: belongs to user {PERSON}, not to this user, and files in the cache are executed"
+    )
     with pytest.raises(SandboxError, match=said):
         ImageStore()
     with pytest.raises(ImageError, match="images: belongs to user"):

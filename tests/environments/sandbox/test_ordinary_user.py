@@ -70,9 +70,9 @@ except SandboxError as error:
 def test_another_user_is_refused_without_subordinate_ids(place: Path) -> None:
     ran = run_python(place, "-c", USER_SCRIPT, str(place / "t"))
     assert ran.out.strip() == (
-        "user 1000:1000 cannot be had in this sandbox (Invalid argument): it was made by an "
-        "ordinary user without enough subordinate ids; add some to /etc/subuid and /etc/subgid and "
-        "install newuidmap, or run as root"
+        "user 1000:1000 does not exist in this sandbox (Invalid argument): it belongs to an "
+        "unprivileged user without enough subordinate ids; add some to /etc/subuid and "
+        "/etc/subgid and install newuidmap, or run as root"
     )
 
 

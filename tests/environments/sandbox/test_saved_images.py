@@ -196,8 +196,8 @@ def test_variables_directory_and_user_come_with_it(store: ImageStore, tmp_path: 
     assert image.env == {"PATH": "/x:/y", "A": "b=c"}
     assert (image.workdir, image.user) == ("/app", "7:8")
     assert image.notes == (
-        'its Entrypoint is noted and not run: ["/init"]',
-        'its Cmd is noted and not run: ["a", "b"]',
+        'its Entrypoint is not run: ["/init"]',
+        'its Cmd is not run: ["a", "b"]',
     )
     assert store.find("mine") == image
 

@@ -2,18 +2,18 @@
 
     proctor run -p TASKS -a chat -m MODEL --ak base_url=https://…/v1
 
-    settings     its kwargs as values, and where the endpoint and its key come from
-    agent        the agent: loaded on use, because httpx takes its time to load
-    wire         what is sent and what comes back, as values
-    endpoint     one request: an answer, or how it failed
-    refusals     what an endpoint says instead of an answer, as errors
-    retries      which failures are tried again, after how long
+    settings     parses its kwargs, and finds the endpoint and its key
+    agent        the agent and its loop; imported on use, because httpx is slow to import
+    wire         builds requests and parses answers
+    endpoint     sends one request; returns an answer or a failure
+    refusals     turns error responses into exceptions
+    retries      decides which failures are retried, and after how long
     tool         the bash tool: its description, a call, a result
-    limits       what ends a run before the model does
-    accounting   tokens, money and time
-    story        what happened, told to trajectory.jsonl as it happens
+    limits       ends a run at a limit of turns, tokens, money or time
+    accounting   tokens, money and time of a run
+    trajectory   writes trajectory.jsonl during the run
     judging      asks a model to label the turns of traces
 
-It runs on the host, and only its commands run in the environment: the key never gets in there. It
-remembers nothing from one command to the next, and summarizes nothing.
+The loop runs on the host, and only its commands run in the environment, which never sees the API
+key. Each command gets a new shell, and the conversation is never summarized.
 """

@@ -1,8 +1,8 @@
-"""Tokens, money and time of one run, answer by answer, and what the trial is told of them.
+"""Tokens, money and time of one run, summed over its answers.
 
-What one answer does not say is not known of the sum: null, never 0. An answer's amount is the
-endpoint's own where it gives one, else its tokens at the listed prices of the model that the
-endpoint names. Requests that got no answer are counted, and what they cost is known to nobody.
+If one answer does not report a figure, the sum is unknown: null, never 0. The cost of an answer is
+the amount that the endpoint reports, or else its tokens at the listed prices of the model that
+answered. Requests without an answer are counted; their cost is unknown.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ from proctor.trial.agent import AgentContext
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What one answer took."""
+    """Tokens and cost of one answer."""
 
     spent: Spent
     basis: CostBasis
@@ -36,34 +36,34 @@ class Charge:
 
 @dataclass(slots=True)
 class Account:
-    """What a run has taken so far."""
+    """Tokens, cost and time of a run so far."""
 
     asked_model: str
     charges: list[Charge] = field(default_factory=list)
     models: list[str] = field(default_factory=list)
-    """The models that answered, as the endpoint names them, in the order of their first answer."""
+    """Models that answered, as named by the endpoint, in the order of their first answer."""
     n_retries: int = 0
     n_commands: int = 0
     n_malformed: int = 0
-    """Answers and calls that could not be used."""
+    """Number of unusable answers and calls."""
     model_seconds: float = 0.0
-    """Wall time waiting for the model, retries included."""
+    """Wall time spent waiting for the model, retries included."""
     command_seconds: float = 0.0
-    """Wall time waiting for commands."""
+    """Wall time spent waiting for commands."""
 
     @property
     def n_turns(self) -> int:
-        """Answers so far."""
+        """Number of answers so far."""
         return len(self.charges)
 
     @property
     def usage(self) -> Usage:
-        """Tokens of all answers."""
+        """Sum of the tokens of all answers."""
         return sum_usage([charge.spent.usage for charge in self.charges])
 
     @property
     def tokens(self) -> int | None:
-        """Input and output tokens of all answers; None where one did not say."""
+        """Input and output tokens of all answers; None if one did not report them."""
         usage = self.usage
         if not self.charges:
             return 0
@@ -71,25 +71,25 @@ class Account:
 
     @property
     def reasoning_tokens(self) -> int | None:
-        """Tokens spent on reasoning; None where one answer did not say."""
+        """Tokens spent on reasoning; None if one answer did not report them."""
         known = [charge.spent.reasoning for charge in self.charges]
         counts = [count for count in known if count is not None]
         return sum(counts) if counts and len(counts) == len(known) else None
 
     @property
     def basis(self) -> CostBasis:
-        """Money of all answers, and where the amount comes from."""
+        """Cost of all answers, and where the amount comes from."""
         if not self.charges:
             return unknown_cost("the model has not answered")
         basis = merge_bases([charge.basis for charge in self.charges])
         if not self.n_retries or basis.amount_usd is None:
             return basis
         failed = count_of(self.n_retries, "request")
-        note = f"{failed} got no answer; if that cost anything, it is not in the amount"
+        note = f"{failed} got no answer; their cost, if any, is not included"
         return msgspec.structs.replace(basis, notes=(*basis.notes, note))
 
     def add(self, answer: Answer, when: datetime) -> Charge:
-        """Take down what an answer took."""
+        """Add the tokens and cost of an answer."""
         if answer.model and answer.model not in self.models:
             self.models.append(answer.model)
         charge = Charge(answer.spent, self._price(answer, when))
@@ -103,11 +103,12 @@ class Account:
         bases = [
             _price_as(name, spent, when) for name in find_names(answer.model, self.asked_model)
         ]
+        # A price for the exact name wins; if there is none, the last basis says why.
         known = [basis for basis in bases if basis.amount_usd is not None]
         return known[0] if known else bases[-1]
 
     def describe(self) -> dict[str, object]:
-        """What harbor has no words for."""
+        """Return what harbor's AgentContext has no fields for, as trial metadata."""
         return {
             "models": list(self.models),
             "turns": self.n_turns,
@@ -121,7 +122,7 @@ class Account:
         }
 
     def fill(self, context: AgentContext) -> None:
-        """Tell the trial, in harbor's words."""
+        """Fill in harbor's fields for tokens and cost."""
         if not self.charges:
             return
         usage, basis = self.usage, self.basis
@@ -130,7 +131,10 @@ class Account:
 
 
 def find_names(reported: str | None, asked: str) -> Sequence[str]:
-    """The names under which a model's price is looked for; a provider is worth more than none."""
+    """Return the model names under which to look for a price, most specific first.
+
+    Endpoints often report the model without its provider; the provider of -m is added then.
+    """
     if not reported:
         return (asked,)
     provider, slash, _ = asked.partition("/")
@@ -146,5 +150,5 @@ def _price_as(name: str, spent: Spent, when: datetime) -> CostBasis:
 
 
 def _without_blanks(basis: CostBasis) -> dict[str, object]:
-    told: dict[str, object] = msgspec.to_builtins(basis)
-    return {name: value for name, value in told.items() if value not in (None, [], ())}
+    fields: dict[str, object] = msgspec.to_builtins(basis)
+    return {name: value for name, value in fields.items() if value not in (None, [], ())}

@@ -1,4 +1,4 @@
-"""`chat` as an agent of a trial. Loaded on use: httpx takes its time to load."""
+"""The `chat` agent and its loop. Imported on use, because httpx is slow to import."""
 
 import asyncio
 import math
@@ -20,7 +20,6 @@ from proctor.agents.chat.settings import (
     find_address,
     load_system_prompt,
 )
-from proctor.agents.chat.story import Story
 from proctor.agents.chat.tool import (
     Command,
     Malformed,
@@ -30,6 +29,7 @@ from proctor.agents.chat.tool import (
     render_result,
     run_command,
 )
+from proctor.agents.chat.trajectory import ChatTrajectory
 from proctor.agents.chat.wire import (
     Answer,
     Call,
@@ -51,11 +51,10 @@ from proctor.trial.environment import Environment
 from proctor.trial.order import AgentOrder
 from proctor.trial.trial_run import host_variables
 
-# The loop: ask the model, run what it says, until it answers or a limit is reached
+# The loop: ask the model, run its calls, until it answers without one or a limit is reached
 #
-# An answer without a call ends the run. An answer that is empty or was cut off, and calls that
-# cannot be run, are answered with a sentence; after `max_malformed` such answers in a row the run
-# ends too.
+# An empty or truncated answer, or a call that cannot be run, gets an explanation in reply. After
+# `max_malformed` such answers in a row the run ends.
 
 
 SYSTEM_PROMPT: Final = (
@@ -69,15 +68,15 @@ _EMPTY: Final = "Your answer was empty. Call bash to go on, or say in words that
 
 @dataclass(slots=True)
 class Loop:
-    """One run."""
+    """One run of the agent."""
 
     settings: ChatSettings
     model: str
     asker: Asker
     environment: Environment
     env: Mapping[str, str]
-    """Variables of its commands."""
-    story: Story
+    """Environment variables of its commands."""
+    trajectory: ChatTrajectory
     account: Account
     pace: Pace
     redactor: Redactor
@@ -86,12 +85,12 @@ class Loop:
     _start: float = 0.0
 
     async def run(self, system: str, instruction: str) -> Reached | None:
-        """Do the task; gives the limit that ended it, or None where the model did.
+        """Do the task. Return the limit that ended it, or None if the model did.
 
         Raises:
             ModelError: the endpoint gave no answer.
-            AgentError: a limit cannot be watched.
-            Exception: whatever the environment raises.
+            AgentError: a limit cannot be checked.
+            Exception: raised by the environment.
         """
         self._start = self.pace.clock.monotonic()
         self._messages = [system_message(system), user_message(instruction)]
@@ -102,7 +101,7 @@ class Loop:
                 return answer
             with_reasoning = self.settings.send_reasoning
             self._messages.append(assistant_message(answer, with_reasoning=with_reasoning))
-            if not await self._heed(answer):
+            if not await self._act_on(answer):
                 return None
             if self._n_malformed_in_a_row >= self.settings.max_malformed:
                 n_row = self._n_malformed_in_a_row
@@ -118,7 +117,7 @@ class Loop:
         return math.inf if most is None else most - self._seconds
 
     async def _ask(self) -> Answer | Reached:
-        """The next answer, or the limit of time where that was over first."""
+        """Return the next answer, or the time limit if it was reached first."""
         n_before, start = self.account.n_retries, self.pace.clock.monotonic()
         asked = self.asker.ask(self._request(), self._count_retry)
         try:
@@ -130,17 +129,18 @@ class Loop:
             return Reached("max_seconds", self.settings.max_seconds or 0, self._seconds)
         charge = self.account.add(answer, self.pace.clock.now())
         n_tries = 1 + self.account.n_retries - n_before
-        self.story.answer(answer, charge, seconds, n_tries)
+        self.trajectory.answer(answer, charge, seconds, n_tries)
         return answer
 
     async def _within_time(self, asked: Awaitable[Answer]) -> Answer | None:
-        """The answer; None where max_seconds were over before it came."""
+        """Await the answer; None if max_seconds passed first."""
         left = self._seconds_left
         limit = asyncio.timeout(left if math.isfinite(left) else None)
         try:
             async with limit:
                 return await asked
         except TimeoutError:
+            # Only our own limit means "out of time"; any other timeout is an error of the request.
             if not limit.expired():
                 raise
             return None
@@ -150,7 +150,7 @@ class Loop:
 
     def _request(self) -> bytes:
         settings = self.settings
-        wished = {
+        options = {
             "max_tokens": settings.max_output_tokens,
             "temperature": settings.temperature,
             "top_p": settings.top_p,
@@ -161,21 +161,23 @@ class Loop:
             "model": self.model,
             "messages": self._messages,
             "tools": [describe_tool(settings)],
-            **{name: value for name, value in wished.items() if value is not None},
+            **{name: value for name, value in options.items() if value is not None},
+            # Last, but without the keys above: ChatSettings refuses these.
             **(settings.extra_body or {}),
         }
         if settings.stream:
+            # Without include_usage, streamed answers report no tokens.
             request |= {"stream": True, "stream_options": {"include_usage": True}}
         return render_request(request)
 
-    async def _heed(self, answer: Answer) -> bool:
-        """Do what an answer says; whether there is anything left to do."""
+    async def _act_on(self, answer: Answer) -> bool:
+        """Run the calls of an answer; return whether to go on asking."""
         if answer.calls:
             could_run: list[bool] = []
             for call in answer.calls:
                 if self._seconds_left > 0:
                     could_run.append(await self._run_call(call))
-            # Calls for which there was no time left are no fault of the model.
+            # Calls that were not run for lack of time do not count as malformed.
             is_useless = len(could_run) == len(answer.calls) and not any(could_run)
             self._count_malformed(could_run.count(False), is_useless=is_useless)
             return True
@@ -183,9 +185,9 @@ class Loop:
         if answer.text.strip() and not is_cut:
             return False
         self._count_malformed(1, is_useless=True)
-        said = _CUT_OFF if is_cut else _EMPTY
-        self.story.user(said)
-        self._messages.append(user_message(said))
+        reply = _CUT_OFF if is_cut else _EMPTY
+        self.trajectory.user(reply)
+        self._messages.append(user_message(reply))
         return True
 
     def _count_malformed(self, number: int, *, is_useless: bool) -> None:
@@ -193,22 +195,22 @@ class Loop:
         self._n_malformed_in_a_row = self._n_malformed_in_a_row + 1 if is_useless else 0
 
     async def _run_call(self, call: Call) -> bool:
-        """Run one call, and tell the model; whether it could be run."""
+        """Run one call and add its result to the conversation; return whether it could be run."""
         parsed = parse_call(call, self.settings)
-        self.story.call(call, parsed)
+        self.trajectory.call(call, parsed)
         if isinstance(parsed, Malformed):
-            self.story.refusal(call, parsed)
+            self.trajectory.refusal(call, parsed)
             self._messages.append(tool_message(call, parsed.sentence))
             return False
         result = await self._run_command(parsed)
-        self.story.result(result)
+        self.trajectory.result(result)
         self._messages.append(tool_message(call, render_result(result)))
         return True
 
     async def _run_command(self, command: Command) -> Result:
         start = self.pace.clock.monotonic()
         self.account.n_commands += 1
-        # Whole seconds are all that an environment knows.
+        # Environments take timeouts in whole seconds, as harbor's do.
         seconds = math.ceil(min(command.timeout_sec, max(self._seconds_left, 1)))
         command = msgspec.structs.replace(command, timeout_sec=seconds)
         try:
@@ -219,7 +221,7 @@ class Loop:
 
 
 VERSION: Final = "1.0.0"
-"""Of the loop: what it says to the model and how it runs what comes back."""
+"""Version of the loop: its prompts, and how it runs commands."""
 
 
 class ChatAgent:
@@ -238,22 +240,22 @@ class ChatAgent:
 
     @staticmethod
     def name() -> str:
-        """Its name in results."""
+        """Return the name used in results."""
         return "chat"
 
     def version(self) -> str | None:
-        """Version of the loop."""
+        """Return the version of the loop."""
         return VERSION
 
     async def setup(self, environment: Environment) -> None:
-        """Needs nothing inside."""
+        """Do nothing: nothing is installed in the environment."""
 
     async def run(self, instruction: str, environment: Environment, context: AgentContext) -> None:
         """Do the task; each answer of the model is a step of <trial>/agent/trajectory.jsonl.
 
         Raises:
-            ModelError: the endpoint gave no answer; the class says why.
-            AgentError: max_tokens or max_cost_usd cannot be watched.
+            ModelError: the endpoint gave no answer; each cause has its own subclass.
+            AgentError: max_tokens or max_cost_usd is set, but the endpoint reports no usage.
         """
         redactor = self._find_redactor()
         async with self._open_endpoint(redactor) as endpoint:
@@ -265,35 +267,36 @@ class ChatAgent:
                     asker=Asker(endpoint, retries, self._pace, logger),
                     environment=environment,
                     env=_without_endpoint(self._order.extra_env),
-                    story=Story(trace, redactor),
+                    trajectory=ChatTrajectory(trace, redactor),
                     account=Account(self._model),
                     pace=self._pace,
                     redactor=redactor,
                 )
-                loop.story.begin(self._system, instruction, self._describe())
+                loop.trajectory.begin(self._system, instruction, self._describe())
                 await self._run(loop, instruction, context)
 
     async def _run(self, loop: Loop, instruction: str, context: AgentContext) -> None:
-        """Run the loop; however it ends, the trial is told what it took."""
+        """Run the loop; fill in tokens, cost and metadata however it ends."""
         ended: dict[str, object] = {"ended": "stopped"}
         try:
             reached = await loop.run(self._system, instruction)
             ended = {"ended": "answer"} if reached is None else _describe_limit(reached)
             if reached is not None:
-                loop.story.end(reached.sentence, limit=msgspec.to_builtins(reached))
+                loop.trajectory.end(reached.sentence, limit=msgspec.to_builtins(reached))
         except (ModelError, AgentError) as error:
             ended = {"ended": "error"}
-            loop.story.end(str(error), exception=type(error).__name__)
+            loop.trajectory.end(str(error), exception=type(error).__name__)
             raise
         finally:
             loop.account.fill(context)
-            told = {**ended, "endpoint": self._address.shown, **loop.account.describe()}
-            # A model's name is the endpoint's own words.
-            context.metadata = loop.redactor.redact(told)
+            metadata = {**ended, "endpoint": self._address.shown, **loop.account.describe()}
+            # The model's name comes from the endpoint, which might echo the key in it.
+            context.metadata = loop.redactor.redact(metadata)
 
     def _find_redactor(self) -> Redactor:
         key = self._address.key or ""
         env = {**self._order.extra_env, KEY_VARIABLE: key}
+        # Local endpoints take dummy keys such as "x": redacting these would garble every text.
         if len(key) < SHORTEST_CHAT_KEY:
             del env[KEY_VARIABLE]
         return redact_env(env)
@@ -303,7 +306,7 @@ class ChatAgent:
         return open_endpoint(self._address, seconds, redactor, self._pace.clock)
 
     def _describe(self) -> Object:
-        """The agent as a trajectory names it."""
+        """Return the description of the agent in the trajectory."""
         return {
             "name": self.name(),
             "version": VERSION,
@@ -326,5 +329,5 @@ def _find_system(settings: ChatSettings, skills_dir: str | None) -> str:
 
 
 def _without_endpoint(env: Mapping[str, str]) -> dict[str, str]:
-    """What commands are given: the key is the loop's, and a model could read it aloud."""
+    """Return the variables of commands: without the key, which the model could print."""
     return {name: env[name] for name in env if name not in (KEY_VARIABLE, URL_VARIABLE)}

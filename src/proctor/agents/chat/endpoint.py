@@ -1,7 +1,8 @@
-"""One request to an endpoint: an answer, or how it failed. Whether to try again is not said here.
+"""Sends one request to an endpoint; returns an answer or a failure. Does not retry.
 
-No redirect is followed, so that the key goes nowhere else; a proxy of the usual variables is used.
-An answer is read no further than 32 MiB, and is not unpacked: a few bytes can hold any number.
+Redirects are not followed, so the key is sent to no other host; the usual proxy variables are
+respected. At most 32 MiB of an answer are read, and compressed answers are rejected, because a few
+bytes can decompress to any size.
 """
 
 import asyncio
@@ -38,59 +39,60 @@ from proctor.errors import (
 from proctor.traces.writer import Redactor
 from proctor.trial.clock import SYSTEM, Clock
 
-# An answer that comes in pieces: server-sent events, put together. Nothing here reads a socket
+# Streamed answers: assembles server-sent events
 #
-# An event that is no completion is an error, and so is a stream that ends before the model has said
-# why it stopped: what is there of such an answer may be half a command.
+# An event that is not a completion is an error, and so is a stream that ends without a finish
+# reason: such an answer may contain half a command.
 
 
 DONE: Final = b"[DONE]"
 _DATA: Final = b"data:"
+# Fields of server-sent events; a line that begins with a colon is a comment, often a keep-alive.
 _FIELDS: Final = (_DATA, b"event:", b"id:", b"retry:", b":")
 
 
 class Lines:
-    """Bytes as they come, to lines."""
+    """Splits a stream of bytes into lines."""
 
     def __init__(self) -> None:
-        self._begun = bytearray()
+        self._partial = bytearray()
 
     def add(self, data: bytes) -> Iterator[bytes]:
-        """The lines that are whole by now."""
+        """Add bytes; yield the lines they complete."""
         first, *rest = data.split(b"\n")
-        self._begun += first
+        self._partial += first
         for line in rest:
-            yield bytes(self._begun).removesuffix(b"\r")
-            self._begun = bytearray(line)
+            yield bytes(self._partial).removesuffix(b"\r")
+            self._partial = bytearray(line)
 
 
 class Pieces:
-    """The pieces of one answer."""
+    """Assembles one answer from its pieces."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
         self._thoughts: list[str] = []
         self._thought_key = Message().thought_key
         self._calls: list[_CallPieces] = []
+        # The call of each index.
         self._places: dict[int, _CallPieces] = {}
-        """The call that each number stands for."""
         self._finish_reason: str | None = None
         self._model: str | None = None
         self._usage: object = None
+        # Whether the endpoint has sent [DONE].
         self.is_done = False
-        """Whether the endpoint has said that nothing more comes."""
 
     def add_line(self, line: bytes) -> Completion | None:
-        """Take one line of the stream; gives the piece of the answer that was in it.
+        """Add one line of the stream; return the piece of the answer in it, if any.
 
         Raises:
-            ModelAnswerError: it is no line of such a stream, or no piece of an answer.
+            ModelAnswerError: it is not a server-sent event, or not a piece of an answer.
         """
         if not line.strip():
             return None
         if not line.startswith(_FIELDS):
             shown = line.decode(errors="replace")
-            raise ModelAnswerError(f"the stream has no event, but {shown!r}")
+            raise ModelAnswerError(f"the stream contains {shown!r}; expected an event")
         data = line.removeprefix(_DATA).strip()
         if not line.startswith(_DATA) or not data:
             return None
@@ -126,22 +128,23 @@ class Pieces:
         call.add(piece)
 
     def _find_begun(self, piece: ToolCall) -> "_CallPieces | None":
-        """The call that a piece goes on with; None where it begins one."""
+        """Return the call that a piece continues, or None if it begins one."""
         if piece.index is None:
-            # A piece with an id begins a call, one without goes on with the last.
+            # Without an index, a piece with an id begins a call, and others continue the last one.
             return self._calls[-1] if self._calls and piece.id is None else None
         call = self._places.get(piece.index)
-        # Some endpoints number all calls 0; and some give each piece of a call another id.
+        # Some endpoints give all calls the index 0; others give each piece of a call a new id.
+        # Only a piece with both a new id and a name begins a new call.
         is_named = piece.function is not None and bool(piece.function.name)
         is_other = call is not None and bool(call.id and piece.id) and call.id != piece.id
         return None if is_other and is_named else call
 
     def finish(self) -> Answer:
-        """The answer.
+        """Return the assembled answer.
 
         Raises:
-            ModelUnreachableError: the stream ended before it was whole.
-            ModelAnswerError: it has more calls than are run.
+            ModelUnreachableError: the stream ended before the answer was complete.
+            ModelAnswerError: it has too many calls.
         """
         if self._finish_reason is None:
             raise ModelUnreachableError("the stream ended before the answer did")
@@ -157,7 +160,7 @@ class Pieces:
 
 
 class _CallPieces:
-    """The pieces of one call."""
+    """Assembles one call from its pieces."""
 
     def __init__(self) -> None:
         self.id: str | None = None
@@ -182,42 +185,43 @@ class _CallPieces:
 
 
 LARGEST: Final = 32 << 20
-"""Bytes of an answer that are read."""
+"""Largest answer that is read, in bytes."""
 _LARGEST_REFUSAL: Final = 64 << 10
 _OK: Final = 200
 _STREAM: Final = "text/event-stream"
-_PACKED: Final = "the answer is packed ({}); expected it plain, as it was asked for"
-_TOO_LONG: Final = f"the answer has more than {LARGEST:,} bytes; no more was read"
+_COMPRESSED: Final = "the answer is compressed ({}), although the request accepts only plain ones"
+_TOO_LONG: Final = f"the answer has more than {LARGEST:,} bytes; the rest was not read"
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a model is asked."""
+    """A chat completions endpoint."""
 
     client: httpx.AsyncClient
     address: Address
     timeout_sec: float
-    """Seconds for one request, its answer included."""
+    """Timeout of one request, answer included, in seconds."""
     redactor: Redactor
-    """For an endpoint's own words: of these it is not known what they hold."""
+    """Redacts the endpoint's messages, which may quote the key."""
     clock: Clock = SYSTEM
 
     async def ask(self, body: bytes) -> Answer | Failed:
-        """Send one request and read its answer."""
+        """Send one request and return its answer, or how it failed."""
         try:
             async with asyncio.timeout(self.timeout_sec):
                 return await self._ask(body)
         except TimeoutError:
-            said = f"no whole answer after {self.timeout_sec:g} s (request_timeout_sec)"
+            said = f"no complete answer after {self.timeout_sec:g} s (request_timeout_sec)"
             return Failed(ModelTimeoutError(said), is_passing=True)
         except ModelError as error:
             said = clean(self.redactor.redact_text(str(error)))
             return Failed(type(error)(said), is_passing=True)
         except (httpx.HTTPError, httpx.InvalidURL, ssl.SSLError) as error:
-            # Of what is no HTTP at all, the error shows what came.
+            # If the response is not HTTP at all, the error quotes it.
             return _judge_breakdown(error, self.redactor.redact_text(find_reason(error)))
 
     async def _ask(self, body: bytes) -> Answer | Failed:
+        # Without accept-encoding, httpx would ask for compressed answers.
         headers = {"content-type": "application/json", "accept-encoding": "identity"}
         if self.address.key is not None:
             headers["authorization"] = f"Bearer {self.address.key}"
@@ -226,8 +230,8 @@ class Endpoint:
         ) as response:
             if response.status_code != _OK:
                 return await self._read_refusal(response)
-            if packed := _find_packing(response):
-                return Failed(ModelAnswerError(_PACKED.format(packed)), is_passing=False)
+            if encoding := _find_compression(response):
+                return Failed(ModelAnswerError(_COMPRESSED.format(encoding)), is_passing=False)
             if response.headers.get("content-type", "").lower().startswith(_STREAM):
                 return await self._read_stream(response)
             data = await _read(response, LARGEST + 1)
@@ -237,8 +241,8 @@ class Endpoint:
         return self._find_fault(completion) or make_answer(completion)
 
     async def _read_refusal(self, response: httpx.Response) -> Failed:
-        data = b"" if _find_packing(response) else await _read(response, _LARGEST_REFUSAL)
-        # What is shown is cut, and half a secret would not be known as one.
+        data = b"" if _find_compression(response) else await _read(response, _LARGEST_REFUSAL)
+        # Redact before the text is cut for display: half a secret would not be recognized.
         said, to = (
             self.redactor.redact_text(text)
             for text in (data.decode(errors="replace"), response.headers.get("location", ""))
@@ -270,17 +274,17 @@ class Endpoint:
 async def open_endpoint(
     address: Address, timeout_sec: float, redactor: Redactor, clock: Clock
 ) -> AsyncIterator[Endpoint]:
-    """An endpoint whose connections are closed afterwards.
+    """Open an endpoint; its connections are closed afterwards.
 
     Raises:
-        ModelRequestError: the variables for proxies or certificates cannot be used.
+        ModelRequestError: the variables for proxies or certificates are invalid.
     """
     async with _make_client(address) as client:
         yield Endpoint(client, address, timeout_sec, redactor, clock)
 
 
 def _make_client(address: Address) -> httpx.AsyncClient:
-    # The time for a request is kept by `ask`, as a whole.
+    # `ask` limits the request as a whole; httpx would limit each of its phases separately.
     never = httpx.Timeout(None)
     try:
         return httpx.AsyncClient(timeout=never, follow_redirects=False)
@@ -291,14 +295,14 @@ def _make_client(address: Address) -> httpx.AsyncClient:
         ) from error
 
 
-def _find_packing(response: httpx.Response) -> str | None:
-    """How a body is packed although it was asked for plain; None where it is not."""
-    packing = response.headers.get("content-encoding", "").strip().lower()
-    return None if packing in ("", "identity") else clean(packing)
+def _find_compression(response: httpx.Response) -> str | None:
+    """Return the content encoding of a compressed body; None if it is plain."""
+    encoding = response.headers.get("content-encoding", "").strip().lower()
+    return None if encoding in ("", "identity") else clean(encoding)
 
 
 async def _read(response: httpx.Response, most: int) -> bytes:
-    """The bytes of a response, no more than so many."""
+    """Read at most `most` bytes of a response."""
     data = bytearray()
     async for piece in response.aiter_raw():
         data += piece
@@ -308,27 +312,27 @@ async def _read(response: httpx.Response, most: int) -> bytes:
 
 
 def _too_long() -> Failed:
-    # Another one would have to be paid for as well.
+    # Not retried: another answer as long would have to be paid for as well.
     return Failed(ModelAnswerError(_TOO_LONG), is_passing=False)
 
 
 def _judge_breakdown(error: Exception, said: str) -> Failed:
-    """What it means that there was no connection, or that it broke off."""
+    """Return the failure for a connection that was refused or broke off."""
     reason = clean(said) or type(error).__name__
     if isinstance(error, httpx.LocalProtocolError | httpx.UnsupportedProtocol | httpx.InvalidURL):
         return Failed(ModelRequestError(f"cannot be asked: {reason}"), is_passing=False)
     if isinstance(error, httpx.ConnectError):
         said = f"no connection: {reason}; is the endpoint up, and base_url right?"
-        # A certificate that is not trusted now will not be in a minute.
+        # Retrying does not help with an untrusted certificate.
         return Failed(ModelUnreachableError(said), "CERTIFICATE_VERIFY_FAILED" not in reason)
     return Failed(ModelUnreachableError(f"the connection broke off: {reason}"), is_passing=True)
 
 
 def find_reason(error: BaseException) -> str:
-    """The system's own words, which stand at the end of a chain of errors that say less."""
+    """Return the operating system's message, from the end of httpx's chain of exceptions."""
     link: BaseException | None = error
     while link is not None:
-        # An error of TLS has a number too, which is none of the system's.
+        # TLS errors have an errno too, but it is not one of the operating system's.
         if isinstance(link, OSError) and not isinstance(link, ssl.SSLError) and link.errno:
             return os.strerror(link.errno) if link.errno > 0 else str(link.strerror)
         link = link.__cause__ or link.__context__

@@ -1,12 +1,12 @@
-"""Asks a judge about turns: in batches, many at once; one bad answer loses no other turn.
+"""Asks a model to label the turns of traces, in concurrent batches.
 
-1. Labels cached by earlier runs are not asked for again.
-2. The others go in batches of turns that follow each other, with the turns before them as context.
-3. A turn that an answer leaves without a label is asked about once more, alone.
-4. What still has none stays without one, and says why.
+1. Labels cached by earlier runs are reused.
+2. The other turns are sent in batches of consecutive turns, with the turns before as context.
+3. A turn without a label in the answer is sent once more, alone.
+4. A turn that still has no label stays unlabelled, with the reason.
 
-An endpoint that rejects the key, does not know the model, or fails several times in a row is not
-asked again; the labels it gave are cached. Loaded on use, because httpx is slow to load.
+If the endpoint rejects the key, does not know the model, or fails several times in a row, no more
+requests are sent; the labels so far are cached. Imported on use, because httpx is slow to import.
 """
 
 import asyncio
@@ -50,51 +50,51 @@ from proctor.traces.writer import Redactor
 
 BATCH_SIZE: Final = 5
 CONTEXT_SIZE: Final = 3
+# Failed requests in a row, each after its retries, before the judge gives up.
 _MOST_FAILURES: Final = 3
-"""Requests in a row that got no answer, each tried again and again, before nobody asks any more."""
+# Errors that every further request would meet as well.
 _FOR_ALL: Final = (ModelAuthError, ModelNotFoundError)
-"""Refusals that every other request would meet as well."""
+# Characters kept of a model's name, which comes from the endpoint and can be any length.
 _MOST_NAME: Final = 200
-"""Characters of a model's name, which is the endpoint's own word."""
 _LOGGER = logging.getLogger("proctor.judge")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeOptions:
-    """Which model is asked, where, and how."""
+    """Model, endpoint and limits of a judge."""
 
     model: str
     address: Address
     parallel: int = 4
-    """Requests at once."""
+    """Number of concurrent requests."""
     retries: int = 4
-    """How often one request is tried again."""
+    """Number of retries per request."""
     timeout_sec: float = 180.0
-    """For one try."""
+    """Timeout of one try, in seconds."""
 
 
 class JudgedTrace(msgspec.Struct, frozen=True, kw_only=True):
     """The labels of one trace."""
 
     labels: tuple[Label, ...] = ()
-    """By step; the cue is the judge's own reason."""
+    """In the order of steps; the cue is the judge's reason."""
     unlabelled: dict[int, str] = {}
-    """Steps that have none, and why."""
+    """Steps without a label, with the reason."""
     notes: tuple[str, ...] = ()
-    """What was in answers and was not taken."""
+    """Parts of answers that were ignored."""
     known: int = 0
-    """Labels from the cache."""
+    """Number of labels from the cache."""
     asked: tuple[Asked, ...] = ()
-    """The requests that brought the labels, those of earlier runs among them."""
+    """The requests that produced the labels, including those of earlier runs."""
 
 
 class Judge:
-    """Asks one model."""
+    """Asks one model for labels."""
 
     def __init__(self, options: JudgeOptions, cache: LabelCache, asker: Asker) -> None:
         self.account = Account(options.model)
+        # Why no more requests are sent; None while they are.
         self.refusal: str | None = None
-        """Why it is not asked any more."""
         self._options = options
         self._cache = cache
         self._asker = asker
@@ -103,7 +103,7 @@ class Judge:
         self._temperature: float | None = 0.0
 
     async def judge(self, turns: Sequence[ShownTurn]) -> JudgedTrace:
-        """The labels of the turns of one trace, which come by step."""
+        """Label the turns of one trace, which are in the order of steps."""
         contexts = [turns[max(0, at - CONTEXT_SIZE) : at] for at in range(len(turns))]
         names = [
             name_question(self._options.model, turn, context)
@@ -133,23 +133,23 @@ class Judge:
             await self._ask(work, [at])
 
     async def _ask(self, work: "_Work", batch: Sequence[int]) -> list[int]:
-        """Ask about some turns once; those that have no label afterwards."""
+        """Ask about some turns once; return those still without a label."""
         turns = [work.turns[at] for at in batch]
         question = render_question(turns, work.contexts[batch[0]])
         async with self._limit:
-            came = await self._find_answer(question)
-        if isinstance(came, str):
-            judged = Judged(problems={turn.step: came for turn in turns})
+            answer = await self._find_answer(question)
+        if isinstance(answer, str):
+            judged = Judged(problems={turn.step: answer for turn in turns})
         else:
-            judged = read_answer(came.text, {turn.step for turn in turns})
-            self._take(work, batch, judged, came)
+            judged = read_answer(answer.text, {turn.step for turn in turns})
+            self._add(work, batch, judged, answer)
         work.notes += judged.notes
         for turn in turns:
             work.problems.pop(turn.step, None)
         work.problems |= judged.problems
         return [at for at in batch if work.turns[at].step in judged.problems]
 
-    def _take(self, work: "_Work", batch: Sequence[int], judged: Judged, answer: Answer) -> None:
+    def _add(self, work: "_Work", batch: Sequence[int], judged: Judged, answer: Answer) -> None:
         charge = self.account.add(answer, self._asker.pace.clock.now())
         asked = Asked(
             id=secrets.token_hex(8),
@@ -179,7 +179,7 @@ class Judge:
         )
 
     async def _find_answer(self, question: str) -> Answer | str:
-        """The answer to a question, or why there is none."""
+        """Return the answer to a question, or why there is none."""
         if self.refusal is not None:
             return self.refusal
         try:
@@ -196,7 +196,7 @@ class Judge:
         try:
             return await self._asker.ask(self._render(question), self._count_retry)
         except ModelRequestError as error:
-            # Some models take no temperature, and say so.
+            # Some models reject a temperature; this one then never gets it again.
             if self._temperature is None or "temperature" not in str(error).lower():
                 raise
             self._temperature = None
@@ -212,13 +212,13 @@ class Judge:
 
 @dataclass(slots=True)
 class _Work:
-    """One trace while it is judged."""
+    """State of one trace while it is judged."""
 
     turns: Sequence[ShownTurn]
     contexts: Sequence[Sequence[ShownTurn]]
     names: Sequence[str]
     open: list[int] = field(default_factory=list)
-    """Places of turns that have to be asked about."""
+    """Indexes of the turns without a cached label."""
     labels: dict[int, Label] = field(default_factory=dict)
     problems: dict[int, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -226,7 +226,7 @@ class _Work:
 
 
 def _batches(places: Sequence[int]) -> list[list[int]]:
-    """Places in batches, each of places that follow each other."""
+    """Split sorted indexes into batches of consecutive ones."""
     batches: list[list[int]] = []
     for at in places:
         if batches and len(batches[-1]) < BATCH_SIZE and batches[-1][-1] == at - 1:
@@ -238,13 +238,13 @@ def _batches(places: Sequence[int]) -> list[list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class JudgeResults:
-    """What one judge says of many traces."""
+    """Labels of many traces by one judge."""
 
     traces: list[JudgedTrace]
     account: Account
-    """What was asked in this run."""
+    """Tokens and cost of this run, without cached labels."""
     refusal: str | None
-    """Why it was not asked to the end."""
+    """Why the judge gave up; None if it did not."""
 
 
 def run_judge(
@@ -254,10 +254,10 @@ def run_judge(
     watch: Callable[[int], None] = lambda _: None,
     pace: Pace | None = None,
 ) -> JudgeResults:
-    """Ask about the turns of many traces; `watch` is told how many are done.
+    """Label the turns of many traces; `watch` is called with the number of traces done.
 
     Raises:
-        InputError: the endpoint's address cannot be used, or no label came of all the asking.
+        InputError: the endpoint's address is invalid, or the judge gave up without one label.
     """
     return asyncio.run(_run_judge(options, cache, traces, watch, pace or Pace()))
 

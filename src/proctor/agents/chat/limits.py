@@ -1,7 +1,8 @@
-"""What ends a run before the model does: turns, tokens, money, time.
+"""Limits of a run: turns, tokens, money, time.
 
-Limits are looked at before each question to the model. A limit is no error: what the agent left is
-verified. One that cannot be watched, because the endpoint does not say what it takes, is an error.
+Limits are checked before each request to the model. Reaching one is not an error: the trial is
+verified as usual. A limit that cannot be checked, because the endpoint reports no usage, is an
+error.
 """
 
 import msgspec
@@ -15,23 +16,23 @@ class Reached(msgspec.Struct, frozen=True):
     """A limit that was reached."""
 
     name: str
-    """The kwarg."""
+    """Name of the kwarg."""
     limit: float
     """Its value."""
     reached: float
-    """What had been used by then."""
+    """What had been used when it was checked."""
 
     @property
     def sentence(self) -> str:
-        """For a person."""
-        return f"{self.name} is reached: {self.reached:g} of {self.limit:g}"
+        """The limit and what was used, for a person."""
+        return f"{self.name} reached: {self.reached:g} of {self.limit:g}"
 
 
 def find_reached(settings: ChatSettings, account: Account, seconds: float) -> Reached | None:
-    """The first limit that is reached after so many seconds, or None.
+    """Return the first limit that is reached after `seconds`, or None.
 
     Raises:
-        AgentError: one cannot be watched.
+        AgentError: one cannot be checked.
     """
     used: dict[str, float | None] = {
         "max_turns": account.n_turns,
@@ -47,14 +48,14 @@ def find_reached(settings: ChatSettings, account: Account, seconds: float) -> Re
 
 
 def _watched(name: str, limit: float | None, account: Account) -> float | None:
-    """What counts against a limit of tokens or money."""
+    """Return the tokens or money used so far; None if there is no limit or no answer yet."""
     if limit is None or not account.charges:
         return None
     basis = account.basis
     used = account.tokens if name == "max_tokens" else basis.amount_usd
     if used is None:
-        why = "the endpoint does not say how many tokens an answer took"
+        why = "the endpoint does not report the tokens of its answers"
         if name == "max_cost_usd":
-            why = f"what the model costs is not known: {basis.why_unknown}"
-        raise AgentError(f"{name} is {limit:g} and cannot be watched: {why}; leave it out")
+            why = f"the model's cost is unknown: {basis.why_unknown}"
+        raise AgentError(f"{name} is {limit:g} but cannot be checked: {why}; leave it out")
     return used

@@ -1,4 +1,4 @@
-"""What an endpoint says instead of an answer, as errors with sentences. Nothing is retried here."""
+"""Turns an endpoint's error responses into exceptions. Does not retry."""
 
 import math
 import re
@@ -20,21 +20,22 @@ from proctor.errors import (
     ModelServerError,
 )
 
+# Characters of an endpoint's message that an error shows.
 _SHOWN: Final = 500
-"""Characters of an endpoint's own words that an error shows."""
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f]+")
+# How endpoints report a conversation that exceeds the context window: most have no code for it.
 _OVERFLOW = re.compile(
     r"context[ _-]?(length|window|size)|maximum context|prompt is too long|too many (input )?tokens"
     r"|reduce the length|exceed_context_size|input is too long|maximum prompt length"
     r"|exceeds the maximum number of tokens",
     re.IGNORECASE,
 )
+# "billing" alone does not match: some endpoints use it for rate limits that pass within a minute.
 _USED_UP = re.compile(
     r"insufficient_quota|billing_(hard_limit|not_active)|credit balance", re.IGNORECASE
 )
-"""No word of plain billing: some say it of limits that are over in a minute."""
+# Temporary refusals that are worth a retry, like everything from 500 on.
 _PASSING: Final = frozenset({408, 409, 425, 429})
-"""Refusals that may be over in a while; so may all from 500 on."""
 _REFUSALS: Final[Mapping[int, tuple[type[ModelError], str]]] = {
     401: (ModelAuthError, "is OPENAI_API_KEY the key of this endpoint?"),
     403: (ModelAuthError, "may the key of OPENAI_API_KEY use this model?"),
@@ -51,11 +52,11 @@ class Failed:
     is_passing: bool
     """Whether another try may succeed."""
     retry_after: float | None = None
-    """Seconds that the endpoint asks to wait."""
+    """Seconds to wait, if the endpoint says so."""
 
 
 class _Error(msgspec.Struct, frozen=True):
-    """An error in the words of the endpoint."""
+    """The error object of a response."""
 
     message: Any = None
     code: Any = None
@@ -69,17 +70,17 @@ class _Body(msgspec.Struct, frozen=True):
 
 
 def judge_refusal(status: int, body: bytes, location: str = "") -> Failed:
-    """What a status other than 200 means."""
+    """Return the failure for a status other than 200."""
     said, code = read_refusal(body)
     shown = f"HTTP {status}: {said or 'no reason given'}"
     if 300 <= status < 400:
         to = clean(location or "nowhere")
         error: ModelError = ModelRequestError(
-            f"HTTP {status}: it sends on to {to}; give that as base_url, if it is trusted"
+            f"HTTP {status}: redirects to {to}; set that as base_url if you trust it"
         )
         return Failed(error, is_passing=False)
     if _OVERFLOW.search(f"{code} {said}") and status != 429:
-        error = ModelContextError(f"{shown}; the conversation is longer than the model takes")
+        error = ModelContextError(f"{shown}; the conversation exceeds the model's context window")
         return Failed(error, is_passing=False)
     if status >= 500 or status in _PASSING - _REFUSALS.keys():
         return Failed(ModelServerError(shown), is_passing=True)
@@ -89,26 +90,26 @@ def judge_refusal(status: int, body: bytes, location: str = "") -> Failed:
 
 
 def judge_error(error: object) -> Failed:
-    """What an error means that stands where an answer should be, with status 200."""
+    """Return the failure for an error object in a response with status 200."""
     found = _parse_error(error)
     if isinstance(found.code, int) and 400 <= found.code < 600:
         return judge_refusal(found.code, msgspec.json.encode({"error": error}))
-    said = _words(found)
+    said = _message_of(found)
     if _OVERFLOW.search(f"{found.code} {said}"):
-        return Failed(ModelContextError(f"an error as answer: {said}"), is_passing=False)
-    return Failed(ModelServerError(f"an error as answer: {said}"), is_passing=True)
+        return Failed(ModelContextError(f"an error instead of an answer: {said}"), is_passing=False)
+    return Failed(ModelServerError(f"an error instead of an answer: {said}"), is_passing=True)
 
 
 def read_refusal(body: bytes) -> tuple[str, str]:
-    """The words of an endpoint on one line, and its code for them."""
+    """Return the endpoint's message on one line, and its error code."""
     try:
         bodies = msgspec.json.decode(body, type=_Body | tuple[_Body, ...])
     except (msgspec.DecodeError, RecursionError):
         return clean(body.decode(errors="replace")), ""
-    # Some put their one error into a list.
+    # Some endpoints, such as Gemini's, wrap the error in a list.
     found = bodies if isinstance(bodies, _Body) else (*bodies, _Body())[0]
     error = _parse_error(found.error or found.message or found.detail)
-    return _words(error), f"{error.code} {error.type}"
+    return _message_of(error), f"{error.code} {error.type}"
 
 
 def _parse_error(error: object) -> _Error:
@@ -118,19 +119,19 @@ def _parse_error(error: object) -> _Error:
         return _Error(message=error)
 
 
-def _words(error: _Error) -> str:
+def _message_of(error: _Error) -> str:
     said = error.message if error.message is not None else error.code or error.type or ""
     return clean(said if isinstance(said, str) else str(said))
 
 
 def clean(text: str) -> str:
-    """A stranger's text on one line, of bounded length, without control characters."""
+    """Return untrusted text on one line, of bounded length, without control characters."""
     line = _UNPRINTABLE.sub(" ", text).strip()
     return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"
 
 
 def find_retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
-    """The seconds that an endpoint asks to wait; it says them as a number or as a date."""
+    """Return the seconds to wait from Retry-After, given as a number or as a date."""
     if (milliseconds := _parse_seconds(headers.get("retry-after-ms"))) is not None:
         return milliseconds / 1000
     text = headers.get("retry-after")

@@ -1,8 +1,8 @@
-"""Which failures of an endpoint are tried again, and after how long. What fails for good is raised.
+"""Retries requests that failed temporarily; raises other failures.
 
-The waits double from a second on, up to a minute, each between half of that and all of it by
-chance, so that many trials do not come back at once. Where the endpoint itself says how long to
-wait, that is waited, up to five minutes.
+The wait doubles from one second up to a minute, with random jitter between half of it and all of
+it, so that many trials do not retry at the same moment. If the endpoint says how long to wait, that
+is respected, up to five minutes.
 """
 
 import asyncio
@@ -22,53 +22,53 @@ from proctor.trial.clock import SYSTEM, Clock
 FIRST_WAIT: Final = 1.0
 LONGEST_WAIT: Final = 60.0
 LONGEST_ASKED: Final = 300.0
-"""Seconds that are waited at most where the endpoint asks for it."""
+"""Longest wait that an endpoint can ask for, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How time passes for a loop; tests bring their own."""
+    """Sleep, randomness and clock of a loop, replaceable in tests."""
 
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     chance: Callable[[], float] = random.random
-    """From 0 to 1."""
+    """Random number from 0 to 1."""
     clock: Clock = SYSTEM
 
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Asks an endpoint until it answers, or has failed too often."""
+    """Sends a request, with retries."""
 
     endpoint: Endpoint
     retries: int
-    """How often one request is tried again."""
+    """Number of retries per request."""
     pace: Pace
     logger: logging.Logger
 
-    async def ask(self, body: bytes, tell: Callable[[], None]) -> Answer:
-        """The answer to a request; `tell` is called before each further try.
+    async def ask(self, body: bytes, on_retry: Callable[[], None]) -> Answer:
+        """Return the answer to a request; `on_retry` is called before each retry.
 
         Raises:
-            ModelError: there was none; the sentence says how often it was tried.
+            ModelError: there was no answer; the message says how often it was tried.
         """
         n_tries = 0
         while True:
-            came = await self.endpoint.ask(body)
+            answer = await self.endpoint.ask(body)
             n_tries += 1
-            if isinstance(came, Answer):
-                return came
-            if not came.is_passing or n_tries > self.retries:
-                raise self._final(came, n_tries)
-            wait = find_wait(came.retry_after, n_tries, self.pace.chance())
+            if isinstance(answer, Answer):
+                return answer
+            if not answer.is_passing or n_tries > self.retries:
+                raise self._final(answer, n_tries)
+            wait = find_wait(answer.retry_after, n_tries, self.pace.chance())
             self.logger.warning(
-                "%s: %s; trying again in %.1f s (%d of %d)",
+                "%s: %s; retrying in %.1f s (%d of %d)",
                 self.endpoint.address.shown,
-                came.error,
+                answer.error,
                 wait,
                 n_tries,
                 self.retries,
             )
-            tell()
+            on_retry()
             await self.pace.sleep(wait)
 
     def _final(self, failed: Failed, n_tries: int) -> ModelError:
@@ -77,9 +77,10 @@ class Asker:
 
 
 def find_wait(retry_after: float | None, n_tries: int, chance: float) -> float:
-    """Seconds to wait after so many tries; `retry_after` is what the endpoint asks for."""
+    """Return the seconds to wait after `n_tries`; `retry_after` is what the endpoint asks for."""
     if retry_after is not None:
         return min(retry_after, LONGEST_ASKED)
-    # The exponent is bounded first: retries may be any number.
+    # Bound the exponent first: `retries` may be any number, and 2.0 ** 2000 overflows.
     longest = min(FIRST_WAIT * 2.0 ** min(n_tries - 1, 16), LONGEST_WAIT)
+    # At least half of it, so that a retry is never immediate.
     return longest * (0.5 + chance / 2)

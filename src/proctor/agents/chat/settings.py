@@ -1,4 +1,4 @@
-"""The kwargs of `chat` as values, and where its endpoint is. Nothing here asks the endpoint."""
+"""Parses the kwargs of `chat` and finds its endpoint. Sends no request."""
 
 import re
 from collections.abc import Mapping
@@ -19,15 +19,15 @@ KEY_VARIABLE: Final = CHAT_KEY
 URL_VARIABLE: Final = "OPENAI_BASE_URL"
 PATH: Final = "/chat/completions"
 
+# Keys that extra_body may not contain: the loop sets them, or they have a kwarg.
 _OURS: Final = frozenset(
     {"model", "messages", "tools", "stream", "stream_options", "n", "max_tokens"}
     | {"temperature", "top_p", "seed", "reasoning_effort"}
 )
-"""Keys of a request that extra_body may not have: they are the loop's, or kwargs."""
+# Characters allowed in an HTTP header. For other keys, httpx would raise an error that prints them.
 _KEY = re.compile(r"[\x21-\x7e]+")
-"""What an HTTP header can hold. Of another key httpx would print every byte."""
+# User name and password in a URL.
 _USER = re.compile(r"//[^/]*@")
-"""User name and password in a URL."""
 
 type Whole = Annotated[int, Field(strict=True, ge=1)]
 type Amount = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
@@ -39,47 +39,47 @@ class ChatSettings(Settings):
     """kwargs of `chat`."""
 
     base_url: Text | None = None
-    """URL of the endpoint without /chat/completions; else OPENAI_BASE_URL."""
+    """URL of the endpoint without /chat/completions; default: OPENAI_BASE_URL."""
     max_turns: Whole = 100
-    """Answers of the model; what the last one calls is still run."""
+    """Number of answers; the calls of the last one are still run."""
     max_tokens: Whole | None = None
-    """Input and output tokens of all answers together."""
+    """Sum of input and output tokens of all answers."""
     max_output_tokens: Whole | None = None
     """Tokens of one answer; sent to the endpoint as max_tokens."""
     max_cost_usd: Amount | None = None
-    """US dollars of all answers together."""
+    """Cost of all answers, in US dollars."""
     max_seconds: Amount | None = None
-    """Wall time, besides the trial's own timeout."""
+    """Wall time of the run, in addition to the trial's timeout."""
     max_malformed: Whole = 5
-    """Answers in a row that hold neither a call that can be run nor any text."""
+    """Number of answers in a row with neither text nor a call that can be run."""
     command_timeout_sec: Whole = 120
-    """Seconds for a command for which the model names none."""
+    """Timeout of a command if the model gives none, in seconds."""
     max_command_timeout_sec: Whole = 3600
-    """Seconds that the model may ask for."""
+    """Longest timeout that the model can give, in seconds."""
     output_limit: Annotated[int, Field(strict=True, ge=200)] = 20_000
-    """Characters of a command's output that the model is shown; of more, the middle is cut."""
+    """Characters of a command's output that the model sees; the middle of a longer one is cut."""
     temperature: Factor | None = None
     top_p: Annotated[float, Field(strict=True, ge=0, le=1)] | None = None
     seed: Annotated[int, Field(strict=True)] | None = None
     reasoning_effort: Text | None = None
     send_reasoning: Annotated[bool, Field(strict=True)] = True
-    """Whether the reasoning that led to a call is sent back with it."""
+    """Whether reasoning is sent back to the endpoint together with the call it led to."""
     extra_body: dict[str, Any] | None = None
-    """Further keys of every request, as the endpoint knows them."""
+    """Further keys for every request, such as options specific to the endpoint."""
     stream: Annotated[bool, Field(strict=True)] = False
-    """Whether answers come in pieces."""
+    """Whether answers are streamed."""
     system_prompt: Text | None = None
     system_prompt_file: Path | None = None
-    """File on the host that holds it; its digest is the revision."""
+    """File on the host with the system prompt; its digest is the agent's revision."""
     retries: Annotated[int, Field(strict=True, ge=0)] = 5
-    """How often one request is tried again."""
+    """Number of retries per request."""
     request_timeout_sec: Amount = 600
-    """Seconds for one try, from the request to the last byte of the answer."""
+    """Timeout of one try, from the request to the last byte of the answer, in seconds."""
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
         if self.system_prompt is not None and self.system_prompt_file is not None:
-            raise ValueError("system_prompt and system_prompt_file are two system prompts")
+            raise ValueError("both system_prompt and system_prompt_file are given; expected one")
         if self.command_timeout_sec > self.max_command_timeout_sec:
             raise ValueError(
                 f"command_timeout_sec {self.command_timeout_sec} is more than "
@@ -92,39 +92,40 @@ class ChatSettings(Settings):
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the model is asked, and as whom."""
+    """URL and key of an endpoint."""
 
     url: str
-    """Of the requests, whole."""
+    """Full URL of the requests."""
     key: str | None
-    """Sent as a bearer token; None: nothing is sent."""
+    """Sent as a bearer token; None: no token is sent."""
 
     @property
     def shown(self) -> str:
-        """The URL without its query, for people."""
+        """URL without its query, for messages."""
         return self.url.partition("?")[0]
 
+    # The generated repr would contain the key.
     def __repr__(self) -> str:
         return f"Address({self.shown!r})"
 
 
 def check_chat(config: AgentConfig, host: Mapping[str, str]) -> None:
-    """Look, before anything is created, whether `chat` can be run as it is asked for.
+    """Check, before a job starts, that `chat` can be run with this config.
 
     Raises:
-        AgentError: the model, the URL or a kwarg is missing or wrong.
+        AgentError: the model, the URL or a kwarg is missing or invalid.
     """
     settings = parse_settings(ChatSettings, config)
     if not config.model_name:
-        raise AgentError("agent 'chat': no model is named; expected -m MODEL")
+        raise AgentError("agent 'chat': no model given; pass -m MODEL")
     if config.mcp_servers:
-        raise AgentError("agent 'chat' has one tool, bash, and no MCP servers; leave them out")
+        raise AgentError("agent 'chat' has one tool, bash, and does not support MCP servers")
     load_system_prompt(settings)
     find_address(settings, _resolve_known(config.env, host), host)
 
 
 def _resolve_known(env: Mapping[str, str], host: Mapping[str, str]) -> dict[str, str]:
-    """The variables of --ae whose values are known; of a missing one the job says so itself."""
+    """Resolve the variables of --ae, except those missing on the host: the job reports these."""
     known: dict[str, str] = {}
     for name in (KEY_VARIABLE, URL_VARIABLE):
         if name in env:
@@ -138,25 +139,25 @@ def _resolve_known(env: Mapping[str, str], host: Mapping[str, str]) -> dict[str,
 def find_address(
     settings: ChatSettings, env: Mapping[str, str], host: Mapping[str, str]
 ) -> Address:
-    """The endpoint of the kwargs, else of the variables; --ae goes before the host's own.
+    """Return the endpoint of the kwargs, or else of the variables: --ae first, then the host's.
 
     Raises:
-        AgentError: there is no URL, or URL or key cannot be used. The key is not shown.
+        AgentError: there is no URL, or the URL or the key is invalid. The key is never shown.
     """
     variables = {**host, **env}
     key = variables.get(KEY_VARIABLE, "").strip()
     if key and not _KEY.fullmatch(key):
         raise AgentError(
-            f"{KEY_VARIABLE} holds blanks or characters beyond ASCII; expected a key as the "
-            "endpoint gave it"
+            f"{KEY_VARIABLE} contains blanks or non-ASCII characters; expected a key as the "
+            "endpoint issued it"
         )
     if settings.base_url is not None:
         return Address(_whole_url(settings.base_url, "base_url"), key or None)
     url = variables.get(URL_VARIABLE, "").strip()
     if not url:
         raise AgentError(
-            "agent 'chat': it is not said where the model is; expected --ak "
-            f"base_url=https://…/v1, or {URL_VARIABLE}"
+            "agent 'chat': no endpoint given; pass --ak base_url=https://…/v1, or set "
+            f"{URL_VARIABLE}"
         )
     return Address(_whole_url(url, URL_VARIABLE), key or None)
 
@@ -167,13 +168,13 @@ def _whole_url(text: str, where: str) -> str:
         shown = _USER.sub("//…@", text)
         raise AgentError(f"{where} is {shown!r}; expected a URL such as https://…/v1")
     if parts.username is not None or parts.password is not None:
-        # It would be in config.json, and in every error.
+        # They would be written to config.json and shown in every error.
         raise AgentError(
-            f"{where} holds a user name or a password; expected a URL without them, and the key "
+            f"{where} contains a user name or a password; expected a URL without them, and the key "
             f"in {KEY_VARIABLE}"
         )
     if secret := [name for name, _ in parse_qsl(parts.query) if is_sensitive(name)]:
-        raise AgentError(f"{where} holds ?{secret[0]}=…; expected the key in {KEY_VARIABLE}")
+        raise AgentError(f"{where} contains ?{secret[0]}=…; expected the key in {KEY_VARIABLE}")
     path = parts.path.rstrip("/")
     if not path.endswith(PATH):
         path += PATH
@@ -183,14 +184,14 @@ def _whole_url(text: str, where: str) -> str:
 def _split(text: str) -> SplitResult | None:
     try:
         parts = urlsplit(text)
-        _ = parts.port  # a port that is none is found out only when it is asked for
+        _ = parts.port  # urlsplit checks the port only when it is read
     except ValueError:
         return None
     return parts if text.isascii() and text.isprintable() and " " not in text else None
 
 
 def load_system_prompt(settings: ChatSettings) -> str | None:
-    """The system prompt of the kwargs; None where they have none.
+    """Return the system prompt of the kwargs, or None.
 
     Raises:
         AgentError: its file cannot be read, is not UTF-8, or is empty.

@@ -1,7 +1,7 @@
-"""The bash tool: what the model is told of it, a call of it, and what came of one.
+"""The bash tool: its description, its calls and their results.
 
-Every command is a shell of its own. A call that cannot be run is answered with a sentence, from
-which the model can learn; it is no error of the trial.
+Every command runs in a new shell. A call that cannot be run is answered with an explanation, so
+that the model can correct it; it is not an error of the trial.
 """
 
 import math
@@ -19,14 +19,14 @@ from proctor.trial.environment import Environment
 
 NAME: Final = "bash"
 
+# Bytes. The kernel limits one argument to 128 KiB (MAX_ARG_STRLEN); some margin is left.
 _LONGEST_COMMAND: Final = 120_000
-"""Bytes; the kernel takes no argument of more than 128 KiB."""
 _TIMED_OUT: Final = "Command timed out after"
 _ARGUMENTS: Final = frozenset({"command", "timeout"})
 
 
 def describe_tool(settings: ChatSettings) -> Object:
-    """The tool as the model sees it."""
+    """Return the definition of the tool that is sent to the model."""
     timeout = (
         f"Seconds after which the command is ended: {settings.command_timeout_sec} if left out, "
         f"{settings.max_command_timeout_sec} at most."
@@ -58,34 +58,34 @@ class Command(msgspec.Struct, frozen=True):
     text: str
     timeout_sec: int
     arguments: dict[str, Any]
-    """As the model gave them."""
+    """All arguments, as the model gave them."""
 
 
 class Malformed(msgspec.Struct, frozen=True):
     """A call that cannot be run."""
 
     sentence: str
-    """What the model is told."""
+    """The reply to the model."""
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What came of a command."""
+    """Result of a command."""
 
     output: str
-    """As the model is shown it."""
+    """Output as the model sees it."""
     kept: str
-    """The same without secrets, taken out before the middle was cut: half of one is not found."""
+    """Output for the trajectory: redacted before its middle was cut, so no half secret remains."""
     exit_code: int
     n_cut: int
-    """Characters of its output that the model is not shown."""
+    """Number of characters cut from the output."""
     seconds: float
     """Wall time."""
     is_ended: bool = False
-    """Whether it was ended because its time was over."""
+    """Whether it timed out."""
 
 
 def parse_call(call: Call, settings: ChatSettings) -> Command | Malformed:
-    """What a call asks for."""
+    """Parse a call; what the model got wrong becomes the reply of a `Malformed`."""
     if call.name != NAME:
         return Malformed(f"error: there is no tool {call.name[:60]!r}; the only tool is {NAME}")
     arguments = parse_object(call.arguments)
@@ -127,12 +127,14 @@ async def run_command(
     output_limit: int,
     redactor: Redactor,
 ) -> Result:
-    """Run a command; one that does not end in time is ended."""
+    """Run a command, with a timeout."""
     start = time.monotonic()
+    # JSON can contain lone surrogates, which no command line can.
     text = command.text.encode(errors="replace").decode()
     try:
         done = await environment.exec(command=text, env=env, timeout_sec=command.timeout_sec)
     except RuntimeError as error:
+        # Environments raise a plain RuntimeError for a timeout, as harbor's do.
         if not str(error).startswith(_TIMED_OUT):
             raise
         said = (
@@ -148,7 +150,7 @@ async def run_command(
 
 
 def cut_middle(text: str, limit: int) -> tuple[str, int]:
-    """A text of at most so many characters and a note, and how many were cut out of its middle."""
+    """Cut a text to `limit` characters plus a note in its middle; return also the number cut."""
     n_cut = len(text) - limit
     if n_cut <= 0:
         return text, 0
@@ -157,7 +159,7 @@ def cut_middle(text: str, limit: int) -> tuple[str, int]:
 
 
 def render_result(result: Result) -> str:
-    """What the model is told of a command."""
+    """Render a command's result for the model."""
     if result.is_ended:
         return result.output
     return f"[exit code: {result.exit_code}]\n{result.output}"

@@ -1,8 +1,8 @@
-"""What is sent to an endpoint and what comes back, as values. Nothing here touches the network.
+"""Builds requests and parses answers. Does no I/O.
 
-Requests have the keys that every OpenAI-compatible endpoint knows. Answers are read with patience,
-because endpoints differ: content may be text or parts, reasoning has two names, a call may lack its
-id or carry what has to come back with it. What is not JSON, or has no choice in it, is no answer.
+Requests use the keys that every OpenAI-compatible endpoint knows. Answers are parsed leniently,
+because endpoints differ: content is text or a list of parts, reasoning has one of two names, a call
+may lack its id, or carry data that must be sent back with it.
 """
 
 import json
@@ -17,65 +17,66 @@ from proctor.errors import ModelAnswerError, RecordError
 from proctor.record.cost import Usage
 
 type Object = dict[str, Any]
-"""A JSON object as it goes over the wire."""
+"""A JSON object of a request or an answer."""
 
+# Larger amounts are taken for errors of the endpoint.
 _MOST_USD: Final = 1e12
-"""An amount beyond that is no price of an answer."""
+# Calls in one answer. A model that makes more is repeating itself.
 _MOST_CALLS: Final = 1000
-"""Calls in one answer; a model that makes more is caught in a circle."""
+# Finish reason of an answer that broke off.
 _BROKEN_OFF: Final = "error"
-"""The finish reason of an answer that its model did not finish."""
+# Names of functions that OpenAI's API accepts.
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A tool that the model calls."""
+    """A tool call of the model."""
 
     id: str
     name: str
     arguments: str
-    """Its arguments as the model wrote them: JSON, as a rule."""
+    """Arguments as the model wrote them: usually JSON."""
     extra_content: Any = None
-    """What some endpoints sign a call with, and want to see again."""
+    """Signature that some endpoints attach to a call and require in the next request."""
 
 
 class Spent(msgspec.Struct, frozen=True, kw_only=True):
-    """What an endpoint says that one answer took."""
+    """Usage of one answer, as the endpoint reports it."""
 
     usage: Usage = Usage()
-    """Tokens; what it does not say is null."""
+    """Tokens; null if not reported."""
     reasoning: int | None = None
-    """Output tokens that were spent on reasoning; part of the output."""
+    """Tokens spent on reasoning, which are part of the output tokens."""
     cost_usd: float | None = None
-    """The endpoint's own amount."""
+    """Cost, if the endpoint reports one."""
     problem: str | None = None
-    """Why the figures were not taken, where they cannot be."""
+    """Why the reported tokens were rejected as impossible."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer of a model."""
+    """An answer of a model."""
 
     text: str = ""
     reasoning: str | None = None
-    """What it thought, where the endpoint shows that."""
+    """Reasoning text, if the endpoint returns it."""
     reasoning_key: str = "reasoning_content"
-    """The key under which the endpoint shows it."""
+    """Key under which the endpoint returned it."""
     calls: tuple[Call, ...] = ()
     finish_reason: str | None = None
     model: str | None = None
-    """The model as the endpoint names it."""
+    """Name of the model, as the endpoint reports it."""
     spent: Spent = Spent()
 
 
 class Function(msgspec.Struct, frozen=True):
-    """The function of a call; in a stream a piece of it."""
+    """The function of a call, or in a stream a piece of it."""
 
     name: str | None = None
     arguments: str | Object | None = None
 
 
 class ToolCall(msgspec.Struct, frozen=True):
-    """A call; in a stream a piece of one."""
+    """A call, or in a stream a piece of one."""
 
     id: str | None = None
     index: int | None = None
@@ -84,7 +85,7 @@ class ToolCall(msgspec.Struct, frozen=True):
 
 
 class Message(msgspec.Struct, frozen=True):
-    """What the model says; in a stream a piece of it."""
+    """The message of the model, or in a stream a piece of it."""
 
     content: Any = None
     """Text, or a list of parts."""
@@ -95,49 +96,49 @@ class Message(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """Its words; those of a refusal where there are no others."""
+        """Text of the message, or else of its refusal."""
         return _text_in(self.content) or _text_in(self.refusal)
 
     @property
     def thought(self) -> str:
-        """Its reasoning."""
+        """Reasoning text."""
         return _text_in(self.reasoning_content) or _text_in(self.reasoning)
 
     @property
     def thought_key(self) -> str:
-        """The key that its reasoning has."""
+        """Key of its reasoning."""
         is_short = isinstance(self.reasoning, str) and not _text_in(self.reasoning_content)
         return "reasoning" if is_short else "reasoning_content"
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """The first of the choices, or a piece of it."""
+    """A choice, or in a stream a piece of it."""
 
     message: Message | None = None
     delta: Message | None = None
     finish_reason: str | None = None
     error: Any = None
-    """Why the model did not finish."""
+    """Error that ended the answer early."""
 
 
 class Completion(msgspec.Struct, frozen=True):
-    """A chat completion, or a piece of one."""
+    """A chat completion, or in a stream a piece of one."""
 
     model: str | None = None
     choices: list[Choice] | None = None
     usage: Any = None
     error: Any = None
-    """What some endpoints send in place of an answer, with status 200."""
+    """Error that some endpoints send instead of an answer, with status 200."""
 
     @property
     def choice(self) -> Choice:
-        """The first choice; an empty one where there is none."""
+        """The first choice, or an empty one."""
         return self.choices[0] if self.choices else Choice()
 
     @property
     def fault(self) -> object:
-        """The error in place of an answer, or of its end; None where there is none."""
-        broken_off = "the answer was broken off" if self.choice.finish_reason == _BROKEN_OFF else ""
+        """Error instead of an answer or of its end, or None."""
+        broken_off = "the answer broke off" if self.choice.finish_reason == _BROKEN_OFF else ""
         return self.error or self.choice.error or broken_off or None
 
 
@@ -145,26 +146,26 @@ _DECODER: Final = msgspec.json.Decoder(Completion)
 
 
 def parse_completion(data: bytes) -> Completion:
-    """A completion, or a piece of one.
+    """Parse a completion, or a piece of one.
 
     Raises:
-        ModelAnswerError: it is none.
+        ModelAnswerError: it is not a completion.
     """
     try:
         return _DECODER.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise ModelAnswerError(f"the answer is no chat completion: {error}") from error
+        raise ModelAnswerError(f"the answer is not a chat completion: {error}") from error
 
 
 def make_answer(completion: Completion) -> Answer:
-    """The answer that a completion holds.
+    """Return the answer in a completion.
 
     Raises:
-        ModelAnswerError: it has no choice in it, or more calls than are run.
+        ModelAnswerError: it has no choice, or too many calls.
     """
     choice = completion.choice
     if choice.message is None:
-        raise ModelAnswerError("the answer has no choice with a message in it")
+        raise ModelAnswerError("the answer contains no choice with a message")
     said = choice.message
     return Answer(
         text=said.text,
@@ -178,10 +179,10 @@ def make_answer(completion: Completion) -> Answer:
 
 
 def make_calls(found: Sequence[ToolCall]) -> tuple[Call, ...]:
-    """Calls with ids that differ: some endpoints give none, or the same to all.
+    """Return calls with unique ids: some endpoints give none, or the same id to all.
 
     Raises:
-        ModelAnswerError: there are more than are run.
+        ModelAnswerError: there are too many calls.
     """
     if len(found) > _MOST_CALLS:
         raise ModelAnswerError(
@@ -200,7 +201,7 @@ def make_calls(found: Sequence[ToolCall]) -> tuple[Call, ...]:
 
 
 def parse_spent(usage: object) -> Spent:
-    """What an endpoint says about tokens and money; figures that cannot be are not taken."""
+    """Parse the usage of an answer; impossible figures are rejected."""
     if not isinstance(usage, dict):
         return Spent()
     prompt = _object_in(usage, "prompt_tokens_details")
@@ -224,7 +225,7 @@ def parse_spent(usage: object) -> Spent:
 
 
 def _find_cost(usage: Object) -> float | None:
-    """The endpoint's own amount; with a key of one's own, what its provider charges as well."""
+    """Return the cost that the endpoint reports, including the provider's for BYOK requests."""
     cost = _find_amount(usage.get("cost"))
     if usage.get("is_byok") is not True or cost is None:
         return cost
@@ -244,7 +245,7 @@ def _object_in(usage: Object, key: str) -> Object:
 
 
 def _text_in(content: object) -> str:
-    """The text of content, or of its parts."""
+    """Return the text of content, or the joined text of its parts."""
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []
@@ -252,23 +253,23 @@ def _text_in(content: object) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
-# What is sent
+# Requests
 
 
 def system_message(text: str) -> Object:
-    """What the model is told to be."""
+    """Make the message with the system prompt."""
     return {"role": "system", "content": text}
 
 
 def user_message(text: str) -> Object:
-    """What it is asked."""
+    """Make a message of the user."""
     return {"role": "user", "content": text}
 
 
 def assistant_message(answer: Answer, *, with_reasoning: bool) -> Object:
-    """An answer as it is sent back, so that the model knows what it said.
+    """Make the message that repeats an answer of the model in the conversation.
 
-    Some endpoints want the reasoning that led to a call back, under the key that it came with.
+    Some endpoints require the reasoning that led to a call, under the key that it came with.
     """
     message: Object = {"role": "assistant", "content": answer.text or None}
     if answer.calls:
@@ -281,8 +282,8 @@ def assistant_message(answer: Answer, *, with_reasoning: bool) -> Object:
 
 
 def _sent_call(call: Call) -> Object:
-    # Endpoints check the names and read the arguments of earlier calls too, and a bad one would end
-    # the conversation for good.
+    # Endpoints validate the names and arguments of earlier calls too, so a bad one would make
+    # every later request fail.
     name = call.name if _NAME.fullmatch(call.name) else "unknown"
     function = {"name": name, "arguments": _sent_arguments(call.arguments)}
     sent: Object = {"id": call.id, "type": "function", "function": function}
@@ -294,7 +295,7 @@ def _sent_arguments(text: str) -> str:
 
 
 def parse_object(text: str) -> Object | None:
-    """The JSON object that a text is; None where it is none."""
+    """Parse a JSON object; None if the text is not one."""
     try:
         found = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
@@ -303,14 +304,14 @@ def parse_object(text: str) -> Object | None:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def tool_message(call: Call, text: str) -> Object:
-    """What came of a call."""
+    """Make the message with the result of a call."""
     return {"role": "tool", "tool_call_id": call.id, "content": text}
 
 
 def render_request(request: Object) -> bytes:
-    """A request's body: plain ASCII, whatever a command has printed."""
+    """Render a request's body as ASCII, which also escapes lone surrogates in command output."""
     return json.dumps(request, ensure_ascii=True, allow_nan=False).encode()

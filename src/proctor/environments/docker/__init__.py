@@ -1,19 +1,18 @@
-"""The docker environment: containers of a Docker engine, by its command line.
+"""The docker environment: containers of a Docker engine, through its command line.
 
 For a trial:
     environment   a container as a trial sees it: start and stop
-    inside        commands and files in one that runs
-    room          the verifier's: a second container that the agent does not reach; top_level and
-                  room_files are what it is made of
-    refusals      what it cannot give
-    engine        what the engine is, asked once; whether there is one
-    image         the image of a task, found, pulled or built once, and its pin
-    containers    how containers are started and removed
-    command       one command in a container, and its end
-    files         what can be done with files, in two ways:
-    copies          by `docker cp`; tar_archive reads what comes
-    merged          in a root that lies on this machine
-    reap          containers and kept states that killed runs left
+    inside        commands and files in a running container
+    room          the verifier's room: a second container that the agent cannot reach
+    refusals      rejects options that it does not support
+    engine        finds the engine, once per process
+    image         finds, pulls or builds the image of a task once, and pins it
+    containers    starts and removes containers
+    command       runs one command in a container, and ends it
+    files         the protocol for files of a container, with two implementations:
+    copies          `docker cp`; tar_archive reads its output
+    merged          direct access to a root on this machine
+    reap          removes containers and images that killed runs left
 Below that:
-    program       one call of the command line
+    program       calls the command line
 """

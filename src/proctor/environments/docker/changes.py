@@ -1,10 +1,10 @@
-"""What was changed in a container since its image: tools, and everything that was written.
+"""Changes of a container since its image: tools, and everything that was written.
 
-    here    the container's layers lie on this machine and this process may read them: each path
-            with its kind, mode, owner and digest
-    there   the paths that `docker diff` lists, and nothing more
+    here    this process can read the container's layers: each path with its kind, mode, owner and
+            digest
+    there   only the paths that `docker diff` lists
 
-Nothing is run inside, and nothing is changed but tools that are given back.
+Nothing is run inside, and only changed tools are restored.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from proctor.environments.docker.etc_files import ETC_FILES, EtcFiles
 from proctor.environments.docker.inside import Inside
 from proctor.environments.docker.merged import MergedFiles
 from proctor.environments.docker.program import run_docker
-from proctor.environments.interior import DEVICES, MOST_DEVICES
+from proctor.environments.running import DEVICES, MOST_DEVICES
 from proctor.environments.sandbox.accounting import (
     USERS,
     changes_in_memory,
@@ -44,21 +44,21 @@ class ChangedContainer(Inside):
 
     def __init__(self, order: EnvironmentOrder) -> None:
         super().__init__(order)
+        # Directories of its layers on the engine's machine.
         self._layers: tuple[Part, ...] = ()
-        """Where the image's files and those that were written lie, for the engine."""
         self._is_paused = False
+        # Pid of its first process on the engine's machine.
         self._first = 0
-        """The container's first process, for the engine."""
         self._etc_files = EtcFiles({})
+        # Contents that /etc/passwd has had; only if the layers cannot be read.
         self._users: dict[str, None] = {}
-        """Each text that /etc/passwd had; only where the layers cannot be read."""
 
     def _has_layers_here(self) -> bool:
         files = self._now().files
         return bool(self._layers) and isinstance(files, MergedFiles) and is_all_powerful()
 
     def surroundings(self) -> Surroundings:
-        """How programs find their files in it; see Accounting."""
+        """Return how programs in it find their files; see Accounting."""
         now = self._now()
         env = {**now.image.env, **now.env}
         if self._has_layers_here():
@@ -68,16 +68,16 @@ class ChangedContainer(Inside):
     async def list_written(
         self, known: Mapping[str, str], *, is_hashing: bool = True
     ) -> tuple[Sequence[Change], bool]:
-        """Everything that differs from the image; see Accounting.
+        """List everything that differs from the image; see Accounting.
 
-        Where the layers cannot be read here, a path of `known` counts as written before, whatever
-        was written to it since.
+        If the layers cannot be read, a path of `known` counts as written before, even if it was
+        written again since.
         """
         if self._has_layers_here():
             return await self._list_here(known, is_hashing=is_hashing)
         await self._load_users()
-        told = await run_docker("diff", self._now().container)
-        changes = list(parse_diff(told.out, known))
+        diff = await run_docker("diff", self._now().container)
+        changes = list(parse_diff(diff.out, known))
         most = Limits().n_entries
         return changes[:most], len(changes) > most
 
@@ -86,7 +86,7 @@ class ChangedContainer(Inside):
     ) -> tuple[Sequence[Change], bool]:
         in_layers = {path: mark for path, mark in known.items() if path not in ETC_FILES}
         changes, is_cut = await list_changes(self._layers, in_layers, is_hashing=is_hashing)
-        # Its own root, with what is mounted there; the one on the disk has nothing of that.
+        # Through /proc, which includes the container's mounts; the merged root does not.
         whole = MergedFiles(f"/proc/{self._first}/root")
         found = await whole.list_files([DEVICES], MOST_DEVICES)
         in_memory = [SeenFile(file.path, file.size, file.sha256) for file in found]
@@ -103,32 +103,32 @@ class ChangedContainer(Inside):
             self._users[copy.read_text(encoding="utf-8", errors="replace")] = None
 
     async def resume(self) -> None:
-        """Let it go on; see Pausing."""
+        """Resume the container; see Pausing."""
         if self._is_paused:
             self._is_paused = False
             await run_docker("unpause", self._now().container)
 
     async def find_changed_tools(self) -> Sequence[ChangedFile]:
-        """What of the tools that tests rest on is not the image's; see Keeping.
+        """Find system tools that the agent changed; see Keeping.
 
-        Nothing, where the container's files do not lie on this machine: nobody can look.
+        Returns nothing if the container's files are not on this machine.
         """
         if (seen := self._seen_here()) is None:
             return ()
         return await asyncio.to_thread(find_changed_tools, *seen)
 
     async def give_back_tools(self, changed: Sequence[ChangedFile]) -> None:
-        """Give the tests the image's own tools; see Keeping."""
+        """Restore the image's tools for the tests; see Keeping."""
         files, seen = self._now().files, self._seen_here()
         if seen is not None and isinstance(files, MergedFiles):
             await give_back(files, seen[0], changed)
 
     async def mark_tools(self) -> Mapping[str, str]:
-        """The image's tools that were written again; see Keeping."""
+        """Return marks of the image's tools that were rewritten; see Keeping."""
         return {} if (seen := self._seen_here()) is None else mark_tools(*seen)
 
     def _seen_here(self) -> tuple[LayeredChanges, Lookup] | None:
-        """What was changed of the image; None where that cannot be seen, or nothing was."""
+        """Return the changes; None if the files are not on this machine, or none are relevant."""
         now = self._now()
         if not self._layers or not isinstance(now.files, MergedFiles):
             return None
@@ -138,12 +138,12 @@ class ChangedContainer(Inside):
 
 
 def parse_diff(text: str, known: Mapping[str, str]) -> Iterator[Change]:
-    """What `docker diff` tells, as changes; a directory is known by what is listed below it."""
+    """Parse the output of `docker diff`; a path is a directory if others below it are listed."""
     lines = (line.partition(" ") for line in text.split("\n"))
     found = {path: letter for letter, _, path in lines if letter in _HOW and path.startswith("/")}
     above = {parent for path in found for parent in _list_parents(path)}
     for path, letter in found.items():
-        # A directory of the image's is listed whenever something below it is.
+        # A directory of the image is listed as changed whenever something below it is.
         if letter != "C" or path not in above:
             yield Change(
                 path=path,

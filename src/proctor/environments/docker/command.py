@@ -1,8 +1,7 @@
-"""One command in a container, and its end: nothing that it started in its own group outlives it.
+"""Runs one command in a container, and kills its process group on timeout.
 
-The docker program that runs a command can be killed and the command goes on. So the command's shell
-first says which process it is; whoever gives up waiting has that group killed. What it deliberately
-put into another session, a service, lives on.
+If the docker program is killed, its command goes on. So the command's shell first prints its pid,
+by which its group can be killed. A service that the command started in another session lives on.
 """
 
 import asyncio
@@ -15,13 +14,13 @@ from proctor.environments.docker.program import end_call, explain, run_docker, s
 from proctor.environments.sandbox.output import Finished, Output
 from proctor.errors import ContainerDiedError, DockerError, EngineError
 
-# Both streams are one from here on: the docker program would mix them as they happen to come.
+# Merges both streams in the container, because the docker program would not keep their order.
 _SAY_WHO = 'echo "$$"; exec 2>&1; exec "$0" -c "$1"'
 _MARK_AND_SAY_WHO = f'chmod +x "$2" 2>/dev/null; {_SAY_WHO}'
 _PATIENCE_SEC = 10.0
 _POLL_SEC = 0.01
+# Exit codes of `docker exec` if the command itself could not be started.
 _NOT_BEGUN = (126, 127, 128)
-"""Exit codes of `docker exec` for what is wrong with the command itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,24 +33,24 @@ class Order:
     workdir: str
     env: Mapping[str, str]
     user: str
-    """Name or number, `:group` may follow; empty: the container's own."""
+    """Name or number, optionally with `:group`; empty: the container's user."""
     script: str = ""
-    """A file that everybody may execute from then on; whoever runs the command must own it."""
+    """File to make executable first; the user must own it."""
 
 
 def words_of(order: Order) -> list[str]:
-    """The program in the container: a shell that says who it is and becomes the command."""
+    """Return the program for the container: a shell that prints its pid and runs the command."""
     start = _MARK_AND_SAY_WHO if order.script else _SAY_WHO
     words = [order.shell, "-c", start, order.shell, order.text]
     return [*words, order.script] if order.script else words
 
 
 async def run_command(order: Order, timeout_sec: float | None) -> Finished:
-    """Run a command in a container that runs.
+    """Run a command in a running container.
 
     Raises:
-        TimeoutError: it took too long; it is dead.
-        DockerError: it could not be begun, or the container or the engine is gone.
+        TimeoutError: it took too long, and was killed.
+        DockerError: it could not be started, or the container or the engine no longer runs.
     """
     variables = pass_on(order.env)
     words = ["exec", *variables.words, "--workdir", order.workdir]
@@ -74,7 +73,7 @@ async def run_command(order: Order, timeout_sec: float | None) -> Finished:
 
 
 class Call:
-    """A call of the docker program whose output is a command's."""
+    """A call of the docker program that runs a command."""
 
     def __init__(self, words: Sequence[str], env: Mapping[str, str]) -> None:
         self._words = words
@@ -83,11 +82,11 @@ class Call:
         self._process: asyncio.subprocess.Process | None = None
 
     async def run(self, timeout_sec: float | None) -> Finished:
-        """Run it to its end; what Docker takes to begin it is of its time.
+        """Run it to its end; the timeout includes the time that Docker takes to start it.
 
         Raises:
-            TimeoutError: it took too long, and goes on.
-            DockerError: the command was not begun.
+            TimeoutError: it took too long, and still runs.
+            DockerError: the command was not started.
         """
         async with asyncio.timeout(timeout_sec):
             await self.begin()
@@ -106,11 +105,11 @@ class Call:
         self._output.close_write_end()
 
     async def wait(self) -> int:
-        """The exit code of the docker program, which is the command's."""
+        """Wait for the docker program; return its exit code, which is the command's."""
         return await self._process.wait() if self._process else 0
 
     async def wait_until_begun(self) -> int | None:
-        """The command's process as seen inside; None when the call ended before there was one."""
+        """Wait until the command has started; return its pid inside, or None if it never did."""
         while (line := self._output.first_line) is None:
             if self._process is None or self._process.returncode is not None:
                 return None
@@ -118,26 +117,26 @@ class Call:
         return int(line) if line.strip().isdigit() else None
 
     def finish(self, code: int) -> Finished:
-        """What the command printed and how it ended, also where it could not be begun.
+        """Return the output and exit code, even if the command could not be started.
 
         Raises:
-            DockerError: there was nothing to begin it in: the docker program said why.
+            DockerError: the container or the engine failed.
         """
         output, n_cut = self._output.finish()
         who, _, rest = output.partition(b"\n")
         if not who.strip().isdigit():
             error = explain(self._words[0], output.decode(errors="replace"))
             if code in _NOT_BEGUN and not isinstance(error, EngineError):
-                # As a shell says it of a program: no such directory, no such user.
+                # An error of the command, such as a missing directory or user, as from a shell.
                 return Finished(output, n_cut, code)
             raise error
         return Finished(rest, n_cut, code)
 
     def check_begun(self) -> None:
-        """See that the command was begun.
+        """Check that the command was started.
 
         Raises:
-            DockerError: it was not: the docker program said why.
+            DockerError: it was not, with the docker program's message.
         """
         line = self._output.first_line
         if line is None or not line.strip().isdigit():
@@ -145,7 +144,7 @@ class Call:
             raise explain(self._words[0], output.decode(errors="replace"))
 
     async def close(self) -> None:
-        """Stop listening, and end the docker program if it has not ended."""
+        """Stop reading, and end the docker program if it still runs."""
         self._output.close()
         if self._output.write_end >= 0:
             self._output.close_write_end()
@@ -154,10 +153,10 @@ class Call:
 
 
 async def _end(call: Call, order: Order) -> None:
-    """Kill a command's group; where that does not help, the whole container.
+    """Kill a command's process group; if that fails, the whole container.
 
     Raises:
-        DockerError: not even that helped.
+        DockerError: the container cannot be killed either.
     """
     try:
         async with asyncio.timeout(_PATIENCE_SEC):
@@ -167,17 +166,17 @@ async def _end(call: Call, order: Order) -> None:
                 await run_docker("exec", *kill, is_checked=False)
             await call.wait()
     except TimeoutError:
-        # Whoever replaced the shell, or stopped what kills, does not keep the trial.
+        # The agent may have replaced the shell, or stopped the process that kills.
         await run_docker("kill", order.container, is_checked=False)
 
 
 async def _check_running(container: str) -> None:
-    """See that a command failed by itself, and not because there is nothing left to run it in."""
-    told = await run_docker("inspect", "--format", "{{json .State}}", container, is_checked=False)
-    if told.code != 0 or '"Running":true' not in told.out:
-        # One that is not there at all was removed from outside.
-        kind = ContainerDiedError if told.code == 0 else DockerError
+    """Check that the container still runs, so that a failure is the command's own."""
+    state = await run_docker("inspect", "--format", "{{json .State}}", container, is_checked=False)
+    if state.code != 0 or '"Running":true' not in state.out:
+        # A container that no longer exists was removed from outside.
+        kind = ContainerDiedError if state.code == 0 else DockerError
         raise kind(
             f"{container}: the container ended while a command ran in it: "
-            f"{(told.out or told.err).strip()[:300]}"
+            f"{(state.out or state.err).strip()[:300]}"
         )

@@ -1,7 +1,7 @@
-"""How containers are started and removed, and the labels by which they are found again.
+"""Starts and removes containers, with labels by which the reaper finds them.
 
-Who is in one has no more rights than root has in the sandbox; a verifier's room has one capability
-more, which nothing of the agent ever has. Nothing here runs a command in a container.
+Processes in a container have no more capabilities than root in the sandbox; those in a verifier's
+room have one more, which the agent's processes never have.
 """
 
 import os
@@ -18,9 +18,9 @@ from proctor.environments.sandbox.scratch import find_attempt, fit_name
 from proctor.errors import DockerError
 
 RUN = "proctor.run"
-"""Label: which process started it; see RunId."""
+"""Label: the process that started it; see RunId."""
 OWNER = "proctor.owner"
-"""Label: on which machine, and for which user."""
+"""Label: the machine and the user that it belongs to."""
 TRIAL = "proctor.trial"
 """Label: the directory of its trial; a room has none."""
 ATTEMPT = "proctor.attempt"
@@ -31,23 +31,23 @@ _CAPABILITIES = (
     *("NET_BIND_SERVICE", "SETFCAP"),
 )
 ROOM_CAPABILITY = "WAKE_ALARM"
-"""What a room has beyond that: harmless, and enough for the kernel to keep others out of it."""
+"""Additional capability of a room: harmless, but the kernel then protects its processes."""
 
 _INIT = "docker-init"
 
+# Variables that affect the docker program itself.
 _CLIENTS_OWN = frozenset(
     {"PATH", "HOME", "TMPDIR", "USER", "HOSTNAME", "SSH_AUTH_SOCK", "XDG_CONFIG_HOME", "LANG"}
 )
-"""Variables by which the docker program itself goes."""
 _CLIENTS_PREFIXES = ("DOCKER_", "BUILDKIT", "LD_", "GO", "SSL_", "XDG_", "OTEL_")
 
 
 @dataclass(frozen=True, slots=True)
 class Variables:
-    """Variables for a container, as words and as variables of the docker program.
+    """Variables for a container, as arguments and as variables of the docker program.
 
-    What others on this machine can see in a list of processes holds no values, but for names that
-    the docker program would itself go by.
+    Values are not in the arguments, where other users of this machine can see them, except for
+    variables that would affect the docker program itself.
     """
 
     words: tuple[str, ...]
@@ -55,7 +55,7 @@ class Variables:
 
 
 def pass_on(variables: Mapping[str, str]) -> Variables:
-    """How variables are handed to a container."""
+    """Return how to pass variables to a container."""
     words: list[str] = []
     env: dict[str, str] = {}
     for name, value in variables.items():
@@ -76,22 +76,23 @@ def _is_clients_own(name: str) -> bool:
 
 
 def name_container(session: str) -> str:
-    """A new name for a container: the trial's, and what makes it the only one."""
+    """Return a new name for a container: the trial's, with a random suffix."""
     return f"proctor-{fit_name(session)[:60]}-{os.urandom(6).hex()}"
 
 
 def words_of_limits(limits: Limits) -> list[str]:
-    """Limits as options of `docker run`."""
+    """Return limits as options of `docker run`."""
     words = ["--pids-limit", str(limits.pids)]
     if limits.cpus is not None:
         words += ["--cpus", str(limits.cpus)]
     if limits.memory_mb is not None:
+        # memory-swap includes memory: the same value means no swap.
         words += ["--memory", f"{limits.memory_mb}m", "--memory-swap", f"{limits.memory_mb}m"]
     return words
 
 
 def words_of_rights(*further: str) -> list[str]:
-    """What root may do in a container, as options; `further` capabilities besides."""
+    """Return options that restrict capabilities; `further` ones are added."""
     words = ["--security-opt", "no-new-privileges", "--cap-drop", "ALL"]
     for capability in (*_CAPABILITIES, *further):
         words += ["--cap-add", capability]
@@ -99,7 +100,7 @@ def words_of_rights(*further: str) -> list[str]:
 
 
 def words_of_labels(trial: Path | None = None) -> list[str]:
-    """By what a container of this run is found again, as options."""
+    """Return options for the labels of this run's containers."""
     labels = {RUN: str(this_run()), OWNER: owner()}
     if trial is not None:
         labels[TRIAL] = str(trial.absolute())
@@ -110,7 +111,7 @@ def words_of_labels(trial: Path | None = None) -> list[str]:
 
 @cache
 def owner() -> str:
-    """This user on this machine: an engine may serve several of both."""
+    """Return an id of this user on this machine: an engine may serve several of both."""
     machine = next(filter(None, map(_read, ("/etc/machine-id", "/proc/sys/kernel/hostname"))), "")
     return f"{sha256_hex(machine.encode())[:16]}-{os.geteuid()}"
 
@@ -123,19 +124,20 @@ def _read(path: str) -> str:
 
 
 type Fill = Callable[[str], Awaitable[None]]
-"""Puts files into a container, by its name, that was made and not yet started."""
+"""Copies files to a container, given its name, that was created but not started."""
 
 
 async def start_container(words: Sequence[str], name: str, fill: Fill | None = None) -> None:
-    """Start a container, with a first process that buries others' dead where the engine has one.
+    """Start a container, with an init process that reaps zombies if the engine has one.
 
     Raises:
         DockerError: it cannot be started.
-        Exception: it cannot be filled.
+        Exception: raised by `fill`.
     """
     try:
         await _start(["--init", *words], name, fill)
     except DockerError as error:
+        # Some installations lack docker-init; without it, zombies are not reaped.
         if _INIT not in str(error):
             raise
         await remove_containers([name])
@@ -152,10 +154,10 @@ async def _start(words: Sequence[str], name: str, fill: Fill | None) -> None:
 
 
 async def remove_containers(names: Sequence[str]) -> None:
-    """End containers and remove them with their volumes; fine where one is not there.
+    """Remove containers with their volumes, if they exist.
 
     Raises:
-        DockerError: one does not go away.
+        DockerError: one cannot be removed.
     """
     if not names:
         return

@@ -1,6 +1,6 @@
-"""Files in and out of a container by `docker cp`: works with any engine, and for any user.
+"""Copies files with `docker cp`, which works with any engine and for any user.
 
-What comes out is a stranger's, and is unpacked as the sandbox's is.
+Output is untrusted, and unpacked by the same code as the sandbox's.
 """
 
 import asyncio
@@ -29,12 +29,14 @@ from proctor.environments.sandbox.unpack import unpack
 from proctor.errors import DockerError, EngineError, SlowTransferError
 
 _PIECE = 1 << 18
+# Without the set-user-id and set-group-id bits.
 _KEPT_BITS = 0o1777
+# How different versions of Docker report a missing path.
 _ABSENT = ("no such file", "could not find the file", "not found", "no such directory")
 
 
 class CopiedFiles:
-    """The files of a container, by its name."""
+    """The files of a container, given its name."""
 
     def __init__(self, container: str) -> None:
         self._container = container
@@ -71,7 +73,7 @@ class CopiedFiles:
             archive = io.BufferedReader(TarArchive(stream, limits), _PIECE)
             return unpack(cast("BinaryIO", archive), target, name, limits)
 
-        # The engine sends holes as zeros: what may come has the time that it takes.
+        # The engine sends holes as zeros, so allow the time for the largest possible download.
         seconds = PATIENCE_SEC + MOST_BYTES / BYTES_PER_SEC
         limit = asyncio.timeout(seconds)
         try:
@@ -110,14 +112,14 @@ class CopiedFiles:
         await run_docker("cp", "-", f"{self._container}:/", data=made.getvalue())
 
     async def mark(self, script: str) -> bool:
-        """It takes a command."""
+        """Return False: `docker cp` cannot do it, a command has to."""
         return False
 
     async def _read[Made](self, source: str, work: Callable[[BinaryIO], Made]) -> Made:
-        """Have something done with the tar of a path; the rest of it is not waited for.
+        """Return the result of `work` on the tar of a path; the rest of the tar is not read.
 
         Raises:
-            FileNotFoundError: there is nothing at that path.
+            FileNotFoundError: the path does not exist.
         """
         ours, theirs = os.pipe2(os.O_CLOEXEC)
         words = ["cp", "--follow-link", f"{self._container}:{source}", "-"]
@@ -142,7 +144,7 @@ class CopiedFiles:
     async def _fault_of(
         self, process: asyncio.subprocess.Process, source: str, error: Exception
     ) -> Exception:
-        """What was wrong, by what the docker program said."""
+        """Return the cause of a failure, from the docker program's output."""
         end = process.stderr
         said = (await end.read() if end else b"").decode(errors="replace")
         fault = explain("cp", said) if said.strip() else DockerError(str(error))
@@ -156,7 +158,7 @@ class CopiedFiles:
 
 
 class _EmptyError(Exception):
-    """Nothing came at all."""
+    """docker cp sent no data."""
 
 
 def _work_on[Made](pipe: int, work: Callable[[BinaryIO], Made]) -> Made:
@@ -173,7 +175,7 @@ def _first_kind(stream: BinaryIO) -> str:
 
 
 def _list(stream: BinaryIO, place: str, n_files: int) -> list[Seen]:
-    """The files of a tar of what is at a place, with digests of those that are not too large."""
+    """List the files in the tar of a path, with digests of those that are not too large."""
     seen: list[Seen] = []
     n_left = MOST_LISTED
     with open_tar(stream) as tar:
@@ -193,7 +195,7 @@ def _list(stream: BinaryIO, place: str, n_files: int) -> list[Seen]:
 
 
 def _pack(pipe: int, source: Path, target: str) -> None:
-    """Write the tar of a file, or of the contents of a directory, as they are to lie at a path."""
+    """Write the tar of a file, or of a directory's contents, to be unpacked at a path."""
     with (
         os.fdopen(pipe, "wb", _PIECE) as stream,
         tarfile.open(fileobj=stream, mode="w|", bufsize=_PIECE) as tar,
@@ -204,14 +206,14 @@ def _pack(pipe: int, source: Path, target: str) -> None:
             return
         names = sorted(path.name for path in source.iterdir())
         if not names:
-            # Whatever is there keeps its mode, but for a directory that stays empty.
+            # Add the directory itself only if it is empty: an existing one keeps its mode.
             tar.add(source.resolve(), top, recursive=False, filter=_as_roots)
         for name in names:
             tar.add(source / name, f"{top}/{name}".lstrip("/"), filter=_as_roots)
 
 
 def _as_roots(member: tarfile.TarInfo) -> tarfile.TarInfo:
-    """A member as it is to lie in a container: root's, and with no bits that give rights."""
+    """Make a member belong to root, without set-user-id and set-group-id bits."""
     member.uid = member.gid = 0
     member.uname = member.gname = ""
     member.mode &= _KEPT_BITS

@@ -1,4 +1,4 @@
-"""What the Docker engine is: asked once a process, before anything is created. Starts nothing."""
+"""Finds the Docker engine, once per process, before anything is created."""
 
 import asyncio
 import json
@@ -25,18 +25,18 @@ class Engine:
     networks: frozenset[str]
     """Names of its networks."""
     is_mapped: bool
-    """Users inside are others outside: rootless, or with user namespaces."""
+    """Whether ids inside differ from those outside: rootless, or with user namespaces."""
 
 
+# Engines that were found, by the variables that select one.
 _KNOWN: dict[str, Engine] = {}
-"""Engines that have answered, by what chooses one."""
 
 
 async def find_engine() -> Engine:
-    """The engine that the docker program talks to, asked once.
+    """Return the engine that the docker program uses, cached.
 
     Raises:
-        EngineError: there is none, or it may not be used; says what to do.
+        EngineError: there is none, or access is denied; the message says what to do.
     """
     key = name_choice()
     if key not in _KNOWN:
@@ -45,27 +45,27 @@ async def find_engine() -> Engine:
 
 
 def name_choice() -> str:
-    """What decides which engine the docker program talks to, as far as this process changes it."""
+    """Return the variables that select the engine, as a key."""
     return "\n".join(
         os.environ.get(name, "") for name in ("DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG")
     )
 
 
 def lock_of(name: str) -> Path:
-    """A file for whoever makes something of this name in the engine to be alone with it.
+    """Return a file to lock while something of this name is made in the engine.
 
     Raises:
-        ImageError, SandboxError: there is no place for it.
+        ImageError, SandboxError: its directory cannot be created.
     """
     directory = make_private(cache_directory() / "docker")
     return directory / f"{sha256_hex(f'{name_choice()}\n{name}'.encode())[:24]}.lock"
 
 
 async def _ask() -> Engine:
-    # Alone first: it is what says best that there is no engine.
+    # First and alone, because it gives the best error if there is no engine.
     server = await _load("version", "{{json .Server}}")
     if not isinstance(server, dict):
-        raise EngineError("the Docker engine does not say which it is; see docker version")
+        raise EngineError("the Docker engine does not report its version; see docker version")
     if server.get("Os") != "linux":
         raise EngineError(f"the Docker engine runs {server.get('Os')} containers; expected linux")
     listed, options = await asyncio.gather(
@@ -80,6 +80,6 @@ async def _ask() -> Engine:
     )
 
 
-async def _load(deed: str, wanted: str) -> object:
-    told = await run_docker(deed, "--format", wanted, patience_sec=_PATIENCE_SEC)
-    return json.loads(told.out or "null")
+async def _load(command: str, template: str) -> object:
+    done = await run_docker(command, "--format", template, patience_sec=_PATIENCE_SEC)
+    return json.loads(done.out or "null")

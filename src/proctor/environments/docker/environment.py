@@ -1,9 +1,9 @@
 """A container of a Docker engine as an environment of a trial.
 
-    start   refuse what cannot be had · the engine · the image · run · log directories
-    stop    remove the container and the verifier's rooms, in one call, and what was kept of it
+    start   check the options · find the engine · prepare the image · run · log directories
+    stop    remove the container and the verifier's rooms in one call, and the frozen image
 
-Everything that happens inside is in inside.py, the verifier's room in room.py.
+What happens inside is in inside.py, the verifier's room in room.py.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from proctor.environments.docker.program import run_docker
 from proctor.environments.docker.reap import bring_in
 from proctor.environments.docker.refusals import check_order
 from proctor.environments.docker.room import SLEEP, Outside, Room, pause_container
-from proctor.environments.interior import DEVICES, MEMORY, MOST_DEVICES, lie_in_memory
+from proctor.environments.running import DEVICES, MEMORY, MOST_DEVICES, has_files_in_memory
 from proctor.environments.sandbox.blueprint import Part
 from proctor.environments.sandbox.delete import delete_tree
 from proctor.environments.sandbox.limits import limits_of
@@ -59,7 +59,7 @@ from proctor.trial.inside import empty_directories
 from proctor.trial.order import EnvironmentOrder
 from proctor.trial.paths import INSIDE, TrialPaths
 
-# What runs in a container, as the engine or the kernel sees it: nothing in it is asked
+# Processes of a container, as the engine or the kernel reports them; nothing is run inside
 
 
 _KEEPER = "sleep infinity"
@@ -70,25 +70,25 @@ _FIELDS = "pid,ppid,stat,args"
 @dataclass(frozen=True, slots=True)
 class _Row:
     pid: int
-    """For the engine."""
+    """Pid on the engine's machine."""
     parent: int
     process: Process
-    """Its pid is that inside, where that is known."""
+    """The process, with its pid inside if known."""
 
 
 async def list_processes(container: str, first: int) -> list[Process]:
-    """Everything but the first process and the one sleeper that it keeps; command lines alone.
+    """List all processes but the first and its `sleep`, with only their command lines.
 
-    A process is listed while any of its threads lives. An engine whose `ps` lists no threads, such
-    as busybox's, takes one whose first thread has ended for dead.
+    A process is listed while any of its threads is alive. If the engine's `ps` cannot list
+    threads, as busybox's, a process whose first thread has ended counts as dead.
 
     Raises:
-        DockerError: the container or the engine is gone.
+        DockerError: the container or the engine no longer runs.
     """
-    told = await run_docker("top", container, "-eLo", _FIELDS, is_checked=False)
-    if told.code != 0:
-        told = await run_docker("top", container, "-eo", _FIELDS)
-    fields = [line.split(None, 3) for line in told.out.splitlines()[1:]]
+    listed = await run_docker("top", container, "-eLo", _FIELDS, is_checked=False)
+    if listed.code != 0:
+        listed = await run_docker("top", container, "-eo", _FIELDS)
+    fields = [line.split(None, 3) for line in listed.out.splitlines()[1:]]
     rows: dict[int, _Row] = {}
     for pid, parent, state, command in (each for each in fields if len(each) == 4):
         if not state.startswith(_DEAD):
@@ -98,10 +98,10 @@ async def list_processes(container: str, first: int) -> list[Process]:
 
 
 def list_processes_here(first: int) -> list[Process]:
-    """The same, where the engine's processes are this machine's; looked for in /proc.
+    """List the processes from /proc, if the engine runs on this machine.
 
     Raises:
-        OSError: the container is gone.
+        OSError: the container no longer runs.
     """
     namespace = str(Path(f"/proc/{first}/ns/pid").readlink())
     lister = Lister(f"/proc/{first}/root")
@@ -110,7 +110,7 @@ def list_processes_here(first: int) -> list[Process]:
 
 def _find_in(namespace: str, lister: Lister) -> Iterator[_Row]:
     for place in Path("/proc").iterdir():
-        # One that ends meanwhile is none.
+        # A process may end while it is read.
         with suppress(OSError, ValueError):
             if place.name.isdecimal() and str((place / "ns/pid").readlink()) == namespace:
                 yield from _describe(int(place.name), lister)
@@ -134,41 +134,42 @@ def _without_own(rows: Sequence[_Row], first: int) -> list[Process]:
         if row.pid == first:
             continue
         if row.parent == first and row.process.command == _KEEPER and not has_keeper:
-            # Exactly one: another process that takes this name is listed.
+            # Only one: a process of the agent that takes this name is listed.
             has_keeper = True
             continue
         found.append(row.process)
     return found
 
 
-# What an agent left in a container, kept as an image that other containers are started from
+# Frozen files of a container: an image from which other containers are started
 #
-# Such an image has no name. It carries the labels of its run, by which it is found again after a
-# kill, and goes with the container that it was made of. A clean room is a container of the task's
-# own image that is given, before it is started, the part of the kept files that is not left out.
+# The image has no name. The labels of its run let the reaper find it after a kill, and it is
+# removed with the container. A clean room is a container of the task's image into which, before it
+# starts, the frozen files are copied that are not left out.
 
 
 _UPPER = "{{if .GraphDriver.Data}}{{.GraphDriver.Data.UpperDir}}{{end}}"
 
 
 async def keep_as_image(container: str, image: Image) -> Image:
-    """The files of a container as they are now, with all else as in the image it was started from.
+    """Commit the files of a container to an image, with the settings of its original image.
 
     Raises:
-        DockerError: they cannot be kept.
+        DockerError: they cannot be committed.
     """
     if image.has_volumes:
-        raise UnsupportedError(f"{image.pin}: has volumes, and what lies in those is in no image")
+        raise UnsupportedError(f"{image.pin}: has volumes, whose files cannot be in an image")
     labels = [word for word in words_of_labels() if word != "--label"]
-    # Containers inherit an image's labels; one that begins with this has no evidence to bring in.
+    # Containers inherit an image's labels. An empty TRIAL means that there is no evidence to
+    # salvage from them.
     changes = [f"LABEL {label}" for label in (*labels, f"{TRIAL}=")]
     words = [word for change in changes for word in ("--change", change)]
-    told = await run_docker("commit", *words, container, patience_sec=None)
-    return replace(image, id=told.out.strip())
+    committed = await run_docker("commit", *words, container, patience_sec=None)
+    return replace(image, id=committed.out.strip())
 
 
 async def remove_image(image: Image) -> None:
-    """Remove what was kept.
+    """Remove a frozen image.
 
     Raises:
         DockerError: it cannot be removed.
@@ -177,35 +178,35 @@ async def remove_image(image: Image) -> None:
 
 
 async def fill_from_kept(container: str, kept: Image, left_out: LeftOut) -> None:
-    """Give a container that was not started yet what was kept, but for what is left out.
+    """Copy frozen files to a container that is not started yet, except those left out.
 
-    The topmost layer of what was kept is copied to the layer that takes what the container writes,
-    so that deletions and replaced directories stay what they are. Both lie on this machine.
+    The top layer of the frozen image is copied to the container's writable layer, which preserves
+    deletions and replaced directories. Both are on this machine.
 
     Raises:
-        DockerError, SandboxError, OSError: that cannot be done.
+        DockerError, SandboxError, OSError: the files cannot be copied.
     """
     source = await _find_layer("image", "inspect", kept.id)
     target = await _find_layer("inspect", container)
-    # The engine has made the working directory in it, if the image has none, and will again.
+    # The engine may have created the working directory in it, and will do so again.
     await asyncio.to_thread(delete_tree, Path(target))
     paths = [[path.lstrip("/") for path in each] for each in (left_out.paths, left_out.plain)]
-    # A process does it, which can be ended: there may be much to copy.
+    # In a process, which can be killed: there may be much to copy.
     await run_mapped("copy", [[source, target]], *paths, apart=True)
 
 
 async def _find_layer(*words: str) -> str:
-    """Where the topmost layer of something lies on this machine."""
+    """Return the directory of the top layer of an image or container on this machine."""
     layer = (await run_docker(*words[:-1], "--format", _UPPER, words[-1])).out.strip()
     if not posixpath.isabs(layer) or not Path(layer).is_dir():
-        raise UnsupportedError(f"{words[-1]}: its topmost layer is not on this machine: {layer!r}")
+        raise UnsupportedError(f"{words[-1]}: its top layer is not on this machine: {layer!r}")
     return layer
 
 
 _LOGS = tuple(map(str, (INSIDE.agent_dir, INSIDE.verifier_dir, INSIDE.artifacts_dir)))
 _PHASE = "setup"
+# Shell of each image, by its Id, found once per process.
 _SHELL_OF: dict[str, str] = {}
-"""The shell of each image that was started, by its Id."""
 _HOST = "host"
 _LOOK = "\n".join(
     (
@@ -221,46 +222,46 @@ _N_LINES = 7
 
 
 class DockerEnvironment(ChangedContainer):
-    """A container, and for the verifier another one beside it."""
+    """A container, and for the verifier another one next to it."""
 
     def __init__(self, order: EnvironmentOrder) -> None:
-        """Take an order; the kwarg `network` names the network of tasks that may have one.
+        """Take the trial's options; the kwarg `network` names the network of public tasks.
 
         Raises:
-            UnsupportedError: the task or the job asks for what the docker environment has not.
+            UnsupportedError: the task or the job requires something that is not supported.
         """
         super().__init__(order)
-        self._wishes = check_order(order)
+        self._settings = check_order(order)
         self._limits = limits_of(order.config, order.task_env_config)
         self._findings: list[Finding] = []
         self._snapshot: Snapshot | None = None
+        # Root directory of the container on the engine's machine; empty if unknown.
         self._merged = ""
-        """Where the container's root lies, for the engine; empty where it does not say."""
+        # Names of all containers that were started.
         self._names: list[str] = []
-        """Every container that was begun."""
+        # Directories for the files of rooms.
         self._scratch: list[Path] = []
-        """Every directory for a room's files."""
+        # Image with its frozen files; see Freezing.
         self._frozen: Image | None = None
-        """Its files as they were kept; see Freezing."""
+        # Changed files among those that Docker mounts in /etc, when it was frozen.
         self._frozen_etc: Mapping[str, bytes] = {}
-        """Of the files that Docker mounts, those that were changed when its files were kept."""
         self._ending: asyncio.Task[None] | None = None
 
     @property
     def snapshot(self) -> Snapshot:
-        """What it runs on; known once it was started."""
+        """Image and backend; unknown before start."""
         return self._snapshot or Snapshot(runtime_image="unknown", compute_backend="docker")
 
     @property
     def findings(self) -> Sequence[Finding]:
-        """What a reader of the score should know of it, so far."""
+        """Findings so far."""
         return tuple(self._findings)
 
     async def start(self, force_build: bool) -> None:  # noqa: FBT001 - harbor's signature
-        """Have the image where that is needed, and bring the container up.
+        """Pull or build the image if needed, and start the container.
 
         Raises:
-            DockerError, ImageError: it cannot be brought up.
+            DockerError, ImageError: it cannot be started.
             RuntimeError: the Dockerfile could not be built.
         """
         self._ending = None
@@ -283,7 +284,7 @@ class DockerEnvironment(ChangedContainer):
         )
         tools = {"kernel": engine.kernel, "docker": engine.version}
         self._snapshot = Snapshot(image.pin, "docker", tools)
-        self._heed_storage()
+        self._report_storage()
         name = await self._run_container(image, network, self.trial_paths.trial_dir)
         files = await self._find_files(engine, name, image)
         await files.open_directories(_LOGS)
@@ -303,11 +304,12 @@ class DockerEnvironment(ChangedContainer):
     async def _run_container(
         self, image: Image, network: str, trial: Path | None, fill: Fill | None = None
     ) -> str:
-        """Start the container; `trial` gets what it holds if nobody is left to fetch it."""
+        """Start the container; `trial` is where the reaper puts its evidence after a kill."""
         name = name_container(self.session_id)
         self._names.append(name)
         workdir = self._order.task_env_config.workdir or image.workdir
         words = ["--name", name, "--pull", "never"]
+        # Shareable, so that the verifier's room can join the IPC namespace.
         words += ["--log-driver", "none", "--ipc", "shareable", "--network", network]
         words += [*words_of_labels(trial), *words_of_limits(self._limits)]
         words += [*words_of_rights(), "--workdir", workdir, "--entrypoint", SLEEP[0]]
@@ -315,14 +317,15 @@ class DockerEnvironment(ChangedContainer):
         return name
 
     async def _find_files(self, engine: Engine, name: str, image: Image) -> Files:
-        """How the files of the container are best reached."""
-        told = await run_docker("inspect", "--format", _LOOK, name)
-        lines = told.out.removesuffix("\n").split("\n")
+        """Return the fastest way to access the files of the container."""
+        inspected = await run_docker("inspect", "--format", _LOOK, name)
+        lines = inspected.out.removesuffix("\n").split("\n")
         pid, merged, upper, lowers, *etc = [*lines, *[""] * (_N_LINES - len(lines))]
         self._first = int(pid)
         self._merged = merged if posixpath.isabs(merged) else ""
         if posixpath.isabs(upper) and posixpath.isabs(lowers):
             self._layers = (Part("/", tuple(lowers.split(":")), upper, ""),)
+        # Volumes are not below the merged root, and with mapped ids the owners would differ.
         is_plain = not image.has_volumes and not engine.is_mapped
         if is_plain and is_mounted_here(self._merged):
             self._etc_files = EtcFiles(dict(zip(ETC_FILES, etc, strict=True)))
@@ -330,29 +333,29 @@ class DockerEnvironment(ChangedContainer):
         return CopiedFiles(name)
 
     def _choose_network(self, engine: Engine) -> str:
-        """The network for what the task may reach; said aloud where it is the host's.
+        """Choose the network; report a finding if it is the host's.
 
         Raises:
-            DockerError: the engine has none for it.
+            DockerError: the engine has no such network.
         """
         if self._order.network.mode is NetworkMode.NO_NETWORK:
             return "none"
-        chosen = self._wishes.network or BRIDGE
+        chosen = self._settings.network or BRIDGE
         if chosen not in engine.networks:
             raise DockerError(
-                f"network_mode is public, and the Docker engine has no network {chosen!r}; it has "
-                f"{', '.join(sorted(engine.networks))}: name one by --ek network=NAME, where host "
-                "is the host's own"
+                f"network_mode is public, but the Docker engine has no network {chosen!r}; it has "
+                f"{', '.join(sorted(engine.networks))}: choose one with --ek network=NAME (host is "
+                "the host's network)"
             )
         if chosen == _HOST:
             self._find(
                 FindingCode.NETWORK_SHARED,
-                "the environment used the host's own network: --ek network=host",
+                "the environment used the host's network: --ek network=host",
                 reason="--ek network=host",
             )
         return chosen
 
-    def _heed_storage(self) -> None:
+    def _report_storage(self) -> None:
         config, task = self._order.config, self._order.task_env_config
         if storage := config.override_storage_mb or task.storage_mb:
             reason = "Docker cannot limit how much a task stores"
@@ -369,28 +372,28 @@ class DockerEnvironment(ChangedContainer):
         self._findings.append(Finding(code=code, phase=phase, message=message, detail=detail))
 
     async def stop(self, delete: bool) -> None:  # noqa: FBT001 - harbor's signature
-        """End everything in it and remove it; its image stays for the next trial.
+        """Remove the container; its image stays for the next trial.
 
         Raises:
-            DockerError, OSError: something of it does not go away.
+            DockerError, OSError: something cannot be removed.
         """
         await self._end()
 
     async def _end(self) -> None:
-        """End it once; whoever is cancelled while waiting for that does not stop it."""
+        """End the container once; a cancelled caller does not interrupt this."""
         owed, self._running = self._running, None
         if self._ending is None:
             is_owed = owed is not None and owed.is_owed
-            self._ending = asyncio.ensure_future(self._let_go(is_owed=is_owed))
+            self._ending = asyncio.ensure_future(self._release(is_owed=is_owed))
         await asyncio.shield(self._ending)
 
-    async def _let_go(self, *, is_owed: bool) -> None:
+    async def _release(self, *, is_owed: bool) -> None:
         names, self._names = self._names, []
         scratch, self._scratch = self._scratch, []
         frozen, self._frozen = self._frozen, None
         try:
             if is_owed:
-                # The first one is the agent's; it goes once its evidence is in the trial.
+                # The first is the agent's, which is removed after its evidence was copied.
                 await asyncio.to_thread(bring_in, names.pop(0), self.trial_paths.trial_dir)
             await remove_containers(names)
             if frozen is not None:
@@ -400,7 +403,7 @@ class DockerEnvironment(ChangedContainer):
                 await asyncio.to_thread(delete_session, directory)
 
     async def list_processes(self) -> Sequence[Process]:
-        """What runs in it besides the two processes that keep it up."""
+        """List its processes, without the two that keep it running."""
         now = self._now()
         if isinstance(now.files, MergedFiles):
             with suppress(OSError):
@@ -408,27 +411,27 @@ class DockerEnvironment(ChangedContainer):
         return await list_processes(now.container, self._first)
 
     async def pause(self) -> int:
-        """Pause the container if there is anything to stop; see Pausing."""
+        """Pause the container if it has processes; see Pausing."""
         if await self.list_processes():
             await pause_container(self._now().container, self._limits)
             self._is_paused = True
         return 0
 
     async def holds_memory(self) -> bool:
-        """Whether files lie in its memory; see Freezing."""
+        """Whether it has files in memory, which cannot be frozen; see Freezing."""
         now = self._now()
         if isinstance(now.files, MergedFiles):
-            # Its own root, with what is mounted there; the one on the disk has nothing of that.
+            # Through /proc, which includes the container's mounts; the merged root does not.
             whole = MergedFiles(f"/proc/{self._first}/root")
-            return lie_in_memory(await whole.list_files([DEVICES], MOST_DEVICES))
-        told = await self.exec(f"ls -A {MEMORY}", user="root")
-        return bool((told.stdout or "").strip())
+            return has_files_in_memory(await whole.list_files([DEVICES], MOST_DEVICES))
+        listed = await self.exec(f"ls -A {MEMORY}", user="root")
+        return bool((listed.stdout or "").strip())
 
     async def freeze(self) -> None:
-        """Keep its files as they are now, as an image; see Freezing.
+        """Commit its files as they are now to an image; see Freezing.
 
         Raises:
-            DockerError: they cannot be kept.
+            DockerError: they cannot be committed.
         """
         now = self._now()
         before, self._frozen = self._frozen, None
@@ -438,10 +441,10 @@ class DockerEnvironment(ChangedContainer):
         self._frozen_etc = self._etc_files.find_changed()
 
     async def open_frozen(self, paths: TrialPaths) -> "DockerEnvironment":
-        """Another container, with the files that were kept; see Freezing.
+        """Start another container with the frozen files; see Freezing.
 
         Raises:
-            DockerError: nothing was kept, or it cannot be started.
+            DockerError: nothing was frozen, or it cannot be started.
         """
         kept = self._check_kept()
         other = DockerEnvironment(replace(self._order, trial_paths=paths))
@@ -449,17 +452,19 @@ class DockerEnvironment(ChangedContainer):
         return other
 
     async def open_clean(self, paths: TrialPaths, left_out: LeftOut) -> "DockerEnvironment":
-        """Another container: the image, and what is not left out; see Accounting.
+        """Start another container from the image and the frozen files not left out.
+
+        See Accounting.
 
         Raises:
-            UnsupportedError: there are no clean rooms on this engine.
-            DockerError, SandboxError, OSError: nothing was kept, or it cannot be brought up.
+            UnsupportedError: this engine does not support clean rooms.
+            DockerError, SandboxError, OSError: nothing was frozen, or it cannot be started.
         """
         kept, now = self._check_kept(), self._now()
         if not self._has_layers_here():
             raise UnsupportedError(
-                "a clean room in Docker takes root on the engine's machine, and an engine that "
-                "keeps the layers of containers as overlay2 does"
+                "a clean room in Docker requires root on the engine's machine, and an engine with "
+                "the overlay2 storage driver or a compatible one"
             )
         etc = {path: data for path, data in self._frozen_etc.items() if path not in left_out.paths}
         other = DockerEnvironment(replace(self._order, trial_paths=paths))
@@ -475,12 +480,12 @@ class DockerEnvironment(ChangedContainer):
     async def start_like(
         self, model: Running, image: Image, etc: Mapping[str, bytes], fill: Fill | None = None
     ) -> None:
-        """Bring it up on what another container has left, which is not furnished again.
+        """Start with the files of another container, and with its shell and directories.
 
-        `etc` has files of /etc that are in no layer.
+        `etc` contains files of /etc that are in no layer.
 
         Raises:
-            DockerError, OSError: it cannot be brought up.
+            DockerError, OSError: it cannot be started.
         """
         self._ending = None
         try:
@@ -501,7 +506,7 @@ class DockerEnvironment(ChangedContainer):
         )
 
     async def open_room(self, fresh: Sequence[str]) -> Environment:
-        """A verifier's room; see Watched."""
+        """Open a verifier's room; see Watched."""
         now = self._now()
         if not self._merged:
             return await self._open_none(fresh)
@@ -517,11 +522,11 @@ class DockerEnvironment(ChangedContainer):
         return room
 
     async def _open_none(self, fresh: Sequence[str]) -> Environment:
-        """Where there can be no room: what is to be fresh is emptied, and that is all."""
+        """Empty the directories `fresh`, because a room is not possible."""
         self._find(
             FindingCode.VERIFIER_NOT_APART,
-            "the verifier ran among the agent's processes: the Docker engine does not say where a "
-            "container's files lie, so that its directories could only be emptied",
+            "the verifier ran among the agent's processes: the Docker engine does not report where "
+            "a container's files are, so its directories could only be emptied",
             phase="verify",
             directories=list(fresh),
         )
@@ -530,14 +535,14 @@ class DockerEnvironment(ChangedContainer):
 
 
 def _is_uploaded(environment_dir: Path, *, has_image: bool) -> bool:
-    """Whether a task's directory is put into the working directory, as harbor does it."""
+    """Whether a task's directory is copied to the working directory, as harbor does."""
     if not has_image or not environment_dir.is_dir() or (environment_dir / "Dockerfile").exists():
         return False
     return any(environment_dir.iterdir())
 
 
 async def _shell_of(image: Image, files: Files) -> str:
-    """The shell of an image, looked for once however many containers there are of it.
+    """Return the shell of an image, cached for all its containers.
 
     Raises:
         ImageError: it has none.

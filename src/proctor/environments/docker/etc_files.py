@@ -1,9 +1,9 @@
-"""The files of /etc that Docker mounts into every container, and that are in no layer of it.
+"""The files of /etc that Docker mounts into every container, which are in no layer of it.
 
     /etc/hosts, /etc/hostname, /etc/resolv.conf
 
-They are files of the engine's own, which the container's root may write. Each is read and written
-where the engine keeps it: a mounted file cannot become a link there.
+They are files of the engine, which the container's root may write. They are read and written in the
+engine's directory, where a mounted file cannot be replaced by a symlink.
 """
 
 import os
@@ -14,27 +14,27 @@ from proctor.digest import sha256_hex
 from proctor.trial.changes import Change, Phase
 
 ETC_FILES = ("/etc/hosts", "/etc/hostname", "/etc/resolv.conf")
+# Bytes of each file that are compared and kept.
 _MOST_BYTES = 1 << 20
-"""Of each; what comes after that is neither compared nor kept."""
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class EtcFiles:
-    """Those of one container, as they were when it was started and as they are."""
+    """The files of one container, at its start and now."""
 
     def __init__(self, places: Mapping[str, str]) -> None:
-        """`places` says where each lies on this machine; what is not there is left out."""
+        """`places` is the path of each file on this machine; missing files are ignored."""
         self._places = places
         self._first = self._read()
 
     def find_changed(self) -> Mapping[str, bytes]:
-        """The bytes of each that is not as it was."""
+        """Return the bytes of each changed file."""
         first = self._first
         return {path: data for path, data in self._read().items() if data != first.get(path)}
 
     def list_changes(self, known: Mapping[str, str]) -> Iterator[Change]:
-        """Each that is not as it was, as a change."""
+        """Yield a change for each changed file."""
         for path, data in self.find_changed().items():
             mark = sha256_hex(data)
             yield Change(
@@ -49,13 +49,13 @@ class EtcFiles:
             )
 
     def write(self, contents: Mapping[str, bytes]) -> None:
-        """Write some of them.
+        """Write some of the files.
 
         Raises:
             OSError: one cannot be written.
         """
         for path in contents.keys() & self._places.keys():
-            # Not by replacing it: the container has this very file mounted.
+            # In place, because this very file is mounted in the container.
             with os.fdopen(os.open(self._places[path], _WRITE), "wb") as file:
                 file.write(contents[path])
 

@@ -1,10 +1,10 @@
-"""The image of a task: found, pulled or built, once a job however many trials ask for it.
+"""Finds, pulls or builds the image of a task, once per job even for many trials.
 
     docker_image      as in harbor, unless a build is forced and there is a Dockerfile
-    a Dockerfile      built once for what lies beside it, under a tag that says what that was
-    neither           refused: there is nothing to run in
+    a Dockerfile      built once per content of its directory, under a tag with the digest of it
+    neither           refused
 
-A tag may be moved while a job runs: every container is started from the Id that the tag had first.
+A tag may move while a job runs, so every container is started from the Id that the tag had first.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ from proctor.sentence import reason_of
 from proctor.trial.unchanged import SeenTrees, find_looks, now_ns
 
 CONTEXT = "proctor.context"
-"""Label of an image that was built here: the digest of what it was built from."""
+"""Label of an image that proctor built: the digest of the build context."""
+# Lines of a failed build's output in the error.
 _KEPT_LINES = 30
-"""Of what a failed build said, in the error."""
+# Bytes of a build's output in the trial's log.
 _KEPT_BYTES = 1 << 20
-"""Of what any build said, in the trial's log."""
 _PIECE = 1 << 16
+# How the classic builder reports the image of a step.
 _STEP = re.compile(r"^ ---> ([0-9a-f]{12})$", re.MULTILINE)
-"""How the older builder tells of a step's image."""
 _UNFIT = re.compile(r"[^a-z0-9]+")
 
 
@@ -47,23 +47,23 @@ class Image:
     """An image that the engine has."""
 
     id: str
-    """`sha256:…`; what containers are started from."""
+    """`sha256:…`, from which containers are started."""
     pin: str
-    """Its name with the registry's digest, or with its Id where no registry knows it."""
+    """Name with the registry's digest, or with the Id if it is from no registry."""
     env: Mapping[str, str]
     workdir: str
     user: str
-    """Who runs what names nobody; empty: root."""
+    """Default user of commands; empty: root."""
     has_volumes: bool
-    """Some of its directories are volumes, which lie outside of a container's own files."""
+    """Whether some of its directories are volumes, which are not in a container's layers."""
 
 
+# Prepared images, by engine and name or build context.
 _KNOWN: dict[tuple[str, ...], Image] = {}
-"""Images that were asked for, by engine and by what asked."""
 
 
+# Metadata of build contexts, and their digests.
 _CONTEXTS: dict[Path, tuple[SeenTrees, str]] = {}
-"""Directories that images were built from, as they looked, and their digests."""
 
 
 async def prepare_image(
@@ -74,11 +74,11 @@ async def prepare_image(
     *,
     force: bool,
 ) -> Image:
-    """The image for a task, ready in the engine.
+    """Prepare the image of a task in the engine.
 
     Raises:
-        ImageError: there is none, or it cannot be had.
-        RuntimeError: its Dockerfile could not be built; the last lines of what was said.
+        ImageError: the task has none, or it cannot be pulled.
+        RuntimeError: its Dockerfile could not be built; the message has the last lines of output.
         DockerError: the engine failed.
     """
     dockerfile = environment_dir / "Dockerfile"
@@ -103,7 +103,7 @@ async def _prepare_named(name: str, logger: logging.Logger) -> Image:
                 await _pull(name)
                 image = await find_image(name)
             if image is None:
-                raise ImageError(f"docker_image {name}: it was pulled, and is not there")
+                raise ImageError(f"docker_image {name}: was pulled, but is not in the engine")
             _KNOWN[key] = image
     return _KNOWN[key]
 
@@ -115,7 +115,7 @@ async def _pull(name: str) -> None:
         raise
     except DockerError as error:
         raise ImageError(
-            f"docker_image {name}: not in the engine, and it cannot be pulled: {error}"
+            f"docker_image {name}: not in the engine, and cannot be pulled: {error}"
         ) from error
 
 
@@ -132,8 +132,8 @@ async def _prepare_built(
                 image = await find_image(tag)
             if image is None:
                 raise ImageError(
-                    f"{directory}: it was built as {tag}, which the engine does not have; a "
-                    "builder that keeps images to itself is left by `docker buildx use default`"
+                    f"{directory}: was built as {tag}, but the engine does not have it; if the "
+                    "builder does not load images, run `docker buildx use default`"
                 )
             _KNOWN[key] = image
     return _KNOWN[key]
@@ -158,49 +158,49 @@ async def _build(
     finally:
         await end_call(process)
         text = said.decode(errors="replace")
-        logger.info("docker build of %s said:\n%s", tag, text)
+        logger.info("docker build of %s:\n%s", tag, text)
     if code != 0:
         await _remove_half(text)
         raise _failure_of(directory, text)
 
 
 async def _remove_half(said: str) -> None:
-    """Remove what a build that failed has made so far; what has a name is somebody's."""
+    """Remove the last intermediate image of a failed build, unless it has a name."""
     made = _STEP.findall(said)
     if not made:
         return
-    told = await run_docker("image", "inspect", made[-1], is_checked=False)
-    if told.code == 0 and not json.loads(told.out)[0].get("RepoTags"):
+    found = await run_docker("image", "inspect", made[-1], is_checked=False)
+    if found.code == 0 and not json.loads(found.out)[0].get("RepoTags"):
         await run_docker("rmi", made[-1], is_checked=False)
 
 
 def _failure_of(directory: Path, said: str) -> Exception:
-    """Harbor's type for a build that failed; an engine that is gone or full is another thing."""
+    """Return harbor's exception for a failed build; errors of the engine keep their own."""
     error = explain("build", said)
     lines = [line for line in said.splitlines() if line.strip()]
     if isinstance(error, EngineError) or "no space left" in str(error):
         return error
-    *before, last = lines[-_KEPT_LINES:] or ["it said nothing"]
-    told = "\n".join(before)
-    return RuntimeError(f"{directory / 'Dockerfile'}: docker build failed: {last}\n{told}")
+    *before, last = lines[-_KEPT_LINES:] or ["no output"]
+    output = "\n".join(before)
+    return RuntimeError(f"{directory / 'Dockerfile'}: docker build failed: {last}\n{output}")
 
 
 async def find_image(name: str, *, context: str | None = None) -> Image | None:
-    """An image that the engine has; with `context`, only one that was built from that.
+    """Find an image in the engine; with `context`, only one built from that context.
 
     Raises:
         DockerError: the engine failed.
     """
-    told = await run_docker("image", "inspect", name, is_checked=False)
-    if told.code != 0:
+    found = await run_docker("image", "inspect", name, is_checked=False)
+    if found.code != 0:
         return None
-    image = parse_image(name, json.loads(told.out)[0])
-    labels = json.loads(told.out)[0]["Config"].get("Labels") or {}
+    image = parse_image(name, json.loads(found.out)[0])
+    labels = json.loads(found.out)[0]["Config"].get("Labels") or {}
     return None if context not in (None, labels.get(CONTEXT)) else image
 
 
 def parse_image(name: str, facts: Mapping[str, object]) -> Image:
-    """An image as `docker image inspect` tells of it; `name` is what it was asked for by."""
+    """Parse the output of `docker image inspect`; `name` is the name it was inspected by."""
     config = facts.get("Config")
     config = config if isinstance(config, dict) else {}
     pairs = [str(pair).partition("=") for pair in config.get("Env") or ()]
@@ -215,7 +215,7 @@ def parse_image(name: str, facts: Mapping[str, object]) -> Image:
 
 
 def _pin_of(name: str, facts: Mapping[str, object]) -> str:
-    """The name with the digest that its registry gave, if one did; else with the Id."""
+    """Return the name with its registry's digest, or else with the Id."""
     repository = _repository_of(name)
     digests = facts.get("RepoDigests")
     known = [str(each) for each in digests] if isinstance(digests, list) else []
@@ -226,14 +226,14 @@ def _pin_of(name: str, facts: Mapping[str, object]) -> str:
 
 
 def _repository_of(name: str) -> str:
-    """A name without tag and digest; a colon before a slash is a registry's port."""
+    """Return a name without tag and digest; a colon before a slash is a registry's port."""
     name = name.partition("@")[0]
     head, colon, tag = name.rpartition(":")
     return head if colon and "/" not in tag else name
 
 
 def _recall_context(directory: Path) -> str:
-    """As hash_context, without reading files again that look as they did."""
+    """Return hash_context of a directory, cached while the metadata of its files is the same."""
     if directory not in _CONTEXTS or not _CONTEXTS[directory][0].look_alike([directory]):
         began, looks, seen = now_ns(), find_looks([directory]), SeenTrees()
         digest = hash_context(directory)
@@ -243,10 +243,10 @@ def _recall_context(directory: Path) -> str:
 
 
 def hash_context(directory: Path) -> str:
-    """A digest of everything that a build may see: paths, modes, bytes, links.
+    """Return a digest of everything that a build can see: paths, modes, bytes, symlinks.
 
     Raises:
-        ImageError: something of it cannot be read.
+        ImageError: a file cannot be read.
     """
     lines = []
     try:

@@ -1,6 +1,6 @@
-"""What can be done in a container that runs, from where the agent is or from a verifier's room.
+"""Commands and files in a running container, the agent's or a verifier's room.
 
-Speaks harbor's dialect over commands and files. Nothing here starts or ends a container.
+Implements harbor's interface with commands and files. Does not start or stop containers.
 """
 
 import shlex
@@ -11,7 +11,7 @@ from pathlib import Path
 from proctor.environments.docker.command import Order, run_command
 from proctor.environments.docker.files import Files
 from proctor.environments.docker.image import Image
-from proctor.environments.interior import Interior
+from proctor.environments.running import RunningEnvironment
 from proctor.environments.sandbox.output import Finished
 from proctor.environments.sandbox.transfer import Seen
 from proctor.errors import DockerError
@@ -24,7 +24,7 @@ _ROOT = frozenset({"", "0", "root"})
 
 @dataclass(slots=True)
 class Running:
-    """A container that runs, and what holds for every command in it."""
+    """A running container, and the defaults of its commands."""
 
     container: str
     """Its name."""
@@ -32,14 +32,14 @@ class Running:
     shell: str
     workdir: str
     env: Mapping[str, str]
-    """Variables of every command, besides the image's own."""
+    """Variables of every command, in addition to the image's."""
     files: Files
     findings: list[Finding] = field(default_factory=list)
     is_owed: bool = False
-    """Something could not be fetched out of it: it is not removed before that was tried again."""
+    """A download failed, so it is tried again before the container is removed."""
 
 
-class Inside(Interior):
+class Inside(RunningEnvironment):
     """Commands and files of a container."""
 
     def __init__(self, order: EnvironmentOrder) -> None:
@@ -48,7 +48,7 @@ class Inside(Interior):
 
     @staticmethod
     def type() -> str:
-        """Harbor's name of its kind."""
+        """Return harbor's name of this environment type."""
         return "docker"
 
     def _now(self) -> Running:
@@ -75,14 +75,14 @@ class Inside(Interior):
         env: Mapping[str, str] | None = None,
         timeout_sec: int | None = None,
     ) -> ExecResult:
-        """Run `bash -c command`, which runs a script that everybody may execute; see Marking."""
+        """Run `bash -c command`, which executes `script`, made executable first; see Marking."""
         user = self._resolve_user(None)
         script = await self._mark(script, user)
         order = self._make_order(command, None, env, user, script)
         return await self._carry_out(order, timeout_sec, self._run)
 
     async def _mark(self, script: str, user: str) -> str:
-        """Let everybody execute a script; the script, where the command is to do that itself."""
+        """Make a script executable; return it if the command has to do that, or else empty."""
         if await self._now().files.mark(script):
             return ""
         if user in _ROOT:
@@ -119,14 +119,14 @@ class Inside(Interior):
             done = await run(order, timeout_sec)
         except TimeoutError as error:
             raise RuntimeError(f"Command timed out after {timeout_sec} seconds") from error
-        return self._tell(order.text, done)
+        return self._result_of(order.text, done)
 
     async def _run(self, order: Order, timeout_sec: int | None) -> Finished:
         return await run_command(order, timeout_sec)
 
     def _resolve_user(self, user: str | int | None) -> str:
         chosen = next((one for one in (user, self.default_user) if one is not None), "")
-        # An image need not have a line for root.
+        # By number: an image may have no /etc/passwd entry for root.
         return "0" if chosen == "root" else str(chosen)
 
     def _found(self) -> list[Finding]:
@@ -142,6 +142,7 @@ class Inside(Interior):
         except FileNotFoundError:
             raise
         except OSError:
+            # It may succeed when the container is removed, and nothing runs in it any more.
             now.is_owed = True
             raise
 

@@ -1,8 +1,8 @@
-"""Files of a container whose root lies on this machine: seen from a thread that sees nothing else.
+"""Accesses the files of a container whose root is on this machine, from a chrooted thread.
 
-The thread has a root directory of its own, as chroot gives one: what the agent planted, links above
-all, leads it nowhere but inside. It is faster than `docker cp`, and only root can do it. What
-such a thread does must import nothing: it would find the agent's modules.
+The thread has its own root directory, so that symlinks of the agent stay inside. It is faster than
+`docker cp`, and requires root. Code in such a thread must not import anything: it would find the
+agent's modules.
 """
 
 import asyncio
@@ -28,13 +28,13 @@ _PIECE = 1 << 18
 
 
 def is_mounted_here(directory: str) -> bool:
-    """Whether a container's root can be seen and entered by this process."""
-    # Not by the kernel's list of mounts: while others mount, a reader of it may miss some.
+    """Whether this process can access and enter a container's root."""
+    # Not with /proc/mounts: while other processes mount, a reader may miss entries.
     return os.geteuid() == 0 and bool(directory) and Path(directory).is_mount()
 
 
 class MergedFiles:
-    """The files below a directory that is somebody's root."""
+    """The files of a container's root directory."""
 
     def __init__(self, root: str) -> None:
         self._root = root
@@ -73,26 +73,26 @@ class MergedFiles:
         await self._do(lambda: OPERATIONS["make_directories"]({"paths": list(paths)}, []))
 
     async def remove(self, paths: Sequence[str]) -> None:
-        """Remove files, those that are there."""
+        """Remove files, if they exist."""
         await self._do(lambda: OPERATIONS["remove"]({"paths": list(paths)}, []))
 
     async def mark(self, script: str) -> bool:
-        """See Files; running it will say what else is wrong with it."""
+        """See Files; errors are ignored, because running the script reports them."""
         await self._do(lambda: _mark(script))
         return True
 
     async def find_user(self, name: str) -> User:
-        """Who a name is in this root.
+        """Find a user in this root.
 
         Raises:
-            UnknownUserError: nobody.
+            UnknownUserError: there is no such user.
         """
         return await self._do(lambda: find_user(name))
 
     async def _send[Made](
         self, operation: str, request: dict[str, object], work: Callable[..., Made]
     ) -> Made:
-        """Have something packed in the root, and unpacked here."""
+        """Pack something in the root, and unpack it here."""
         ours, theirs = os.pipe2(os.O_CLOEXEC)
         reading = asyncio.get_running_loop().run_in_executor(None, _read, ours, work)
         files = [theirs]
@@ -101,15 +101,15 @@ class MergedFiles:
         _raise_first([each for each in (sent, made) if isinstance(each, BaseException)])
         return made  # type: ignore[return-value]
 
-    async def _do[Made](self, deed: Callable[[], Made], files: list[int] | None = None) -> Made:
-        """Do something in a thread whose root directory is this one; it ends with the deed.
+    async def _do[Made](self, action: Callable[[], Made], files: list[int] | None = None) -> Made:
+        """Run `action` in a new thread whose root directory is this one.
 
-        Of `files` what the deed did not take is closed: whoever is at the other end hears of it.
+        On failure, `files` that it did not close are closed, so that the other end notices.
         """
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Made] = loop.create_future()
-        # No thread of a pool: nobody else must ever get this one.
-        threading.Thread(target=_do_inside, args=(self._root, deed, loop, done)).start()
+        # Not from a pool: a chrooted thread must never be reused.
+        threading.Thread(target=_do_inside, args=(self._root, action, loop, done)).start()
         try:
             return await asyncio.shield(done)
         except Exception:
@@ -119,7 +119,7 @@ class MergedFiles:
 
 def _do_inside[Made](
     root: str,
-    deed: Callable[[], Made],
+    action: Callable[[], Made],
     loop: asyncio.AbstractEventLoop,
     done: "asyncio.Future[Made]",
 ) -> None:
@@ -127,8 +127,8 @@ def _do_inside[Made](
     failed: BaseException | None = None
     try:
         _enter(root)
-        made = deed()
-    except BaseException as error:  # noqa: BLE001 - it is raised again by whoever waits
+        made = action()
+    except BaseException as error:  # noqa: BLE001 - raised again in the waiting task
         failed = error
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(_settle, done, made, failed)
@@ -139,7 +139,7 @@ def _enter(root: str) -> None:
     try:
         os.chroot(root)
     except FileNotFoundError as error:
-        # The engine takes it away when the container's first process has ended.
+        # The engine unmounts it when the container's first process ends.
         raise ContainerDiedError(
             f"{root}: No such file or directory: its container ended"
         ) from error
@@ -161,7 +161,7 @@ def _read[Made](pipe: int, work: Callable[..., Made]) -> Made:
 
 
 def _raise_first(failed: Sequence[BaseException]) -> None:
-    """Raise what counts of two errors: a broken pipe only says that the other side has failed."""
+    """Raise the cause: a broken pipe or archive is only a consequence of the other side's error."""
     if not failed:
         return
     broken = (BrokenPipeError, BrokenArchiveError)

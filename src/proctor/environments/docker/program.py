@@ -1,4 +1,4 @@
-"""One call of the docker command line, and a sentence where it failed. Knows no containers."""
+"""Calls the docker command line, and explains its errors."""
 
 import asyncio
 import os
@@ -16,8 +16,9 @@ from proctor.environments.sandbox.syscalls import PR_SET_PDEATHSIG, prctl
 from proctor.errors import ContainerDiedError, DockerError, EngineError
 
 PATIENCE_SEC = 120.0
-"""An engine that takes longer for a small thing does not answer."""
+"""Default timeout: an engine that takes longer for a small request is not responding."""
 
+# How different versions of Docker report an engine that cannot be reached.
 _GONE = (
     *("cannot connect to the docker daemon", "error during connect", "unexpected eof"),
     *("connection refused", "connection reset", "is the docker daemon running", "broken pipe"),
@@ -26,12 +27,13 @@ _GONE = (
 )
 _DEAD = re.compile(r"container \S+ is not running")
 _NO_SPACE = "no space left on device"
+# Characters of a message that are shown, from its end, which has the cause.
 _SHOWN = 600
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What came of a call."""
+    """Result of a call."""
 
     code: int
     out: str
@@ -39,7 +41,7 @@ class Done:
 
 
 def find_docker() -> str:
-    """The docker program.
+    """Return the path of the docker program.
 
     Raises:
         EngineError: there is none on PATH.
@@ -47,7 +49,7 @@ def find_docker() -> str:
     found = _which("docker", os.environ.get("PATH", ""))
     if found is None:
         raise EngineError(
-            "there is no docker program on PATH; install Docker, or run in the sandbox: -e sandbox"
+            "there is no docker program on PATH; install Docker, or use the sandbox: -e sandbox"
         )
     return found
 
@@ -58,10 +60,8 @@ def _which(name: str, path: str) -> str | None:
 
 
 def _ending_with_us(words: Sequence[str]) -> tuple[list[str], Callable[[], None] | None]:
-    """A call that is killed when this process is, and what its child does before it executes.
-
-    Where setpriv does it, Python need not fork itself, which takes longer than all the rest.
-    """
+    """Return a command that is killed with this process, and its preexec function, if any."""
+    # With setpriv no preexec function is needed, so Python can use vfork, which is much faster.
     call = [find_docker(), *words]
     setpriv = _which("setpriv", os.environ.get("PATH", ""))
     if setpriv is not None:
@@ -81,11 +81,11 @@ async def start_docker(
     stderr: int = asyncio.subprocess.PIPE,
     env: Mapping[str, str] | None = None,
 ) -> asyncio.subprocess.Process:
-    """Begin a call; `env` comes on top of this process's own variables.
+    """Start a call; `env` is added to the variables of this process.
 
     Raises:
         EngineError: there is no docker program.
-        DockerError: it cannot be started: the words are too long, for one.
+        DockerError: it cannot be started, for example because the arguments are too long.
     """
     call, before = _ending_with_us(words)
     try:
@@ -95,7 +95,7 @@ async def start_docker(
             stdout=stdout,
             stderr=stderr,
             env={**os.environ, **env} if env else None,
-            # Ctrl-C is for us: we end what is to end.
+            # Ctrl-C is for this process, which ends its calls itself.
             start_new_session=True,
             preexec_fn=before,
         )
@@ -110,10 +110,10 @@ async def run_docker(
     env: Mapping[str, str] | None = None,
     is_checked: bool = True,
 ) -> Done:
-    """Call docker to its end; whoever is cancelled meanwhile ends the call.
+    """Call docker and wait for its end; cancellation kills the call.
 
     Raises:
-        EngineError: no program, no engine, no right to it, or no answer in time.
+        EngineError: no program, no engine, no access to it, or no answer in time.
         DockerError: it failed, and `is_checked`.
     """
     stdin = asyncio.subprocess.DEVNULL if data is None else asyncio.subprocess.PIPE
@@ -122,8 +122,8 @@ async def run_docker(
         out, err = await asyncio.wait_for(process.communicate(data), patience_sec)
     except TimeoutError as error:
         raise EngineError(
-            f"docker {words[0]} had no answer within {patience_sec:g} seconds; see whether the "
-            "Docker engine is well: docker info"
+            f"docker {words[0]} had no answer within {patience_sec:g} seconds; check the Docker "
+            "engine: docker info"
         ) from error
     finally:
         await end_call(process)
@@ -131,7 +131,7 @@ async def run_docker(
 
 
 async def end_call(process: asyncio.subprocess.Process) -> None:
-    """Kill a call that has not ended, and bury it; what it began in the engine may go on."""
+    """Kill and reap a call that still runs; what it started in the engine may go on."""
     if process.returncode is None:
         with suppress(ProcessLookupError):
             process.kill()
@@ -139,7 +139,7 @@ async def end_call(process: asyncio.subprocess.Process) -> None:
 
 
 async def run_docker_whole(*words: str, is_checked: bool = True) -> Done:
-    """Call docker to its end, also for whoever is cancelled meanwhile: nothing is left half done.
+    """Call docker and wait for its end even if cancelled, so that nothing is left half done.
 
     Raises:
         DockerError: see run_docker.
@@ -153,7 +153,7 @@ async def run_docker_whole(*words: str, is_checked: bool = True) -> Done:
 
 
 def call_docker(*words: str, patience_sec: float = PATIENCE_SEC, is_checked: bool = True) -> Done:
-    """As run_docker, for a thread without an event loop.
+    """Call docker from a thread without an event loop.
 
     Raises:
         DockerError: see run_docker.
@@ -185,31 +185,31 @@ def _judge(words: Sequence[str], code: int, said: tuple[bytes, bytes], *, is_che
     return Done(code, out, err)
 
 
-def explain(deed: str, said: str) -> DockerError:
-    """What went wrong, by what the command line said."""
+def explain(command: str, said: str) -> DockerError:
+    """Return the exception for an error message of the command line."""
     text = _tidy(said)
     low = said.lower()
     if "permission denied" in low and ("socket" in low or "dial unix" in low):
         return EngineError(
             f"no permission to talk to the Docker engine: {text}; add this user to the group "
-            "docker and log in again, or run in the sandbox: -e sandbox"
+            "docker and log in again, or use the sandbox: -e sandbox"
         )
     if any(words in low for words in _GONE):
         return EngineError(
-            f"the Docker engine does not answer: {text}; start it, or have DOCKER_HOST name "
-            "another one"
+            f"the Docker engine does not answer: {text}; start it, or set DOCKER_HOST to another "
+            "one"
         )
     if _NO_SPACE in low:
         return DockerError(
-            f"docker {deed}: there is no space left where Docker keeps images and containers: "
-            f"{text}; `docker system df` says what is there"
+            f"docker {command}: there is no space left where Docker keeps images and containers: "
+            f"{text}; see `docker system df`"
         )
     kind = ContainerDiedError if _DEAD.search(low) else DockerError
-    return kind(f"docker {deed}: {text or 'failed without a word'}")
+    return kind(f"docker {command}: {text or 'failed without a message'}")
 
 
 def _tidy(said: str) -> str:
-    """The words of an error, without what only helps a person at a terminal."""
+    """Return an error message without hints for interactive use."""
     lines = [line.strip() for line in said.splitlines() if line.strip()]
     kept = [line for line in lines if not line.startswith(("Run 'docker", "See 'docker"))]
     text = " ".join(kept).removeprefix("docker: ").removeprefix("Error response from daemon: ")

@@ -1,9 +1,7 @@
-"""Containers that killed runs left: found by their labels, emptied of evidence, and removed.
+"""Finds containers that killed runs left, by their labels, and removes them after salvage.
 
-Images in which a run kept what an agent had left go with them; those of tasks stay.
-
-A run that lives is never touched, nor one of another user or another machine. Blocking: for a
-thread.
+Images with frozen files of a run are removed with them; images of tasks stay. Live runs, and those
+of other users or machines, are never touched. Blocks: call it in a thread.
 """
 
 import io
@@ -39,29 +37,30 @@ from proctor.errors import DockerError, EngineError, ImageError, SandboxError
 from proctor.sentence import reason_of
 
 _PATIENCE_SEC = 30.0
+# The same limits as for salvage from a sandbox.
 _LIMITS = Limits(1 << 30, 20_000)
 _UPPER = "upper"
 
 type _Words = tuple[str, ...]
+# Commands that list and describe objects of a kind.
 _CONTAINERS: tuple[_Words, _Words] = (("ps",), ("inspect",))
 _IMAGES: tuple[_Words, _Words] = (("image", "ls"), ("image", "inspect"))
-"""How what there is of a kind is listed, and how it is described."""
 
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """A container of a run that is dead."""
+    """A container of a dead run."""
 
     id: str
     name: str
     run: str
     trial: str | None
-    """The directory of its trial; None for a room."""
+    """Directory of its trial; None for a room."""
     attempt: tuple[int, int] | None
 
 
 def reap_containers(done: Reaped, *, dry_run: bool = False) -> None:
-    """Reap what dead runs left in the engine, if there is one; with `dry_run` only say so."""
+    """Remove what dead runs left in the engine, if there is one; with `dry_run`, only list it."""
     try:
         find_docker()
         if not any(_find_dead(*kind) for kind in (_CONTAINERS, _IMAGES)):
@@ -71,7 +70,7 @@ def reap_containers(done: Reaped, *, dry_run: bool = False) -> None:
                 _reap(left, done, dry_run=dry_run)
             _reap_images(done, dry_run=dry_run)
     except EngineError:
-        # No engine, so nothing runs in it; the next run that has one finds what is left.
+        # Without an engine nothing can be found; a later run with one will.
         return
     except (DockerError, ImageError, SandboxError) as error:
         done.kept.append(str(error))
@@ -90,15 +89,15 @@ def _find_left() -> Iterator[Left]:
 
 
 def _find_dead(listing: _Words, describing: _Words) -> list[tuple[str, dict[str, Any]]]:
-    """What runs that are dead have left of one kind: which run, and what docker tells of it."""
-    told = call_docker(
+    """Return the objects of one kind that dead runs left: the run, and docker's description."""
+    listed = call_docker(
         *(*listing, "--all", "--no-trunc", "--quiet", "--filter", f"label={OWNER}={owner()}"),
         patience_sec=_PATIENCE_SEC,
     )
-    identities = dict.fromkeys(told.out.split())
+    identities = dict.fromkeys(listed.out.split())
     if not identities:
         return []
-    # Those that are removed meanwhile are left out, and the rest is told.
+    # Unchecked: it fails if one was removed meanwhile, but still describes the others.
     described = call_docker(*describing, *identities, is_checked=False, patience_sec=_PATIENCE_SEC)
     found = []
     for facts in json.loads(described.out or "[]"):
@@ -126,10 +125,10 @@ def _parse_attempt(text: str) -> tuple[int, int] | None:
 
 
 def bring_in(container: str, trial: Path) -> None:
-    """Bring what a container holds to its trial, then remove it.
+    """Copy the evidence in a container to its trial, then remove it.
 
     Raises:
-        DockerError: not all of it could be copied; the container stays, and does not run.
+        DockerError: not all of it could be copied; the container is stopped, but kept.
     """
     done = Reaped()
     _reap(
@@ -139,8 +138,8 @@ def bring_in(container: str, trial: Path) -> None:
     )
     if not done.containers:
         raise DockerError(
-            f"{container}: holds what the trial left and could not be copied "
-            f"({'; '.join(done.kept[:1])}); `proctor clean` brings it in when it can be"
+            f"{container}: contains files of the trial that could not be copied "
+            f"({'; '.join(done.kept[:1])}); run `proctor clean` to try again"
         )
 
 
@@ -150,13 +149,13 @@ def _reap(left: Left, done: Reaped, *, dry_run: bool) -> None:
     if dry_run:
         done.containers.append(left.name)
         return
-    # Nothing in it is to go on while it is looked at; one that stands still cannot be killed.
+    # Nothing may run while its files are copied. A paused container cannot be killed.
     call_docker("unpause", left.id, is_checked=False)
     call_docker("kill", left.id, is_checked=False)
     if left.trial is not None and not _bring_in(left, done):
         done.kept.append(
-            f"container {left.name}: holds what could not be copied; `docker rm {left.name}` when "
-            "it may go"
+            f"container {left.name}: contains files that could not be copied; delete it yourself: "
+            f"docker rm {left.name}"
         )
         return
     removed = call_docker("rm", "--force", "--volumes", left.id, is_checked=False)
@@ -167,8 +166,8 @@ def _reap(left: Left, done: Reaped, *, dry_run: bool) -> None:
 
 
 def _bring_in(left: Left, done: Reaped) -> bool:
-    """Copy what a killed trial left into its directory; whether the container may go."""
-    # In the scratch of this run: what is left of it when this is killed is salvaged all the same.
+    """Copy what a killed trial left to its directory; return whether to remove the container."""
+    # In the scratch of this run, where it is salvaged if this process is killed too.
     make_scratch(scratch_roots()[0])
     directory = open_run(scratch_roots()[0]).open_session(left.name).directory
     try:
@@ -187,7 +186,7 @@ def _bring_in(left: Left, done: Reaped) -> bool:
 
 
 def _take(container: str, place: str, top: Path) -> list[str]:
-    """Copy what is at a path of a container below a directory; what was refused."""
+    """Copy a path of a container below a directory; return the files that were refused."""
     target = Path(f"{top}{place}")
     with subprocess.Popen(
         [find_docker(), "cp", f"{container}:{place}", "-"],

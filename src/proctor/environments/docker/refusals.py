@@ -1,4 +1,4 @@
-"""What the docker environment cannot give, said before anything is built; and what it is told."""
+"""Rejects options that the docker environment does not support, before anything is built."""
 
 from dataclasses import dataclass
 
@@ -13,39 +13,39 @@ _WHO = "the docker environment"
 
 @dataclass(frozen=True, slots=True)
 class RequestedSettings:
-    """What a job says of all its containers."""
+    """Settings of a job for all its containers."""
 
     network: str | None = None
-    """Which of the engine's networks a public task gets; None: the usual one."""
+    """Network of public tasks; None: the default."""
 
 
 def check_order(order: EnvironmentOrder) -> RequestedSettings:
-    """What an order says of its container, once all of it was seen to be possible.
+    """Check the options of a trial; return its settings.
 
     Raises:
-        UnsupportedError: it asks for what the docker environment does not have; names the field.
+        UnsupportedError: one is not supported; the message names the field.
     """
-    request = check_wishes(order.config)
+    request = check_options(order.config)
     for refusal in find_refusals(order, _WHO):
         raise UnsupportedError(refusal)
     if order.network.mode is NetworkMode.ALLOWLIST:
         raise UnsupportedError(
             f"network_mode 'allowlist' ({', '.join(order.network.allowed_hosts)}): {_WHO} cannot "
-            "hold a task to a list of hosts; use 'public' or 'no-network'"
+            "restrict a task to a list of hosts; use 'public' or 'no-network'"
         )
     return request
 
 
-def check_wishes(config: EnvironmentConfig) -> RequestedSettings:
-    """What a job says of all its containers, once it was seen to be possible.
+def check_options(config: EnvironmentConfig) -> RequestedSettings:
+    """Check the options of a job; return its settings.
 
     Raises:
-        UnsupportedError: it asks for what none of them has, whatever the task; names the option.
+        UnsupportedError: one is not supported; the message names it.
     """
     check_hardware(config, _WHO)
     unknown = sorted(set(config.kwargs) - {"network"})
     if unknown:
-        raise UnsupportedError(f"--ek {unknown[0]}: {_WHO} takes nothing but network")
+        raise UnsupportedError(f"--ek {unknown[0]}: {_WHO} takes only network")
     network = config.kwargs.get("network")
     if network is None:
         return RequestedSettings()
@@ -53,7 +53,7 @@ def check_wishes(config: EnvironmentConfig) -> RequestedSettings:
         raise UnsupportedError(f"--ek network={network}: expected the name of a Docker network")
     if network == "none" or network.startswith("container:"):
         raise UnsupportedError(
-            f"--ek network={network}: a task whose network_mode is public gets a network; name "
-            "one, as `docker network ls` lists them"
+            f"--ek network={network}: a task whose network_mode is public needs a network; choose "
+            "one of `docker network ls`"
         )
     return RequestedSettings(network)

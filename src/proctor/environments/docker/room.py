@@ -1,15 +1,14 @@
 """The verifier's room: a second container with the first one's files, processes and network.
 
-    here      the first one's root lies on this machine: fresh directories are ours, and a test
-              script is the room's only program
-    there     it lies with an engine that is reached by its command line alone: fresh directories
-              are volumes of the room's
-    no room   the engine does not say where it lies: what is to be fresh is emptied instead, which
-              is a finding
+    here      the first container's root is on this machine: fresh directories are in our
+              scratch, and a test script is the room's only program
+    there     the engine is reachable only by its command line: fresh directories are volumes
+    no room   the engine does not report where the root is: the directories are emptied instead,
+              and a finding says so
 
-Who is in a room holds a capability that nothing of the agent ever has: the kernel lets nobody look
-into, or trace, a process that holds more than himself. Other users than root hold none: their
-rooms have processes of their own.
+Processes in a room have a capability that the agent's never have, and the kernel lets no process
+inspect or trace another one with more capabilities. Users other than root have no capabilities, so
+their rooms get their own pid namespace.
 """
 
 import asyncio
@@ -52,25 +51,25 @@ from proctor.environments.sandbox.watch import watched
 from proctor.errors import DockerError
 from proctor.trial.environment import ExecResult, OpenedFile
 
-# What lies at the top of a container's root, and how a room is given the same
+# The top level of a container's root, and how a room gets the same
 #
-# A room is made of binds of these entries, one by one, on an image that has nothing but their
-# links: what the agent made, changed and deleted at the top is there, changed and gone in the room
-# as well. A directory that holds one of the room's own is not bound but taken apart in the same
-# way: removing a directory also removes what is mounted on it, for other rooms too.
+# A room bind-mounts these entries, one by one, on an image that contains only their symlinks, so
+# that it sees everything the agent created, changed or deleted at the top. Of a directory that
+# contains a fresh one, the entries are bound instead: otherwise removing the directory would also
+# remove what is mounted on it, even for other rooms.
 #
-# The container must be paused meanwhile: an entry that became a link after it was looked at would
-# lead to a place of the host.
+# The container must be paused meanwhile: an entry that is replaced by a symlink after the listing
+# would lead to a path of the host.
 
 
+# Entries that every container has itself.
 _OWN = frozenset({"proc", "sys", "dev", ".dockerenv"})
-"""What every container has of its own."""
 _PLACE = "/proctor-root"
 _END = "end"
 _ROOM_IMAGE = "proctor-room"
 
-# Names are a stranger's: each ends in NUL. A directory to be taken apart is no link. The last word
-# says how many there were: of what a container prints, docker may lose a part.
+# Names are untrusted, so each ends with NUL. The last word is the number of entries, because docker
+# may lose a part of a container's output.
 _LOOK = f"""cd {_PLACE} || exit 1
 n=0
 look() {{
@@ -86,8 +85,8 @@ for apart in "$@"; do [ -L "$apart" ] || look "$apart/"; done
 printf '{_END}%d\\0' $n"""
 _TOP_LEVEL_TRIES = 5
 
+# Images for rooms that are known to exist, each with its engine.
 _MADE: set[str] = set()
-"""Images for rooms that are known to be there, each with its engine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +94,16 @@ class TopLevel:
     """The entries at the top of a root."""
 
     bound: tuple[str, ...]
-    """Names of directories and plain files."""
+    """Names of directories and regular files."""
     links: Mapping[str, str]
-    """Links, and what they say."""
+    """Symlinks and their targets."""
 
 
 def find_apart(fresh: Sequence[str]) -> tuple[str, ...]:
-    """The top-level directories that hold a fresh one, and so are taken apart.
+    """Return the top-level directories that contain a fresh one, and so are bound by entry.
 
     Raises:
-        DockerError: a fresh one lies deeper.
+        DockerError: a fresh directory is deeper.
     """
     depths = {path: path.strip("/").split("/") for path in fresh}
     for path, parts in depths.items():
@@ -114,7 +113,7 @@ def find_apart(fresh: Sequence[str]) -> tuple[str, ...]:
 
 
 def list_here(merged: str, apart: Sequence[str]) -> TopLevel:
-    """What lies at the top of a root that is on this machine, and in directories there."""
+    """List the top level of a root on this machine, and the entries of directories there."""
     bound, links = [], {}
     for directory in ("", *apart):
         if Path(merged, directory).is_symlink() or not Path(merged, directory).is_dir():
@@ -130,24 +129,24 @@ def list_here(merged: str, apart: Sequence[str]) -> TopLevel:
 
 
 async def list_there(merged: str, apart: Sequence[str], image: str, shell: str) -> TopLevel:
-    """The same, looked at by a container of the image: nothing of the agent's is run in it.
+    """List the same with a container of the image, in which nothing of the agent is run.
 
     Raises:
-        DockerError: it could not be started, or nothing is heard of it.
+        DockerError: it could not be started, or its output was lost.
     """
     for _ in range(_TOP_LEVEL_TRIES):
-        told = await run_docker(
+        listed = await run_docker(
             *("run", "--rm", *words_of_labels(), "--pull", "never", "--network", "none"),
             *("--security-opt", "no-new-privileges", "--cap-drop", "ALL", "--user", "0"),
             *("--mount", f"type=bind,source={merged},target={_PLACE},readonly"),
             *("--entrypoint", shell, image, "-c", _LOOK, shell, *apart),
         )
-        *fields, last, _ = ["", *told.out.split("\0")]
+        *fields, last, _ = ["", *listed.out.split("\0")]
         top = _parse(fields)
-        # A container that ends at once may end before docker listens to it.
+        # A container that ends at once may do so before docker is attached to its output.
         if last == f"{_END}{len(top.bound) + len(top.links)}":
             return top
-    raise DockerError(f"{merged}: what lies there cannot be listed by a container")
+    raise DockerError(f"{merged}: cannot be listed by a container")
 
 
 def _parse(fields: Sequence[str]) -> TopLevel:
@@ -162,7 +161,7 @@ def _parse(fields: Sequence[str]) -> TopLevel:
 
 
 def words_of_binds(merged: str, top: TopLevel, fresh: Sequence[str]) -> Iterator[str]:
-    """Options that bind all of it, but for what is fresh in the room."""
+    """Yield options that bind all entries, except what is fresh in the room."""
     left_out = _OWN | {path.strip("/") for path in fresh} | set(find_apart(fresh))
     for name in top.bound:
         if name not in left_out:
@@ -170,23 +169,23 @@ def words_of_binds(merged: str, top: TopLevel, fresh: Sequence[str]) -> Iterator
 
 
 def words_of_bind(source: str, target: str) -> list[str]:
-    """An option that binds a path of the engine's machine; names may hold anything."""
-    # docker reads a mount's fields as a line of CSV.
+    """Return an option that binds a path of the engine's machine, with any characters."""
+    # docker parses a mount's fields as a line of CSV.
     line = io.StringIO()
     csv.writer(line).writerow(["type=bind", f"source={source}", f"target={target}"])
     return ["--mount", line.getvalue().removesuffix("\r\n")]
 
 
 async def prepare_room_image(top: TopLevel, fresh: Sequence[str]) -> str:
-    """The image that rooms with these links are started from; made once an engine.
+    """Return the image for rooms with these symlinks, made once per engine.
 
     Raises:
         DockerError: it cannot be made.
     """
     own = _OWN | {path.strip("/") for path in fresh} | set(find_apart(fresh))
     links = {name: to for name, to in top.links.items() if name not in own}
-    told = "\n".join(f"{name}\0{to}" for name, to in sorted(links.items()))
-    name = f"{_ROOM_IMAGE}:{sha256_hex(told.encode(errors='surrogateescape'))[:24]}"
+    listed = "\n".join(f"{name}\0{to}" for name, to in sorted(links.items()))
+    name = f"{_ROOM_IMAGE}:{sha256_hex(listed.encode(errors='surrogateescape'))[:24]}"
     key = f"{name_choice()}\n{name}"
     if key not in _MADE:
         async with locked_soon(lock_of(name)):
@@ -199,7 +198,7 @@ async def prepare_room_image(top: TopLevel, fresh: Sequence[str]) -> str:
 def _pack(links: Mapping[str, str]) -> bytes:
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w") as tar:
-        # An image without a single entry is refused by some engines.
+        # Some engines refuse an image without any entry.
         top = tarfile.TarInfo("proc")
         top.type, top.mode = tarfile.DIRTYPE, 0o755
         tar.addfile(top)
@@ -210,11 +209,11 @@ def _pack(links: Mapping[str, str]) -> bytes:
     return made.getvalue()
 
 
-# The files of a verifier's room that is on this machine. Nothing here starts a container
+# Files of a room on this machine
 
 
 class RoomFiles:
-    """The files of a room that is here: its fresh directories, and else those outside of it."""
+    """Files of a room on this machine: its fresh directories, and the container's other files."""
 
     def __init__(self, outside: MergedFiles, fresh: MergedFiles, places: Sequence[str]) -> None:
         self._outside = outside
@@ -258,34 +257,35 @@ class RoomFiles:
 
 
 SLEEP = ("sleep", "infinity")
-"""What the first process of a container does."""
+"""Command of the first process of a container."""
 _PATIENCE_SEC = 10.0
+# Exit codes of `docker run` itself.
 _NOT_STARTED = (125, 126, 127, 128)
+# Attempts to pause a container before its processes are limited.
 _TRIES = 3
-"""How often a container is asked to stand still before it is made to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """The container that a room is of."""
+    """The agent's container, to which a room belongs."""
 
     running: Running
     merged: str
-    """Where its root lies, for the engine."""
+    """Its root directory on the engine's machine."""
     limits: Limits
     fresh: tuple[str, ...]
     """Directories that are new in the room."""
     scratch: Path | None
-    """Below it they lie, where the engine is on this machine."""
+    """Parent of these directories, if the engine is on this machine."""
 
 
 class Room(Inside):
-    """A verifier's room; its container is started when the first command comes."""
+    """A verifier's room; its container is started with the first command."""
 
     _phase = "verify"
 
     def __init__(self, of: Inside, outside: Outside, names: list[str]) -> None:
-        """`names` is told of every container that is started."""
+        """Every container that is started is added to `names`."""
         super().__init__(of._order)  # noqa: SLF001 - its own kind
         self.default_user = of.default_user
         self._outside = outside
@@ -299,22 +299,22 @@ class Room(Inside):
         self._running = replace(now, container=name, files=files)
 
     async def start(self, force_build: bool) -> None:  # noqa: FBT001 - harbor's signature
-        """Nothing to do: it starts by itself."""
+        """Do nothing: it starts with the first command."""
 
     async def stop(self, delete: bool) -> None:  # noqa: FBT001 - harbor's signature
-        """Nothing to do: it ends with the container that it is of."""
+        """Do nothing: it ends with the agent's container."""
 
     async def open(self) -> None:
-        """Make its fresh directories, or bring it up where only that makes them.
+        """Create its fresh directories, or start it if they are volumes.
 
         Raises:
-            DockerError: that cannot be done.
+            DockerError: it cannot be started.
         """
         if self._outside.scratch is not None:
             for path in self._outside.fresh:
                 place = Path(f"{self._outside.scratch}{path}")
                 place.mkdir(parents=True)
-                place.chmod(0o777)  # whoever the verifier is, it writes there
+                place.chmod(0o777)  # the verifier may be any user
             return
         await self._bring_up()
         places = " ".join(self._outside.fresh)
@@ -323,7 +323,7 @@ class Room(Inside):
     def watch_files(
         self, scripts: Sequence[str] = ()
     ) -> AbstractContextManager[Sequence[OpenedFile] | None]:
-        """Which programs open its files; see Watching. Nobody can say where they lie elsewhere."""
+        """Record which programs open its files, if they are on this machine; see Watching."""
         outside = self._outside
         places = {f"{outside.scratch}{path}": path for path in outside.fresh if outside.scratch}
         return watched(places, scripts=scripts)
@@ -335,7 +335,7 @@ class Room(Inside):
         env: Mapping[str, str] | None = None,
         timeout_sec: int | None = None,
     ) -> ExecResult:
-        """Run a script that everybody may execute; in a room that is here, as all that it does."""
+        """Run a script, made executable first; in a room on this machine, as its only program."""
         if self._is_up or self._outside.scratch is None:
             return await super().exec_script(command, script, env, timeout_sec)
         user = self._resolve_user(None)
@@ -352,10 +352,10 @@ class Room(Inside):
         return await run_command(numbered, timeout_sec)
 
     async def _run_alone(self, order: Order, timeout_sec: int | None) -> Finished:
-        """Run a command as the only program of a container of its own.
+        """Run a command as the only program of a new container.
 
         Raises:
-            TimeoutError: it took too long; it is dead.
+            TimeoutError: it took too long, and was killed.
         """
         name = name_container(f"{self.session_id}-room")
         self._names.append(name)
@@ -366,7 +366,7 @@ class Room(Inside):
             async with asyncio.timeout(timeout_sec):
                 code = await call.wait()
             if code in _NOT_STARTED:
-                # Without a room there is nothing that could be verified.
+                # If the room itself did not start, the exit code is not the verifier's.
                 call.check_begun()
             return call.finish(code)
         except (TimeoutError, asyncio.CancelledError):
@@ -403,7 +403,7 @@ class Room(Inside):
         self._is_up = True
 
     async def _words(self, name: str, user: User, options: Sequence[str]) -> list[str]:
-        """The words that start a container for this room, up to its image."""
+        """Return the arguments that start a container for this room, up to its image."""
         outside, now = self._outside, self._outside.running
         top = await self._list_top()
         of = f"container:{now.container}"
@@ -423,7 +423,7 @@ class Room(Inside):
         return [*words, *options, await prepare_room_image(top, outside.fresh)]
 
     async def _list_top(self) -> TopLevel:
-        """What lies at the top of the paused container."""
+        """List the top level of the paused container."""
         outside, now = self._outside, self._outside.running
         apart = find_apart(outside.fresh)
         if isinstance(now.files, MergedFiles):
@@ -431,10 +431,10 @@ class Room(Inside):
         return await list_there(outside.merged, apart, now.image.id, now.shell)
 
     async def _find_user(self, name: str) -> User:
-        """Who a name is by the container's own files: the room's image knows nobody.
+        """Find a user in the container's files: the room's image has no users.
 
         Raises:
-            DockerError: nobody.
+            DockerError: there is no such user.
         """
         now = self._outside.running
         wanted = name or now.image.user or "0"
@@ -451,7 +451,7 @@ class Room(Inside):
 
     @asynccontextmanager
     async def _paused(self) -> AsyncIterator[None]:
-        """While the container that the room is of stands still."""
+        """Pause the agent's container within a `with` block."""
         name = self._outside.running.container
         await pause_container(name, self._outside.limits)
         try:
@@ -461,10 +461,10 @@ class Room(Inside):
 
 
 async def pause_container(name: str, limits: Limits) -> None:
-    """Have a container stand still, also one whose processes start others without an end.
+    """Pause a container, even one that contains a fork bomb.
 
     Raises:
-        DockerError: it does not.
+        DockerError: it cannot be paused.
     """
     for _ in range(_TRIES):
         done = await run_docker_whole("pause", name, is_checked=False)
@@ -472,7 +472,7 @@ async def pause_container(name: str, limits: Limits) -> None:
             return
         if "not running" in done.err:
             raise explain("pause", done.err)
-    # While nothing in it can start a process, it holds still long enough.
+    # Without new processes, pausing succeeds.
     await run_docker_whole("update", "--pids-limit", "1", name)
     try:
         await run_docker_whole("pause", name)
@@ -481,7 +481,7 @@ async def pause_container(name: str, limits: Limits) -> None:
 
 
 async def _abandon(call: Call | None, name: str) -> None:
-    """Remove a container that is no longer wanted, also one that is only just being made."""
+    """Remove a container, even one that is still being started."""
     if call is not None:
         with suppress(TimeoutError):
             async with asyncio.timeout(_PATIENCE_SEC):

@@ -1,7 +1,7 @@
-"""The tar that `docker cp` sends, read as an archive: untrusted files are unpacked in one place.
+"""Converts the tar of `docker cp` to the sandbox's archive format, so that one module unpacks both.
 
-Only plain files, directories and links are passed on; the rest is named as refused. Names are those
-below what was asked for. Nothing here writes a file.
+Only regular files, directories and symlinks are passed on; the rest is listed as refused. Names are
+relative to the requested path.
 """
 
 import io
@@ -25,18 +25,18 @@ _PIECE = 1 << 18
 
 
 class TarArchive(io.RawIOBase):
-    """A tar that comes, read as an archive."""
+    """A tar stream, read as an archive."""
 
     def __init__(self, stream: BinaryIO, limits: Limits) -> None:
         self._pieces = _pieces_of(stream, limits)
         self._rest = b""
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """As many bytes as there are, up to the buffer's size."""
+        """Read as many bytes as are available, up to the buffer's size."""
         while not self._rest:
             piece = next(self._pieces, None)
             if piece is None:
@@ -49,15 +49,15 @@ class TarArchive(io.RawIOBase):
 
 
 def open_tar(stream: BinaryIO) -> tarfile.TarFile:
-    """A tar that is read once, from its beginning to its end.
+    """Open a tar stream, which can be read once.
 
     Raises:
-        BrokenArchiveError: it is none.
+        BrokenArchiveError: it is not a tar.
     """
     try:
         return tarfile.open(fileobj=stream, mode="r|", bufsize=_PIECE, errorlevel=2)
     except (tarfile.TarError, EOFError) as error:
-        raise BrokenArchiveError(f"what came out of the container is no tar: {error}") from error
+        raise BrokenArchiveError(f"the container's output is not a tar archive: {error}") from error
 
 
 def _pieces_of(stream: BinaryIO, limits: Limits) -> Iterator[bytes]:
@@ -77,12 +77,12 @@ def _pieces_of(stream: BinaryIO, limits: Limits) -> Iterator[bytes]:
                         continue
                 yield from _entry_of(tar, member, name)
     except (tarfile.TarError, EOFError) as error:
-        raise BrokenArchiveError(f"what came out of the container is no tar: {error}") from error
+        raise BrokenArchiveError(f"the container's output is not a tar archive: {error}") from error
     yield pack_head(END, "", (0, 0, 0))
 
 
 def below_top(name: str) -> str:
-    """A member's name without the first part, which is what was asked for itself."""
+    """Return a member's name without its first part, which is the requested path itself."""
     return name.rstrip("/").partition("/")[2]
 
 

@@ -1,6 +1,6 @@
-"""Everything that was written in a sandbox, as a trial lists it, and how programs find files there.
+"""Lists everything that was written in a sandbox, and how programs find files there.
 
-For sandboxes, and for containers whose layers lie on this machine.
+Also for containers whose layers are on this machine.
 """
 
 import posixpath
@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import msgspec
 
-from proctor.environments.interior import DEVICES, MEMORY
+from proctor.environments.running import DEVICES, MEMORY
 from proctor.environments.sandbox.blueprint import Part
 from proctor.environments.sandbox.changes import LayeredChanges
 from proctor.environments.sandbox.command import PATH
@@ -21,9 +21,9 @@ from proctor.environments.tools import Kind
 from proctor.trial.changes import Change, Phase, Surroundings
 from proctor.trial.environment import SeenFile
 
-# Settings of projects that say what a test command runs, by what is written in them
+# Project settings that choose which tests run
 #
-# A project's own settings are in most of these files, so that their names say nothing.
+# Found by content: most of these files contain harmless settings too, so their names say nothing.
 
 
 _PYTEST = re.compile(r"^\s*\[tool[.:]pytest", re.MULTILINE)
@@ -38,7 +38,7 @@ _PACKAGE = "package.json"
 
 
 def find_test_settings(changes: LayeredChanges, workdir: str) -> Iterator[str]:
-    """Files in a directory, or above it, that choose what tests run, and are not the image's."""
+    """Yield changed files in or above a directory that choose which tests run."""
     place = workdir
     while place != "/":
         for name in changes.list_written(place):
@@ -60,7 +60,7 @@ def _changes_scripts(changes: LayeredChanges, path: str) -> bool:
 
 
 def _load_scripts(text: str) -> dict[str, object]:
-    """What a package's test commands are; nothing where the text is no such file."""
+    """Return the test commands of a package.json; empty if it is invalid."""
     try:
         found = msgspec.json.decode(text, type=dict[str, object])
     except (msgspec.DecodeError, RecursionError):
@@ -70,11 +70,11 @@ def _load_scripts(text: str) -> dict[str, object]:
     return {name: text for name, text in commands.items() if "test" in str(name)}
 
 
-# Names of what an image has where programs search: programs, modules, headers, libraries
+# Names that an image provides to programs: programs, modules, headers, libraries
 #
 #     bin/grep   python/yaml   include/assert.h   lib/libm   perl/Test/More.pm   node/lodash
 #
-# An image does not change, so that it is looked at once.
+# Cached, because an image does not change.
 
 
 _PREFIXES = ("/usr", "/usr/local", "")
@@ -85,14 +85,14 @@ _PERL = ("/usr/share/perl5", "/usr/local/share/perl5", "/etc/perl")
 
 @dataclass(frozen=True)
 class Provided(Container[str]):
-    """The names, each with the kind of place in front of it; a kind is looked at when asked for."""
+    """Names with their kind as a prefix; each kind is read on first use."""
 
     image: LayeredChanges
     search_path: tuple[str, ...]
     node_path: tuple[str, ...]
 
     def __contains__(self, name: object) -> bool:
-        """Whether the image has something of that name."""
+        """Whether the image provides that name."""
         kind = str(name).partition("/")[0]
         return kind in _KINDS and name in _find_names(self, kind)
 
@@ -100,8 +100,8 @@ class Provided(Container[str]):
 def find_provided(
     changes: LayeredChanges, search_path: tuple[str, ...], node_path: tuple[str, ...]
 ) -> Provided:
-    """What an image has."""
-    # Without what is one sandbox's own.
+    """Return what an image provides."""
+    # Without upper directories, so that all sandboxes on the image share the cache.
     parts = tuple(Part(part.target, part.lowers, upper="", work="") for part in changes.parts)
     return Provided(LayeredChanges(parts), search_path, node_path)
 
@@ -122,7 +122,7 @@ def _find_node_modules(provided: Provided) -> Iterator[str]:
 
 
 def _find_modules(provided: Provided) -> Iterator[str]:
-    """Top-level modules of every Python that the image has beside its programs."""
+    """Yield the top-level modules of every Python next to the image's programs."""
     image, places = provided.image, map(posixpath.dirname, provided.search_path)
     prefixes = dict.fromkeys((*_PREFIXES[:2], *places))
     for prefix in prefixes:
@@ -136,7 +136,7 @@ def _find_modules(provided: Provided) -> Iterator[str]:
 
 
 def _list_multiarch(image: LayeredChanges, top: str) -> Iterator[str]:
-    """A directory, and those of each architecture in it: x86_64-linux-gnu."""
+    """Yield a directory and its subdirectories per architecture, such as x86_64-linux-gnu."""
     yield top
     yield from (f"{top}/{name}" for name in image.list_in_image(top) if "-linux-" in name)
 
@@ -188,21 +188,20 @@ _KINDS: dict[str, Callable[[Provided], Iterator[str]]] = {
 }
 
 
-# Where the links that an agent made lead in the end, as the tests will follow them
+# Final targets of the agent's symlinks, as the tests will follow them
 
 
 _MOST_LINKS = 40
+# Symlinks that are followed; the targets of further ones count as unknown, like dangling links.
 _MOST_FOLLOWED = 5000
-"""Links that are followed; of more it is not known where they lead, and they are taken to lead
-nowhere."""
 _DEVICES = frozenset(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom"))
 _SEEN_BY_EACH = frozenset({"/proc", "/sys", "/dev"})
+# Directories whose content depends on the process or on the time.
 _OTHERS = ("/proc/", "/sys/", "/dev/", "/tests/", "/logs/verifier/", "/solution/")
-"""What is there depends on who looks, and when."""
 
 
 def find_ends(image: LayeredChanges, written: Iterable[Written]) -> dict[str, str]:
-    """Where each link leads, empty: nowhere, or to what is made when somebody looks."""
+    """Return the final target of each symlink; empty if it dangles or has no fixed target."""
     now = {entry.path: entry for entry in written}
     links = [entry.path for entry in now.values() if entry.kind == "link" and entry.how != DELETED]
     return {path: _follow(image, now, path) for path in links[:_MOST_FOLLOWED]}
@@ -236,7 +235,7 @@ def _follow(image: LayeredChanges, now: Mapping[str, Written], path: str) -> str
 
 
 def _find_target(image: LayeredChanges, now: Mapping[str, Written], path: str) -> str | None:
-    """Where a path leads if it is a link, empty if it is something else; None: nothing is there."""
+    """Return the target of a symlink, empty for other files; None if nothing is there."""
     if (entry := now.get(path)) is not None:
         return None if entry.how == DELETED else entry.target
     found = image.find_kind_in_image(path)
@@ -252,14 +251,14 @@ _MOST_HOMES = 100
 async def list_changes(
     parts: Sequence[Part], known: Mapping[str, str], *, is_hashing: bool
 ) -> tuple[list[Change], bool]:
-    """What was written in overlays.
+    """List what was written in overlays, and return whether the list was cut.
 
     Raises:
         SandboxError: it cannot be listed.
     """
     layers = [(part.target, part.upper, part.lowers) for part in parts]
     limits = Limits(is_hashing=is_hashing)
-    # What lies in memory is in no layer, and would be taken for deleted.
+    # Files in memory are in no layer, and would count as deleted.
     on_disk = {path: mark for path, mark in known.items() if not path.startswith(f"{DEVICES}/")}
     written, is_cut = await run_mapped("walk", layers, on_disk, limits)
     entries = [Written(*each) for each in written]
@@ -288,14 +287,14 @@ def _change_of(written: Written, end: str) -> Change:
 
 
 def changes_in_memory(files: Sequence[SeenFile], known: Mapping[str, str]) -> Iterator[Change]:
-    """What was put into the memory file systems below /dev, and what of it is gone."""
+    """Yield changes of files in the memory file systems below /dev."""
     seen = {file.path for file in files}
     for path, mark in known.items():
         if mark and path.startswith(f"{DEVICES}/") and path not in seen:
             yield Change(path=path, how="deleted", kind="file")
     for file in files:
         if file.size is None and not file.path.startswith(f"{MEMORY}/"):
-            # A device or a link of every sandbox's /dev.
+            # A device or symlink that every sandbox has.
             continue
         mark = f"{file.size}-{file.sha256}"
         yield Change(
@@ -312,7 +311,7 @@ def changes_in_memory(files: Sequence[SeenFile], known: Mapping[str, str]) -> It
 def find_surroundings(
     changes: LayeredChanges, env: Mapping[str, str], workdir: str
 ) -> Surroundings:
-    """How programs with these variables find their files."""
+    """Return how programs with these variables find their files."""
     texts = [changes.read_in_image(USERS), changes.read_now(USERS)]
     around = surroundings_of(texts, env, changes.resolve(workdir))
     environments = tuple(_find_environments(changes, around.workdir))
@@ -331,7 +330,7 @@ def find_surroundings(
 
 
 def _find_environments(changes: LayeredChanges, workdir: str) -> Iterator[str]:
-    """The settings of Python environments that the image has in a directory."""
+    """Yield pyvenv.cfg of each Python environment that the image has in a directory."""
     if workdir == "/":
         return
     for name in changes.list_in_image(workdir):
@@ -349,7 +348,7 @@ def _find_shadowing(changes: LayeredChanges, search: Sequence[str]) -> Iterator[
 
 
 def surroundings_of(users: Iterable[str], env: Mapping[str, str], workdir: str) -> Surroundings:
-    """The same, where the text of each /etc/passwd is known, and where the working directory is."""
+    """Return the same without layers, from the texts of /etc/passwd and the working directory."""
     search = [*_split(env.get("PATH", PATH)), *_split(env.get("LD_LIBRARY_PATH", ""))]
     named = [home for text in users for home in _list_homes(text)]
     homes = dict.fromkeys(

@@ -1,13 +1,13 @@
-"""A directory or a file as a stream of bytes: how files travel in and out of a sandbox.
+"""The archive format in which files are copied in and out of a sandbox.
 
     archive = entry*, end
     entry  = kind, mode, time, size, length of name, name, size bytes
-    kind   = F file | D directory | L link, to what the bytes say | R refused, why the bytes say
-           | H file with holes, whose bytes are sent as runs until they make up its size
-    run    = size of a hole, size of what follows it, the bytes that follow it
+    kind   = F file | D directory | L symlink, with its target | R refused, with the reason
+           | H file with holes, sent as runs until they add up to its size
+    run    = size of a hole, size of the data after it, the data
 
-Simpler than tar: no second way to say a thing, so nothing to be understood in two ways. Names are
-relative to what is sent; that itself has an empty one. Only the standard library.
+Simpler than tar: everything has exactly one encoding, so two readers cannot disagree. Names are
+relative to the top, whose name is empty. Uses only the standard library.
 """
 
 import os
@@ -20,26 +20,26 @@ from typing import BinaryIO
 
 FILE, DIRECTORY, LINK, REFUSED, END = b"F", b"D", b"L", b"R", b"."
 HOLED = b"H"
-"""Only in the stream: who reads an archive sees a file."""
+"""Only in the stream: a Receiver reports it as FILE."""
 
 _HEAD = struct.Struct("=cIqQI")
 _RUN = struct.Struct("=QQ")
+# Smaller holes are sent as zeros, which limits the number of runs of a file.
 _LEAST_HOLE = 1 << 16
-"""Smaller holes are sent as zeros, so that a file has at most one run for so many bytes."""
 _LONGEST_NAME = 8192
 _LONGEST_TEXT = 4096
 _PIECE = 1 << 18
+# Depth of directories. Python's recursive functions fail at a depth of a thousand.
 _DEEPEST = 200
-"""Directories in directories; what walks a tree by calling itself gives up at a thousand."""
 
 
 class BrokenArchiveError(Exception):
-    """A stream that is not an archive, or ends before its end; the message is a sentence."""
+    """The stream is not an archive, or is truncated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much is sent at most; the rest is refused, entry by entry."""
+    """Limits of an archive; further entries are refused."""
 
     n_bytes: int | None = None
     n_entries: int | None = None
@@ -47,7 +47,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry, before its bytes."""
+    """The head of an entry."""
 
     kind: bytes
     name: str
@@ -67,10 +67,10 @@ class Sender:
         self._is_full = False
 
     def send(self, path: str) -> None:
-        """Send a file or the contents of a directory, a link at its place followed.
+        """Send a file or the contents of a directory; a symlink as `path` itself is followed.
 
         Raises:
-            OSError: it is not there, or the other side is gone.
+            OSError: it does not exist, or the receiver has closed the stream.
         """
         status = os.stat(path)
         if stat.S_ISDIR(status.st_mode):
@@ -82,9 +82,9 @@ class Sender:
         self._stream.flush()
 
     def list_files(self, places: Sequence[str], n_files: int) -> None:
-        """Send the files at or below some paths under their whole names, links not followed.
+        """Send the files at or below some paths, with absolute names, without following symlinks.
 
-        What cannot be sent is refused; the reason is its size, where it is a plain file.
+        A regular file beyond the limits is refused with its size as the reason.
         """
         found = (path for place in places for path in _walk(place))
         for path in islice(found, n_files):
@@ -115,7 +115,7 @@ class Sender:
             name = waiting.pop()
             try:
                 with os.scandir(os.path.join(top, name)) as found:
-                    # No more than could be sent: a stranger's directory may hold millions.
+                    # List no more than can be sent: the directory may contain millions.
                     some = islice(found, self._limits.n_entries and self._limits.n_entries + 1)
                     names = sorted(entry.name for entry in some)
             except OSError as error:
@@ -127,7 +127,7 @@ class Sender:
                     waiting.append(inner)
 
     def _send_path(self, path: str, name: str) -> bool:
-        """Send one path as it is; whether it is a directory whose contents are to follow."""
+        """Send one path; return whether it is a directory whose contents have to follow."""
         try:
             status = os.lstat(path)
         except OSError as error:
@@ -161,6 +161,7 @@ class Sender:
             self._refuse(name, error.strerror or "cannot be read")
 
     def _send_file(self, path: str, name: str) -> None:
+        # A process inside may have replaced the file by a symlink or a pipe since it was listed.
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
             status = os.fstat(fd)
@@ -182,7 +183,7 @@ class Sender:
             os.close(fd)
 
     def _send_runs(self, fd: int, size: int) -> None:
-        """What is in a file without its holes, also of a file that is written meanwhile."""
+        """Send the data of a file without its holes, even if it is written meanwhile."""
         at = 0
         while at < size:
             start, end = _find_run(fd, at, size)
@@ -193,7 +194,7 @@ class Sender:
             at = end
 
     def _send_bytes(self, fd: int, size: int) -> None:
-        """Exactly as many bytes as were said, also of a file that grows or shrinks meanwhile."""
+        """Send exactly `size` bytes, even if the file grows or shrinks meanwhile."""
         while size:
             try:
                 data = os.read(fd, min(size, _PIECE))
@@ -208,7 +209,7 @@ class Sender:
         return self._limits.n_entries is not None and self._n_entries >= self._limits.n_entries
 
     def _refuse(self, name: str, reason: str) -> None:
-        """Say why something is not sent; at the limit that is said once, of all that is left."""
+        """Send the reason why an entry is not sent; at the limit, once for all remaining ones."""
         if self._is_full:
             return
         if self._is_at_limit:
@@ -235,10 +236,10 @@ def _has_holes(fd: int, size: int) -> bool:
 
 
 def _find_run(fd: int, at: int, size: int) -> tuple[int, int]:
-    """Where data begins and where the next hole does that is worth a run; both `size` for none."""
+    """Return where the next data begins, and where the next large hole does; `size` if none."""
     start = _seek(fd, at, os.SEEK_DATA, size)
     if at:
-        # A hole was found here; what somebody writes into it meanwhile is too late.
+        # The head of this run has announced a hole; data written into it meanwhile is ignored.
         start = max(start, min(at + _LEAST_HOLE, size))
     elif start < min(_LEAST_HOLE, size):
         start = 0
@@ -252,16 +253,16 @@ def _find_run(fd: int, at: int, size: int) -> tuple[int, int]:
 
 
 def _seek(fd: int, at: int, whence: int, size: int) -> int:
-    """The next data or hole of a file that had this size; its end where there is none."""
+    """Return the next data or hole of a file, or `size` if there is none."""
     try:
         return min(os.lseek(fd, at, whence), size)
     except OSError:
-        # Nothing from there on, or unreadable, which is sent as zeros as well.
+        # No more data, or it is unreadable, which is sent as zeros as well.
         return size
 
 
 def _walk(place: str) -> Iterator[str]:
-    """All but directories at or below a path; nothing where there is none."""
+    """Yield the files at or below a path; nothing if it does not exist."""
     waiting = [place]
     while waiting:
         path = waiting.pop()
@@ -272,18 +273,18 @@ def _walk(place: str) -> Iterator[str]:
             with os.scandir(path) as found:
                 waiting += sorted((entry.path for entry in found), reverse=True)
         except OSError:
-            # Not there, or gone meanwhile.
+            # It does not exist, or was removed meanwhile.
             continue
 
 
 def pack_head(kind: bytes, name: str, numbers: tuple[int, int, int]) -> bytes:
-    """The head of an entry; the numbers are its mode, its time and how many bytes follow."""
+    """Pack the head of an entry; the numbers are mode, time and size."""
     encoded = os.fsencode(name)
     return _HEAD.pack(kind, *numbers, len(encoded)) + encoded
 
 
 class Receiver:
-    """Reads one archive. The bytes of an entry are read before the next is asked for."""
+    """Reads one archive. The bytes of an entry have to be read before the next entry."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -291,10 +292,10 @@ class Receiver:
         self._has_holes = False
 
     def entries(self) -> Iterator[Entry]:
-        """The entries in order.
+        """Yield the entries in order.
 
         Raises:
-            BrokenArchiveError: it ends too early, or is none.
+            BrokenArchiveError: it is truncated, or not an archive.
         """
         while True:
             kind, mode, time_ns, size, n_name = _HEAD.unpack(self._read(_HEAD.size))
@@ -310,7 +311,7 @@ class Receiver:
                 raise BrokenArchiveError(f"{name}: its bytes were not read")
 
     def text(self) -> str:
-        """The bytes of a link or of a refusal."""
+        """Read the text of a symlink or a refusal."""
         if self._n_left > _LONGEST_TEXT:
             raise BrokenArchiveError("what came out of the sandbox is not an archive of files")
         data = self._read(self._n_left)
@@ -318,16 +319,16 @@ class Receiver:
         return os.fsdecode(data)
 
     def pieces(self) -> Iterator[bytes]:
-        """The bytes of a file, those of its holes as well."""
+        """Yield the bytes of a file, including zeros for holes."""
         for hole, data in self._parts():
             yield from (bytes(size) for size in _cut(hole))
             if data:
                 yield data
 
     def copy_to(self, fd: int) -> None:
-        """Write the bytes of a file to an open and empty one.
+        """Write the bytes of a file to an open, empty file.
 
-        Zeros become holes: a stranger's file of nothing takes no room here either.
+        Zeros become holes, so that a huge sparse file takes no space on the host.
         """
         for hole, data in self._parts():
             if data and (data[0] or data.strip(b"\0")):
@@ -336,7 +337,7 @@ class Receiver:
                 os.ftruncate(fd, os.lseek(fd, hole + len(data), os.SEEK_CUR))
 
     def _parts(self) -> Iterator[tuple[int, bytes]]:
-        """The file in order: the size of a hole, or else some bytes."""
+        """Yield the file in order, as sizes of holes and pieces of data."""
         is_first = True
         while self._n_left:
             n_data = self._n_left
@@ -353,7 +354,7 @@ class Receiver:
                 yield 0, data
 
     def _check_run(self, hole: int, n_data: int, *, is_first: bool) -> None:
-        """Refuse tiny or endless runs, which our own sender never sends."""
+        """Reject tiny or endless runs, which a Sender never sends but a hostile process might."""
         is_last = hole + n_data == self._n_left
         is_whole = hole >= _LEAST_HOLE or (is_first and hole == 0) or (is_last and n_data == 0)
         if hole + n_data > self._n_left or not is_whole or (n_data == 0 and not is_last):
@@ -362,12 +363,12 @@ class Receiver:
     def _read(self, size: int) -> bytes:
         data = self._stream.read(size)
         if len(data) != size:
-            raise BrokenArchiveError("the files ended before their end: the other side is gone")
+            raise BrokenArchiveError("the archive is truncated: the sender has ended")
         return data
 
 
 def _cut(size: int) -> Iterator[int]:
-    """A size in pieces."""
+    """Split a size into pieces."""
     while size:
         yield min(size, _PIECE)
         size -= min(size, _PIECE)

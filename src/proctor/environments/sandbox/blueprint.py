@@ -1,6 +1,6 @@
-"""A sandbox before it is built, as values that travel to the zygote as JSON.
+"""Descriptions of sandboxes and commands, which are sent to the zygote and PID 1 as JSON.
 
-Only the standard library: the zygote imports this, and every sandbox is a fork of it.
+Uses only the standard library: the zygote imports this, and every sandbox is a fork of it.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -8,24 +8,24 @@ from enum import StrEnum
 from typing import Any
 
 RANGE = 1 << 20
-"""How many users and groups a sandbox has that nobody else has, where it has ids of its own."""
+"""Number of ids in the range of a sandbox that has its own."""
 
 
 FIRST_OF_RANGES = 1 << 31
-"""Where such ids begin: above what distributions, containers and /etc/subuid give out."""
+"""First of these ids: above those that distributions, containers and /etc/subuid assign."""
 
 
 class Network(StrEnum):
-    """What a sandbox's network is."""
+    """The network of a sandbox."""
 
     NONE = "none"
-    """A namespace of its own with nothing but loopback."""
+    """Its own namespace, with only loopback."""
     HOST = "host"
-    """The host's own."""
+    """The host's namespace."""
     SLIRP = "slirp4netns"
-    """A namespace of its own, connected by slirp4netns; the host's loopback is closed."""
+    """Its own namespace, connected by slirp4netns; the host's loopback is not reachable."""
     PASTA = "pasta"
-    """A namespace of its own, connected by pasta; the host's loopback is closed."""
+    """Its own namespace, connected by pasta; the host's loopback is not reachable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,79 +33,78 @@ class Part:
     """One overlay mount of the root file system; the first part of a sandbox is `/`."""
 
     target: str
-    """Where it is mounted, seen from inside."""
+    """Mount point inside."""
     lowers: tuple[str, ...]
-    """Read-only layers on the host, top one first."""
+    """Read-only layers on the host, topmost first."""
     upper: str
-    """Directory on the host that takes what is written; beside it lies an empty `work`."""
+    """Directory on the host for what is written, next to an empty `work`."""
     work: str
     mounted: str = ""
-    """Directory on which the zygote keeps the overlay, so that one sandbox after the other can have
-    it while nothing is written there; empty: it is mounted for this sandbox alone."""
+    """Directory on which the zygote keeps the overlay mounted, so that further sandboxes can reuse
+    it as long as nothing is written there; empty: it is mounted for this sandbox only."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blueprint:
-    """Everything that decides how a sandbox is built."""
+    """Description of a sandbox to build."""
 
     session: str
     root: str
-    """An empty directory on the host on which the root is assembled."""
+    """Empty directory on the host on which the root is mounted."""
     parts: tuple[Part, ...]
     network: Network
     hostname: str = "sandbox"
     host_ports: tuple[tuple[str, int], ...] = ()
-    """Addresses and TCP ports of the host that a relay will serve: PID 1 binds the same ones, and
-    hands the sockets out. Only on a network that a helper connects."""
+    """Addresses and TCP ports of the host for a relay: PID 1 binds the same ones, and sends the
+    sockets to the runner. Only on a network that a helper connects."""
     cgroups: tuple[str, ...] = ()
     """cgroup directories that PID 1 enters before it forks anything."""
     directories: tuple[str, ...] = ()
-    """Directories that are made inside, mode 0777: /logs/agent and the like."""
+    """Directories to create inside, with mode 0777, such as /logs/agent."""
     subordinate: tuple[tuple[int, int, int], ...] = ()
-    """As an ordinary user with subordinate ids: further (inside, outside, count) lines of the
-    maps of users and groups, written by newuidmap and newgidmap."""
+    """For an unprivileged user with subordinate ids: further (inside, outside, count) lines of the
+    id maps, written by newuidmap and newgidmap."""
     first_id: int = 0
-    """As root: the first of the host's ids that the sandbox's users have, as many as RANGE, and the
-    owner of its namespaces; 0: all have the ids that they have inside."""
+    """For root: first of the RANGE host ids of the sandbox's users, and owner of its namespaces;
+    0: users have the same ids inside and outside."""
     guarded: tuple[str, ...] = ("/tests", "/logs/verifier")
-    """Directories that are made inside and that nobody inside can rename, remove or replace by
-    a link: they and those above them are mount points. Only these can be new in a verifier's room,
-    for only they stay where they are."""
+    """Directories to create inside that cannot be renamed, removed or replaced by a symlink,
+    because they and their parents are mount points. Only these can be new in a verifier's room."""
 
     @property
     def rooms(self) -> str:
-        """Directory on the host, beside the root, for what is written in verifiers' rooms."""
+        """Directory on the host, next to the root, for files of verifiers' rooms."""
         return f"{self.root.rstrip('/')}.rooms"
 
     @property
     def layers(self) -> str:
-        """Directory on the host, beside the root, on which mapped layers are mounted."""
+        """Directory on the host, next to the root, on which mapped layers are mounted."""
         return f"{self.root.rstrip('/')}.layers"
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command to be run inside."""
+    """A command to run inside."""
 
     argv: tuple[str, ...]
     cwd: str
     env: dict[str, str] = field(default_factory=dict)
-    """Its whole environment; PATH and HOME are filled in when they are missing."""
+    """Its complete environment; missing PATH and HOME are added."""
     user: str = "root"
-    """A name, or a number as text, and perhaps `:group`; looked up inside."""
+    """Name or number, optionally with `:group`; looked up inside."""
     room: int = 0
-    """0: where the agent is; else the number of a verifier's room."""
+    """0 for the agent's namespace, or the number of a verifier's room."""
     script: str = ""
-    """A file that everybody may execute from before it on, if there is one at this path."""
+    """Path of a file to make executable first, if it exists."""
 
 
 def as_json(value: Blueprint | Command) -> dict[str, object]:
-    """The value as a plain dict."""
+    """Return the value as a dict for JSON."""
     return asdict(value)
 
 
 def blueprint_of(fields: dict[str, Any]) -> Blueprint:
-    """What as_json was given."""
+    """Return the Blueprint that as_json converted."""
     parts = tuple(Part(**{**part, "lowers": tuple(part["lowers"])}) for part in fields["parts"])
     plain = {
         **{name: tuple(fields[name]) for name in ("cgroups", "directories", "guarded")},
@@ -117,5 +116,5 @@ def blueprint_of(fields: dict[str, Any]) -> Blueprint:
 
 
 def command_of(fields: dict[str, Any]) -> Command:
-    """What as_json was given."""
+    """Return the Command that as_json converted."""
     return Command(**{**fields, "argv": tuple(fields["argv"])})

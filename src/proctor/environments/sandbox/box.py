@@ -1,12 +1,12 @@
-"""Sandboxes, for the runner: spawn one, run commands in it, move files, end it.
+"""Sandboxes as the runner sees them: spawn one, run commands in it, move files, kill it.
 
     zygote = await shared_zygote()
     box = await zygote.spawn(blueprint)
     finished = await box.run(Command(("/bin/true",), "/"))
     await box.kill()
 
-Everything that is started here ends with this process, however that ends. What is in a sandbox, and
-where its files lie, is the blueprint's business.
+All processes started here end with this process, even if it is killed. The blueprint says what is
+in a sandbox and where its files are.
 """
 
 import asyncio
@@ -34,9 +34,9 @@ from proctor.errors import SandboxDiedError, SandboxError
 from proctor.trial.environment import Process
 
 MOST_ENTRIES = 100_000
-"""How many files and directories are taken out at once, unless told otherwise."""
+"""Default limit of files and directories in one download."""
 MOST_LISTED = 256 << 20
-"""How many bytes of files are read for their digests, unless told otherwise."""
+"""Default limit of bytes that are read to compute digests."""
 
 _START = (
     "import sys; sys.path.append(sys.argv[1]);"
@@ -49,50 +49,49 @@ class Box:
     """One sandbox."""
 
     def __init__(self, pid: int, handle: int, blueprint: Blueprint, ends: Ends) -> None:
+        # Host pid of its PID 1.
         self.pid = pid
-        """Of its PID 1, on the host."""
+        # Open files of its network namespace and, if it has one, its user namespace, for the helper
+        # that connects it; empty if none is needed. Closed with the sandbox.
         self.namespaces: tuple[int, ...] = ()
-        """Open files of its network's namespace and, where it has one, its user namespace, for a
-        helper that connects it; none where nobody has to. Closed with it."""
+        # Sockets bound, in its network, to the host ports of the blueprint. Closed with the
+        # sandbox.
         self.bound: tuple[int, ...] = ()
-        """Sockets that are bound to the blueprint's ports of the host, in its network. Closed with
-        it."""
         self._n_bound = len(blueprint.host_ports)
         self._session = blueprint.session
         self._root_id = blueprint.first_id
         self._handle = handle
+        # Error that PID 1 sent before it ended.
         self._last_words = ""
-        """What PID 1 itself said of its end."""
         self._ended_by = "its PID 1 ended before it was up"
         self._outputs: set[Output] = set()
         self._loop = asyncio.get_running_loop()
         self._up: asyncio.Future[str | None] = self._loop.create_future()
         self._gone: asyncio.Future[None] = self._loop.create_future()
-        self._desk = Router(ends.channel, self._hear, self._hang_up)
-        self._desk.add_line(0, ends.line)
+        self._router = Router(ends.channel, self._hear, self._hang_up)
+        self._router.add_line(0, ends.line)
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can be asked for things."""
-        return self._desk.is_open
+        """Whether it accepts requests."""
+        return self._router.is_open
 
     async def run(self, command: Command, timeout_sec: float | None = None) -> Finished:
-        """Run a command and wait for it, not for what it leaves in the background.
+        """Run a command and wait for it, but not for processes it leaves in the background.
 
-        When it takes too long, or when this is cancelled, it and its process group are dead before
-        this returns.
+        On timeout or cancellation, the command and its process group are dead before this returns.
 
         Raises:
-            TimeoutError: it took longer than that.
-            SandboxError: the sandbox is gone, or there is no such user.
+            TimeoutError: it took longer than `timeout_sec`.
+            SandboxError: the sandbox has ended, or there is no such user.
         """
         output = Output(self._root_id)
         self._outputs.add(output)
         try:
             async with asyncio.timeout(timeout_sec):
                 request = {"op": "run", "command": as_json(command)}
-                number, answer = await self._desk.pose(request, output.write_end)
-                message = await self._desk.hear_out(number, answer)
+                number, answer = await self._router.pose(request, output.write_end)
+                message = await self._router.hear_out(number, answer)
         finally:
             printed, n_cut = output.finish()
             self._outputs = {one for one in self._outputs if not one.is_closed}
@@ -100,14 +99,14 @@ class Box:
         return Finished(printed, n_cut, int(str(message["code"])))
 
     async def put(self, source: Path, target: str, *, room: int = 0) -> None:
-        """Copy a file to a path, or the contents of a directory into one; parents are made.
+        """Copy a file to a path, or the contents of a directory into one; create parents.
 
         Raises:
             OSError: the source cannot be read.
             SandboxError: the target cannot be written.
         """
         request = {"op": "put", "target": target, "name": source.name, "room": room}
-        await put_files(self._desk, request, source)
+        await put_files(self._router, request, source)
 
     async def take(
         self,
@@ -118,46 +117,51 @@ class Box:
         limit: int | None = None,
         most_entries: int = MOST_ENTRIES,
     ) -> tuple[str, ...]:
-        """Copy a file to a path, or the contents of a directory into one; what was refused.
+        """Copy a file out, or the contents of a directory; return the files that were refused.
 
         Raises:
-            FileNotFoundError: the source is not there.
+            FileNotFoundError: the source does not exist.
             OSError: the target cannot be written.
             SlowTransferError: it took too long.
-            SandboxError: the sandbox is gone.
+            SandboxError: the sandbox has ended.
         """
         limits = Limits(limit, most_entries)
         request = {"op": "take", "source": source, "room": room}
         request |= {"n_bytes": limit, "n_entries": most_entries}
         name = source.rstrip("/").rpartition("/")[2]
         return await take_files(
-            self._desk, request, lambda stream: unpack(stream, target, name, limits)
+            self._router, request, lambda stream: unpack(stream, target, name, limits)
         )
 
     async def list_files(
         self, places: Sequence[str], n_files: int, *, room: int = 0, limit: int = MOST_LISTED
     ) -> Sequence[Seen]:
-        """The files at or below these paths, with digests of those that are not too large."""
+        """List the files at or below these paths, with digests of those that are not too large."""
         request = {"op": "list_files", "places": list(places), "room": room}
         request |= {"n_files": n_files, "n_bytes": limit}
-        return await take_files(self._desk, request, receive_listing)
+        return await take_files(self._router, request, receive_listing)
 
     async def kind_of(self, path: str, *, room: int = 0) -> str | None:
-        """What is at a path, links followed: file, directory, other, or None for nothing."""
+        """Return what is at a path, following links: file, directory, other, None for nothing."""
         kind = (await self._ask({"op": "kind_of", "path": path, "room": room}))["kind"]
         return None if kind is None else str(kind)
 
     async def list_processes(self) -> list[Process]:
-        """What runs in it besides PID 1 and its operations, as seen inside."""
+        """List its processes as seen inside, without PID 1 and its workers."""
         found = (await self._ask({"op": "list_processes", "room": 0}))["processes"]
         return msgspec.convert(found, list[Process])
 
     async def hold(self, *, is_still: bool) -> int:
-        """Stop all processes but its own, or continue them; how many could not be stopped."""
+        """Stop all processes but PID 1 and its workers, or continue them.
+
+        Returns how many could not be stopped.
+        """
         return int(str((await self._ask({"op": "pause" if is_still else "resume"}))["n_running"]))
 
     async def open_room(self, fresh: Sequence[str]) -> int:
-        """A new room for a verifier: the same files, but `fresh` are new, empty and out of reach.
+        """Open a room for a verifier, with the same files except new, empty directories `fresh`.
+
+        Processes outside the room cannot reach them.
 
         Raises:
             SandboxError: one of them is not guarded by the blueprint.
@@ -170,15 +174,15 @@ class Box:
             ours.close()
             raise
         room = int(str(answer["room"]))
-        self._desk.add_line(room, ours)
+        self._router.add_line(room, ours)
         return room
 
     async def make_directories(self, paths: Sequence[str], *, room: int = 0) -> None:
-        """Make directories, and those above them, for everybody to write to."""
+        """Create directories, with parents, writable by everyone."""
         await self._ask({"op": "make_directories", "paths": list(paths), "room": room})
 
     async def remove(self, paths: Sequence[str]) -> None:
-        """Remove files, those that are there.
+        """Remove files, if they exist.
 
         Raises:
             SandboxError: one cannot be removed.
@@ -187,16 +191,16 @@ class Box:
             await self._ask({"op": "remove", "paths": list(paths), "room": 0})
 
     async def kill(self) -> None:
-        """End everything in it; all of it is dead and reaped when this returns."""
+        """Kill the sandbox; all its processes are dead and reaped when this returns."""
         if self._handle >= 0 and not self._gone.done():
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)
-        self._desk.close()
+        self._router.close()
         await asyncio.shield(self._gone)
 
     async def _ask(self, request: Mapping[str, object], file: int | None = None) -> Message:
-        number, answer = await self._desk.pose(request, file)
-        return _check(await self._desk.hear_out(number, answer))
+        number, answer = await self._router.pose(request, file)
+        return _check(await self._router.hear_out(number, answer))
 
     def _hear(self, message: Message, files: list[int]) -> None:
         if not self._up.done():
@@ -208,7 +212,7 @@ class Box:
             self._last_words = f": {message['error']}"
 
     def watch(self, reason: str) -> None:
-        """Lose it as soon as it is dead; there is no zygote any more to tell that."""
+        """Watch for its end without the zygote, which has ended and cannot report it."""
         self._loop.add_reader(self._handle, self._lose_watched, reason)
 
     def _lose_watched(self, reason: str) -> None:
@@ -217,14 +221,14 @@ class Box:
 
     def _hang_up(self) -> None:
         if not self._up.done():
-            # Why, the zygote says.
+            # The zygote reports the reason.
             self._up.set_result("")
 
     async def wait_until_up(self) -> None:
-        """Wait until it can be asked for things.
+        """Wait until it accepts requests.
 
         Raises:
-            SandboxError: it could not be built; it is gone then.
+            SandboxError: it could not be built, and has ended.
         """
         try:
             problem = await asyncio.shield(self._up)
@@ -238,11 +242,11 @@ class Box:
             )
 
     def lose(self, reason: str, kind: type[SandboxError]) -> None:
-        """It is gone, and this is why; said by the zygote."""
-        # What it said last may not have been heard yet.
-        self._desk.read()
-        self._desk.close()
-        self._desk.end(kind(f"sandbox {self._session}: {reason}{self._last_words}"))
+        """Record that it has ended, and fail its pending requests."""
+        # Its last message may still be unread.
+        self._router.read()
+        self._router.close()
+        self._router.end(kind(f"sandbox {self._session}: {reason}{self._last_words}"))
         self._ended_by = reason
         for output in self._outputs:
             output.close()
@@ -268,21 +272,21 @@ class Zygote:
         self._process = process
         self._questions = Questions()
         self._ends: dict[int, tuple[Ends, Blueprint]] = {}
+        # Live sandboxes, by the host pid of their PID 1.
         self._boxes: dict[int, Box] = {}
-        """Those that live, by the pid of their PID 1."""
+        # Sandboxes whose `spawn` has not returned yet, by the number of the request.
         self._new: dict[int, Box] = {}
-        """Those that somebody waits for, by the number of the question."""
         self._at_close: list[Callable[[], None]] = []
         self._link = Link(channel, self._hear, self._hang_up)
 
     @property
     def is_alive(self) -> bool:
-        """Whether it can spawn."""
+        """Whether it can spawn sandboxes."""
         return self._link.is_open
 
     @property
     def n_boxes(self) -> int:
-        """How many sandboxes there are just now."""
+        """Number of running sandboxes."""
         return len(self._boxes)
 
     async def spawn(self, blueprint: Blueprint) -> Box:
@@ -317,7 +321,7 @@ class Zygote:
         return box
 
     async def close(self) -> None:
-        """End it and all its sandboxes. May be called twice."""
+        """End the zygote and all its sandboxes. Can be called twice."""
         await asyncio.gather(*(box.kill() for box in list(self._boxes.values())))
         self._link.close()
         await asyncio.to_thread(self._process.wait)
@@ -325,12 +329,12 @@ class Zygote:
             await asyncio.to_thread(act)
 
     def at_close(self, act: Callable[[], None]) -> None:
-        """Have something done, in a thread, when it and all its sandboxes have ended."""
+        """Register a function to call, in a thread, after it and all its sandboxes have ended."""
         self._at_close.append(act)
 
     def _hear(self, message: Message, files: list[int]) -> None:
         if "gone" in message:
-            # Unknown is one that the zygote could not tell of.
+            # Unknown if the zygote failed to report that it spawned this one.
             if box := self._boxes.pop(int(str(message["gone"])), None):
                 box.lose(_reason_of(int(str(message["code"]))), SandboxDiedError)
             return
@@ -368,7 +372,7 @@ async def start_zygote() -> Zygote:
     ours, theirs = make_pair()
     with theirs:
         words = [sys.executable, "-I", "-S", "-c", _START, str(_PACKAGES), str(theirs.fileno())]
-        # A session of its own: Ctrl-C is for the runner, which ends sandboxes in its own time.
+        # In its own session, because Ctrl-C is for the runner, which then ends its sandboxes.
         process = subprocess.Popen(
             words,
             stdin=subprocess.DEVNULL,
@@ -387,11 +391,11 @@ _SHARED: weakref.WeakKeyDictionary[
 
 
 async def shared_zygote() -> Zygote:
-    """The one of this event loop, started when it is first asked for, closed with the loop."""
+    """Return the zygote of this event loop, started on first use and closed with the loop."""
     loop = asyncio.get_running_loop()
     if (shared := _SHARED.get(loop)) and shared[0].is_alive:
         return shared[0]
-    # An event loop that ends closes its asynchronous generators: this one then closes the zygote.
+    # asyncio closes asynchronous generators when the loop ends, and this one closes the zygote.
     keeper = _keep_zygote()
     zygote = await anext(keeper)
     _SHARED[loop] = zygote, keeper

@@ -1,7 +1,7 @@
-"""What was changed of a sandbox's root, read on the host from the directories below its overlays.
+"""Changes of a sandbox's root, read on the host from the layers of its overlays.
 
-Nothing is run or asked inside. What the agent wrote is never opened through a link, wherever on the
-way it lies, nor when it is no plain file: on the host a link would lead to the host's own files.
+Nothing is run inside. Files of the agent are never opened through a symlink anywhere in their path,
+which would lead to files of the host, and only if they are regular files.
 """
 
 import os
@@ -17,8 +17,8 @@ from proctor.environments.sandbox.blueprint import Part
 from proctor.environments.tools import File, Kind
 
 _MOST_LINKS = 40
+# Largest file that is read; larger ones are compared by size.
 _MOST_BYTES = 64 << 20
-"""Of a file; a larger one is told from others by its size."""
 _BINARY = b"\x7fELF"
 _LISTS = "/var/lib/dpkg/info"
 _OTHER_DATABASES = ("/lib/apk/db", "/var/lib/rpm", "/usr/lib/sysimage/rpm", "/var/lib/pacman/local")
@@ -28,12 +28,12 @@ _PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 @dataclass(frozen=True)
 class LayeredChanges:
-    """The changes of one sandbox; see Changes. It looks once at lists of packages."""
+    """The changes of one sandbox; see Changes. Lists of packages are read once."""
 
     parts: tuple[Part, ...]
 
     def list_tops(self) -> set[str]:
-        """Names in the root below which something was written."""
+        """Return the top-level names below which something was written."""
         tops = {
             name for part in self.parts if part.target == "/" for name, _ in _scan(part.upper, "")
         }
@@ -41,7 +41,7 @@ class LayeredChanges:
         return tops | {part.target.split("/")[1] for part in deeper if any(_scan(part.upper, ""))}
 
     def resolve(self, directory: str) -> str:
-        """Where a directory really is in the image."""
+        """Resolve symlinks of a directory in the image."""
         rest, done = [*PurePosixPath(directory).parts[1:]], PurePosixPath("/")
         for _ in range(_MOST_LINKS):
             if not rest:
@@ -57,29 +57,29 @@ class LayeredChanges:
         return str(done)
 
     def list_written(self, directory: str) -> Iterable[str]:
-        """Names of files that were written in a directory since the image."""
+        """Return the names of files that were written in a directory."""
         part, rest = self._place(directory)
         return sorted(name for name, is_directory in _scan(part.upper, rest) if not is_directory)
 
     def list_directories(self, directory: str) -> Iterable[str]:
-        """Names of the directories in a directory."""
+        """Return the names of the directories in a directory."""
         part, rest = self._place(directory)
         found = (_scan(top, rest) for top in (part.upper, *part.lowers))
         return sorted({name for names in found for name, is_directory in names if is_directory})
 
     def find_now(self, path: str) -> File | None:
-        """What was written at a path."""
+        """Return what was written at a path."""
         part, rest = self._place(path)
         return _load(part.upper, rest)
 
     def find_in_image(self, path: str) -> File | None:
-        """What the image has at a path."""
+        """Return what the image has at a path."""
         part, rest = self._place(path)
         top = _find_layer(part, rest)
         return None if top is None else _load(top, rest)
 
     def find_kind_in_image(self, path: str) -> File | None:
-        """What the image has at a path; of a plain file nothing is read."""
+        """Return what the image has at a path, without reading regular files."""
         part, rest = self._place(path)
         top = _find_layer(part, rest)
         found = None if top is None else _look(top, rest)
@@ -88,35 +88,35 @@ class LayeredChanges:
         return _load(top, rest) if stat.S_ISLNK(found.st_mode) else File(Kind.OTHER, "")
 
     def list_in_image(self, directory: str) -> Iterable[str]:
-        """Names of what the image has in a directory."""
+        """Return the names of the image in a directory."""
         part, rest = self._place(self.resolve(directory))
         return sorted({name for lower in part.lowers for name, _ in _scan(lower, rest)})
 
     def find_original(self, path: str) -> str | None:
-        """Where on the host the image's file of a path lies."""
+        """Return the path on the host of the image's file."""
         part, rest = self._place(path)
         top = _find_layer(part, rest)
         return None if top is None else f"{top}/{rest}"
 
     def read_now(self, path: str) -> str:
-        """The text that was written at a path; empty where none was."""
+        """Return the text that was written at a path; empty if none was."""
         return "\n".join(self._read_lines(path))
 
     def read_in_image(self, path: str) -> str:
-        """The text that the image has at a path; empty where it has none."""
+        """Return the text that the image has at a path; empty if it has none."""
         part, rest = self._place(path)
         top = _find_layer(part, rest)
         data = None if top is None else _read(top, rest)
         return (data or b"").decode(errors="replace")
 
     def mark_of(self, path: str) -> str:
-        """What is another one whenever a file was written again."""
+        """Return a value that changes whenever a file is rewritten."""
         part, rest = self._place(path)
         found = _look(part.upper, rest)
         return f"{found.st_ino} {found.st_ctime_ns}" if found else ""
 
     def is_packaged(self, path: str) -> bool:
-        """Whether a package manager says that it put there what was written."""
+        """Whether the file is the one that a package manager installed, by its records."""
         part, rest = self._place(path)
         content = _read(part.upper, rest)
         if content is None:
@@ -124,30 +124,31 @@ class LayeredChanges:
         directory, _, name = path.rpartition("/")
         return (
             self._has_other_packages
+            # dpkg's lists contain MD5 digests.
             or f"{md5_hex(content)}  {path.lstrip('/')}" in self._packaged
             or (name.endswith(".pth") and name in self._list_recorded(directory))
         )
 
     def runs_code(self, path: str) -> bool:
-        """Whether a .pth file has a line that is run."""
+        """Whether a .pth file contains a line that Python executes."""
         part, rest = self._place(path)
         lines = (_read(part.upper, rest) or b"").splitlines()
         return any(line.startswith((b"import ", b"import\t")) for line in lines)
 
     @cached_property
     def _packaged(self) -> frozenset[str]:
-        """Lines of Debian's lists that were written since the image: digest and path."""
+        """Lines, digest and path, of Debian's package lists that were written since the image."""
         names = (name for name in self.list_written(_LISTS) if name.endswith(".md5sums"))
         return frozenset(line for name in names for line in self._read_lines(f"{_LISTS}/{name}"))
 
     @cached_property
     def _has_other_packages(self) -> bool:
-        """Whether a package manager whose lists are not read here was at work."""
+        """Whether a package manager was used whose lists are not read here."""
         places = map(self._place, _OTHER_DATABASES)
         return any(any(_scan(part.upper, rest)) for part, rest in places)
 
     def _list_recorded(self, directory: str) -> frozenset[str]:
-        """Names that a RECORD of pip's in a directory lists."""
+        """Return the names that pip's RECORD files in a directory list."""
         kept = (name for name in self.list_directories(directory) if name.endswith(".dist-info"))
         lines = (line for name in kept for line in self._read_lines(f"{directory}/{name}/RECORD"))
         return frozenset(line.partition(",")[0] for line in lines)
@@ -157,16 +158,17 @@ class LayeredChanges:
         return (_read(part.upper, rest) or b"").decode(errors="replace").split("\n")
 
     def _place(self, path: str) -> tuple[Part, str]:
-        """The overlay that a path is on, and the rest of the path there."""
+        """Return the overlay of a path, and the path relative to it."""
         inside = PurePosixPath(path)
         holding = (part for part in self.parts if inside.is_relative_to(part.target))
+        # The innermost overlay hides the others.
         part = max(holding, key=lambda part: len(part.target))
         rest = str(inside.relative_to(part.target))
         return part, "" if rest == "." else rest
 
 
 def _find_layer(part: Part, rest: str) -> str | None:
-    """The topmost layer below an overlay that says what is at a path; None: nothing is."""
+    """Return the topmost layer of the image that has a path; None if it does not exist."""
     for lower in part.lowers:
         if found := _look(lower, rest):
             return None if _is_whiteout(found) else lower
@@ -175,7 +177,7 @@ def _find_layer(part: Part, rest: str) -> str | None:
 
 @contextmanager
 def _way_to(top: str, rest: str) -> Iterator[tuple[int, str]]:
-    """The directory of a path, opened, and the name in it; no link is followed below `top`.
+    """Open the directory of a path, and yield it with the name in it, without following symlinks.
 
     Raises:
         OSError: there is no such directory.
@@ -199,14 +201,14 @@ def _look(top: str, rest: str) -> os.stat_result | None:
 
 
 def _scan(top: str, rest: str) -> Iterator[tuple[str, bool]]:
-    """Names in a directory, whiteouts excepted, and whether each is a directory."""
+    """Yield the names in a directory, without whiteouts, and whether each is a directory."""
     with suppress(OSError), _way_to(top, rest) as (fd, name):
         directory = os.open(name, _PLAIN | os.O_DIRECTORY, dir_fd=fd)
         try:
             with os.scandir(directory) as entries:
                 for entry in entries:
                     is_directory = entry.is_dir(follow_symlinks=False)
-                    # Only of what is neither is more to be known; to ask for it takes long.
+                    # Whiteouts are devices, so other kinds need no stat call, which is slow.
                     if is_directory or entry.is_symlink() or entry.is_file(follow_symlinks=False):
                         yield entry.name, is_directory
                     elif not _is_whiteout(entry.stat(follow_symlinks=False)):
@@ -235,7 +237,7 @@ def _load(top: str, rest: str) -> File | None:
 
 
 def _read(top: str, rest: str) -> bytes | None:
-    """A plain file that is not too large; None for all else."""
+    """Read a regular file that is not too large; None for anything else."""
     with suppress(OSError), _way_to(top, rest) as (way, name):
         fd = os.open(name, _PLAIN, dir_fd=way)
         with os.fdopen(fd, "rb") as file:

@@ -1,7 +1,7 @@
-"""Messages between the runner and processes of its sandboxes: JSON, with open files alongside.
+"""Messages between the runner and processes of its sandboxes: JSON, optionally with open files.
 
-One message is one packet of a SOCK_SEQPACKET socket. A long one travels as a file in memory,
-because packets are bounded. Only the standard library; the asynchronous end is link.py.
+One message is one packet of a SOCK_SEQPACKET socket. A long message is sent as a memfd, because the
+size of packets is limited. Uses only the standard library; link.py is the asynchronous end.
 """
 
 import json
@@ -14,14 +14,16 @@ type Message = dict[str, object]
 
 _INLINE = b"J"
 _IN_MEMORY = b"M"
+# Bytes in one packet; larger ones may not fit into the socket's buffer.
 _LONGEST_INLINE = 1 << 15
+# Limit of a message, against a process that sends without end.
 _LONGEST = 1 << 26
 _MOST_FILES = 32
 _ROOM_FOR_FILES = socket.CMSG_SPACE(_MOST_FILES * 4)
 
 
 def make_pair() -> tuple[socket.socket, socket.socket]:
-    """Two ends of a new channel."""
+    """Make a channel; return its two ends."""
     return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 
 
@@ -29,7 +31,7 @@ def send(channel: socket.socket, message: Mapping[str, object], files: Sequence[
     """Send a message and copies of open files.
 
     Raises:
-        OSError: the other end is gone, or (a non-blocking socket) is slow to read.
+        OSError: the other end is closed, or a non-blocking socket's buffer is full.
     """
     data = json.dumps(message).encode()
     if len(data) <= _LONGEST_INLINE:
@@ -51,16 +53,16 @@ def _send_packet(channel: socket.socket, packet: bytes, files: Sequence[int]) ->
 
 
 def receive(channel: socket.socket) -> tuple[Message, list[int]] | None:
-    """The next message and the files that came with it; None when the other end is closed.
+    """Receive the next message and its files; None if the other end is closed.
 
     Raises:
-        OSError: nothing is there (a non-blocking socket).
-        ValueError: it is no message.
+        OSError: there is no message (on a non-blocking socket).
+        ValueError: it is not a message.
     """
     try:
         packet, beside = _receive_packet(channel)
     except ConnectionResetError:
-        # Told once, where the other end went with something unread. What it said is still there.
+        # Raised once if the other end closed with unread data. Its own messages can still be read.
         packet, beside = _receive_packet(channel)
     if not packet:
         return None
@@ -69,7 +71,7 @@ def receive(channel: socket.socket) -> tuple[Message, list[int]] | None:
         packet = _INLINE + _read_memory(files.pop(0))
     message = json.loads(packet[1:])
     if not isinstance(message, dict):
-        raise ValueError("a message that is no object")  # noqa: TRY004 - as any other bad text
+        raise ValueError("the message is not an object")  # noqa: TRY004 - as for invalid JSON
     return message, files
 
 
@@ -81,7 +83,7 @@ def _receive_packet(channel: socket.socket) -> tuple[bytes, list[tuple[int, int,
 
 
 def _read_memory(fd: int) -> bytes:
-    """All of a file in memory, from its beginning whatever its position is."""
+    """Read all of a memfd, independent of its file position."""
     try:
         size = os.fstat(fd).st_size
         if size > _LONGEST:

@@ -1,10 +1,10 @@
-"""From a child of PID 1 to the command that was asked for: user, groups, capabilities, exec.
+"""Starts a command in a child of PID 1: user, groups, capabilities, exec.
 
-    become_command    in a child that is to be nothing else
-    launch            by one that has given up its rights already, and starts many
+    become_command    turn this process into the command
+    launch            start a command from a worker, which has already dropped its privileges
 
-What cannot be done is told on the channel, or printed as a shell would print it: 126 for what
-cannot be executed, 127 for what is not there. Nothing here waits for a command.
+Errors are sent on the channel, or printed as a shell would: exit code 126 if it cannot be executed,
+127 if it does not exist. Does not wait for commands.
 """
 
 import os
@@ -26,15 +26,15 @@ _NOT_EXECUTABLE = 126
 _NOT_THERE = 127
 _FIRST_OTHER_FILE = 3
 _MOST_FILES = 1 << 20
+# Signals that Python, the zygote or PID 1 handle or ignore, and commands should not.
 _OURS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGCHLD)
-"""Signals that Python, the zygote or PID 1 handle or ignore."""
 
 
 def become_command(command: Command, output: int, nothing: int, room: int) -> NoReturn:
-    """Execute it, with `output` as its standard and error output, in the room that was entered.
+    """Replace this process with the command; `output` is its standard output and error.
 
     Raises:
-        UnknownUserError: its user cannot be had.
+        UnknownUserError: its user does not exist.
     """
     _give_up(room)
     user = find_user(command.user)
@@ -43,7 +43,7 @@ def become_command(command: Command, output: int, nothing: int, room: int) -> No
 
 
 def prepare_launches(nothing: int, room: int) -> None:
-    """Give up what no command may have, for all that are launched from here."""
+    """Drop the privileges of this process that no command may have, once for all launches."""
     for number in range(_FIRST_OTHER_FILE):
         os.dup2(nothing, number)
     _give_up(room)
@@ -56,10 +56,10 @@ def _give_up(room: int) -> None:
     filter_system_calls()
 
 
-def launch(command: Command, output: int, room: int, tell: Callable[[str], None]) -> int:
-    """Start it, with `output` as its standard and error output; its pid.
+def launch(command: Command, output: int, room: int, report: Callable[[str], None]) -> int:
+    """Start a command, with `output` as its standard output and error; return its pid.
 
-    `tell` is called in a child whose user cannot be had.
+    `report` is called in the child if it cannot become the user.
 
     Raises:
         UnknownUserError: there is no such user.
@@ -75,14 +75,14 @@ def launch(command: Command, output: int, room: int, tell: Callable[[str], None]
             os.setsid()
             _become(command, user, {1: output, 2: output}, room)
         except UnknownUserError as error:
-            tell(str(error))
+            report(str(error))
         finally:
             os._exit(_NOT_EXECUTABLE)
     return pid
 
 
 def _mark(script: str) -> None:
-    """Do what `chmod +x` does; where that cannot be done, running it will say so."""
+    """Make a script executable, like `chmod +x`; on failure, running it gives the error."""
     if script:
         with suppress(OSError):
             mode = stat.S_IMODE(os.stat(script).st_mode)
@@ -91,7 +91,7 @@ def _mark(script: str) -> None:
 
 
 def _spawn_as_root(command: Command, user: User, output: int) -> int:
-    """Start it without a copy of this process; 0 where it has to be done otherwise."""
+    """Start it with posix_spawn, which is faster than fork; return 0 on failure."""
     environment = {"PATH": PATH, "HOME": user.home} | command.env
     program = _find_program(command.argv[0], environment["PATH"])
     try:
@@ -107,7 +107,7 @@ def _spawn_as_root(command: Command, user: User, output: int) -> int:
             setsid=True,
         )
     except (OSError, NotImplementedError):
-        # Whoever tries again in a child of its own can say what is wrong.
+        # The caller falls back to fork, where the error can be reported.
         return 0
     finally:
         os.chdir("/")
@@ -132,23 +132,25 @@ def _become(command: Command, user: User, files: dict[int, int], room: int) -> N
 
 
 def become_user(user: User, room: int) -> None:
-    """Be that user for ever.
+    """Become a user, irrevocably.
 
     Raises:
-        UnknownUserError: the sandbox belongs to an ordinary user and has no such id.
+        UnknownUserError: the sandbox of an unprivileged user has no such id.
     """
     try:
         if _may_set_groups():
             os.setgroups(user.groups)
+        # Groups before the user, who would not be allowed to change them.
         os.setresgid(user.gid, user.gid, user.gid)
         if user.uid != 0:
+            # Otherwise leaving root would drop the room's capability as well.
             prctl(PR_SET_KEEPCAPS, 1)
         os.setresuid(user.uid, user.uid, user.uid)
     except OSError as error:
         raise UnknownUserError(
-            f"user {user.uid}:{user.gid} cannot be had in this sandbox ({error.strerror}): it was "
-            "made by an ordinary user without enough subordinate ids; add some to /etc/subuid and "
-            "/etc/subgid and install newuidmap, or run as root"
+            f"user {user.uid}:{user.gid} does not exist in this sandbox ({error.strerror}): it "
+            "belongs to an unprivileged user without enough subordinate ids; add some to "
+            "/etc/subuid and /etc/subgid and install newuidmap, or run as root"
         ) from error
     if user.uid != 0:
         keep_only_room(room)
@@ -160,7 +162,7 @@ def _may_set_groups() -> bool:
 
 
 def reset_signals() -> None:
-    """Undo what Python did to signals; an ignored one would be handed down."""
+    """Restore default signal handlers: exec would keep ignored signals ignored."""
     for number in _OURS:
         signal.signal(number, signal.SIG_DFL)
 

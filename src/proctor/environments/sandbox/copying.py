@@ -1,9 +1,9 @@
-"""A faithful copy of what was written in a sandbox: what overlays mean by it stays what it means.
+"""Copies the upper directories of overlays exactly.
 
-Deletions, opaque directories, owners, modes, times, attributes, hard links and holes are as before;
-where the file system can share blocks, they are shared. No link is followed: what is copied was a
-stranger's, and the runner may be root. What would take more than half of the free space is not
-begun. Only the standard library.
+Whiteouts, opaque directories, owners, modes, times, attributes, hard links and holes are preserved;
+blocks are shared if the file system can (reflinks). No symlink is followed: the content is
+untrusted, and the runner may be root. A copy that would need more than half of the free space is
+not started. Uses only the standard library.
 """
 
 import errno
@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 _MOST_ENTRIES = 1_000_000
+# A copy may take at most 1/_SHARE of the free space.
 _SHARE = 2
-"""The copy may take one part in so many of what is free."""
+# Raised if a process that still runs in the sandbox moves files meanwhile; these are skipped.
 _MOVING = FileNotFoundError, NotADirectoryError, IsADirectoryError
-"""Something still runs there, and moved it meanwhile: what is not there is not copied."""
+# ioctl that makes a file share another one's blocks.
 _FICLONE = 0x40049409
 _PIECE = 1 << 20
 _BLOCK = 512
@@ -30,7 +31,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class TooLargeError(Exception):
-    """There is not enough room for a copy; the message is a sentence."""
+    """There is not enough space for a copy."""
 
 
 def _check_room(pairs: Sequence[tuple[str, str]]) -> None:
@@ -40,7 +41,7 @@ def _check_room(pairs: Sequence[tuple[str, str]]) -> None:
             n_bytes += size
             n_entries += 1
             if n_entries > _MOST_ENTRIES:
-                raise TooLargeError(f"there are more than {_MOST_ENTRIES:,} files in it")
+                raise TooLargeError(f"it contains more than {_MOST_ENTRIES:,} files")
     found = os.statvfs(Path(pairs[0][1]).parent)
     n_free = found.f_bavail * found.f_frsize
     if n_bytes * _SHARE > n_free:
@@ -51,7 +52,7 @@ def _check_room(pairs: Sequence[tuple[str, str]]) -> None:
 
 
 def _sizes(top: str) -> Iterator[int]:
-    """What each file takes on the disk; one with several names is counted once for each."""
+    """Yield the size on disk of each file; hard links are counted once per name."""
     levels = [_open_level("", os.open(top, _DIRECTORY), -1)]
     while levels:
         level = levels[-1]
@@ -70,7 +71,7 @@ class _Level(NamedTuple):
     """A directory that is being copied."""
 
     path: str
-    """Below the top, with a slash at its end unless it is the top."""
+    """Relative to the top, with a trailing slash; empty for the top."""
     source: int
     target: int
     names: Iterator[str]
@@ -78,25 +79,25 @@ class _Level(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """What of a tree is copied: all but `left_out`, with everything below it."""
+    """Selects what is copied of a tree."""
 
     left_out: Collection[str] = ()
-    """Paths below the top."""
+    """Relative paths that are left out, with everything below them."""
     plain: Collection[str] = ()
-    """Directories that are made only for what is kept below them."""
+    """Directories that are created only as parents, with default owner and mode."""
     is_linking: bool = False
-    """Plain files are hard links to those of the source, which nobody writes any more."""
+    """Hard-link regular files instead of copying them: no process writes the source any more."""
 
 
 _ALL = Selection()
 
 
 def copy_trees(pairs: Sequence[tuple[str, str]], selection: Selection = _ALL) -> None:
-    """Copy what is selected of each source directory to its target, where nothing is.
+    """Copy the selected files of each source directory to its target, which must not exist.
 
     Raises:
-        TooLargeError: there is not enough room.
-        OSError: something in them cannot be copied.
+        TooLargeError: there is not enough space.
+        OSError: a file cannot be copied.
     """
     _check_room(pairs)
     for source, target in pairs:
@@ -104,16 +105,16 @@ def copy_trees(pairs: Sequence[tuple[str, str]], selection: Selection = _ALL) ->
 
 
 def copy_tree(source: str, target: str, selection: Selection = _ALL) -> None:
-    """Copy a directory with what is in it to a place where nothing is.
+    """Copy a directory with its contents to a path that does not exist yet.
 
     Raises:
-        OSError: something in it cannot be copied; what was copied so far is left.
+        OSError: a file cannot be copied; the partial copy is kept.
     """
     Path(target).mkdir(0o700)
     top = _open_level("", os.open(source, _DIRECTORY), os.open(target, _DIRECTORY))
     levels = [top]
     linked: dict[tuple[int, int], str] = {}
-    # Each directory is held open until it is done: paths may be longer than a path may be.
+    # By open directories, because paths in it may be longer than PATH_MAX.
     while levels:
         name = next(levels[-1].names, None)
         if name is None:
@@ -128,7 +129,7 @@ def _open_level(path: str, source: int, target: int) -> _Level:
 
 
 def _close(level: _Level) -> None:
-    """A directory looks as its model does when nothing more is put into it."""
+    """Set the metadata of a directory, after its last entry was written."""
     if not level.is_plain:
         _give_looks(level.source, level.target)
     os.close(level.source)
@@ -142,7 +143,7 @@ def _copy_entry(
     linked: dict[tuple[int, int], str],
     selection: Selection,
 ) -> list[_Level]:
-    """Copy what has this name; a directory is given back, still empty."""
+    """Copy one entry; return a directory, still empty, as a new level."""
     status = os.stat(name, dir_fd=level.source, follow_symlinks=False)
     path = f"{level.path}{name}"
     if path in selection.left_out:
@@ -176,7 +177,7 @@ def _copy_entry(
 
 
 def _is_deletion(status: os.stat_result) -> bool:
-    """Whether it says that what the layers below have under its name is gone; such share inodes."""
+    """Whether it is a whiteout; overlayfs hard-links these, which need not be preserved."""
     return stat.S_ISCHR(status.st_mode) and status.st_rdev == 0
 
 
@@ -194,7 +195,7 @@ def _copy_leaf(level: _Level, name: str, status: os.stat_result) -> None:
     if stat.S_ISLNK(status.st_mode):
         os.symlink(os.readlink(name, dir_fd=level.source), name, dir_fd=level.target)
     else:
-        # A deletion is a device 0:0, which everybody may make; pipes and sockets are files too.
+        # A whiteout is the device 0:0, which any user may make; also pipes and sockets.
         os.mknod(name, status.st_mode, status.st_rdev, dir_fd=level.target)
     place = level.target
     os.chown(name, status.st_uid, status.st_gid, dir_fd=place, follow_symlinks=False)
@@ -205,11 +206,11 @@ def _copy_leaf(level: _Level, name: str, status: os.stat_result) -> None:
 
 
 def _copy_bytes(source: int, target: int, size: int) -> None:
-    """The bytes of a file, without its holes."""
+    """Copy the bytes of a file, without its holes."""
     try:
         fcntl.ioctl(target, _FICLONE, source)
     except OSError:
-        # A file system that cannot share blocks.
+        # The file system cannot share blocks.
         os.ftruncate(target, size)
     else:
         return
@@ -223,7 +224,7 @@ def _copy_bytes(source: int, target: int, size: int) -> None:
 
 
 def _find_data(file: int, size: int) -> Iterator[tuple[int, int]]:
-    """Where in a file there is something, from and to."""
+    """Yield start and end of each run of data in a file."""
     end = 0
     while end < size:
         try:
@@ -237,7 +238,8 @@ def _find_data(file: int, size: int) -> Iterator[tuple[int, int]]:
 
 
 def _give_looks(source: int, target: int) -> None:
-    """Owner, attributes, mode and times, in the order in which none undoes another."""
+    """Copy owner, attributes, mode and times."""
+    # In this order: chown clears mode bits and capabilities, and all of them change times.
     status = os.fstat(source)
     os.fchown(target, status.st_uid, status.st_gid)
     for name in os.listxattr(source):

@@ -1,7 +1,7 @@
-"""Deleting what a sandbox left: any modes, any depth, any number of files.
+"""Deletes what a sandbox left, with any modes, depth and number of files.
 
-No link is followed, whatever becomes one meanwhile: the runner may be root, and what it deletes was
-a stranger's. Nothing here decides what may be deleted.
+No symlink is followed, even if a directory becomes one meanwhile: the content is untrusted, and the
+runner may be root.
 """
 
 import os
@@ -14,14 +14,13 @@ _DIRECTORY = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def delete_tree(top: Path) -> None:
-    """Delete a directory and all that is in it; fine where it is not there.
-
-    Directories are moved up to the top before they are emptied: a tree that is deeper than a path
-    may be long, or than Python may recurse, is deleted like any other.
+    """Delete a directory with its contents, if it exists.
 
     Raises:
-        OSError: something in it cannot be deleted, for one because it belongs to another user.
+        OSError: a file cannot be deleted, such as one of another user.
     """
+    # Directories are moved to the top before they are emptied, so that no tree is too deep for
+    # PATH_MAX or for Python's recursion limit.
     names = (f".{os.urandom(8).hex()}-{n}" for n in count())
     try:
         fd = _open(str(top), None)
@@ -66,13 +65,13 @@ def _open(name: str, above: int | None) -> int:
 
 
 def _let_in(name: str, above: int | None) -> None:
-    """Let a directory's owner in; root is in already."""
+    """Give the owner access to a directory; root needs none."""
     if os.geteuid() == 0:
         return
     fd = os.open(name, os.O_PATH | _DIRECTORY, dir_fd=above)
     try:
         if os.fstat(fd).st_mode & stat.S_IRWXU != stat.S_IRWXU:
-            # By its descriptor: a mode cannot be changed by a name without following it.
+            # Through the descriptor, because chmod by name follows symlinks.
             Path(f"/proc/self/fd/{fd}").chmod(stat.S_IRWXU)
     finally:
         os.close(fd)

@@ -1,10 +1,10 @@
 """The sandbox as an environment of a trial: the embedded default.
 
-    start   refuse what cannot be had · build the root · scratch · control groups · network ·
-            spawn · log directories and working directory
-    stop    end its processes · the network helper · the groups; the scratch is emptied
+    start   check the options · build the root · scratch · control groups · network · spawn ·
+            log directories and working directory
+    stop    end its processes, the network helper and the groups; empty the scratch
 
-Everything that happens inside is in inside.py, everything below it in box.py and build.py.
+What happens inside is in inside.py; box.py runs the processes, and roots/build.py builds the root.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from proctor.environments.interior import DEVICES, MOST_DEVICES, lie_in_memory
+from proctor.environments.running import DEVICES, MOST_DEVICES, has_files_in_memory
 from proctor.environments.sandbox.accounting import (
     changes_in_memory,
     find_surroundings,
@@ -47,26 +47,25 @@ from proctor.trial.finding import Finding, FindingCode
 from proctor.trial.order import EnvironmentOrder
 from proctor.trial.paths import INSIDE, TrialPaths
 
-# A sandbox's files as they were at one moment, for other sandboxes to begin with
+# Snapshots of a sandbox's files, from which other sandboxes start
 #
-# The directories that take what is written in a sandbox are copied. The copies lie in the sandbox's
-# own scratch and go with it, whether it is stopped or reaped. A clean room begins with the image
-# and with those of the copied files that are kept.
+# The overlays' upper directories are copied into the sandbox's scratch, and deleted with it when it
+# is stopped or reaped. A clean room starts from the image and the copied files that are kept.
 
 
 _FROZEN, _CLEAN = KEPT_STATES
+# Bytes that are copied in a thread; more are copied in a process, which can be killed.
 _LITTLE = 64 << 20
-"""Bytes that are copied in a thread; more take a process, which can be ended."""
 
 
 async def freeze_slot(slot: Slot, n_bytes: int | None = None) -> Parts:
-    """Copy what was written in a sandbox; the root file system with the copies on top.
+    """Copy what was written in a sandbox; return the root file system with the copies on top.
 
-    An earlier copy is deleted before. `n_bytes` is how much it is, where that is known.
+    An earlier copy is deleted first. `n_bytes` is the size, if known.
 
     Raises:
-        SandboxError: there is no room for it, or something of it cannot be copied.
-        OSError: it cannot be deleted, or no process can be started.
+        SandboxError: the disk is full, or a file cannot be copied.
+        OSError: the earlier copy cannot be deleted, or no process can be started.
     """
     place = await _empty_place(slot, _FROZEN)
     copies = [str(place / str(number)) for number in range(len(slot.parts))]
@@ -86,12 +85,12 @@ async def clean_parts(
     plain: Collection[str],
     n_bytes: int | None = None,
 ) -> Parts:
-    """The root file system with those of the frozen files on top that are not left out.
+    """Return the root file system with the frozen files on top, except those in `left_out`.
 
-    Where there is much of them they are hard links, which shows in the number of their links.
+    Large trees are hard-linked instead of copied, which is visible in the files' link counts.
 
     Raises:
-        SandboxError, OSError: that cannot be made.
+        SandboxError, OSError: the files cannot be copied.
     """
     place = await _empty_place(slot, _CLEAN)
     clones = [str(place / str(number)) for number in range(len(slot.parts))]
@@ -108,7 +107,7 @@ async def clean_parts(
 
 
 async def drop_clean(slot: Slot) -> None:
-    """Delete what a clean room began with."""
+    """Delete the files of a clean room."""
     await asyncio.to_thread(delete_session, slot.session.directory / _CLEAN)
 
 
@@ -126,20 +125,20 @@ def _lay(root: Parts, tops: list[str]) -> Parts:
 _DIRECTORIES = tuple(map(str, (INSIDE.agent_dir, INSIDE.verifier_dir, INSIDE.artifacts_dir)))
 _PHASE = "setup"
 _GET_A_SHELL = ": import an image that has it, or install one there and import it again"
+# Shell of each root, found once per process.
 _SHELL_OF: dict[Parts, str] = {}
-"""The shell of each root that was started."""
+# Roots and the working directories they are known to contain.
 _WITH_WORKDIR: set[tuple[Parts, str]] = set()
-"""Roots that were started, and working directories that are in them."""
 
 
 class SandboxEnvironment(Inside):
     """A sandbox of our own: Linux namespaces over an overlay file system."""
 
     def __init__(self, order: EnvironmentOrder) -> None:
-        """Take an order; the kwarg `base` names the root file system, `host` if it is not given.
+        """Take the trial's options; the kwarg `base` names the root file system, default `host`.
 
         Raises:
-            UnsupportedError: the task or the job asks for what the sandbox does not have.
+            UnsupportedError: the task or the job requires something the sandbox does not support.
         """
         super().__init__(order, room=0)
         self._base = check_order(order)
@@ -151,24 +150,24 @@ class SandboxEnvironment(Inside):
         self._held = Held()
         self._ending: asyncio.Task[None] | None = None
         self._frozen: Parts | None = None
+        # Bytes that were written, if they were counted.
         self._n_written: int | None = None
-        """Bytes that were written, where somebody counted."""
 
     @property
     def snapshot(self) -> Snapshot:
-        """What it runs on; known once it was started."""
+        """Image and backend; unknown before start."""
         return self._snapshot or Snapshot(runtime_image="unknown", compute_backend="sandbox")
 
     @property
     def findings(self) -> Sequence[Finding]:
-        """What a reader of the score should know of it, so far."""
+        """Findings so far."""
         return tuple(self._findings)
 
     async def start(self, force_build: bool) -> None:  # noqa: FBT001 - harbor's signature
-        """Build the root where that is needed, and bring the sandbox up.
+        """Build the root if needed, and start the sandbox.
 
         Raises:
-            SandboxError, ImageError, UnsupportedError: it cannot be brought up.
+            SandboxError, ImageError, UnsupportedError: it cannot be started.
         """
         self._held, self._ending = Held(), None
         try:
@@ -190,26 +189,26 @@ class SandboxEnvironment(Inside):
             spawn=zygote.spawn,
             force=force_build,
         )
-        self._heed(root)
+        self._record_root(root)
         network = self._choice.network
         bound = self._host_ports if network in (Network.SLIRP, Network.PASTA) else ()
         request = PoolRequest(root.parts, network, self._limits, _DIRECTORIES, bound)
-        box, session = await self._occupy(pool, request)
+        box, session = await self._acquire(pool, request)
         self._held.connection = await connect(
             request.network, box.pid, box.namespaces, session.directory
         )
-        await self._furnish(root, box)
+        await self._prepare(root, box)
         pool.expect(request)
 
-    async def _occupy(self, pool: SandboxPool, request: PoolRequest) -> tuple[Box, Session]:
-        """A sandbox with nothing in it, and in its scratch the note for whoever salvages."""
+    async def _acquire(self, pool: SandboxPool, request: PoolRequest) -> tuple[Box, Session]:
+        """Take or make an empty sandbox; write the note that salvage.py reads after a kill."""
         if ready := await pool.hold_ready(request):
             self._held = ready
         else:
             await pool.hold_new(request, self.session_id, self._held)
         box, slot = self._check_made()
-        self._heed_limits(self._held.groups.missing)
-        self._heed_ids(self._held.ids_shared)
+        self._report_limits(self._held.groups.missing)
+        self._report_shared_ids(self._held.ids_shared)
         slot.session.write_note(self.session_id, self.trial_paths.trial_dir, slot.uppers)
         return box, slot.session
 
@@ -219,8 +218,8 @@ class SandboxEnvironment(Inside):
             raise SandboxError(f"{self.session_id}: the sandbox was not made")
         return held.box, held.slot
 
-    def _heed(self, root: Root) -> None:
-        """Keep what building the root found, and see that its user can be had."""
+    def _record_root(self, root: Root) -> None:
+        """Record the findings about the root, and check that its user can exist."""
         self._findings += root.findings
         for note in (*(finding.message for finding in root.findings), *root.notes):
             self._order.logger.warning(note)
@@ -240,7 +239,7 @@ class SandboxEnvironment(Inside):
     def _only_root(self) -> bool:
         return not is_all_powerful() and not find_subordinate_ids()
 
-    def _heed_limits(self, missing: dict[str, str]) -> None:
+    def _report_limits(self, missing: dict[str, str]) -> None:
         asked = {name: text for name, text in self._limits.wanted.items() if name in missing}
         if asked:
             self._find_limits_missing(asked, missing)
@@ -248,15 +247,15 @@ class SandboxEnvironment(Inside):
             reason = next(iter(missing.values()))
             self._order.logger.info("the number of processes is not limited: %s", reason)
 
-    def _heed_ids(self, reason: str | None) -> None:
-        # On the host's own network that is on record already.
+    def _report_shared_ids(self, reason: str | None) -> None:
+        # On the host's network there is a finding about that already, which includes this.
         if reason and self._choice.network is not Network.HOST:
             message = f"users of the sandbox had the host's own ids: {reason}"
             self._order.logger.warning(message)
             self._findings.append(_finding(FindingCode.IDS_SHARED, message, {"reason": reason}))
 
-    async def _furnish(self, root: Root, box: Box) -> None:
-        """Make the working directory and find the shell."""
+    async def _prepare(self, root: Root, box: Box) -> None:
+        """Find the shell and create the working directory."""
         shell = await _shell_of(root, box)
         workdir = self._order.task_env_config.workdir or root.workdir or "/"
         if not await _is_there(root, workdir, box):
@@ -275,14 +274,14 @@ class SandboxEnvironment(Inside):
 
     def _find_usr_read_only(self, usr: str) -> None:
         message = (
-            "no directory below /usr could be changed, so that no package could be installed: they "
-            "are the host's own, and this user is not root; an imported image, by --base, can be"
+            "/usr is read-only, so no package can be installed: it is the host's, and this user is "
+            "not root; pass --base with an imported image to have a writable one"
         )
         self._order.logger.warning(message)
         self._findings.append(_finding(FindingCode.USR_READ_ONLY, message, {"directory": usr}))
 
     def _find_network_shared(self, reason: str) -> None:
-        message = f"the environment used the host's own network: {reason}"
+        message = f"the environment used the host's network: {reason}"
         self._order.logger.warning(message)
         self._findings.append(_finding(FindingCode.NETWORK_SHARED, message, {"reason": reason}))
 
@@ -294,10 +293,10 @@ class SandboxEnvironment(Inside):
             self._findings.append(_finding(FindingCode.LIMITS_NOT_ENFORCED, message, detail))
 
     async def open_host_ports(self) -> None:
-        """Let programs inside reach the ports of the host that the job names; see Relaying.
+        """Let programs inside reach the host ports that the job names; see Relaying.
 
         Raises:
-            UnsupportedError: the sandbox has no network, or the host's own.
+            UnsupportedError: the sandbox has no network, or uses the host's.
         """
         ports, relay = self._host_ports, self._held.relay
         if not ports:
@@ -315,7 +314,7 @@ class SandboxEnvironment(Inside):
             self._order.logger.warning(problem)
 
     async def close_host_ports(self) -> None:
-        """Refuse them again, and end connections to them; see Relaying."""
+        """Close the host ports and their connections; see Relaying."""
         if self._held.relay is not None:
             await self._held.relay.close()
 
@@ -326,24 +325,24 @@ class SandboxEnvironment(Inside):
             self._findings.append(_finding(code, message, {"ports": ports}))
 
     async def stop(self, delete: bool) -> None:  # noqa: FBT001 - harbor's signature
-        """End everything in it; nothing of it is kept, and its scratch is nobody's any more.
+        """End all processes, and release the scratch. No files are kept, whatever `delete` says.
 
         Raises:
-            SandboxError, OSError: something of it does not go away.
+            SandboxError, OSError: something cannot be removed.
         """
         await self._end()
 
     async def _end(self) -> None:
-        """End it once; whoever is cancelled while waiting for that does not stop it."""
+        """End the sandbox once; a cancelled caller does not interrupt this."""
         if self._running is not None:
             self._held.is_owed = self._running.is_owed
         self._running = None
         if self._ending is None:
-            self._ending = asyncio.ensure_future(self._held.let_go())
+            self._ending = asyncio.ensure_future(self._held.release())
         await asyncio.shield(self._ending)
 
     async def list_processes(self) -> Sequence[Process]:
-        """What runs in it besides its own PID 1."""
+        """List its processes, without PID 1."""
         return await self._now().box.list_processes()
 
     async def pause(self) -> int:
@@ -355,21 +354,21 @@ class SandboxEnvironment(Inside):
         await self._now().box.hold(is_still=False)
 
     async def open_room(self, fresh: Sequence[str]) -> Room:
-        """A verifier's room; see Watched."""
+        """Open a verifier's room; see Watched."""
         now, (box, slot) = self._now(), self._check_made()
         number = await box.open_room(fresh)
         places = {f"{slot.session.rooms}/{number}.{n}": path for n, path in enumerate(fresh)}
         return Room(self, now, number, places)
 
     async def holds_memory(self) -> bool:
-        """Whether files lie in its memory; see Freezing."""
-        return lie_in_memory(await self.list_files([DEVICES], MOST_DEVICES))
+        """Whether it has files in memory, which cannot be frozen; see Freezing."""
+        return has_files_in_memory(await self.list_files([DEVICES], MOST_DEVICES))
 
     async def freeze(self) -> None:
-        """Keep its files as they are now; see Freezing.
+        """Keep a copy of its files as they are now; see Freezing.
 
         Raises:
-            SandboxError, OSError: there is no room for them, or some cannot be copied.
+            SandboxError, OSError: the disk is full, or a file cannot be copied.
         """
         self._now()
         self._frozen = None
@@ -377,14 +376,14 @@ class SandboxEnvironment(Inside):
             self._frozen = await freeze_slot(self._held.slot, self._n_written)
 
     def surroundings(self) -> Surroundings:
-        """How programs find their files in it; see Accounting."""
+        """Return how programs in it find their files; see Accounting."""
         now = self._now()
         return find_surroundings(self._changes(), now.env, now.workdir)
 
     async def list_written(
         self, known: Mapping[str, str], *, is_hashing: bool = True
     ) -> tuple[Sequence[Change], bool]:
-        """Everything that differs from the image; see Accounting."""
+        """List everything that differs from the image; see Accounting."""
         _, slot = self._check_made()
         changes, is_cut = await list_changes(slot.parts, known, is_hashing=is_hashing)
         self._n_written = sum(each.size or 0 for each in changes)
@@ -392,10 +391,10 @@ class SandboxEnvironment(Inside):
         return [*changes, *changes_in_memory(in_memory, known)], is_cut
 
     async def open_clean(self, paths: TrialPaths, left_out: LeftOut) -> "SandboxEnvironment":
-        """Another sandbox: the image, and what is not left out; see Accounting.
+        """Start another sandbox from the image and the frozen files not left out; see Accounting.
 
         Raises:
-            SandboxError, OSError: nothing was kept, or it cannot be brought up.
+            SandboxError, OSError: nothing was frozen, or it cannot be started.
         """
         _, slot = self._check_made()
         if self._frozen is None:
@@ -408,10 +407,10 @@ class SandboxEnvironment(Inside):
         return other
 
     async def open_frozen(self, paths: TrialPaths) -> "SandboxEnvironment":
-        """Another sandbox, with the files that were kept; see Freezing.
+        """Start another sandbox with the frozen files; see Freezing.
 
         Raises:
-            SandboxError, OSError: nothing was kept, or it cannot be brought up.
+            SandboxError, OSError: nothing was frozen, or it cannot be started.
         """
         if self._frozen is None:
             raise SandboxError(f"{self.session_id}: no state of this sandbox was kept")
@@ -422,17 +421,17 @@ class SandboxEnvironment(Inside):
         return other
 
     async def start_like(self, model: Running, root: Parts) -> None:
-        """Bring it up on what another sandbox has left, which is not built or furnished again.
+        """Start on a root that another sandbox left, with that sandbox's shell and directories.
 
         Raises:
-            SandboxError, OSError: it cannot be brought up.
+            SandboxError, OSError: it cannot be started.
         """
         request = PoolRequest(root, self._choice.network, self._limits, (), is_frozen=True)
         held = self._held = Held()
         try:
             await pool_of(await shared_zygote()).hold_new(request, self.session_id, held)
             box, slot = self._check_made()
-            self._heed_ids(held.ids_shared)
+            self._report_shared_ids(held.ids_shared)
             held.connection = await connect(
                 request.network, box.pid, box.namespaces, slot.session.directory
             )
@@ -442,18 +441,18 @@ class SandboxEnvironment(Inside):
         self._running = replace(model, box=box, findings=self._findings, is_owed=False)
 
     async def find_changed_tools(self) -> Sequence[ChangedFile]:
-        """What of the tools that tests rest on is not the image's; see Keeping."""
+        """Find system tools that the agent changed; see Keeping."""
         changes, lookup = self._changes(), self._lookup()
         if not is_touched(changes, lookup):
             return ()
         return await asyncio.to_thread(find_changed_tools, changes, lookup)
 
     async def give_back_tools(self, changed: Sequence[ChangedFile]) -> None:
-        """Give the tests the image's own tools; see Keeping."""
+        """Restore the image's tools for the tests; see Keeping."""
         await give_back(self._now().box, self._changes(), changed)
 
     async def mark_tools(self) -> Mapping[str, str]:
-        """The image's tools that were written again; see Keeping."""
+        """Return marks of the image's tools that were rewritten; see Keeping."""
         changes, lookup = self._changes(), self._lookup()
         return mark_tools(changes, lookup) if is_touched(changes, lookup) else {}
 
@@ -466,13 +465,13 @@ class SandboxEnvironment(Inside):
 
 
 def _find_hosts_usr(parts: Parts) -> str | None:
-    """The host's /usr below a root, where it belongs to a user whom the sandbox does not have."""
+    """Return the host's /usr of a root, if it belongs to a user who is not in the sandbox."""
     below = next((lowers[-1] for target, lowers in parts if target == "/usr"), None)
     return None if below is None or Path(below).stat().st_uid == os.geteuid() else below
 
 
 async def _is_there(root: Root, workdir: str, box: Box) -> bool:
-    """Whether a root has a working directory, looked for once if it has."""
+    """Whether a root contains its working directory; a positive answer is cached."""
     known = root.parts, workdir
     if known not in _WITH_WORKDIR and workdir != "/":
         if await box.kind_of(workdir) is None:
@@ -485,11 +484,11 @@ async def _make_workdir(box: Box, workdir: str) -> None:
     done = await box.run(Command(("mkdir", "-p", "--", workdir), "/"))
     if done.return_code != 0:
         said = done.output.decode(errors="replace").strip()
-        raise SandboxError(f"workdir {workdir} cannot be made in the sandbox: {said}")
+        raise SandboxError(f"workdir {workdir} cannot be created in the sandbox: {said}")
 
 
 async def _shell_of(root: Root, box: Box) -> str:
-    """The shell of a root, looked for once however many sandboxes have that root.
+    """Return the shell of a root, cached for all sandboxes with that root.
 
     Raises:
         ImageError: it has none.

@@ -1,8 +1,7 @@
-"""What children of PID 1 do besides commands: move and remove files, look at paths, list processes.
+"""Operations that workers do: move and remove files, inspect paths, list processes.
 
-They run in processes of their own with no more rights than root's commands have there, so that what
-the agent planted, links above all, leads it nowhere that the agent could not go. Only the standard
-library. How they are given out is workers.py.
+They run with no more rights than the agent's commands as root, so a symlink that the agent planted
+leads nowhere that the agent could not go itself. Uses only the standard library.
 """
 
 import os
@@ -25,11 +24,11 @@ from proctor.environments.sandbox.channel import Message
 from proctor.environments.sandbox.processes import Facts, Lister, find_living, read_stat
 from proctor.environments.sandbox.syscalls import PR_SET_DUMPABLE, prctl, set_file_ids
 
+# Mode bits kept for uploaded files: a set-user-id bit would be set on the host's disk too.
 _KEPT_BITS = 0o1777
-"""Of a file that is put in: a set-user-id bit would be one on the host's disk too."""
 _PIECE = 1 << 16
+# Limit of listed processes: the size of a message is limited.
 _MOST_PROCESSES = 10_000
-"""Processes that are listed: a message has an end."""
 
 
 def _put(request: dict[str, Any], files: list[int]) -> Message:
@@ -49,13 +48,15 @@ def _put(request: dict[str, Any], files: list[int]) -> Message:
 
 
 def _place_of_file(target: str, name: str) -> str:
-    """Where a single file goes: into a directory under its own name, as `docker cp` puts it."""
+    """Return the path for a single file: inside a directory under its name, as `docker cp` does."""
     if target.endswith("/") or os.path.isdir(target):
         target = os.path.join(target, name)
     os.makedirs(os.path.dirname(target) or "/", 0o755, exist_ok=True)
     return target
 
 
+# Existing files are unlinked first, never written to: a path may be a symlink or a hard link of the
+# agent.
 def _put_entry(receiver: Receiver, entry: Entry, path: str) -> None:
     if entry.kind == DIRECTORY:
         if not os.path.isdir(path):
@@ -90,7 +91,7 @@ def _take(request: dict[str, Any], files: list[int]) -> Message:
 
 
 def _list_files(request: dict[str, Any], files: list[int]) -> Message:
-    """Pack the files at some paths."""
+    """Pack the files at or below some paths."""
     with os.fdopen(files.pop(0), "wb", _PIECE) as stream:
         sender = Sender(stream, Limits(request["n_bytes"]))
         sender.list_files(request["places"], request["n_files"])
@@ -110,7 +111,7 @@ def _kind_of(request: dict[str, Any], _files: list[int]) -> Message:
 def _make_directories(request: dict[str, Any], _files: list[int]) -> Message:
     for path in request["paths"]:
         os.makedirs(path, 0o777, exist_ok=True)
-        os.chmod(path, 0o777)  # noqa: S103 - whoever the agent is, it writes there
+        os.chmod(path, 0o777)  # noqa: S103 - the agent may be any user
     return {}
 
 
@@ -122,14 +123,14 @@ def _remove(request: dict[str, Any], _files: list[int]) -> Message:
 
 
 def _list_processes(request: dict[str, Any], _files: list[int]) -> Message:
-    """Everything but PID 1 and those on operations, this one among them."""
+    """List all processes but PID 1 and its workers."""
     ours = {1, os.getpid(), *request["operations"]}
     found: list[tuple[int, Facts]] = []
     lister = Lister()
     for name in os.listdir("/proc"):
         if not name.isdecimal() or int(name) in ours or len(found) >= _MOST_PROCESSES:
             continue
-        # One that ends meanwhile is none.
+        # A process may end while it is read.
         with suppress(OSError):
             found += _describe(int(name), lister)
     return {"processes": [{"pid": pid, **facts._asdict()} for pid, facts in sorted(found)]}
@@ -141,18 +142,18 @@ def _describe(pid: int, lister: Lister) -> list[tuple[int, Facts]]:
     if place is None:
         return []
     user, group = _owner_of(place)
-    # Without CAP_SYS_PTRACE the kernel shows executables and open files to their own user alone.
+    # Without CAP_SYS_PTRACE, the kernel shows executables and open files only to their user.
     set_file_ids(user, group)
     try:
         return [(pid, lister.describe(place, name, user))]
     finally:
         set_file_ids(0, 0)
-        # Once more: a change of ids may have set it.
+        # Again, because a change of ids can reset it.
         prctl(PR_SET_DUMPABLE, 0)
 
 
 def _owner_of(place: str) -> tuple[int, int]:
-    """The real user and group of a process."""
+    """Return the real user and group of a process."""
     with open(f"{place}/status", "rb") as file:
         ids = {line[:4]: int(line.split()[1]) for line in file if line[:4] in (b"Uid:", b"Gid:")}
     return ids[b"Uid:"], ids[b"Gid:"]
@@ -167,4 +168,4 @@ OPERATIONS: dict[str, Callable[[dict[str, Any], list[int]], Message]] = {
     "list_processes": _list_processes,
     "remove": _remove,
 }
-"""What can be asked for, by name."""
+"""Operations by the name in a request."""

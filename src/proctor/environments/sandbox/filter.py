@@ -1,12 +1,12 @@
-"""The seccomp filter of everything that runs in a sandbox: which system calls there are.
+"""The seccomp filter for commands and operations in a sandbox.
 
-    allowed         what container engines allow by default to a container without privileges
+    allowed         what container engines allow by default to an unprivileged container
     checked         allowed for some arguments: clone, unshare, personality, prlimit64, socket
     refused         EPERM: mounts, namespaces, modules, keyrings, bpf, perf, io_uring, the clock
-    anything else   ENOSYS, as on a kernel that does not have it; programs then do without it
+    anything else   ENOSYS, as on a kernel without it, so that programs fall back
 
-PID 1 opens verifiers' rooms with calls that are refused here, so the filter is not for itself but
-for each child, once that has given up its capabilities. No other line of defence rests on this one.
+PID 1 needs refused calls to open verifiers' rooms, so the filter applies to its children, after
+they have dropped their capabilities. It is an additional defence: no other one depends on it.
 """
 
 import ctypes
@@ -20,6 +20,7 @@ from proctor.environments.sandbox.syscalls import PR_SET_SECCOMP, address_of, pr
 _EPERM = 1
 _ENOSYS = 38
 _EAFNOSUPPORT = 97
+# From <linux/seccomp.h> and <linux/bpf_common.h>.
 _ALLOW = 0x7FFF0000
 _ERRNO = 0x00050000
 _MODE_FILTER = 2
@@ -29,17 +30,17 @@ _JUMP_IF_EQUAL, _JUMP_IF_AT_LEAST, _JUMP_IF_SET = 0x15, 0x35, 0x45
 _AT_NUMBER, _AT_ARCHITECTURE, _AT_ARGUMENTS = 0, 4, 16
 
 _NEW_NAMESPACES = 0x7E020000
+# Only for unshare: in clone's flags, these bits are the exit signal.
 _NEW_TIME_NAMESPACE = 0x80
-"""For unshare; clone has the signal's number there."""
+# AF_UNIX, AF_INET, AF_INET6, AF_NETLINK.
 _FAMILIES = (1, 2, 10, 16)
-"""AF_UNIX, AF_INET, AF_INET6, AF_NETLINK."""
+# PER_LINUX, PER_LINUX32, UNAME26, PER_LINUX32 with UNAME26, and the value that only queries.
 _PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
-"""Linux, 32-bit addresses, the version as 2.6, both, and what only asks."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """System calls of one architecture, by number."""
+    """System call numbers of one architecture."""
 
     architecture: int
     allowed: str
@@ -52,10 +53,10 @@ class _Table:
     """socket and socketpair."""
 
 
-# Since 2019 a new call has the same number everywhere: from 424 on the tables are alike. clone3 is
-# in none of them, because its flags are in memory, where no filter sees them: C libraries take
-# ENOSYS for an answer and call clone. i386's socketcall (102) also has its arguments in memory; it
-# is allowed, with any family, as engines allow it.
+# Since 2019, new calls have the same number on all architectures, so the tables agree from 424 on.
+# clone3 is in none of them: its flags are in memory, which a filter cannot read, and C libraries
+# fall back to clone on ENOSYS. i386's socketcall (102) also has its arguments in memory; it is
+# allowed with any family, as container engines do.
 _TABLES = {
     "x86_64": _Table(
         architecture=0xC000003E,
@@ -132,8 +133,8 @@ _TABLES = {
         sockets=(281, 288),
     ),
 }
-_SPOKEN = {"x86_64": ("x86_64", "i386"), "aarch64": ("aarch64", "arm")}
-"""What a machine's programs may be built for. x32 is not among them: its numbers are too high."""
+# Architectures of a machine's programs. Without x32: its numbers are beyond the tables.
+_ARCHITECTURES = {"x86_64": ("x86_64", "i386"), "aarch64": ("aarch64", "arm")}
 
 type _Lines = list[bytes]
 
@@ -143,7 +144,7 @@ def _line(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
 
 
 def _load_argument(index: int, *, high: bool = False) -> bytes:
-    """Load half of an argument; both architectures have the low half first."""
+    """Load half of an argument; all supported architectures are little-endian."""
     return _line(_LOAD, _AT_ARGUMENTS + 8 * index + 4 * high)
 
 
@@ -167,7 +168,7 @@ def _one_of(values: tuple[int, ...], errno: int) -> _Lines:
 
 
 def _own_limits() -> _Lines:
-    """Allow prlimit64 to change limits of the process that calls, and to read anybody's."""
+    """Allow prlimit64 to change the caller's own limits, and to read any process's."""
     return [
         _load_argument(0),
         _line(_JUMP_IF_EQUAL, 0, 5),
@@ -181,7 +182,7 @@ def _own_limits() -> _Lines:
 
 
 def _spans(table: _Table) -> Iterator[tuple[int, int, _Lines]]:
-    """From which number to which, and the lines for them."""
+    """Yield ranges of numbers, with the lines for them."""
     for text, answer in ((table.allowed, _PASS), (table.refused, _fail(_EPERM))):
         for word in text.split():
             first, _, last = word.partition("-")
@@ -198,7 +199,7 @@ def _spans(table: _Table) -> Iterator[tuple[int, int, _Lines]]:
 
 
 def _sections(table: _Table) -> list[tuple[int, _Lines]]:
-    """All numbers in order: where a section begins, and its lines."""
+    """Return sections that cover all numbers, in order: first number and lines."""
     sections, after = [], 0
     for first, last, lines in sorted(_spans(table)):
         if first > after:
@@ -209,7 +210,7 @@ def _sections(table: _Table) -> list[tuple[int, _Lines]]:
 
 
 def _search(sections: list[tuple[int, _Lines]]) -> _Lines:
-    """Find the section of the loaded number by halves: at most eight comparisons."""
+    """Find the section of the loaded number by binary search, in at most eight comparisons."""
     if len(sections) == 1:
         return sections[0][1]
     middle = len(sections) // 2
@@ -218,12 +219,12 @@ def _search(sections: list[tuple[int, _Lines]]) -> _Lines:
 
 
 def make_program(machine: str) -> bytes:
-    """The filter for a kind of machine, as uname names it; elsewhere no call is allowed."""
+    """Make the filter for a machine, as named by uname; unknown machines get no call at all."""
     lines = [_line(_LOAD, _AT_ARCHITECTURE)]
-    for name in _SPOKEN.get(machine, ()):
+    for name in _ARCHITECTURES.get(machine, ()):
         table = _TABLES[name]
         part = [_line(_LOAD, _AT_NUMBER), *_search(_sections(table))]
-        # A conditional jump is not long enough for a table.
+        # A conditional jump spans at most 255 lines, less than a table.
         lines += [_line(_JUMP_IF_EQUAL, table.architecture, 1), _line(_JUMP, len(part)), *part]
     return b"".join([*lines, _fail(_ENOSYS)])
 
@@ -238,5 +239,5 @@ _PROGRAM = _FilterProgram(len(_LINES) // 8, address_of(_BUFFER))
 
 
 def filter_system_calls() -> None:
-    """Filter from now on, for this process and all it starts; no_new_privs has to be set."""
+    """Install the filter for this process and its children; requires no_new_privs."""
     prctl(PR_SET_SECCOMP, _MODE_FILTER, address_of(_PROGRAM))

@@ -1,11 +1,11 @@
-"""Ports of the host that a job lets its agents reach from inside a sandbox.
+"""Relays ports of the host that a job lets its agents reach from inside a sandbox.
 
     --allow-host-port 127.0.0.1:8000      a model server on this machine
 
-PID 1 binds the same address and port in the sandbox's own network before anything runs there, and
-hands the socket out. While the agent's phase lasts, the runner listens on it and passes each
-connection on to the host. No route to the host is opened for it, so that nothing else of the host
-can be reached, whatever names, redirects or other spellings of the address a program inside uses.
+PID 1 binds the same address and port in the sandbox's network before anything runs there, and sends
+the socket to the runner. During the agent's phase, the runner listens on it and forwards each
+connection to the host. There is no route to the host, so nothing else of the host is reachable,
+whatever names, redirects or spellings of the address a program inside uses.
 """
 
 import asyncio
@@ -24,16 +24,17 @@ from proctor.sentence import reason_of
 from proctor.task.network import NetworkMode, NetworkPolicy
 
 KWARG = "host_ports"
-"""Argument of the sandbox, which --allow-host-port sets."""
+"""Kwarg of the sandbox that --allow-host-port sets."""
 OPTION = "--allow-host-port"
 
 _FORM = re.compile(r"(?:\[(?P<in_brackets>[^][]*)\]|(?P<plain>[^][:]*)):(?P<port>[0-9]{1,5})")
 _EXPECTED = "expected ADDRESS:PORT, such as 127.0.0.1:8000 or [::1]:8000"
+# Addresses that slirp4netns and pasta use inside themselves.
 _OF_HELPERS = frozenset({"10.0.2.2", "10.0.2.3", "10.0.2.100", "169.254.0.1"})
-"""Addresses at which slirp4netns and pasta themselves answer inside."""
+# Ports of one job.
 _MOST_PORTS = 16
+# Concurrent connections of one sandbox. More are reset, or it could exhaust the runner's files.
 _MOST_CONNECTIONS = 64
-"""Of one sandbox at once; more are reset, so that nobody inside uses up the runner's files."""
 _CONNECT_SEC = 10.0
 _CHUNK = 1 << 16
 
@@ -45,16 +46,16 @@ class HostPort(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        """As it is written in a URL."""
+        """Return it as in a URL."""
         host = f"[{self.address}]" if ":" in self.address else self.address
         return f"{host}:{self.port}"
 
 
 def host_ports_of(kwargs: Mapping[str, object]) -> tuple[HostPort, ...]:
-    """The ports that a job lets its agents reach, each once.
+    """Return the ports that a job lets its agents reach, without duplicates.
 
     Raises:
-        UnsupportedError: a value is not an address and a port, or would open more than one.
+        UnsupportedError: a value is not a single address and port.
     """
     given = kwargs.get(KWARG) or ()
     texts = [given] if isinstance(given, str) else given
@@ -67,10 +68,10 @@ def host_ports_of(kwargs: Mapping[str, object]) -> tuple[HostPort, ...]:
 
 
 def parse_host_port(text: str) -> HostPort:
-    """An address and a port.
+    """Parse an address and a port.
 
     Raises:
-        UnsupportedError: it is something else.
+        UnsupportedError: it is neither.
     """
     form = _FORM.fullmatch(text)
     if form is None or not 0 < int(form["port"]) < 1 << 16:
@@ -81,7 +82,7 @@ def parse_host_port(text: str) -> HostPort:
     except ValueError as error:
         raise UnsupportedError(
             f"{OPTION} {text}: {host!r} is not an IP address; {_EXPECTED}. Names are not accepted, "
-            "because they can lead to several addresses"
+            "because they can resolve to several addresses"
         ) from error
     if (address.version == 6) != (form["in_brackets"] is not None):
         raise UnsupportedError(f"{OPTION} {text}: {_EXPECTED}")
@@ -91,25 +92,25 @@ def parse_host_port(text: str) -> HostPort:
 
 
 def _find_problem(address: IPv4Address | IPv6Address) -> str | None:
-    """Why an address cannot stand for one address of the host."""
+    """Return why an address cannot be used as one address of the host."""
     if address.is_unspecified:
-        return f"{address} stands for all addresses; name one, such as 127.0.0.1"
+        return f"{address} means all addresses; name one, such as 127.0.0.1"
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped:
             return f"this is an IPv4 address; write {address.ipv4_mapped}"
         if address.is_link_local or address.scope_id:
-            return "an address of a single link does not exist in a sandbox; name another one"
+            return "a link-local address does not exist in a sandbox; name another one"
     if str(address) in _OF_HELPERS:
         return f"slirp4netns or pasta answers at {address} inside a sandbox; name another address"
     return None
 
 
 def check_host_ports(ports: Sequence[HostPort]) -> None:
-    """See that sandboxes on this machine can open these ports of it, and nothing else.
+    """Check that sandboxes on this machine can reach these ports of it, and no others.
 
     Raises:
-        UnsupportedError: an address is another machine's, or the network is the host's own.
-        OSError: the kernel does not say which addresses are its own.
+        UnsupportedError: an address is another machine's, or sandboxes share the host's network.
+        OSError: the machine's addresses cannot be listed.
     """
     if not ports:
         return
@@ -125,10 +126,10 @@ def check_host_ports(ports: Sequence[HostPort]) -> None:
 
 
 def check_can_open(ports: Sequence[HostPort], shared_because: str | None) -> None:
-    """See that nothing but these ports would be open.
+    """Check that only these ports would be reachable.
 
     Raises:
-        UnsupportedError: the network is the host's own, for this reason.
+        UnsupportedError: the sandbox shares the host's network, for the reason given.
     """
     if ports and shared_because:
         raise UnsupportedError(
@@ -138,10 +139,10 @@ def check_can_open(ports: Sequence[HostPort], shared_because: str | None) -> Non
 
 
 class Relay:
-    """Passes connections to ports of the host on, out of one sandbox."""
+    """Forwards connections from one sandbox to ports of the host."""
 
     def __init__(self, ports: Sequence[HostPort], bound: Sequence[int]) -> None:
-        """`bound`: for each port an open socket that is bound to it in the sandbox; copied."""
+        """`bound`: for each port, a socket bound to it in the sandbox's network; duplicated."""
         self._sockets = [
             (port, socket.socket(fileno=os.dup(fd))) for port, fd in zip(ports, bound, strict=True)
         ]
@@ -150,14 +151,15 @@ class Relay:
         self._connections: set[asyncio.Task[None]] = set()
 
     async def open(self) -> Sequence[str]:
-        """Listen, until it is closed; what cannot be listened on, as sentences."""
+        """Listen until closed; return error messages for ports that fail."""
         failed = []
         self._is_open = True
         for port, bound in self._sockets:
             try:
                 self._servers.append(await self._listen(port, bound.dup()))
             except OSError as error:
-                # A program inside listens there; an error would let it have the trial repeated.
+                # A program inside listens there. An exception would let an agent force a retry of
+                # the trial.
                 failed.append(f"{port} cannot be reached from the sandbox: {reason_of(error)}")
         return failed
 
@@ -165,7 +167,7 @@ class Relay:
         async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             task = asyncio.current_task()
             is_full = len(self._connections) >= _MOST_CONNECTIONS
-            # One that came just before the end may get here after it.
+            # A connection accepted just before `close` may get here after it.
             if task is None or is_full or not self._is_open:
                 writer.transport.abort()
                 return
@@ -180,13 +182,13 @@ class Relay:
             raise
 
     async def close(self) -> None:
-        """Refuse connections from now on, and end those that there are."""
+        """Refuse new connections, and end existing ones."""
         self._is_open = False
         servers, self._servers = self._servers, []
         for server in servers:
             server.close()
         for _, bound in self._sockets:
-            # It stays bound, and listens no more.
+            # It stays bound, but no longer listens.
             with suppress(OSError):
                 bound.shutdown(socket.SHUT_RDWR)
         ending = list(self._connections)
@@ -205,7 +207,7 @@ class Relay:
 async def _pass_on(
     port: HostPort, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
 ) -> None:
-    """Connect to the host, and copy both ways until both sides have ended."""
+    """Connect to the host, and copy in both directions until both sides have closed."""
     writers = [writer]
     try:
         async with asyncio.timeout(_CONNECT_SEC):
@@ -218,7 +220,7 @@ async def _pass_on(
             each.close()
             await each.wait_closed()
     except* (OSError, TimeoutError):
-        # One side is gone; the other one sees its connection reset.
+        # One side has ended; `finally` resets the connection of the other.
         pass
     finally:
         for each in writers:

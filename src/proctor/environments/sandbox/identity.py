@@ -1,8 +1,7 @@
-"""Who the users of a sandbox are on the host: the maps of ids.
+"""Maps the users of a sandbox to ids of the host.
 
-Where an ordinary user makes it without subordinate ids, root inside is the user outside, and there
-is nobody else. Root gives each sandbox a range of ids. Only the standard library; nothing here
-makes a namespace.
+For an unprivileged user without subordinate ids, root inside is that user outside, and there are no
+other users. For root, each sandbox gets its own range of ids. Uses only the standard library.
 """
 
 import os
@@ -17,12 +16,13 @@ _SWITCHES = (
 
 
 class MapError(Exception):
-    """The ids could not be mapped; the message is a sentence."""
+    """The ids could not be mapped."""
 
 
 def map_self(uid: int, gid: int) -> None:
-    """Be root in the user namespace that this process is the first of."""
+    """Map this user to root in the new user namespace of this process."""
     for name, line in (
+        # The kernel requires this before an unprivileged process may write gid_map.
         ("setgroups", "deny"),
         ("uid_map", f"0 {uid} 1"),
         ("gid_map", f"0 {gid} 1"),
@@ -32,11 +32,9 @@ def map_self(uid: int, gid: int) -> None:
 
 
 def map_range(pid: int, first: int) -> None:
-    """Map the ids of a process's user namespace to a range of the host's; for the host's root.
-
-    Larger ids are what they are outside: archives have such owners, and unpacking them must not
-    fail where it succeeds elsewhere.
-    """
+    """Map the ids of a process's user namespace to a range of the host's. For root on the host."""
+    # Ids beyond the range are mapped to themselves: some archives have such owners, and unpacking
+    # these must work as it does in a container.
     lines = f"0 {first} {RANGE}\n{RANGE} {RANGE} {FIRST_OF_RANGES - RANGE}"
     for name in ("uid_map", "gid_map"):
         with open(f"/proc/{pid}/{name}", "wb") as file:
@@ -44,17 +42,17 @@ def map_range(pid: int, first: int) -> None:
 
 
 def become_root() -> None:
-    """Be root of the user namespace that this process is the first of."""
+    """Become root of the new user namespace of this process."""
     os.setgroups(())
     os.setresgid(0, 0, 0)
     os.setresuid(0, 0, 0)
 
 
 def map_by_tools(pid: int, subordinate: tuple[tuple[int, int, int], ...]) -> None:
-    """Map ids of a process's user namespace, subordinate ones among them, by the system's tools.
+    """Map ids of a process's user namespace with newuidmap and newgidmap.
 
     Raises:
-        MapError: they are not installed, or refuse.
+        MapError: these are not installed, or they fail.
     """
     for tool, own in (("newuidmap", os.getuid()), ("newgidmap", os.getgid())):
         lines = [(0, own, 1), *subordinate]
@@ -78,12 +76,12 @@ def _run(words: list[str]) -> int:
 
 
 def hint_on_namespaces() -> str:
-    """What on this machine keeps ordinary users from making namespaces, to end a sentence with."""
+    """Return why unprivileged users cannot make namespaces on this machine, to end a message."""
     found = [path for path, off in _SWITCHES if _read(path) == off]
     if not found:
-        return "; a container or a security module may forbid it, or their number is used up"
+        return "; a container or a security module may forbid it, or the limit is reached"
     names = " and ".join(path.removeprefix("/proc/sys/").replace("/", ".") for path in found)
-    return f"; {names} forbids it to ordinary users: change that, or run as root"
+    return f"; {names} forbids it to unprivileged users: change that, or run as root"
 
 
 def _read(path: str) -> str:

@@ -1,7 +1,7 @@
-"""What every process inherits: resource limits and the OOM score. For PID 1 and its workers.
+"""Resource limits and OOM score of PID 1 and its workers, which their children inherit.
 
-An agent that could lower a limit of one of them would choose the limits of the verifier's tests.
-The filter refuses that; this is the second line. Restored before each fork; reading is cheap.
+If an agent could lower a limit of one of them, it would lower it for the verifier's tests too. The
+seccomp filter prevents that; this module is a second defence. Restored before each fork.
 """
 
 import errno
@@ -16,14 +16,14 @@ _OOM_SCORE = "/proc/self/oom_score_adj"
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """The values that a process was started with."""
+    """Values that a process started with."""
 
     limits: dict[int, tuple[int, int]]
-    """Soft and hard, by the number of the resource."""
+    """Soft and hard limit of each resource number."""
     oom_score: bytes
 
     def restore(self) -> None:
-        """Set what has been changed back.
+        """Undo changes.
 
         Raises:
             OSError: a hard limit was lowered, which no process of a sandbox can undo.
@@ -35,14 +35,14 @@ class Inherited:
                 except (OSError, ValueError) as error:
                     sentence = f"{_NAMES[number]} was changed from {limit} to {found}"
                     raise OSError(errno.EPERM, sentence) from error
-        # In a user namespace nobody inside may write it, this process included.
+        # In a user namespace, no process inside may write it, including this one.
         with suppress(OSError):
             if _read_oom_score() != self.oom_score:
                 _write_oom_score(self.oom_score)
 
 
 def read_inherited() -> Inherited:
-    """The values that this process has."""
+    """Read the values of this process."""
     limits = {number: resource.getrlimit(number) for number in _NAMES}
     return Inherited(limits, _read_oom_score())
 

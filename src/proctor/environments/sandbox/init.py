@@ -1,9 +1,8 @@
-"""PID 1 of a sandbox: starts what the runner asks for, reaps what is left, opens verifiers' rooms.
+"""PID 1 of a sandbox: starts commands and operations, reaps processes, opens verifiers' rooms.
 
-It reads nothing of the sandbox and loads nothing from it. Commands and operations are children that
-gave up its rights before they touch anything. The kernel keeps PID 1 alive whatever is sent to it
-from inside, and ends the whole sandbox with it; it ends when the runner's end of the channel is
-closed.
+It reads no file of the sandbox and imports nothing from it. Commands and operations run in children
+that drop its privileges first. The kernel protects PID 1 from signals sent inside the sandbox, and
+kills the whole sandbox when it ends, which it does when the runner closes its end of the channel.
 """
 
 import errno
@@ -34,26 +33,26 @@ from proctor.environments.sandbox.syscalls import (
     unmount,
 )
 from proctor.environments.sandbox.users import UnknownUserError
-from proctor.environments.sandbox.workers import Duty, Worker, code_of, do_errand, sentence_of
+from proctor.environments.sandbox.workers import Duty, Worker, code_of, do_operation, sentence_of
 
-# Opening a verifier's room: a mount namespace in which some directories are new. For PID 1
+# Verifiers' rooms: mount namespaces in which some directories are new
 
 
+# An empty mount point, so no process inside can replace it by a symlink.
 _PLACE = "/sys"
-"""A mount point, which nobody inside can replace by a link, with nothing in it."""
 
 
 def open_room(root: Root, home: int, number: int, fresh: Sequence[str]) -> int:
-    """A mount namespace in which the directories of `fresh` are new, as an open file.
+    """Make a mount namespace in which the directories `fresh` are new; return it as an open file.
 
-    `home` is the one to come back to.
+    `home` is the namespace to return to.
 
     Raises:
-        OSError: one of them is not guarded, or it cannot be made.
+        OSError: one of them is not guarded, or the namespace cannot be made.
     """
-    strange = [path for path in fresh if path not in root.guarded]
-    if strange:
-        raise OSError(errno.EINVAL, "not one of the blueprint's guarded directories", strange[0])
+    unguarded = [path for path in fresh if path not in root.guarded]
+    if unguarded:
+        raise OSError(errno.EINVAL, "not one of the blueprint's guarded directories", unguarded[0])
     trees: dict[str, int] = {}
     os.unshare(os.CLONE_NEWNS)
     try:
@@ -70,25 +69,24 @@ def open_room(root: Root, home: int, number: int, fresh: Sequence[str]) -> int:
 
 @contextmanager
 def _rooms_mounted(root: Root) -> Iterator[None]:
-    """The place for rooms, mounted in this namespace for a moment.
-
-    Many kernels copy only what is mounted. It can be moved there once: a copy takes its place.
-    """
+    """Mount the directory of rooms in this namespace, temporarily."""
+    # Many kernels can clone only a tree that is mounted. A detached tree can be attached only
+    # once, so a clone of it is kept for the next room.
     attach_tree(root.rooms_fd, _PLACE)
     try:
-        again = clone_tree(root.rooms_fd)
+        spare = clone_tree(root.rooms_fd)
         try:
             yield
         finally:
-            os.dup2(again, root.rooms_fd, inheritable=False)
-            os.close(again)
+            os.dup2(spare, root.rooms_fd, inheritable=False)
+            os.close(spare)
     finally:
         unmount(_PLACE)
 
 
 def _new_directory(root: Root, name: str) -> int:
-    """A new directory in the place for rooms, as a mount that is not yet anywhere."""
-    # There already, and empty, where the scratch served another sandbox before.
+    """Make a directory for a room; return it as a detached mount."""
+    # It exists already, and is empty, if the scratch was used by another sandbox before.
     with suppress(FileExistsError):
         os.mkdir(name, 0o777, dir_fd=root.rooms_fd)
     fd = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=root.rooms_fd)
@@ -99,14 +97,11 @@ def _new_directory(root: Root, name: str) -> int:
         os.close(fd)
 
 
-# Process groups of a sandbox, seen by its PID 1: signal one, tell whether it is dead, find one
+# Process groups of the sandbox
 
 
 def signal_group(leader: int, number: signal.Signals) -> None:
-    """Signal a group, or a process that has not come to lead one yet; the dead are passed over.
-
-    A process whose first thread has ended is signalled like any other.
-    """
+    """Signal a group, or a process that does not lead one yet; ignore dead ones."""
     try:
         os.killpg(leader, number)
     except ProcessLookupError:
@@ -117,7 +112,7 @@ def signal_group(leader: int, number: signal.Signals) -> None:
 
 
 def is_alive(leader: int) -> bool:
-    """Whether a thread is left of a group, or of a process that is to lead one; zombies are not."""
+    """Whether a group, or a process that is to lead one, has a thread that is not a zombie."""
     return any(_belongs(name, leader) for name in os.listdir("/proc") if name.isdecimal())
 
 
@@ -125,13 +120,13 @@ def _belongs(pid: str, leader: int) -> bool:
     try:
         fields = read_stat(f"/proc/{pid}")[1]
     except OSError:
-        # It ended while we looked.
+        # It ended in the meantime.
         return False
     return leader in (int(pid), int(fields[2])) and find_living(pid, fields) is not None
 
 
 def find_orphan(pipe: tuple[int, int], known: Collection[int]) -> int | None:
-    """The command that writes to a pipe and whose parent died: PID 1 is its parent then."""
+    """Find the command that writes to a pipe and whose parent died, so that PID 1 adopted it."""
     for pid in (int(name) for name in os.listdir("/proc") if name.isdecimal()):
         try:
             fields = read_stat(f"/proc/{pid}")[1]
@@ -140,37 +135,39 @@ def find_orphan(pipe: tuple[int, int], known: Collection[int]) -> int | None:
             if place is not None and identity_of(os.stat(f"{place}/fd/1")) == pipe:
                 return pid
         except OSError:
-            # It ended while we looked.
+            # It ended in the meantime.
             continue
     return None
 
 
 def identity_of(found: os.stat_result) -> tuple[int, int]:
-    """What tells a file from all others: its device and its inode."""
+    """Return device and inode, which identify a file."""
     return found.st_dev, found.st_ino
 
 
+# Seconds from SIGTERM to SIGKILL, seconds between looks at /proc, and how many of these.
 _GRACE_SEC, _LOOK_AGAIN_SEC, _LOOKS = 2.0, 0.02, 5
+# As docker and shells report them: not started, and 128 + SIGKILL.
 _FAILED, _KILLED = 125, 137
 
 
 @dataclass(slots=True)
 class Job:
-    """A child that the runner waits for."""
+    """A command or operation that the runner waits for."""
 
     id: int
     pid: int
     is_command: bool
     code: int | None = None
-    """How the child ended, once it did."""
+    """Exit code, once it has ended."""
     deadline: float | None = None
-    """When its group is killed; None while nobody asked for its end."""
+    """When its group is killed; None unless the runner asked to end it."""
     is_starting: bool = False
-    """A worker, whose pid it has until then, is about to start it."""
+    """A worker is about to start it; until then `pid` is the worker's."""
     pipe: tuple[int, int] = (0, 0)
-    """What a command's output goes to, as identity_of has it."""
+    """Identity of the pipe for a command's output."""
     is_unwanted: bool = False
-    """It is to end as soon as it runs."""
+    """End it as soon as it has started."""
 
 
 @dataclass(slots=True)
@@ -181,30 +178,31 @@ class Init:
     root: Root
     room_capability: int
     nothing: int
-    """/dev/null, opened before anybody could change it."""
+    """/dev/null, opened before any process inside could replace it."""
     home: int
     """The mount namespace of the agent."""
     wakeup: int
     inherited: Inherited
-    """What its children get, whatever somebody changed about it since."""
+    """Process attributes that children start with, even if a process inside changed ours."""
     rooms: list[int] = field(default_factory=list)
     """The mount namespaces of verifiers' rooms; room 1 is the first."""
     jobs: dict[int, Job] = field(default_factory=dict)
     """By pid."""
     workers: dict[int, Worker] = field(default_factory=dict)
-    """Who does operations, by room."""
+    """Workers, by room."""
     poll: select.poll = field(default_factory=select.poll)
-    hired: set[int] = field(default_factory=set)
-    """Every worker that is not yet dead, by pid."""
+    worker_pids: set[int] = field(default_factory=set)
+    """Pids of all workers that are not dead yet."""
     strays: list[int] = field(default_factory=list)
-    """Codes of children that ended while a command was being started, and that nobody told of."""
+    """Exit codes of unknown children that ended while a command was being started."""
     holder: Holder = field(default_factory=Holder)
 
 
 def make_init(channel: socket.socket, root: Root, room_capability: int) -> Init:
-    """PID 1 with all that it opens, before anything else runs."""
+    """Make the state of PID 1 and open its files, before anything else runs in the sandbox."""
     wakeup, trigger = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(trigger, warn_on_full_buffer=False)
+    # The wakeup descriptor is written only for signals that have a handler.
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     return Init(
         channel=channel,
@@ -218,7 +216,7 @@ def make_init(channel: socket.socket, root: Root, room_capability: int) -> Init:
 
 
 def forget_imports() -> None:
-    """Never load a module again: one that is found from now on would be the agent's."""
+    """Disable imports: from now on a module could be one that the agent wrote."""
     sys.path.clear()
     sys.meta_path.clear()
     sys.path_hooks.clear()
@@ -226,20 +224,20 @@ def forget_imports() -> None:
 
 
 def serve(init: Init, line: socket.socket) -> None:
-    """Do what the runner asks for until it closes the channel; `line` is for its first worker."""
+    """Serve the runner until it closes the channel; `line` is for the first worker."""
     init.poll.register(init.channel, select.POLLIN)
     init.poll.register(init.wakeup, select.POLLIN)
     with suppress(OSError):
-        # Before anybody asks: the runner takes a while to hear that all is ready.
-        _hire(init, 0, line)
+        # Ahead of the first request, while the runner is still waking up.
+        _start_worker(init, 0, line)
     line.close()
     while True:
-        ready = {fd for fd, _ in init.poll.poll(_patience(init))}
+        ready = {fd for fd, _ in init.poll.poll(_poll_timeout(init))}
         if init.wakeup in ready:
             os.read(init.wakeup, 4096)
         _reap(init)
         _push_ends(init)
-        _hear_workers(init, ready)
+        _read_workers(init, ready)
         if init.channel.fileno() in ready:
             received = receive(init.channel)
             if received is None:
@@ -247,14 +245,14 @@ def serve(init: Init, line: socket.socket) -> None:
             _answer(init, *received)
 
 
-def _hear_workers(init: Init, ready: set[int]) -> None:
+def _read_workers(init: Init, ready: set[int]) -> None:
     for worker in list(init.workers.values()):
-        if worker.line.fileno() in ready and not _listen(init, worker):
-            _dismiss(init, worker.pid)
+        if worker.line.fileno() in ready and not _read_worker(init, worker):
+            _stop_worker(init, worker.pid)
 
 
-def _listen(init: Init, worker: Worker) -> bool:
-    """Hear all that a worker has said; whether it can say more."""
+def _read_worker(init: Init, worker: Worker) -> bool:
+    """Read all messages of a worker; return whether more can follow."""
     while True:
         try:
             received = receive(worker.line)
@@ -275,7 +273,7 @@ def _listen(init: Init, worker: Worker) -> bool:
 
 
 def _note_start(init: Init, job: Job, pid: int) -> None:
-    """A command runs that a worker started."""
+    """Record that a worker has started a command."""
     job.pid, job.is_starting = pid, False
     init.jobs[pid] = job
     if job.is_unwanted:
@@ -283,7 +281,7 @@ def _note_start(init: Init, job: Job, pid: int) -> None:
 
 
 def _note_end(init: Init, pid: int, code: int) -> None:
-    """A child has ended, or one of a worker."""
+    """Record that a child, or a child of a worker, has ended."""
     if job := init.jobs.get(pid):
         if job.is_starting and (started := _find_started(init, job)):
             del init.jobs[pid]
@@ -297,21 +295,24 @@ def _note_end(init: Init, pid: int, code: int) -> None:
 
 
 def _find_started(init: Init, job: Job) -> int | None:
-    """The command of a worker that died before it told the pid; the command may have killed it."""
-    known = {*init.jobs, *init.hired}
+    """Find the command of a worker that died before it reported the pid.
+
+    The command itself may have killed it.
+    """
+    known = {*init.jobs, *init.worker_pids}
     for _ in range(_LOOKS):
         if started := find_orphan(job.pipe, known):
             return started
         _reap(init)
         if init.strays:
             return None
-        # On its way from the worker's copy to the command it cannot be told from others.
+        # Between fork and exec, the command looks like any other copy of the worker.
         time.sleep(_LOOK_AGAIN_SEC)
     return None
 
 
-def _patience(init: Init) -> int | None:
-    """How long to sleep, in milliseconds: for ever, unless a group is being ended."""
+def _poll_timeout(init: Init) -> int | None:
+    """Return how long to poll, in milliseconds: without limit, unless a group is being ended."""
     ending = any(job.deadline is not None for job in init.jobs.values())
     return int(_LOOK_AGAIN_SEC * 1000) if ending else None
 
@@ -327,32 +328,32 @@ def _reap(init: Init) -> None:
         if pid == 0:
             return
         if os.WIFSTOPPED(status):
-            # Somebody inside did that. Commands are theirs; what does operations must not hang.
+            # Stopped by a process inside. It may stop commands, but operations must not hang.
             job = init.jobs.get(pid)
             if job is None or not job.is_command or job.is_starting:
-                _dismiss(init, pid)
+                _stop_worker(init, pid)
             continue
-        if pid not in init.jobs and pid not in init.hired:
+        if pid not in init.jobs and pid not in init.worker_pids:
             init.strays.append(code_of(status))
-        init.hired.discard(pid)
-        _dismiss(init, pid, is_dead=True)
+        init.worker_pids.discard(pid)
+        _stop_worker(init, pid, is_dead=True)
         _note_end(init, pid, code_of(status))
 
 
-def _dismiss(init: Init, pid: int, *, is_dead: bool = False) -> None:
-    """Give a worker nothing more to do, and see that it ends; what it started lives on."""
+def _stop_worker(init: Init, pid: int, *, is_dead: bool = False) -> None:
+    """Kill a worker and forget it; the commands it started go on."""
     for room, worker in list(init.workers.items()):
         if worker.pid == pid:
-            _listen(init, worker)
+            _read_worker(init, worker)
             del init.workers[room]
             init.poll.unregister(worker.line)
             worker.line.close()
             if not is_dead:
                 os.kill(pid, signal.SIGKILL)
-            if not worker.is_busy and worker.last_errand is not None:
-                # It said that it was free, and may not have got to the answer after that.
+            if not worker.is_busy and worker.last_operation is not None:
+                # It reports that it is free before it sends its answer, so the answer may be lost.
                 sentence = "the process for it ended"
-                send(init.channel, {"id": worker.last_errand, "error": sentence})
+                send(init.channel, {"id": worker.last_operation, "error": sentence})
 
 
 def _finish(init: Init, job: Job) -> None:
@@ -360,15 +361,15 @@ def _finish(init: Init, job: Job) -> None:
     if job.is_command and not job.is_starting:
         send(init.channel, {"id": job.id, "code": job.code})
     elif job.code != 0:
-        # One that ended well has answered itself.
+        # An operation that succeeded has sent its own answer.
         send(init.channel, {"id": job.id, "error": f"the process for it ended with {job.code}"})
 
 
 def _push_ends(init: Init) -> None:
-    """Kill groups whose grace is over, and tell of those that are dead."""
+    """Kill groups whose grace period is over, and report those that are dead."""
     for job in [job for job in init.jobs.values() if job.deadline is not None]:
         if not is_alive(job.pid):
-            # Dead, and perhaps not to be reaped: the corpse of one that is traced is its tracer's.
+            # It may never be reaped here: a traced process is reaped by its tracer first.
             job.code = _KILLED if job.code is None else job.code
             _finish(init, job)
         elif job.deadline is not None and time.monotonic() >= job.deadline:
@@ -376,14 +377,14 @@ def _push_ends(init: Init) -> None:
 
 
 def _answer(init: Init, request: Message, files: list[int]) -> None:
-    """Do what the runner asks for; when that fails, the runner is told and PID 1 goes on."""
+    """Handle a request of the runner; errors are reported to it, and PID 1 goes on."""
     number = int(str(request["id"]))
     try:
         _do(init, number, request, files)
     except OSError as error:
         send(init.channel, sentence_of(number, error))
     except Exception as error:  # noqa: BLE001 - the end of PID 1 would be the end of the sandbox
-        sentence = f"PID 1 failed at it: {type(error).__name__}: {error}"
+        sentence = f"PID 1 failed: {type(error).__name__}: {error}"
         send(init.channel, {"id": number, "error": sentence})
     finally:
         close_all(files)
@@ -397,12 +398,12 @@ def _do(init: Init, number: int, request: Message, files: list[int]) -> None:
             send(init.channel, {"id": number, "error": "the process for it ended"})
         case "dismiss":
             if worker := init.workers.get(int(str(request["room"]))):
-                _dismiss(init, worker.pid)
+                _stop_worker(init, worker.pid)
         case "open_room":
             room = _open_room(init, request["fresh"])
             send(init.channel, {"id": number, "room": room})
             with suppress(OSError), socket.socket(fileno=files.pop()) as line:
-                _hire(init, room, line)
+                _start_worker(init, room, line)
         case "pause" | "resume" as op:
             n_running = init.holder.hold(_list_own(init), is_still=op == "pause")
             send(init.channel, {"id": number, "n_running": n_running})
@@ -411,19 +412,19 @@ def _do(init: Init, number: int, request: Message, files: list[int]) -> None:
 
 
 def _end(init: Init, number: int) -> None:
-    """Ask a job's group to end; it is killed when it does not."""
+    """Ask a job's process group to end; it is killed if it does not."""
     for job in list(init.jobs.values()):
         if job.id != number or job.deadline is not None:
             continue
         job.is_unwanted = True
         if not job.is_starting:
             job.deadline = time.monotonic() + (_GRACE_SEC if job.is_command else 0)
-            _dismiss(init, job.pid)
+            _stop_worker(init, job.pid)
             signal_group(job.pid, signal.SIGTERM if job.is_command else signal.SIGKILL)
 
 
 def _list_own(init: Init) -> set[int]:
-    return init.hired | {job.pid for job in init.jobs.values() if not job.is_command}
+    return init.worker_pids | {job.pid for job in init.jobs.values() if not job.is_command}
 
 
 def _start(init: Init, number: int, request: dict[str, Any], files: list[int]) -> None:
@@ -431,7 +432,7 @@ def _start(init: Init, number: int, request: dict[str, Any], files: list[int]) -
     if request["op"] == "list_processes":
         request["operations"] = sorted(_list_own(init))
     room = int(request["command"]["room"] if is_command else request["room"])
-    worker = init.workers.get(room) or _hire(init, room)
+    worker = init.workers.get(room) or _start_worker(init, room)
     if "alone" not in request and worker.hand(request, files):
         job = init.jobs[worker.pid] = Job(number, worker.pid, is_command, is_starting=is_command)
         if is_command:
@@ -447,8 +448,8 @@ def _start(init: Init, number: int, request: dict[str, Any], files: list[int]) -
         if is_command:
             more = init.room_capability if room else 0
             become_command(command_of(request["command"]), files[0], init.nothing, more)
-        _be_powerless(init, room)
-        send(init.channel, do_errand(request, files))
+        _drop_privileges(init, room)
+        send(init.channel, do_operation(request, files))
         os._exit(0)
     except OSError as error:
         send(init.channel, sentence_of(number, error))
@@ -458,11 +459,11 @@ def _start(init: Init, number: int, request: dict[str, Any], files: list[int]) -
         os._exit(_FAILED)
 
 
-def _hire(init: Init, room: int, own_line: socket.socket | None = None) -> Worker:
-    """A new worker for a room, with a line of its own to the runner if there is one.
+def _start_worker(init: Init, room: int, own_line: socket.socket | None = None) -> Worker:
+    """Start a worker for a room; `own_line` connects it to the runner directly.
 
     Raises:
-        OSError: there is no such room, or no process can be made.
+        OSError: there is no such room, or fork failed.
     """
     if room:
         _namespace_of(init, room)
@@ -473,7 +474,7 @@ def _hire(init: Init, room: int, own_line: socket.socket | None = None) -> Worke
         try:
             ours.close()
             _enter_room(init, room)
-            _be_powerless(init, room)
+            _drop_privileges(init, room)
             capability = init.room_capability if room else 0
             Duty(init.channel, theirs, own_line, capability, init.inherited).serve()
             os._exit(0)
@@ -481,7 +482,7 @@ def _hire(init: Init, room: int, own_line: socket.socket | None = None) -> Worke
             os._exit(_FAILED)
     theirs.close()
     ours.setblocking(False)  # noqa: FBT003 - the name says it
-    init.hired.add(pid)
+    init.worker_pids.add(pid)
     init.poll.register(ours, select.POLLIN)
     worker = init.workers[room] = Worker(pid, ours)
     return worker
@@ -494,15 +495,15 @@ def _enter_room(init: Init, room: int) -> None:
         os.setns(_namespace_of(init, room))
 
 
-def _be_powerless(init: Init, room: int) -> None:
-    """Be a process with no more rights than a command has, that nobody can look into."""
+def _drop_privileges(init: Init, room: int) -> None:
+    """Drop all privileges that a command does not have, and protect this process from ptrace."""
     for worker in init.workers.values():
         worker.line.close()
-    # Or a link of the agent's to /proc/self/fd/3 would lead it into the verifiers' rooms.
+    # Otherwise a symlink to /proc/self/fd/3 would lead an operation into the verifiers' rooms.
     close_all([init.root.rooms_fd, init.home, *init.rooms])
     name_process("proctor-worker")
     prepare_launches(init.nothing, init.room_capability if room else 0)
-    # Once more: a change of rights may have set it.
+    # Again, because a change of credentials can reset it.
     prctl(PR_SET_DUMPABLE, 0)
 
 
@@ -513,9 +514,9 @@ def _namespace_of(init: Init, room: int) -> int:
 
 
 def _open_room(init: Init, fresh: Any) -> int:
-    """A new room; its number."""
+    """Open a room; return its number."""
     if not init.room_capability:
-        raise OSError(errno.EPERM, "this process has no capability to tell a room by")
+        raise OSError(errno.EPERM, "PID 1 has no capability that could mark a room's processes")
     number = len(init.rooms) + 1
     init.rooms.append(open_room(init.root, init.home, number, fresh))
     return number

@@ -1,6 +1,6 @@
-"""What can be done in a sandbox that runs, from where the agent is or from a verifier's room.
+"""Commands and files in a running sandbox, in the agent's namespace or in a verifier's room.
 
-Speaks harbor's dialect over a box. Nothing here starts or ends a sandbox.
+Implements harbor's interface on a Box. Does not start or stop sandboxes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from proctor.environments.interior import Interior
+from proctor.environments.running import RunningEnvironment
 from proctor.environments.sandbox.blueprint import Command
 from proctor.environments.sandbox.box import Box
 from proctor.environments.sandbox.transfer import Seen
@@ -19,29 +19,29 @@ from proctor.trial.finding import Finding
 from proctor.trial.order import EnvironmentOrder
 
 _ROOT = frozenset({"root", "0"})
+# Limit for one download, so that an agent cannot fill the host's disk.
 _MOST_BYTES = 8 << 30
-"""What is fetched at once: an agent must not be able to fill the host's disk."""
 
 
 @dataclass(slots=True)
 class Running:
-    """A sandbox that runs, and what holds for every command in it."""
+    """A running sandbox, and the defaults of its commands."""
 
     box: Box
     shell: str
     workdir: str
     env: Mapping[str, str]
     user: str
-    """Who runs a command when nobody is named."""
+    """Default user of commands."""
     only_root: bool
-    """Other users than root do not exist: the runner is an ordinary user without others' ids."""
+    """There are no users but root: the runner is unprivileged and has no subordinate ids."""
     findings: list[Finding] = field(default_factory=list)
     is_owed: bool = False
-    """Something could not be fetched out of it: it is not deleted before that was tried again."""
+    """A download failed, so it is tried again before the sandbox's files are deleted."""
 
 
-class Inside(Interior):
-    """Commands and files of a sandbox, seen from one of its rooms."""
+class Inside(RunningEnvironment):
+    """Commands and files of a sandbox, in one of its rooms; room 0 is the agent's."""
 
     def __init__(self, order: EnvironmentOrder, room: int) -> None:
         self._take_order(order)
@@ -71,7 +71,7 @@ class Inside(Interior):
         env: Mapping[str, str] | None = None,
         timeout_sec: int | None = None,
     ) -> ExecResult:
-        """Run `bash -c command`, which runs a script that everybody may execute; see Marking."""
+        """Run `bash -c command`, which executes `script`, made executable first; see Marking."""
         return await self._exec(command, None, env, timeout_sec, None, script)
 
     async def _exec(
@@ -96,7 +96,7 @@ class Inside(Interior):
             done = await now.box.run(order, timeout_sec)
         except TimeoutError as error:
             raise RuntimeError(f"Command timed out after {timeout_sec} seconds") from error
-        return self._tell(command, done)
+        return self._result_of(command, done)
 
     def _resolve_user(self, user: str | int | None) -> str:
         now = self._now()
@@ -117,6 +117,7 @@ class Inside(Interior):
         except FileNotFoundError:
             raise
         except (OSError, SandboxError):
+            # It may succeed when the sandbox has ended, directly from its layers.
             now.is_owed = True
             raise
 
@@ -128,7 +129,7 @@ class Inside(Interior):
 
 
 class Room(Inside):
-    """A verifier's room; it was there when it was opened, and ends with its sandbox."""
+    """A verifier's room. It ends with its sandbox."""
 
     _phase = "verify"
 
@@ -138,31 +139,31 @@ class Room(Inside):
         super().__init__(of._order, room)  # noqa: SLF001 - its own kind
         self.default_user = of.default_user
         self._running = running
+        # Its own directories: path on the host to path inside.
         self._directories = directories
-        """Its own, on the host, by which names they have inside."""
 
     def watch_files(
         self, scripts: Sequence[str] = ()
     ) -> AbstractContextManager[Sequence[OpenedFile] | None]:
-        """Which programs open its files; see Watching."""
+        """Record which programs open its files; see Watching."""
         return watched(self._directories, self._now().box.pid, scripts)
 
     async def start(self, force_build: bool) -> None:  # noqa: FBT001 - harbor's signature
-        """Nothing to do: it runs."""
+        """Do nothing: it already runs."""
 
     async def stop(self, delete: bool) -> None:  # noqa: FBT001 - harbor's signature
-        """Nothing to do: it ends with its sandbox."""
+        """Do nothing: it ends with its sandbox."""
 
 
 def check_user(user: str, *, only_root: bool) -> None:
-    """See that a user can exist in a sandbox.
+    """Check that a user can exist in a sandbox.
 
     Raises:
         UnsupportedError: only root can.
     """
     if only_root and user.partition(":")[0] not in _ROOT:
         raise UnsupportedError(
-            f"user {user!r}: an ordinary user can give a sandbox no other users than root without "
-            "subordinate ids; add lines for this user to /etc/subuid and /etc/subgid and install "
+            f"user {user!r}: without subordinate ids, an unprivileged user's sandbox has no users "
+            "but root; add lines for this user to /etc/subuid and /etc/subgid and install "
             "newuidmap (package uidmap), or run as root"
         )

@@ -1,8 +1,7 @@
-"""Giving the tests of a trial the image's own tools, where the agent changed them.
+"""Restores the image's tools before the tests, if the agent changed them.
 
-What is looked at is the business of proctor.environments.tools. Files are put back from the image's
-layers on the host; what was added is taken away. All of it happens in the sandbox or container that
-the agent had: whoever still runs there has the same.
+proctor.environments.tools finds the changes. Files are restored from the image's layers on the
+host, and added files are removed, in the agent's sandbox or container itself.
 """
 
 import asyncio
@@ -23,33 +22,34 @@ _HOME = "/root"
 
 
 def lookup_of(env: Mapping[str, str], workdir: str) -> Lookup:
-    """How tests with these variables find their tools."""
+    """Return how tests with these variables find their tools."""
     places = [place for place in env.get("PATH", PATH).split(":") if place.startswith("/")]
     homes = dict.fromkeys((_HOME, env.get("HOME", _HOME)))
     return Lookup(places, [home for home in homes if home.startswith("/")], workdir)
 
 
 class Place(Protocol):
-    """Where files can be put and removed: a sandbox, or a container's root."""
+    """A sandbox, or the root of a container."""
 
     async def put(self, source: Path, target: str) -> None:
         """Copy the contents of a directory into another."""
         ...
 
     async def remove(self, paths: Sequence[str]) -> None:
-        """Remove files, those that are there."""
+        """Remove files, if they exist."""
         ...
 
 
 async def give_back(place: Place, changes: LayeredChanges, changed: Sequence[ChangedFile]) -> None:
-    """Put the image's own in place of what is changed, and take away what was added.
+    """Replace changed files by the image's, and remove added ones.
 
     Raises:
-        SandboxError: that cannot be done.
+        SandboxError: a directory was replaced, or a file cannot be written.
     """
     moved = next((file.path for file in changed if file.how == MOVED), None)
     if moved is not None:
-        raise SandboxError(f"{moved} is not the image's directory any more, and cannot be put back")
+        raise SandboxError(f"{moved} is no longer the image's directory, and cannot be restored")
+    # An interpreter that was built may be what the task asks for, so it stays.
     owed_files = [file.path for file in changed if file.how != BUILT]
     originals = {path: changes.find_original(path) for path in owed_files}
     await place.remove([path for path, original in originals.items() if original is None])

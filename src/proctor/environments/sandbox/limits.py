@@ -1,11 +1,10 @@
-"""Limits of a sandbox: memory, processors and processes, by control groups of version 1 or 2.
+"""Limits memory, processors and processes of a sandbox, with control groups of version 1 or 2.
 
-    limits_of(config, task)        what is to be enforced
-    make_groups(name, limits)      the groups that PID 1 enters, and what could not be enforced
-    remove_groups(directories)     kill what is in them and remove them
+    limits_of(config, task)        the limits to enforce
+    make_groups(name, limits)      make the groups; returns them, and limits that failed
+    remove_groups(directories)     kill the processes in groups and remove the groups
 
-Groups are made below the one this process is in, so that its own limits hold for the sandboxes too.
-Nothing here starts a process.
+Groups are made below the one of this process, so that its limits hold for the sandboxes too.
 """
 
 import asyncio
@@ -26,23 +25,25 @@ PREFIX = "proctor-"
 """Names of our groups are `proctor-<run>-<session>`."""
 CONTROLLERS = ("memory", "cpu", "pids")
 
+# Enough for parallel builds, and few enough that a fork bomb does not exhaust the host's pids.
 _MOST_PROCESSES = 4096
+# The kernel's default period, of which the quota is a multiple.
 _PERIOD_USEC = 100_000
 _PATIENCE_SEC = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one sandbox may use at most; None: as much as there is."""
+    """Limits of one sandbox; None: no limit."""
 
     cpus: int | None = None
     memory_mb: int | None = None
-    """MiB, swap included where the kernel counts it."""
+    """In MiB, including swap if the kernel accounts for it."""
     pids: int = _MOST_PROCESSES
 
     @property
     def wanted(self) -> dict[str, str]:
-        """What was asked for, by controller; the number of processes is limited unasked."""
+        """Limits that the job or task set, by controller; without the default for processes."""
         asked = {"cpu": f"cpus = {self.cpus}", "memory": f"memory_mb = {self.memory_mb}"}
         unset = {"cpu": self.cpus is None, "memory": self.memory_mb is None}
         return {name: text for name, text in asked.items() if not unset[name]}
@@ -59,7 +60,7 @@ class Groups:
 
 @dataclass(frozen=True, slots=True)
 class Hierarchy:
-    """A directory below which groups can be made."""
+    """A directory in which groups can be made."""
 
     parent: Path
     controllers: tuple[str, ...]
@@ -67,10 +68,10 @@ class Hierarchy:
 
 
 def limits_of(config: EnvironmentConfig, task: TaskEnvironment) -> Limits:
-    """The limits that a job and a task ask for; the job's overrides come first.
+    """Return the limits of a job and a task; the job's overrides take precedence.
 
     Raises:
-        UnsupportedError: they ask for more than limits, or for a number that is none.
+        UnsupportedError: they require reservations, or a number is not positive.
     """
     return Limits(
         _limit_of("cpus", config.cpu_enforcement_policy, config.override_cpus, task.cpus),
@@ -87,7 +88,7 @@ def _limit_of(name: str, policy: str, override: int | None, asked: int | None) -
     if policy in {"request", "guarantee"}:
         option = "--cpus" if name == "cpus" else "--memory"
         raise UnsupportedError(
-            f"{option} {policy}: the sandbox can limit what a task uses, not set it aside; use "
+            f"{option} {policy}: the sandbox can limit resources, but not reserve them; use "
             "auto, limit or ignore"
         )
     value = asked if override is None else override
@@ -99,7 +100,7 @@ def _limit_of(name: str, policy: str, override: int | None, asked: int | None) -
 def find_hierarchies(
     mounts: Sequence[Mount] | None = None, membership: str | None = None
 ) -> list[Hierarchy]:
-    """Where groups with our controllers can be made; version 1 first, then what only 2 has."""
+    """Find where groups can be made; version 2 only for controllers that version 1 lacks."""
     if mounts is None or membership is None:
         try:
             mounts = list_mounts()
@@ -122,23 +123,22 @@ def find_hierarchies(
 
 
 def _parse_membership(text: str) -> list[tuple[set[str], str]]:
-    """Lines of /proc/self/cgroup: controllers, empty for version 2, and our group's path."""
+    """Parse /proc/self/cgroup: controllers, empty for version 2, and our group's path."""
     fields = [line.split(":", 2) for line in text.splitlines() if line.count(":") >= 2]
     return [(set(filter(None, keys.split(","))), path) for _, keys, path in fields]
 
 
 def _below(mount: Mount, path: str) -> Path:
-    """Our own group where it can be seen, else the top: a container may show another tree."""
+    """Return our own group if visible, or else the top: a container may show another tree."""
     inner = os.path.relpath(path, mount.root)
     home = Path(mount.target) / inner
     return home if not inner.startswith("..") and home.is_dir() else Path(mount.target)
 
 
 def _find_v2(mount: Mount, path: str, taken: set[str]) -> Iterator[Hierarchy]:
-    """The nearest group from ours up that hands the missing controllers to its children.
-
-    Ours itself holds processes, and such a group hands nothing down unless it is the top one.
-    """
+    """Find the nearest group, from ours up, that delegates the missing controllers."""
+    # Our own group contains processes, and version 2 lets such a group delegate nothing, unless
+    # it is the root.
     needed = [name for name in CONTROLLERS if name not in taken]
     top = Path(mount.target)
     home = _below(mount, path)
@@ -168,7 +168,7 @@ def make_groups(
     """Make the groups of one sandbox and set its limits."""
     if hierarchies is None:
         hierarchies = find_hierarchies()
-    nowhere = "no control group hierarchy for it is mounted, or none hands it down"
+    nowhere = "no control group hierarchy for it is mounted, or none delegates it"
     missing = dict.fromkeys(("pids", *limits.wanted), nowhere)
     made: list[str] = []
     for hierarchy in hierarchies:
@@ -179,7 +179,7 @@ def make_groups(
         try:
             directory.mkdir()
         except OSError as error:
-            reason = f"{hierarchy.parent}: no group can be made: {reason_of(error)}"
+            reason = f"{hierarchy.parent}: cannot create a group: {reason_of(error)}"
             missing.update(dict.fromkeys(mine, reason))
             continue
         made.append(str(directory))
@@ -193,7 +193,7 @@ def make_groups(
 
 
 def _set_limit(directory: Path, controller: str, limits: Limits, version: int) -> str | None:
-    """Write the limit of one controller; the reason where that fails."""
+    """Write the limit of one controller; return the reason if that fails."""
     for file, value, is_optional in _settings(controller, limits, version):
         try:
             (directory / file).write_text(value, encoding="utf-8")
@@ -204,7 +204,7 @@ def _set_limit(directory: Path, controller: str, limits: Limits, version: int) -
 
 
 def _settings(controller: str, limits: Limits, version: int) -> list[tuple[str, str, bool]]:
-    """Files of a group, what is written into them, and whether they may be missing."""
+    """Return files of a group, their values, and whether the kernel may lack them."""
     memory = str((limits.memory_mb or 0) << 20)
     quota = str((limits.cpus or 0) * _PERIOD_USEC)
     match controller, version:
@@ -223,7 +223,7 @@ def _settings(controller: str, limits: Limits, version: int) -> list[tuple[str, 
 
 
 async def remove_groups(directories: Sequence[str]) -> None:
-    """Kill what is in the groups, wait until they are empty, and remove them.
+    """Kill the processes in groups, wait until they are empty, and remove them.
 
     Raises:
         SandboxError: a process in one of them does not die.
@@ -240,7 +240,7 @@ async def remove_groups(directories: Sequence[str]) -> None:
 
 
 def remove_group(directory: Path) -> bool:
-    """Kill what is in a group and remove it; False while something in it is still dying."""
+    """Kill the processes in a group and remove it; return False while one is still dying."""
     try:
         directory.rmdir()
     except FileNotFoundError:
@@ -252,13 +252,13 @@ def remove_group(directory: Path) -> bool:
 
 
 def _kill_all(directory: Path) -> None:
-    """Kill what is in a group: all at once where the kernel can, else one by one."""
+    """Kill the processes in a group: atomically if the kernel can, or else one by one."""
     try:
-        # Version 2 has it since Linux 5.14; no fork runs ahead of it.
+        # Version 2 has it since Linux 5.14. It is atomic: a fork cannot escape it.
         (directory / "cgroup.kill").write_text("1", encoding="utf-8")
     except OSError:
         for pid in map(int, _read_words(directory / "cgroup.procs")):
-            # 0 stands for a process of another namespace, and would mean our own group here.
+            # 0 is a process of another pid namespace; to kill(), it would mean our own group.
             if pid > 0:
                 with suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)

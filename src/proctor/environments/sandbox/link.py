@@ -1,7 +1,4 @@
-"""The runner's end of a channel: questions with numbers, answered in whatever order.
-
-Asynchronous, without polling. Nothing here knows what is asked.
-"""
+"""The runner's asynchronous end of a channel, with numbered requests answered in any order."""
 
 import asyncio
 import socket
@@ -29,14 +26,14 @@ class Link:
 
     @property
     def is_open(self) -> bool:
-        """Whether messages can still come."""
+        """Whether it can still receive messages."""
         return self._channel.fileno() >= 0
 
     async def send(self, message: Mapping[str, object], files: Sequence[int] = ()) -> None:
-        """Send a message, and wait while the other side is slow.
+        """Send a message; wait while the socket's buffer is full.
 
         Raises:
-            SandboxError: the other side is gone.
+            SandboxError: the other end is closed.
         """
         while True:
             if self._channel.fileno() < 0:
@@ -60,18 +57,18 @@ class Link:
                 self._loop.remove_writer(self._channel)
 
     def read(self) -> None:
-        """Hear every message that is there; closes it when there can be no more."""
+        """Handle all pending messages; close the link at the end of the stream."""
         while self._channel.fileno() >= 0 and self._read_one():
             pass
 
     def _read_one(self) -> bool:
-        """Hear a message; False where none is there."""
+        """Handle one message; return False if there is none."""
         try:
             received = receive(self._channel)
         except BlockingIOError:
             return False
         except (OSError, ValueError):
-            # Whoever writes no messages is not talked to any more.
+            # The other end is broken: close the link.
             received = None
         if received is None:
             self.close()
@@ -80,7 +77,7 @@ class Link:
         return True
 
     def close(self) -> None:
-        """Close it; the other side sees that. May be called twice."""
+        """Close it. Can be called twice."""
         if self._channel.fileno() < 0:
             return
         self._loop.remove_reader(self._channel)
@@ -95,7 +92,7 @@ def _settle(future: asyncio.Future[None]) -> None:
 
 
 class Questions:
-    """Numbered questions that wait for their answers."""
+    """Numbered requests that wait for their answers."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, asyncio.Future[Message]] = {}
@@ -103,10 +100,10 @@ class Questions:
         self._end: SandboxError | None = None
 
     def ask(self) -> tuple[int, asyncio.Future[Message]]:
-        """A new number and the answer to come.
+        """Return a new number and a future for its answer.
 
         Raises:
-            SandboxError: there will be none.
+            SandboxError: there will be no more answers.
         """
         if self._end is not None:
             raise type(self._end)(str(self._end))
@@ -116,25 +113,25 @@ class Questions:
         return self._n_asked, answer
 
     def answer(self, number: int, message: Message, files: list[int]) -> None:
-        """Hand an answer over; one to a question that nobody asked is dropped."""
+        """Deliver an answer; one to an unknown number is dropped."""
         close_all(files)
         waiting = self._waiting.pop(number, None)
         if waiting is not None and not waiting.done():
             waiting.set_result(message)
 
     def ask_again(self, number: int, answer: asyncio.Future[Message]) -> asyncio.Future[Message]:
-        """Wait on for an answer that somebody was cancelled over, and its future with him."""
+        """Return a new future for a pending answer whose first future was cancelled."""
         if number not in self._waiting or not answer.cancelled():
             return answer
         again = self._waiting[number] = asyncio.get_running_loop().create_future()
         return again
 
     def forget(self, number: int) -> None:
-        """Nobody waits any more."""
+        """Drop a request; its answer will be ignored."""
         self._waiting.pop(number, None)
 
     def end(self, reason: SandboxError) -> None:
-        """No more answers: every question fails with an error like this one."""
+        """Fail all pending and future requests with an error like `reason`."""
         self._end = self._end or reason
         waiting, self._waiting = self._waiting, {}
         for answer in waiting.values():
@@ -143,10 +140,10 @@ class Questions:
 
 
 async def settled[Value](future: asyncio.Future[Value]) -> None:
-    """Wait until it is done, however often this is cancelled; the caller raises what it must."""
+    """Wait until a future is done, ignoring cancellation; the caller re-raises it."""
     while not future.done():
         with suppress(asyncio.CancelledError):
             await asyncio.wait([future])
-    # Looked at, or asyncio complains of an error that nobody saw.
+    # Retrieve the exception, or asyncio logs that it was never retrieved.
     if not future.cancelled():
         future.exception()

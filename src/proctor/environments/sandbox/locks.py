@@ -1,8 +1,8 @@
-"""Whose the cache is, and who holds a part of it just now.
+"""Checks that the cache is private, and locks parts of it.
 
-A cache that somebody else could write to is none: what lies there is run, and by root perhaps.
-A lock is an flock: it ends with its process, however that ends, and two of one process exclude each
-other as those of two processes do. What is held is not removed. Nothing here removes anything.
+A cache to which other users can write is refused: its files are executed, possibly by root. Locks
+are flocks: they end with their process, and also exclude each other within one process. What is
+locked is not removed.
 """
 
 import asyncio
@@ -19,33 +19,36 @@ from proctor.sentence import reason_of
 
 _POLL_SECONDS = 0.02
 
+# Descriptors of locks that this process holds until it ends, by path.
 _HELD: dict[str, int] = {}
-"""Descriptors of what this process uses until it ends, by path."""
 
 
 def make_private(directory: Path) -> Path:
-    """The directory, there and closed to everybody else, whatever setuid programs lie in it.
+    """Return the directory, created if missing and accessible only to this user.
+
+    Other users must not reach it, because images in it may contain set-user-id programs.
 
     Raises:
-        ImageError: it cannot be made, or somebody else made it.
+        ImageError: it cannot be created, or other users can write to it.
     """
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if stranger := find_stranger(directory):
-            raise ImageError(f"{stranger}; PROCTOR_CACHE names another place")
+            raise ImageError(f"{stranger}; set PROCTOR_CACHE to use another directory")
         found = directory.stat()
         if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) & 0o077:
             directory.chmod(0o700)
     except OSError as error:
         raise ImageError(
-            f"{directory}: cannot be made: {reason_of(error)}; PROCTOR_CACHE names another place"
+            f"{directory}: cannot be created: {reason_of(error)}; set PROCTOR_CACHE to use another "
+            "directory"
         ) from error
     return directory
 
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Alone, among all who lock this file; waits for whoever has it."""
+    """Lock a file exclusively; blocks until it is free."""
     fd = _open(path)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
@@ -56,7 +59,7 @@ def locked(path: Path) -> Iterator[None]:
 
 @contextlib.asynccontextmanager
 async def locked_soon(path: Path) -> AsyncIterator[None]:
-    """As `locked`, while the event loop goes on; a waiter may be cancelled."""
+    """Lock a file exclusively without blocking the event loop; can be cancelled."""
     fd = _open(path)
     try:
         while not _try(fd, fcntl.LOCK_EX):
@@ -67,17 +70,18 @@ async def locked_soon(path: Path) -> AsyncIterator[None]:
 
 
 def hold(path: Path) -> None:
-    """Keep what this file stands for from being removed, until this process ends."""
+    """Keep what this file protects from being removed, until this process ends."""
     key = os.fspath(path)
     if key not in _HELD:
         fd = _open(path)
+        # Shared: any number of processes may use it, but a remover needs an exclusive lock.
         fcntl.flock(fd, fcntl.LOCK_SH)
         _HELD[key] = fd
 
 
 @contextlib.contextmanager
 def claimed(path: Path) -> Iterator[bool]:
-    """Whether nobody holds what this file stands for; until the end nobody can begin to."""
+    """Yield whether no process holds what this file protects; none can until the `with` ends."""
     if not path.exists():
         yield True
         return

@@ -1,12 +1,10 @@
-"""Working on what sandboxes wrote, with the right to all of it.
+"""Reads and copies what sandboxes wrote, with access to all of it.
 
     await run_mapped("walk", parts, known, limits)
 
-Root works in a thread of the runner. What other users of a sandbox wrote belongs, for an ordinary
-user, to ids that only a user namespace has, and may have modes that keep its owner out: there a
-child process in such a namespace does the work.
-
-Large copies are made by a child as root too: a thread cannot be ended.
+As root, a thread of the runner does it. For an unprivileged user, files of a sandbox's other users
+belong to subordinate ids, or have modes that exclude their owner: a child process in a user
+namespace does the work. Large copies are always made by a child, because a thread cannot be killed.
 """
 
 import asyncio
@@ -38,7 +36,7 @@ _PACKAGES = Path(__file__).resolve().parents[3]
 
 
 async def run_mapped(work: str, *arguments: object, apart: bool = False) -> Any:
-    """Do one of the things above; `apart`: in a process of its own even as root.
+    """Run a function of mapped_work.WORK; `apart`: in a child process even as root.
 
     Raises:
         SandboxError: it failed, or took too long.
@@ -65,14 +63,14 @@ async def _run_apart(job: bytes) -> Any:
         stderr=pipe,
         cwd="/",
         env={},
-        # Ctrl-C is for the runner, which ends this when it likes.
+        # Ctrl-C is for the runner, which then ends this process itself.
         start_new_session=True,
     )
     try:
         async with asyncio.timeout(_LONGEST_SEC):
             done, said = await _attend(child, ids, job)
     except TimeoutError as error:
-        raise SandboxError(f"it took more than {_LONGEST_SEC} seconds") from error
+        raise SandboxError(f"timed out after {_LONGEST_SEC} seconds") from error
     finally:
         if child.returncode is None:
             child.kill()
@@ -81,12 +79,12 @@ async def _run_apart(job: bytes) -> Any:
         last = said.decode(errors="replace").strip().rpartition("\n")[2]
         if child.returncode == TOO_LARGE:
             raise StateTooLargeError(last)
-        raise SandboxError(last or f"the process that does it ended with {child.returncode}")
+        raise SandboxError(last or f"the child process ended with {child.returncode}")
     return json.loads(done)
 
 
 async def _attend(child: asyncio.subprocess.Process, ids: IdMap, job: bytes) -> tuple[bytes, bytes]:
-    """Map its ids where it asks for that, give it its job, and wait for its end."""
+    """Map the child's ids if needed, send its job, and wait for its end."""
     if ids and child.stdout is not None and await child.stdout.readline():
         await asyncio.to_thread(write_id_maps, child.pid, ids)
     return await child.communicate(b"\n" + job)

@@ -1,9 +1,9 @@
-"""What is done on what sandboxes wrote, and the child process that does it where that is needed.
+"""Functions that read and copy what sandboxes wrote, and the child process that runs them.
 
-    python -I -S -c … LOCATION PARENT HOW       its job is JSON on standard input, the result JSON
+    python -I -S -c … LOCATION PARENT HOW       job on standard input and result are JSON
 
-An ordinary user's trial starts several of them, so that nothing is imported here but what the work
-needs, all of it of the standard library.
+A trial of an unprivileged user starts several of these, so it imports only what is needed, from the
+standard library.
 """
 
 import json
@@ -20,10 +20,10 @@ from proctor.environments.sandbox.syscalls import PR_SET_PDEATHSIG, prctl
 from proctor.environments.sandbox.walk import Layers, Limits, list_written
 
 AS_ROOT, MAP_SELF, MAPPED = "root", "self", "mapped"
-"""How to be allowed to read all of it: as root, or in a user namespace of which this process is
-root, by its own map or by one that the runner writes once it was told a line."""
+"""How to get access: as root, or as root of a user namespace, with a map that this process writes,
+or with one that the runner writes after this process has printed a line."""
 TOO_LARGE = 3
-"""Exit code of a child that was asked for a copy for which there is no room."""
+"""Exit code if the disk has no space for a copy."""
 
 
 def _walk(parts: list[list[Any]], known: dict[str, str], limits: list[Any]) -> Any:
@@ -32,13 +32,13 @@ def _walk(parts: list[list[Any]], known: dict[str, str], limits: list[Any]) -> A
 
 
 def _copy(pairs: list[list[str]], left_out: Sequence[str] = (), plain: Sequence[str] = ()) -> None:
-    """Copy trees without some paths, which are the same in each."""
+    """Copy trees, without the same paths in each."""
     selection = Selection(frozenset(left_out), frozenset(plain))
     copy_trees([(source, target) for source, target in pairs], selection)
 
 
 def _clone(trees: list[list[Any]], is_linking: bool) -> None:  # noqa: FBT001 - it comes as JSON
-    """Copy trees, each without some paths of its own, or link their files."""
+    """Copy trees, each without its own list of paths, or hard-link their files."""
     for source, target, left_out, plain in trees:
         copy_tree(source, target, Selection(frozenset(left_out), frozenset(plain), is_linking))
 
@@ -47,16 +47,19 @@ WORK: dict[str, Callable[..., Any]] = {"walk": _walk, "copy": _copy, "clone": _c
 
 
 def main() -> None:
-    """Do what standard input says; what goes wrong is said on standard error, in one line."""
+    """Run the job of standard input; print errors to standard error, in one line."""
     parent, how = sys.argv[2:]
     try:
         _be_allowed(how)
-        # After the change of rights, which would clear it.
+        # After the change of credentials, which would clear it.
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        # The runner ended before the death signal was set.
         if os.getppid() != int(parent):
             return
+        # Each level of directories keeps files open, one for each layer.
         _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
+        # Copies get exactly the modes of their originals.
         os.umask(0)
         work, arguments = json.loads(sys.stdin.buffer.read())
         sys.stdout.write(json.dumps(WORK[work](*arguments)))
@@ -68,7 +71,7 @@ def main() -> None:
 
 
 def describe_fault(error: OSError) -> str:
-    """What the system said, with the file."""
+    """Return the system's message, with the file."""
     place = f"{error.filename}: " if error.filename else ""
     return f"{place}{error.strerror}"
 

@@ -1,11 +1,11 @@
-"""The network of a sandbox: none, the host's own, or one of its own that a helper connects.
+"""Connects a sandbox to no network, to the host's, or to its own through a helper.
 
-slirp4netns or pasta runs on the host, beside the sandbox, and passes its packets on. The host's
-loopback stays closed to it; the host's other addresses are refused by routes that PID 1 makes
-before anything runs (routes.py). The helper ends with the sandbox, and also when this process is
-killed: a shell that holds one end of a pipe of ours ends it then.
+The helper, slirp4netns or pasta, runs on the host and forwards packets. The host's loopback is not
+reachable through it; its other addresses are blocked by routes that PID 1 makes before anything
+runs (routes.py). The helper ends with the sandbox, and also if this process is killed: it, or a
+shell around it, watches a pipe to this process.
 
-Nothing here decides what a task may reach: `NetworkPolicy` does.
+Which network a task may have is decided by `NetworkPolicy`.
 """
 
 import asyncio
@@ -22,29 +22,31 @@ from proctor.errors import SandboxError, UnsupportedError
 from proctor.task.network import NetworkMode, NetworkPolicy
 
 MARK = "PROCTOR_SCRATCH_OF"
-"""Variable of a helper that says of which sandbox it is; the reaper looks for it."""
+"""Environment variable of a helper that names its sandbox, for the reaper."""
 
+# Both helpers make a TAP device, for which they need this.
 _TUN = Path("/dev/net/tun")
+# Output of a helper, in the sandbox's scratch.
 _LOG = "network.log"
-"""What a helper says, in the sandbox's scratch."""
 _PATIENCE_SEC = 20.0
+# Addresses at which helpers answer DNS queries, by asking the host's resolver.
 _RESOLVERS = {Network.SLIRP: "10.0.2.3", Network.PASTA: "169.254.0.1"}
-"""What a helper answers questions about names at; it asks the host's own resolver."""
 
 _APART = ("unshare", "--mount", "--propagation", "private")
+# Programs that each helper needs; root needs unshare too.
 _NEEDED = {Network.SLIRP: ("slirp4netns", "nsenter"), Network.PASTA: ("pasta", "sh")}
-"""Programs that have to be there; for root, what sets them apart as well."""
 
-# The pipe is at its end when this process is; then the whole group goes.
+# The pipe closes when this process ends; then the shell kills the whole process group.
 _WATCH = 'exec 9<&0; { read gone <&9; kill -9 0; } & exec "$@" 9<&- </dev/null'
 
 _SLIRP = (
+    # The largest MTU that slirp4netns supports, for throughput.
     *(Network.SLIRP.value, "--configure", "--mtu=65520", "--disable-host-loopback"),
     *("--enable-sandbox", "--enable-seccomp"),
 )
 _PASTA = (
     *(Network.PASTA.value, "--foreground", "--quiet", "--config-net", "--no-map-gw"),
-    # Without these, ports of the host's loopback could be reached on the sandbox's own.
+    # Without these, ports of the host's loopback would be reachable on the sandbox's loopback.
     *("--tcp-ports", "none", "--udp-ports", "none", "--tcp-ns", "none", "--udp-ns", "none"),
     *("--dns-forward", _RESOLVERS[Network.PASTA]),
 )
@@ -52,18 +54,18 @@ _PASTA = (
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which network a sandbox gets."""
+    """The network of a sandbox."""
 
     network: Network
     shared_because: str | None = None
-    """Why it is the host's own; a sentence."""
+    """Why it is the host's network; None if it is not."""
 
 
 def choose_network(policy: NetworkPolicy) -> Choice:
-    """The network for a policy.
+    """Choose the network for a policy.
 
     Raises:
-        UnsupportedError: it lists hosts, which only a filter could hold it to.
+        UnsupportedError: it is an allowlist of hosts, which the sandbox cannot enforce.
     """
     match policy.mode:
         case NetworkMode.NO_NETWORK:
@@ -71,14 +73,14 @@ def choose_network(policy: NetworkPolicy) -> Choice:
         case NetworkMode.ALLOWLIST:
             raise UnsupportedError(
                 f"network_mode 'allowlist' ({', '.join(policy.allowed_hosts)}): the sandbox cannot "
-                "hold a task to a list of hosts; use 'public' or 'no-network'"
+                "restrict a task to a list of hosts; use 'public' or 'no-network'"
             )
         case _:
             return _choose_helper()
 
 
 def _choose_helper() -> Choice:
-    # pasta gives its privileges up before it enters a namespace: root's own it cannot enter.
+    # pasta drops its privileges before it enters a namespace, so it cannot enter one of root's.
     usable = (Network.SLIRP,) if is_all_powerful() else (Network.SLIRP, Network.PASTA)
     more = _APART[:1] if is_all_powerful() else ()
     helper = next((kind for kind in usable if all(map(shutil.which, _NEEDED[kind] + more))), None)
@@ -90,13 +92,13 @@ def _choose_helper() -> Choice:
 
 
 def resolver_for(network: Network) -> str | None:
-    """/etc/resolv.conf for a sandbox that a helper connects; None: the host's will do."""
+    """Return /etc/resolv.conf for a helper's network; None for others."""
     address = _RESOLVERS.get(network)
     return None if address is None else f"nameserver {address}\n"
 
 
 class Connection:
-    """A helper that connects one sandbox, and the pipe that it lives by."""
+    """The helper of one sandbox, and the pipe by which it notices the end of this process."""
 
     def __init__(self, network: Network, session: Path) -> None:
         self._network = network
@@ -109,7 +111,7 @@ class Connection:
         """Start the helper for the sandbox whose PID 1 is `pid`, and wait until it is ready.
 
         Raises:
-            SandboxError: it does not come up.
+            SandboxError: it does not start.
         """
         start = self._open_slirp if self._network is Network.SLIRP else self._open_pasta
         if await start(pid, namespaces):
@@ -118,21 +120,22 @@ class Connection:
         said = (self._session / _LOG).read_text(encoding="utf-8", errors="replace").strip()
         raise SandboxError(
             f"{self._network} could not connect the sandbox to the network: "
-            f"{said.replace(chr(10), ' | ') or 'it said nothing'}; without {self._network} on PATH "
+            f"{said.replace(chr(10), ' | ') or 'no output'}; without {self._network} on PATH "
             "the host's network is shared instead"
         )
 
     async def _open_slirp(self, _pid: int, namespaces: tuple[int, ...]) -> bool:
-        ready, told = os.pipe()
+        ready, signal_ready = os.pipe()
         network, *owner = (f"/proc/self/fd/{fd}" for fd in namespaces)
-        ends = (f"--ready-fd={told}", f"--exit-fd={self._pipe[0]}")
-        # It shuts itself in only where it is root, if only of a user namespace. As the host's root
-        # it would unmount what is mounted below shared mounts, Docker's containers for one.
+        ends = (f"--ready-fd={signal_ready}", f"--exit-fd={self._pipe[0]}")
+        # slirp4netns sandboxes itself only as root, at least of a user namespace. As the host's
+        # root it needs its own mount namespace, or it would unmount what is below shared mounts,
+        # such as Docker's containers.
         within = ("nsenter", f"--user={owner[0]}", "--preserve-credentials") if owner else _APART
         argv = (*within, *_SLIRP, *ends, "--netns-type=path", network, "tap0")
         with os.fdopen(ready, "rb", 0):
-            with os.fdopen(told, "wb", 0):
-                fds = (told, self._pipe[0], *namespaces)
+            with os.fdopen(signal_ready, "wb", 0):
+                fds = (signal_ready, self._pipe[0], *namespaces)
                 self._process = await _start(argv, self._session, pass_fds=fds)
             return bool(await _read_soon(ready))
 
@@ -146,10 +149,10 @@ class Connection:
         return await _wait_for_route(pid, self._process)
 
     async def close(self) -> None:
-        """End the helper; once.
+        """End the helper.
 
         Raises:
-            SandboxError: it had ended before, and the sandbox was without its network since.
+            SandboxError: it had ended before, and the sandbox had no network since then.
         """
         process, self._process = self._process, None
         ended = process.returncode if process is not None and self._is_open else None
@@ -162,17 +165,17 @@ class Connection:
         if ended is not None:
             raise SandboxError(
                 f"{self._network}, which connected the sandbox to the network, ended with {ended} "
-                "while the sandbox ran: what was done after that was done without a network"
+                "while the sandbox ran: from then on there was no network"
             )
 
 
 async def connect(
     network: Network, pid: int, namespaces: tuple[int, ...], session: Path
 ) -> Connection | None:
-    """Connect a sandbox by its PID 1 and its open namespaces; None where nothing is to be done.
+    """Connect a sandbox, given its PID 1 and its open namespaces; None if it needs no helper.
 
     Raises:
-        SandboxError: the helper does not come up.
+        SandboxError: the helper does not start.
     """
     if network not in _RESOLVERS:
         return None
@@ -208,7 +211,7 @@ async def _start(
 
 
 async def _read_soon(fd: int) -> bytes:
-    """What is written to a pipe first; empty when its other end is closed, or nothing comes."""
+    """Read one byte from a pipe; empty if it is closed, or on timeout."""
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     loop.add_reader(fd, readable.set)
@@ -222,7 +225,7 @@ async def _read_soon(fd: int) -> bytes:
 
 
 async def _wait_for_route(pid: int, process: asyncio.subprocess.Process) -> bool:
-    """Whether the sandbox gets a way out; pasta says nothing when it is ready."""
+    """Wait until the sandbox has a default route: pasta does not report that it is ready."""
     loop = asyncio.get_running_loop()
     until = loop.time() + _PATIENCE_SEC
     while not _has_way_out(pid):

@@ -1,7 +1,7 @@
-"""What a command prints, read by the event loop and bounded.
+"""Reads the output of a command in the event loop, up to a limit.
 
-A service that a command left behind still holds the pipe: what it prints is read and thrown away,
-for as long as it lives, so that it never dies of a broken pipe.
+A background process of the command keeps the pipe open. Its output is read and discarded as long as
+it lives, so that it does not die of a broken pipe.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass
 
 KEPT = 16 << 20
-"""How many bytes of a command's output are kept: the first half and the last."""
+"""Bytes of a command's output that are kept: half at the start, half at the end."""
 
 _HALF = KEPT // 2
 _PIECE = 1 << 16
@@ -19,25 +19,25 @@ _PIECE = 1 << 16
 
 @dataclass(frozen=True)
 class Finished:
-    """What came of a command."""
+    """Result of a command."""
 
     output: bytes
-    """Output and error output as they came; the middle of a very long one is missing."""
+    """Standard output and error, interleaved; the middle of a very long one is cut."""
     n_cut: int
-    """How many bytes are missing."""
+    """Number of bytes cut."""
     return_code: int
-    """128 + signal for one that was killed."""
+    """Exit code; 128 + signal if it was killed."""
 
 
 class Output:
-    """One pipe, from the moment that a command may write to it."""
+    """The pipe for a command's output."""
 
     def __init__(self, owner: int = 0) -> None:
-        """Open it; `owner` is the sandbox's root on the host, where that has another id."""
+        """Open it; `owner` is the host id of the sandbox's root, or 0."""
         self._loop = asyncio.get_running_loop()
         self._fd, self.write_end = os.pipe2(os.O_CLOEXEC)
         if owner:
-            # Or `/dev/stdout`, which opens it once more, would be refused.
+            # Otherwise opening /dev/stdout, which reopens the pipe, would be refused.
             os.fchown(self.write_end, owner, owner)
         os.set_blocking(self._fd, False)
         self._head = bytearray()
@@ -49,18 +49,19 @@ class Output:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nobody can write to it any more."""
+        """Whether all writers have closed it."""
         return self._fd < 0
 
     @property
     def first_line(self) -> bytes | None:
-        """The first line so far, without its end; None until it is whole."""
+        """The first line without its newline; None until it is complete."""
         line, end, _ = self._head.partition(b"\n")
         return bytes(line) if end else None
 
     def finish(self) -> tuple[bytes, int]:
-        """What was printed until the command ended, and how many bytes of it are missing."""
-        # No more than the pipe holds was there when it ended; a service may print for ever.
+        """Return the output until the command ended, and the number of bytes cut."""
+        # When the command ended, the pipe contained at most its capacity. Stop after that: a
+        # background process may print without end.
         capacity = fcntl.fcntl(self._fd, fcntl.F_GETPIPE_SZ) if self._fd >= 0 else 0
         while capacity > 0 and self._fd >= 0 and (n_read := self._read()):
             capacity -= n_read
@@ -99,12 +100,12 @@ class Output:
             self._n_cut += dropped
 
     def close_write_end(self) -> None:
-        """Leave writing to whoever inherited it."""
+        """Close our copy of the write end."""
         os.close(self.write_end)
         self.write_end = -1
 
     def close(self) -> None:
-        """Stop reading. May be called twice."""
+        """Stop reading. Can be called twice."""
         if self._fd >= 0:
             self._loop.remove_reader(self._fd)
             os.close(self._fd)

@@ -1,13 +1,13 @@
-"""Stopping everything in a sandbox but its own processes, seen by its PID 1, and continuing it.
+"""Pauses and resumes all processes of a sandbox except PID 1 and its workers. Run by PID 1.
 
-    pause    a stop signal to parents before their children, then to all at once, again and again
-             until no thread of theirs runs
-    resume   continue those which were running, children first
+    pause    send SIGSTOP to parents before their children, then to all at once, repeatedly, until
+             no thread runs
+    resume   continue those that were running, children first
 
-A shell with job control is told when a command of its stops, and takes the terminal from it: in
-this order it is never awake to see that. Nobody inside can undo a pause: only a process that runs
-can continue another. No control group is used: PID 1 and its workers are in the sandbox's, and have
-to answer meanwhile. Only the standard library.
+A shell with job control would notice that its command stopped and take the terminal from it; in
+this order the shell is never awake to notice. A process inside cannot undo a pause, because only a
+running process can continue another. The cgroup freezer is not an option: PID 1 and its workers are
+in the same control group, and have to answer meanwhile. Uses only the standard library.
 """
 
 import os
@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 _PATIENCE_SEC = 2.0
+# A thread in uninterruptible sleep that has not run for this long counts as stopped: it waits for
+# a stopped process that it started with vfork. A thread that waits for a disk runs earlier.
 _LONG_ASLEEP_SEC = 0.25
-"""After so long without running, a thread in uninterruptible sleep counts as stopped: it waits for
-a stopped process that it started by vfork. A slow disk wakes a writer earlier."""
+# Limit for stopping parents first: the agent controls how many generations there are.
 _PARENTS_FIRST_SEC = 0.25
-"""How long the order is kept to; an agent decides how many generations there are."""
 _FIRST_LOOK_SEC = 0.0005
 _LAST_LOOK_SEC = 0.02
 _STOPPED = b"T"
@@ -32,11 +32,11 @@ _ASLEEP = b"D"
 
 
 class Seen(NamedTuple):
-    """What is known of a thread at one moment."""
+    """State of a thread at one moment."""
 
     state: bytes
     n_switches: tuple[bytes, ...]
-    """How often it stopped running: it ran in between if that differs."""
+    """Context switches; if they differ, it ran in between."""
     parent: int
 
 
@@ -44,16 +44,16 @@ type _Threads = dict[tuple[int, int], Seen]
 
 
 class Paused(NamedTuple):
-    """What became of the processes."""
+    """Result of a pause."""
 
     stopped_before: frozenset[int]
-    """Those which somebody inside had stopped."""
+    """Processes that were already stopped; resume leaves them stopped."""
     running: tuple[int, ...]
-    """Those which could not be stopped in time."""
+    """Processes that could not be stopped in time."""
 
 
 def pause(ours: Collection[int]) -> Paused | None:
-    """Stop every process but PID 1 and `ours`; None where there is no other."""
+    """Stop every process but PID 1 and `ours`; None if there is no other."""
     if not (before := _look(ours)):
         return None
     stopped = _find_stopped(before)
@@ -69,7 +69,7 @@ def pause(ours: Collection[int]) -> Paused | None:
             for thread, seen in found.items()
         }
         moving = {thread for thread, each in since.items() if _is_moving(*each, now)}
-        # Twice the same: else one that was looked at early may have been continued by another.
+        # Compare two looks: a process seen early in one may have been continued by another since.
         if not moving and found == _look(ours):
             return Paused(stopped, ())
         if now - began > _PATIENCE_SEC:
@@ -79,7 +79,7 @@ def pause(ours: Collection[int]) -> Paused | None:
 
 
 def resume(paused: Paused, ours: Collection[int]) -> None:
-    """Continue what was stopped, but for what somebody inside had stopped."""
+    """Continue the paused processes, except those that were stopped before."""
     for generation in reversed(_list_generations(_look(ours))):
         _signal(signal.SIGCONT, generation - paused.stopped_before)
 
@@ -91,7 +91,7 @@ class Holder:
     paused: Paused | None = None
 
     def hold(self, ours: Collection[int], *, is_still: bool) -> int:
-        """Stop all but `ours`, or continue them; how many could not be stopped."""
+        """Stop all but `ours`, or continue them; return how many could not be stopped."""
         before, self.paused = self.paused, None
         if before is not None:
             resume(before, ours)
@@ -110,13 +110,13 @@ def _stop_parents_first(threads: _Threads, until: float) -> None:
 
 
 def _list_generations(threads: _Threads) -> list[set[int]]:
-    """Processes by the number of their ancestors."""
+    """Group processes by the number of their ancestors."""
     parents = {pid: seen.parent for (pid, _), seen in threads.items()}
     generations: list[set[int]] = []
     left = set(parents)
     while left:
         oldest = {pid for pid in left if parents[pid] not in left}
-        # A pid that was used again while they were looked at may lead in a circle.
+        # If a pid was reused while /proc was read, the parents can form a cycle.
         generations.append(oldest or left)
         left = left - oldest if oldest else set()
     return generations
@@ -134,7 +134,7 @@ def _signal(number: signal.Signals, pids: Collection[int]) -> None:
 
 def _stop_all(ours: Collection[int]) -> None:
     with suppress(ProcessLookupError):
-        # The kernel reaches all of them at once: a fork cannot run ahead of it.
+        # With -1 the kernel signals all processes atomically, so a fork bomb cannot outrun it.
         os.kill(-1, signal.SIGSTOP)
     _signal(signal.SIGCONT, ours)
 
@@ -151,7 +151,7 @@ def _find_stopped(threads: _Threads) -> frozenset[int]:
 
 
 def _look(ours: Collection[int]) -> _Threads:
-    """Every thread that is not dead, of every process but PID 1 and ours."""
+    """Return every living thread of every process but PID 1 and `ours`."""
     pids = (int(name) for name in os.listdir("/proc") if name.isdecimal())
     found: _Threads = {}
     for pid in pids:
@@ -162,7 +162,7 @@ def _look(ours: Collection[int]) -> _Threads:
 
 def _look_at(pid: int) -> _Threads:
     found: _Threads = {}
-    # One that ends meanwhile is none.
+    # A process may end while it is read.
     with suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             with suppress(OSError):

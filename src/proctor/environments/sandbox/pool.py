@@ -1,10 +1,10 @@
-"""What sandboxes of one zygote have in common, and one that waits ready for the next trial.
+"""Makes the sandboxes of one zygote, one of them ahead for the next trial.
 
-    hold_new     scratch, control groups and processes of a sandbox
-    hold_ready   the same, made ahead where the last trial wanted just such a one
+    hold_new     make scratch, control groups and processes of a sandbox
+    hold_ready   take the sandbox that was made ahead, if it fits
 
-Much of the making of a sandbox is waiting for the kernel. Where two trials in a row want the same,
-a third will, and its sandbox is made while they run. Nothing of a trial is in it until it is taken.
+Making a sandbox is mostly waiting for the kernel. If two trials in a row need the same sandbox, a
+third probably does too, and its sandbox is made while they run. It contains nothing of a trial.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ _PATIENCE_SEC = 5.0
 
 @dataclass(frozen=True, slots=True)
 class PoolRequest:
-    """What decides a sandbox before there is anything of a trial in it."""
+    """Options of a sandbox that do not depend on the trial."""
 
     root: Parts
     network: Network
@@ -52,12 +52,12 @@ class PoolRequest:
     directories: tuple[str, ...]
     host_ports: tuple[HostPort, ...] = ()
     is_frozen: bool = False
-    """Its root is what a trial has left: it is for that trial alone, and nothing is put there."""
+    """Its root contains a trial's files: only for that trial, and nothing is added to it."""
 
 
 @dataclass(slots=True)
 class Held:
-    """All that a sandbox holds of the machine."""
+    """Resources of a sandbox that have to be released."""
 
     slots: Slots | None = None
     slot: Slot | None = None
@@ -66,15 +66,15 @@ class Held:
     connection: Connection | None = None
     relay: Relay | None = None
     is_owed: bool = False
-    """The trial did not get all that it asked for: what is evidence is brought to it at the end."""
+    """A download failed: salvage the evidence before the scratch is deleted."""
     ids_shared: str | None = None
-    """As root: why its users have the host's ids, where they have."""
+    """If proctor runs as root: why its users share the host's ids; None if they do not."""
 
-    async def let_go(self) -> None:
-        """End its processes, then give back what they held; one that fails keeps no other back.
+    async def release(self) -> None:
+        """End its processes, then release everything else, even if one of these steps fails.
 
         Raises:
-            SandboxError, OSError: something does not go away.
+            SandboxError, OSError: something cannot be removed.
         """
         ends: list[Awaitable[None]] = []
         if self.connection is not None:
@@ -83,6 +83,7 @@ class Held:
             ends.append(self.relay.end())
         if self.box is not None:
             ends.append(self.box.kill())
+        # All of them are ended even if one fails; the first failure is raised at the end.
         failed = await asyncio.gather(*ends, return_exceptions=True)
         traces: list[Awaitable[None]] = [remove_groups(self.groups.directories)]
         if self.slots is not None and self.slot is not None:
@@ -105,7 +106,7 @@ def _bring_in(slot: Slot) -> None:
 
 
 class SandboxPool:
-    """Where the sandboxes of one zygote are made."""
+    """Makes the sandboxes of one zygote."""
 
     def __init__(self, zygote: Zygote) -> None:
         self._zygote = zygote
@@ -113,18 +114,18 @@ class SandboxPool:
         self._numbers = count(1)
         self._last: PoolRequest | None = None
         self._ready: tuple[PoolRequest, asyncio.Task[Held | None]] | None = None
+        # Roots on which sandboxes cannot have their own ids, with the reason.
         self._without_ids: dict[Parts, str] = {}
-        """Roots on which no sandbox can have ids of its own, with the reason."""
         zygote.at_close(self._close)
 
     @cached_property
     def place(self) -> Place:
-        """Where sandboxes write."""
+        """File system for scratch directories."""
         return find_place()
 
     @cached_property
     def run(self) -> Run:
-        """The scratch of this run."""
+        """Scratch directory of this run."""
         return open_run(self.place.root)
 
     @cached_property
@@ -136,7 +137,7 @@ class SandboxPool:
         return find_subordinate_ids()
 
     async def hold_new(self, request: PoolRequest, name: str, held: Held) -> None:
-        """Make a sandbox; what it has so far is in `held`, whatever becomes of it.
+        """Make a sandbox; `held` contains what was made even if this fails.
 
         Raises:
             SandboxError, OSError: it cannot be made.
@@ -150,7 +151,9 @@ class SandboxPool:
             try:
                 await self._make(request, name, held, has_ids=True)
             except SandboxError as error:
-                await self._take_back(held)
+                await self._undo(held)
+                # Not every kernel and file system can map ids. Sharing the host's is reported as a
+                # finding.
                 held.ids_shared = str(error).rpartition("could not be built: ")[2]
             else:
                 return
@@ -181,7 +184,7 @@ class SandboxPool:
         held.relay = Relay(request.host_ports, held.box.bound)
         held.slot = stamp_again(slot)
 
-    async def _take_back(self, held: Held) -> None:
+    async def _undo(self, held: Held) -> None:
         """Undo what was made for a sandbox that could not be built."""
         await remove_groups(held.groups.directories)
         held.groups = Groups((), {})
@@ -190,23 +193,24 @@ class SandboxPool:
             held.slot = None
 
     async def hold_ready(self, request: PoolRequest) -> Held | None:
-        """A sandbox that was made ahead; None where there is none."""
+        """Return the sandbox that was made ahead, or None."""
         if self._ready is None or self._ready[0] != request:
             return None
         _, making = self._ready
         self._ready = None
         try:
+            # A cancelled trial must not leave half a sandbox: it is completed, then released.
             held = await asyncio.shield(making)
         except asyncio.CancelledError:
             making.add_done_callback(_release)
             raise
         if held is None or (held.box is not None and held.box.is_alive):
             return held
-        await _let_go(held)
+        await _release_quietly(held)
         return None
 
     def expect(self, request: PoolRequest) -> None:
-        """A trial has what it wished for; make the same ahead if it is the second in a row."""
+        """Note a trial's request; make the same sandbox ahead if it is the second in a row."""
         is_repeated, self._last = request == self._last, request
         if not is_repeated or (self._ready and self._ready[0] == request):
             return
@@ -219,16 +223,16 @@ class SandboxPool:
         try:
             await self.hold_new(request, "ready", held)
         except (SandboxError, OSError):
-            # Whoever makes one for a trial hears of it.
-            await _let_go(held)
+            # The next trial makes its own sandbox, and then reports the error.
+            await _release_quietly(held)
             return None
         except BaseException:
-            await _let_go(held)
+            await _release_quietly(held)
             raise
         return held
 
     def _close(self) -> None:
-        """Leave nothing; every process is dead."""
+        """Remove all scratch and control groups, after all processes have ended."""
         if self._ready is not None and self._ready[1].done() and not self._ready[1].cancelled():
             held = self._ready[1].result()
             if held is not None and held.slot is not None:
@@ -238,9 +242,9 @@ class SandboxPool:
 
 
 def why_ids_shared(network: Network) -> str | None:
-    """Why no sandbox on such a network can have ids of its own."""
+    """Return why sandboxes on this network share the host's ids; None if they do not."""
     if network is Network.HOST:
-        return "only the host's own root may listen on the ports of its network below 1024"
+        return "only the host's root may listen on ports below 1024 of the host's network"
     return None
 
 
@@ -251,26 +255,26 @@ def _remove_dead(groups: Sequence[str]) -> None:
             time.sleep(0.001)
 
 
+# Keeps references: asyncio may garbage-collect a task that nothing refers to.
 _RELEASING: set[asyncio.Task[None]] = set()
-"""What is being given back; a task that nobody holds may vanish."""
 
 
 def _release(making: asyncio.Task[Held | None]) -> None:
-    """Give back what nobody took."""
+    """Release a sandbox that no trial took."""
     held = None if making.cancelled() else making.result()
     if held is not None:
-        task = asyncio.ensure_future(_let_go(held))
+        task = asyncio.ensure_future(_release_quietly(held))
         _RELEASING.add(task)
         task.add_done_callback(_RELEASING.discard)
 
 
-async def _let_go(held: Held) -> None:
+async def _release_quietly(held: Held) -> None:
     with suppress(SandboxError, OSError):
-        await held.let_go()
+        await held.release()
 
 
 def write_resolver(network: Network, uppers: Mapping[str, str]) -> None:
-    """Give a sandbox that a helper connects the resolver that the helper is."""
+    """Write resolv.conf for a sandbox whose network helper is also its resolver."""
     text = resolver_for(network)
     if text is None:
         return
@@ -282,11 +286,11 @@ def write_resolver(network: Network, uppers: Mapping[str, str]) -> None:
     (etc / "resolv.conf").write_text(text, encoding="utf-8")
 
 
-_PREMISES: weakref.WeakKeyDictionary[Zygote, SandboxPool] = weakref.WeakKeyDictionary()
+_POOLS: weakref.WeakKeyDictionary[Zygote, SandboxPool] = weakref.WeakKeyDictionary()
 
 
 def pool_of(zygote: Zygote) -> SandboxPool:
-    """Where a zygote's sandboxes are made; nothing of it is left when the zygote is closed."""
-    if zygote not in _PREMISES:
-        _PREMISES[zygote] = SandboxPool(zygote)
-    return _PREMISES[zygote]
+    """Return the pool of a zygote, which is closed with it."""
+    if zygote not in _POOLS:
+        _POOLS[zygote] = SandboxPool(zygote)
+    return _POOLS[zygote]

@@ -1,7 +1,7 @@
-"""Whether sandboxes can be had on this machine at all: asked once, before a job makes anything.
+"""Checks once, before a job starts, that sandboxes can run on this machine.
 
-An empty one is made and ended, with all that every sandbox takes: namespaces, users, overlays,
-/proc. What a single task needs beyond that is seen when it is its turn.
+Makes an empty sandbox, with all that every sandbox needs: namespaces, users, overlays, /proc. What
+single tasks need beyond that is checked when they start.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from proctor.environments.sandbox.blueprint import Blueprint, Network, Part
 from proctor.environments.sandbox.box import shared_zygote
 from proctor.environments.sandbox.host_ports import check_host_ports, host_ports_of
 from proctor.environments.sandbox.reap import delete_session
-from proctor.environments.sandbox.refusals import check_wishes
+from proctor.environments.sandbox.refusals import check_options
 from proctor.environments.sandbox.roots.images import ImageStore
 from proctor.environments.sandbox.scratch import Session, find_place, open_run
 from proctor.environments.sandbox.subordinate import find_subordinate_ids
@@ -20,13 +20,13 @@ from proctor.sentence import reason_of
 
 
 def check_job(config: EnvironmentConfig) -> None:
-    """See that what a job asks of all its sandboxes can be had.
+    """Check the options of a job for all its sandboxes.
 
     Raises:
-        UnsupportedError: it asks for what the sandbox does not have; names the option.
+        UnsupportedError: the sandbox does not support an option; the message names it.
         ImageError: its base was not imported.
     """
-    base = check_wishes(config)
+    base = check_options(config)
     check_host_ports(host_ports_of(config.kwargs))
     if base != HOST_BASE:
         store = ImageStore()
@@ -37,7 +37,7 @@ async def check_machine() -> None:
     """Make an empty sandbox and end it.
 
     Raises:
-        SandboxError: it cannot be made; says what to do.
+        SandboxError: it cannot be made; the message says what to do.
     """
     run = open_run(find_place().root)
     session = run.open_session("preflight")
@@ -46,6 +46,7 @@ async def check_machine() -> None:
         box = await zygote.spawn(_draw(session))
         await box.kill()
     except SandboxError as error:
+        # Without the name of the test sandbox, which means nothing to the user.
         reason = str(error).rpartition("could not be built: ")[2]
         raise SandboxError(f"sandboxes cannot be made on this machine: {reason}") from error
     except OSError as error:

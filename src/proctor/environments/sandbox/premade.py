@@ -1,13 +1,13 @@
-"""What the zygote, as root of the host, makes for a sandbox with ids of its own.
+"""Mounts that the zygote, as root on the host, makes for a sandbox with its own ids.
 
-    layers     each with its owners mapped: what is root's on the disk is root's inside
-    overlays   of these; on the disk, what is written has the owners that it has inside
-    rooms      the place for verifiers' rooms, mapped too
-    devices    a file system with six nodes, for this sandbox alone
+    layers     with mapped owners: root's files on the disk are root's inside
+    overlays   of these layers; written files have the same owners on the disk as inside
+    rooms      the directory for verifiers' rooms, with mapped owners
+    devices    a file system with six device nodes
 
-All of it are mounts that are nowhere yet. PID 1, which has no rights on the host, attaches them.
-Mapped layers stay mounted in the zygote's own namespace for as long as their directories are there:
-many kernels make overlays only of what is mounted.
+All are detached mounts, which PID 1, without rights on the host, attaches. Mapped layers stay
+mounted in the zygote's namespace as long as their directories exist, because many kernels make
+overlays only of mounted directories.
 """
 
 import os
@@ -36,15 +36,15 @@ from proctor.environments.sandbox.syscalls import (
     set_file_ids,
 )
 
-_HINT = "it takes Linux 5.19 and a file system that can (ext4, xfs, btrfs, from Linux 6.3 on tmpfs)"
+_HINT = "it requires Linux 5.19 and ext4, xfs or btrfs (from Linux 6.3 on also tmpfs)"
 _OPEN = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
+# Mount points of mapped layers, and of overlays that are reused.
 _MOUNTED: set[str] = set()
-"""Where mapped layers, and overlays that one sandbox after the other gets, are mounted."""
 
 
 def premake(blueprint: Blueprint, pid: int) -> Premade:
-    """Make it for the sandbox whose PID 1, with its ids mapped, is `pid`.
+    """Make the mounts for the sandbox whose PID 1 is `pid`; its ids are mapped already.
 
     Raises:
         StepError: the kernel or a file system refuses.
@@ -69,7 +69,7 @@ def premake(blueprint: Blueprint, pid: int) -> Premade:
 
 
 def _make_part(blueprint: Blueprint, number: int, part: Part, namespace: int) -> int:
-    """The overlay of one part, as a mount that is nowhere."""
+    """Make the overlay of one part, as a detached mount."""
     if part.mounted in _MOUNTED:
         with step(f"copying the overlay on {part.target}"):
             return _clone(part.mounted)
@@ -87,7 +87,7 @@ def _make_part(blueprint: Blueprint, number: int, part: Part, namespace: int) ->
 
 
 def _map_part(places: str, number: int, part: Part, namespace: int) -> Part:
-    """The part with its layers mapped; upper and work lie side by side, in one mount."""
+    """Map the layers of a part; overlayfs requires upper and work directory in one mount."""
     above = os.path.dirname(part.upper)
     with step(f"mapping the owners of files in {above}", _HINT):
         both = _mount_mapped(above, f"{places}/{number}", namespace)
@@ -104,7 +104,7 @@ def _map_part(places: str, number: int, part: Part, namespace: int) -> Part:
 
 
 def _mount_mapped(directory: str, place: str, namespace: int) -> str:
-    """Mount a directory with its owners mapped, once; where."""
+    """Mount a directory with mapped owners, once; return the mount point."""
     if place not in _MOUNTED:
         os.makedirs(place, 0o700, exist_ok=True)
         tree = _clone(directory)
@@ -130,11 +130,12 @@ def _make_overlay(part: Part, owner: int) -> int:
     upper, work, *lowers = map(str, files)
     options = {"lowerdir": ":".join(lowers), "upperdir": upper, "workdir": work}
     try:
-        # Names of files there: an option has at most 255 bytes, and a list of mounts shows it.
+        # Descriptor numbers as relative paths: an option is limited to 255 bytes, and /proc/mounts
+        # would show host paths.
         os.chdir("/proc/self/fd")
         with _files_as(owner):
             try:
-                # Without `volatile` every sandbox that ends would sync the whole file system.
+                # Without `volatile`, unmounting would sync the whole file system.
                 return make_tree("overlay", {**options, "volatile": ""}, PLAIN)
             except OSError:
                 return make_tree("overlay", options, PLAIN)
@@ -145,14 +146,15 @@ def _make_overlay(part: Part, owner: int) -> int:
 
 @contextmanager
 def _files_as(owner: int) -> Iterator[None]:
-    """Make files as the sandbox's root, and keep all rights: in mapped layers the host's is nobody.
+    """Create files as the sandbox's root, with all capabilities.
 
-    An overlay does for ever what it has to do in its layers as whoever mounted it.
+    In mapped layers the host's root is nobody, and an overlay accesses its layers with the
+    credentials of the process that mounted it.
     """
     held = effective_capabilities()
     set_file_ids(owner, owner)
     try:
-        # Who is not root has no rights to others' files, unless he takes them again.
+        # Changing the file ids from root dropped the capabilities for files of others.
         set_capabilities(held, 0)
         yield
     finally:
@@ -164,7 +166,7 @@ def _make_rooms(place: str, namespace: int) -> int:
         os.makedirs(place, 0o700, exist_ok=True)
         tree = _clone(place)
         try:
-            # Tests have to be executable there, whatever the host thinks of its scratch.
+            # Tests have to be executable there, even if the host's scratch is noexec.
             map_tree(tree, namespace, PLAIN, MS_NOEXEC)
         except BaseException:
             os.close(tree)

@@ -1,11 +1,12 @@
-"""What processes of a sandbox may do: which capabilities, and who has which.
+"""Capabilities of the processes of a sandbox.
 
-    COMMAND    what root has in a command and in a transfer: enough for apt, chown, su, port 80
-    room       one harmless capability more, which nothing of the agent ever has. The kernel lets
-               nobody look into a process that holds a capability he lacks.
-    INIT       what PID 1 keeps: COMMAND, the room's, and what it takes to open rooms
+    COMMAND    for root in commands and transfers: enough for apt, chown, su, port 80
+    room       one more, harmless capability for processes in a verifier's room. The kernel does
+               not let a process ptrace another that has a capability it lacks, so the agent's
+               processes cannot inspect those of the room.
+    INIT       for PID 1: COMMAND, the room's, and what it needs to open rooms
 
-Users other than root hold none, but for the room's. Never SYS_PTRACE; SYS_ADMIN for PID 1 alone.
+Users other than root have only the room's. No process has SYS_PTRACE; only PID 1 has SYS_ADMIN.
 """
 
 from proctor.environments.sandbox.syscalls import (
@@ -37,14 +38,15 @@ WAKE_ALARM = 35
 BLOCK_SUSPEND = 36
 
 _COMMAND = (CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, NET_BIND_SERVICE, SETFCAP)
+# Candidates for the room's capability: they give no rights inside a sandbox.
 _HARMLESS = (WAKE_ALARM, LEASE, BLOCK_SUSPEND)
 _MOST = 63
+# SECBIT_NO_SETUID_FIXUP and its lock: changing users keeps capabilities until exec.
 _NO_SETUID_FIXUP = 1 << 2 | 1 << 3
-"""Changing users keeps capabilities, until something is executed; and that stays so."""
 
 
 def mask_of(*capabilities: int) -> int:
-    """Capabilities as a mask."""
+    """Return capabilities as a bit mask."""
     return sum(1 << capability for capability in set(capabilities))
 
 
@@ -52,18 +54,18 @@ COMMAND = mask_of(*_COMMAND)
 
 
 def is_all_powerful() -> bool:
-    """Whether this process can make namespaces without a user namespace around them."""
+    """Whether this process can make namespaces without a user namespace."""
     return bool(effective_capabilities() & mask_of(SYS_ADMIN))
 
 
 def room_capability() -> int:
-    """A capability for rooms that this process has, as a mask; 0 when it has none of them."""
+    """Return a capability of this process for rooms, as a mask; 0 if it has none of them."""
     held = effective_capabilities()
     return next((mask_of(one) for one in _HARMLESS if held & mask_of(one)), 0)
 
 
 def bound_init(room: int) -> None:
-    """Let nothing that is executed from here on get more than PID 1 needs. Forks inherit it."""
+    """Drop from the bounding set what PID 1 does not need. Forks inherit it."""
     keep = _init(room)
     for capability in range(_MOST + 1):
         if keep >> capability & 1:
@@ -71,12 +73,12 @@ def bound_init(room: int) -> None:
         try:
             prctl(PR_CAPBSET_DROP, capability)
         except OSError:
-            # The first number that this kernel does not know.
+            # The kernel has no further capabilities.
             return
 
 
 def reduce_init(room: int) -> None:
-    """Keep what PID 1 needs; for ever, and for all it starts."""
+    """Drop what PID 1 does not need, irrevocably, for it and its children."""
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     set_capabilities(_init(room), 0)
     prctl(PR_SET_NO_NEW_PRIVS, 1)
@@ -87,9 +89,10 @@ def _init(room: int) -> int:
 
 
 def reduce_command(room: int) -> None:
-    """Keep what root has in a command, and `room`; for ever. Called by a child of PID 1."""
+    """Drop all but COMMAND and `room`, irrevocably. Called in a child of PID 1."""
     if room:
-        # Or `su` in a room would give up the room's capability, and be open to all of that user.
+        # Otherwise `su` in a room would drop the room's capability, and that user's processes
+        # outside the room could ptrace it.
         prctl(PR_SET_SECUREBITS, _NO_SETUID_FIXUP)
     for capability in (SETPCAP, SYS_ADMIN, SYS_CHROOT, *_HARMLESS):
         if not room & mask_of(capability):
@@ -98,12 +101,12 @@ def reduce_command(room: int) -> None:
 
 
 def keep_only_room(room: int) -> None:
-    """What another user than root keeps: the capability of the room it is in."""
+    """Drop all but the room's capability, for users other than root."""
     set_capabilities(room, room)
 
 
 def hand_down(room: int) -> None:
-    """Let what is executed next hold the room's capability whoever runs it."""
+    """Keep the room's capability across exec, for any user."""
     for capability in _HARMLESS:
         if room & mask_of(capability):
             prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability)

@@ -1,8 +1,8 @@
-"""Processes as /proc shows them: which of them live, what they execute, which of them listen.
+"""Reads /proc: which processes are alive, what they execute, which of them listen on a socket.
 
-A process is dead when all its threads are. Its first thread can end while others go on: /proc shows
-such a process as a zombie, and shows its command line, executable and open files only at the
-threads that live. Only the standard library. Nothing here signals a process.
+A process is dead when all its threads are. If its first thread ends before the others, /proc shows
+the process as a zombie, and its command line, executable and open files only at the threads that
+are alive. Uses only the standard library.
 """
 
 import os
@@ -18,9 +18,9 @@ _N_THREADS = 17
 _LOOKS = 5
 _LONGEST_ARGUMENTS = 1 << 14
 _MOST_OPEN_FILES = 100_000
+# Limits for all processes of one list, open files and characters of paths: the agent controls how
+# many there are.
 _MOST_IN_PATHS = 4_000_000
-"""Open files that are looked at, and characters of paths that are reported, of all processes in one
-list: an agent decides how many there are."""
 _INTERPRETERS = frozenset(
     {
         *("sh", "ash", "bash", "dash", "ksh", "zsh", "fish", "busybox"),
@@ -29,18 +29,18 @@ _INTERPRETERS = frozenset(
 )
 _DELETED = " (deleted)"
 
-# Of /proc/net: the state of a TCP socket that listens, of a UDP socket that is bound and connected
-# to nobody, and the flag of a Unix socket that listens.
+# Values in /proc/net: the state of a listening TCP socket, that of a bound but unconnected UDP
+# socket, and the flag of a listening Unix socket.
 _TABLES = {"tcp": b"0A", "tcp6": b"0A", "udp": b"07", "udp6": b"07"}
 _ACCEPTS = 0x10000
 _NOBODY = -1
 
 
 def read_stat(place: str) -> tuple[bytes, list[bytes]]:
-    """The name of a process or a thread, and the fields after it: state, parent, group, session.
+    """Return the name of a process or thread, and the fields after it: state, parent, group, ….
 
     Raises:
-        OSError: it ended.
+        OSError: it has ended.
     """
     with open(f"{place}/stat", "rb") as file:
         before, _, after = file.read().rpartition(b")")
@@ -48,9 +48,9 @@ def read_stat(place: str) -> tuple[bytes, list[bytes]]:
 
 
 def find_living(pid: int | str, fields: Sequence[bytes]) -> str | None:
-    """Where /proc shows a process, by a thread that lives; None where all of it is dead.
+    """Return the directory in /proc of a process, or of a living thread of it; None if it is dead.
 
-    `fields` are those of read_stat. Threads are only looked at where the first one has ended.
+    `fields` are those of read_stat.
     """
     place = f"/proc/{pid}"
     if fields[0] not in _DEAD:
@@ -64,14 +64,14 @@ def find_living(pid: int | str, fields: Sequence[bytes]) -> str | None:
                 return found
             fields = read_stat(place)[1]
         except OSError:
-            # It ended while we looked.
+            # It ended in the meantime.
             return None
-    # Threads that start others and end faster than they can be read are alive.
+    # Its threads start others and end faster than they can be read: it is alive.
     return place
 
 
 def _find_thread(place: str) -> tuple[str | None, bool]:
-    """A thread that lives, and whether none ended while they were looked at."""
+    """Return a living thread, and whether no thread ended while they were read."""
     is_whole, threads = True, os.listdir(f"{place}/task")
     for thread in threads:
         try:
@@ -79,12 +79,12 @@ def _find_thread(place: str) -> tuple[str | None, bool]:
                 return f"{place}/task/{thread}", True
         except OSError:
             is_whole = False
-    # Where only the first one is listed, the others ended in between as well.
+    # If only the first thread is listed, the others ended in the meantime too.
     return None, is_whole and len(threads) > 1
 
 
 class Facts(NamedTuple):
-    """What /proc shows of one process; the field names are those of trial.environment.Process."""
+    """A process as /proc shows it; the fields are those of trial.environment.Process."""
 
     command: str
     executable: str | None
@@ -94,23 +94,23 @@ class Facts(NamedTuple):
 
 @dataclass(slots=True)
 class Lister:
-    """Describes the processes of one list, within bounds for all of them together."""
+    """Describes the processes of one list, with limits for all of them together."""
 
     root: str = ""
-    """Where their files lie for this process; empty where that is `/`."""
+    """Directory of their root file system, as seen by this process; empty for `/`."""
     _n_characters: int = 0
     _n_files: int = 0
     _listening: dict[str, dict[str, int]] = field(default_factory=dict)
-    """By network namespace: the sockets that listen, by their inodes, with their users."""
+    """Listening sockets of each network namespace: `socket:[inode]` to user."""
 
     def describe(self, place: str, name: bytes, user: int) -> Facts:
-        """What /proc shows at a place that find_living gave.
+        """Describe the process at a directory that find_living returned.
 
-        The command line is the process's own word, and so is the script; the executable is the
-        kernel's. What may not be read is None.
+        A process can forge its command line, and so the script; the executable is from the kernel.
+        Fields that cannot be read are None.
 
         Raises:
-            OSError: it ended.
+            OSError: it has ended.
         """
         with open(f"{place}/cmdline", "rb") as file:
             line = file.read(_LONGEST_ARGUMENTS)
@@ -128,18 +128,18 @@ class Lister:
         return path if self._n_characters <= _MOST_IN_PATHS else None
 
     def _find_script(self, place: str, words: Sequence[str]) -> str | None:
-        """The first argument that is the path of a file."""
+        """Return the first argument that is the path of a file."""
         directory = _read_link(f"{place}/cwd") or ""
         for word in words:
             path = os.path.join(directory, word)
-            # Longer names than the kernel takes, and those with a null byte, are no paths.
+            # Arguments that are too long for a path, or contain a null byte, raise these.
             with suppress(OSError, ValueError):
                 if word and path.startswith("/") and os.path.isfile(f"{self.root}{path}"):
                     return path if ".." in path else os.path.normpath(path)
         return None
 
     def _listens(self, place: str, user: int) -> bool:
-        """Whether it holds a socket that listens; where its files are hidden, whether it may."""
+        """Whether it has a listening socket; if its files are hidden, whether its user has one."""
         listening = self._find_listening(place)
         if not listening:
             return False
@@ -154,15 +154,15 @@ class Lister:
                 else:
                     return False
         except OSError:
-            # The open files of an undumpable process are shown to CAP_SYS_PTRACE alone.
+            # The kernel shows the open files of an undumpable process only to CAP_SYS_PTRACE.
             pass
         return user in listening.values()
 
     def _find_listening(self, place: str) -> dict[str, int]:
-        """Sockets that listen in a process's network, `socket:[inode]` by their users."""
+        """Return the listening sockets in a process's network: `socket:[inode]` to user."""
         namespace = _read_link(f"{place}/ns/net") or ""
         if namespace not in self._listening:
-            # Where the network is hidden, it is this process's own: commands cannot make another.
+            # If the namespace is hidden, it is our own: commands cannot make another.
             network = f"{place}/net" if namespace else "/proc/self/net"
             self._listening[namespace] = dict(_read_sockets(network))
         return self._listening[namespace]
@@ -179,7 +179,7 @@ def _read_sockets(network: str) -> Iterator[tuple[str, int]]:
 
 
 def _read_table(path: str) -> list[list[bytes]]:
-    """The lines of a table below /proc/net, without its heading; none where there is no table."""
+    """Return the rows of a table in /proc/net; empty if there is no such table."""
     try:
         with open(path, "rb") as file:
             return [line.split() for line in file][1:]
@@ -195,6 +195,6 @@ def _read_link(path: str) -> str | None:
 
 
 def is_interpreter(path: str) -> bool:
-    """Whether a program is one that runs scripts, by its name."""
+    """Whether a program runs scripts, by its name."""
     name = os.path.basename(path.removesuffix(_DELETED))
     return name.lstrip("-").rstrip("0123456789.") in _INTERPRETERS

@@ -1,10 +1,11 @@
-"""Ranges of the host's ids, for root: each sandbox's users have one to themselves.
+"""Ranges of host ids, one for the users of each sandbox, if proctor runs as root.
 
-    ids = take_range()      a range that no other sandbox on this machine has
-    ids.close()             when nothing of the sandbox is left
+    ids = take_range()      a range that no other sandbox on this machine uses
+    ids.close()             after everything of the sandbox was removed
 
-The kernel counts what a user has (processes, watches, pipes, locked memory) by his id on the host,
-and tells users apart by it. No file on a disk ever belongs to one of these ids: layers are mapped.
+The kernel accounts for processes, watches, pipes and locked memory by a user's id on the host, so
+sandboxes with different ids cannot exhaust each other's. No file on disk has one of these ids as
+its owner: layers are mapped.
 """
 
 import fcntl
@@ -17,41 +18,41 @@ from proctor.environments.sandbox.blueprint import FIRST_OF_RANGES, RANGE
 from proctor.errors import SandboxError
 from proctor.sentence import reason_of
 
+# Byte n is locked while range n is in use; the kernel releases the locks of a dead run.
 _LOCK = Path("/run/proctor-ids.lock")
-"""Byte n of it is locked while range n is taken; the kernel unlocks what a dead run had."""
+# Without the last range, which contains the invalid id -1.
 _N_RANGES = ((1 << 32) - FIRST_OF_RANGES) // RANGE - 1
-"""All but the last, which has the id that means none."""
 _USERS = tuple(Path("/etc", name) for name in ("passwd", "group", "subuid", "subgid"))
 _MAPS = tuple(Path("/proc/self", name) for name in ("uid_map", "gid_map"))
 _WRITE_LOCK = struct.Struct("hh4xqqi4x")
 
 
 class Range:
-    """A range that is held."""
+    """A range in use."""
 
     def __init__(self, number: int, lock: int) -> None:
         self.first = FIRST_OF_RANGES + number * RANGE
         self._lock = lock
 
     def close(self) -> None:
-        """Let others have it; once or more."""
+        """Release it. Can be called twice."""
         lock, self._lock = self._lock, -1
         if lock >= 0:
             os.close(lock)
 
 
 def take_range() -> Range:
-    """A range that nobody else has.
+    """Take a free range.
 
     Raises:
-        SandboxError: there is none, or nobody can tell.
+        SandboxError: none is free, or the files that list users cannot be read.
     """
     try:
         usable = _find_usable()
         lock = os.open(_LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise SandboxError(f"no ids of its own: {error.filename}: {reason_of(error)}") from error
-    # Not the first one: a killed run may have left processes that are still dying.
+    # Start at random: a killed run may have left dying processes in the range it used last.
     start = secrets.randbelow(_N_RANGES)
     for n in range(_N_RANGES):
         number = (start + n) % _N_RANGES
@@ -62,7 +63,7 @@ def take_range() -> Range:
 
 
 def _is_locked(lock: int, number: int) -> bool:
-    """Lock a byte, against this process's own other locks too; False where another has it."""
+    """Try to lock a byte. Open file description locks exclude other locks of this process too."""
     wanted = _WRITE_LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, number, 1, 0)
     try:
         fcntl.fcntl(lock, fcntl.F_OFD_SETLK, wanted)
@@ -72,10 +73,10 @@ def _is_locked(lock: int, number: int) -> bool:
 
 
 def _find_usable() -> set[int]:
-    """Ranges that exist here, and of which no id is a user's or given to one."""
+    """Return the ranges that are mapped here and contain no id of a user or of /etc/subuid."""
     usable = set(range(_N_RANGES))
     for path in _MAPS:
-        # In a container that has not all ids of the machine, there are few or none.
+        # A container may have only a part of the machine's ids.
         lines = [tuple(map(int, line.split())) for line in path.read_text("ascii").splitlines()]
         usable &= {n for inside, _, count in lines for n in _inside(inside, count)}
     for path in _USERS:
@@ -86,13 +87,13 @@ def _find_usable() -> set[int]:
 
 
 def _inside(first: int, count: int) -> range:
-    """Ranges that lie wholly in these ids."""
+    """Return the ranges that are completely within these ids."""
     begin = max(0, -((FIRST_OF_RANGES - first) // RANGE))
     return range(begin, min(_N_RANGES, max(0, first + count - FIRST_OF_RANGES) // RANGE))
 
 
 def _given(file: str, fields: list[str]) -> set[int]:
-    """Ranges in which a line of one of the files has an id."""
+    """Return the ranges that contain an id of a line in one of the files."""
     numbers = [int(field) for field in fields[1:4] if field.isascii() and field.isdecimal()]
     if not numbers:
         return set()

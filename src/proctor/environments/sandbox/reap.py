@@ -1,7 +1,7 @@
-"""What killed runs left behind: found, brought to safety where it is evidence, and removed.
+"""Finds and removes what killed runs left, after salvaging the evidence.
 
-A run that lives is never touched: its lock is held, or the process that its name says is there.
-Directories of other users are not looked into.
+A live run is never touched: its lock is held, or the process that its name contains exists.
+Directories of other users are ignored.
 """
 
 import fcntl
@@ -34,28 +34,28 @@ _OTHERS_PATIENCE_SEC = 60.0
 
 @dataclass(slots=True)
 class Reaped:
-    """What was found of dead runs, and done about it."""
+    """What was found of dead runs, and what was done about it."""
 
     runs: list[str] = field(default_factory=list)
-    """Names of the dead runs of which something was found."""
+    """Names of dead runs that left something."""
     sessions: list[Path] = field(default_factory=list)
-    """Scratch directories of sandboxes that were deleted."""
+    """Deleted scratch directories of sandboxes."""
     processes: list[str] = field(default_factory=list)
-    """Helpers of the network that were killed: pid and command."""
+    """Killed network helpers: pid and command."""
     cgroups: list[Path] = field(default_factory=list)
-    """Control groups that were removed."""
+    """Removed control groups."""
     containers: list[str] = field(default_factory=list)
-    """Containers of Docker that were removed."""
+    """Removed Docker containers."""
     images: list[str] = field(default_factory=list)
-    """Images of Docker that were removed: what agents had left, kept to be verified again."""
+    """Removed Docker images, with the files that agents had left."""
     salvaged: list[Path] = field(default_factory=list)
-    """Files that were brought into their trials."""
+    """Files that were copied into their trials."""
     kept: list[str] = field(default_factory=list)
-    """What was left where it is, each with its reason."""
+    """What was not removed, each with the reason."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether there was nothing to do."""
+        """Whether nothing was found."""
         found = (self.sessions, self.processes, self.cgroups, self.containers, self.images)
         return not any((self.runs, *found, self.salvaged, self.kept))
 
@@ -63,10 +63,10 @@ class Reaped:
 def reap_dead_runs(
     done: Reaped | None = None, *, dry_run: bool = False, everywhere: bool = False
 ) -> Reaped:
-    """Reap what dead runs left; with `dry_run` only say what that would be. `done` is added to.
+    """Remove what dead runs left, and add it to `done`; with `dry_run`, only list it.
 
-    `everywhere` looks for control groups in the whole tree, not only where ours are made, and in
-    the cache for what killed builds and imports left.
+    `everywhere` searches the whole tree of control groups, not only where ours are made, and the
+    cache for the remains of killed builds and imports.
     """
     done = Reaped() if done is None else done
     groups = list(_find_groups(everywhere=everywhere))
@@ -80,10 +80,10 @@ def reap_dead_runs(
                 if is_ours:
                     _reap_run(directory, done, dry_run=dry_run)
         except FileNotFoundError:
-            # Whoever else was at it has finished.
+            # Another process has reaped it meanwhile.
             continue
         except OSError as error:
-            done.kept.append(f"{directory}: cannot be looked into: {reason_of(error)}")
+            done.kept.append(f"{directory}: cannot be read: {reason_of(error)}")
     if everywhere:
         _reap_cache(done, dry_run=dry_run)
     return done
@@ -93,12 +93,12 @@ def _find_roots() -> tuple[Path, ...]:
     try:
         return scratch_roots()
     except SandboxError:
-        # Nothing says where a scratch would be; then nobody has left one there.
+        # There is no scratch directory, so there is nothing in it.
         return ()
 
 
 def _reap_cache(done: Reaped, *, dry_run: bool) -> None:
-    """What builds and imports left that were killed; the next of the same would remove it too."""
+    """Remove the remains of killed builds and imports."""
     try:
         done.sessions += LayerStore(cache_directory() / "layers").reap(dry_run=dry_run)
         done.sessions += ImageStore().reap(dry_run=dry_run)
@@ -108,7 +108,7 @@ def _reap_cache(done: Reaped, *, dry_run: bool) -> None:
 
 
 def _find_runs(root: Path) -> Iterator[Path]:
-    """Scratch directories of runs of this user whose process is gone."""
+    """Yield the scratch directories of this user's dead runs."""
     with suppress(OSError):
         for directory in sorted(root.iterdir()):
             run = _run_of(directory)
@@ -117,7 +117,7 @@ def _find_runs(root: Path) -> Iterator[Path]:
 
 
 def _run_of(directory: Path) -> RunId | None:
-    """The run of a scratch directory; one that was killed while it made it has a dot before it."""
+    """Return the run of a scratch directory; a leading dot means it was still being made."""
     return parse_run_id(directory.name.removeprefix(".").partition(".")[0])
 
 
@@ -136,9 +136,10 @@ def _is_ours(directory: Path) -> bool:
 
 @contextmanager
 def _claimed(run: Path, done: Reaped) -> Iterator[bool]:
-    """Hold a dead run's lock, so that nobody else reaps it.
+    """Lock a dead run, so that no other process reaps it; yields whether that succeeded.
 
-    Whoever else does is waited for: what it salvages may be what the caller is about to move.
+    Waits for another process that does: the caller may be about to move the trial that it is
+    salvaging files into.
     """
     fd = os.open(run / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -171,7 +172,7 @@ def _reap_run(run: Path, done: Reaped, *, dry_run: bool) -> None:
         _reap_session(session, done)
     if [entry.name for entry in run.iterdir()] == [LOCK]:
         (run / LOCK).unlink()
-        # Another reaper may have made the lock anew just now: then it does the rest.
+        # Fails if another reaper has just created the lock again, and will remove it.
         with suppress(OSError):
             run.rmdir()
 
@@ -181,7 +182,7 @@ def _reap_session(session: Path, done: Reaped) -> None:
     done.salvaged += saved.copied
     done.kept += saved.refused
     if not saved.is_safe_to_delete:
-        done.kept.append(f"{session}: holds what could not be copied; delete it when it may go")
+        done.kept.append(f"{session}: contains files that could not be copied; delete it yourself")
         return
     try:
         delete_session(session)
@@ -192,17 +193,17 @@ def _reap_session(session: Path, done: Reaped) -> None:
 
 
 def bring_in(session: Path) -> None:
-    """Bring what a sandbox left to its trial, then delete its scratch.
+    """Copy what a sandbox left to its trial, then delete its scratch.
 
     Raises:
-        SandboxError: not all of it could be copied; it stays where it is.
+        SandboxError: not all of it could be copied; the scratch is kept.
         OSError: something in it cannot be deleted.
     """
     saved = salvage(session)
     if not saved.is_safe_to_delete:
         raise SandboxError(
-            f"{session}: holds what the trial left and could not be copied ({saved.refused[-1]}); "
-            "`proctor clean` brings it in when it can be"
+            f"{session}: contains files of the trial that could not be copied "
+            f"({saved.refused[-1]}); run `proctor clean` to try again"
         )
     delete_session(session)
 
@@ -220,10 +221,8 @@ def delete_session(session: Path) -> None:
 
 
 def _end_helpers(run: Path, done: Reaped, *, dry_run: bool) -> None:
-    """Kill what connected a dead run's sandboxes to the network.
-
-    The sandboxes themselves end with their run: the kernel kills PID 1 with its parent.
-    """
+    """Kill the network helpers of a dead run."""
+    # The sandboxes themselves end with their run: the kernel kills PID 1 with its parent.
     found = sorted(_find_helpers(run))
     done.processes += [f"{pid} {_command_of(pid)}" for pid in found]
     if dry_run:
@@ -252,7 +251,7 @@ def _command_of(pid: int) -> str:
 
 
 def _is_there(pid: int) -> bool:
-    """Whether a process runs; one that is dead and not yet buried does not."""
+    """Whether a process is alive, and not a zombie."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
@@ -261,8 +260,9 @@ def _is_there(pid: int) -> bool:
 
 
 def _find_groups(*, everywhere: bool) -> Iterator[tuple[str, Path]]:
-    """Control groups of this user whose run is dead, with its name."""
+    """Yield control groups of this user's dead runs, with the run's name."""
     for directory in sorted(set(_list_groups(everywhere=everywhere))):
+        # proctor-<run>-<session>, where the name of a run itself contains two dashes.
         run = parse_run_id("-".join(directory.name.removeprefix(PREFIX).split("-")[:3]))
         if run is not None and not run.is_living and _is_ours(directory):
             yield str(run), directory
@@ -282,7 +282,7 @@ def _reap_group(group: Path, done: Reaped, *, dry_run: bool) -> None:
     until = time.monotonic() + _PATIENCE_SEC
     while not dry_run and not remove_group(group):
         if time.monotonic() > until:
-            done.kept.append(f"{group}: what runs in this control group does not die")
+            done.kept.append(f"{group}: processes in this control group do not die")
             return
         time.sleep(0.005)
     done.cgroups.append(group)

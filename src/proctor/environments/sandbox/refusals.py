@@ -1,4 +1,4 @@
-"""What a sandbox cannot give: said before anything is built, in a sentence that names the field."""
+"""Rejects options that a sandbox does not support, before anything is built."""
 
 from collections.abc import Iterator, Mapping
 
@@ -17,22 +17,22 @@ _LOGS = frozenset(map(str, (INSIDE.agent_dir, INSIDE.verifier_dir, INSIDE.artifa
 
 
 def check_order(order: EnvironmentOrder) -> str:
-    """The base that an order names, once all else in it was seen to be possible.
+    """Check the options of a trial; return its base.
 
     Raises:
-        UnsupportedError: it asks for what the sandbox does not have; names the field.
+        UnsupportedError: the sandbox does not support one; the message names the field.
     """
-    base = check_wishes(order.config)
+    base = check_options(order.config)
     for refusal in find_refusals(order, _WHO):
         raise UnsupportedError(refusal)
     return base
 
 
-def check_wishes(config: EnvironmentConfig) -> str:
-    """The base that a job names, once all else that it asks for was seen to be possible.
+def check_options(config: EnvironmentConfig) -> str:
+    """Check the options of a job; return its base.
 
     Raises:
-        UnsupportedError: it asks for what no sandbox has, whatever the task; names the option.
+        UnsupportedError: the sandbox does not support one; the message names it.
     """
     check_hardware(config, _WHO)
     host_ports_of(config.kwargs)
@@ -40,10 +40,10 @@ def check_wishes(config: EnvironmentConfig) -> str:
 
 
 def check_hardware(config: EnvironmentConfig, who: str) -> None:
-    """See that a job asks for nothing that neither the sandbox nor another one of ours has.
+    """Check that a job asks for no hardware that our environments do not have.
 
     Raises:
-        UnsupportedError: it does; names the option.
+        UnsupportedError: it does; the message names the option.
     """
     if config.override_gpus:
         raise UnsupportedError(
@@ -52,16 +52,16 @@ def check_hardware(config: EnvironmentConfig, who: str) -> None:
     if tpu := config.override_tpu:
         raise UnsupportedError(f"--override-tpu {tpu.type}={tpu.topology}: {who} has no TPU chips")
     if config.extra_docker_compose:
-        raise UnsupportedError(f"--extra-docker-compose: {who} has no Docker Compose")
+        raise UnsupportedError(f"--extra-docker-compose: {who} does not support Docker Compose")
     limits_of(config, TaskEnvironment())
 
 
 def find_refusals(order: EnvironmentOrder, who: str) -> Iterator[str]:
-    """What an order asks for that neither the sandbox nor another one of ours has, as sentences."""
+    """Yield messages for what a trial requires and our environments do not support."""
     yield from _find_hardware(order, who)
     compose = order.environment_dir / _COMPOSE
     if compose.exists():
-        yield f"{compose}: {who} has no Docker Compose"
+        yield f"{compose}: {who} does not support Docker Compose"
     for mount in order.mounts:
         if str(mount.get("target")) not in _LOGS:
             yield (
@@ -86,10 +86,10 @@ def _find_hardware(order: EnvironmentOrder, who: str) -> Iterator[str]:
 def _base_of(kwargs: Mapping[str, object]) -> str:
     unknown = sorted(set(kwargs) - {"base", KWARG})
     if unknown:
-        raise UnsupportedError(f"--ek {unknown[0]}: the sandbox takes nothing but base and {KWARG}")
+        raise UnsupportedError(f"--ek {unknown[0]}: the sandbox takes only base and {KWARG}")
     base = kwargs.get("base", HOST_BASE)
     if not isinstance(base, str) or not base:
         raise UnsupportedError(
-            f"--ek base={base}: expected {HOST_BASE}, or the name of an image that was imported"
+            f"--ek base={base}: expected {HOST_BASE}, or the name of an imported image"
         )
     return base

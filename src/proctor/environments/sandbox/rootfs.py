@@ -1,16 +1,15 @@
-"""The root file system of a sandbox, put together by its PID 1 in a mount namespace of its own.
+"""Builds the root file system of a sandbox. Run by its PID 1 in a new mount namespace.
 
-    1  nothing that is mounted here is seen on the host; the place for verifiers' rooms is opened
-    2  the overlays, on each other, and the first of them made the root; where the zygote made them
-       (premade.py), they are attached
-    3  /proc, read-only, with what tells of the host masked
-    4  a /dev of harmless devices
-    5  /sys: nothing
-    6  the directories that were asked for, and the guarded ones as mount points
-    7  the host's own tree taken away
+    1  make mounts private, so that the host does not see them; open the directory for rooms
+    2  mount the overlays, or attach those that the zygote made (premade.py), and pivot into them
+    3  mount /proc read-only, and mask what shows details of the host
+    4  make a /dev with harmless devices
+    5  mount an empty /sys
+    6  create the requested directories, and make the guarded ones mount points
+    7  unmount the host's tree
 
-Every path is resolved inside the new root from step 3 on: a link in an image cannot lead out of it.
-Everything is nodev and nosuid, but for the six devices. Nothing here runs a command.
+From step 3 on, paths are resolved inside the new root: a symlink in an image cannot lead out of it.
+All mounts are nodev and nosuid, except the six devices.
 """
 
 import os
@@ -49,23 +48,24 @@ DEVICES_OPTIONS = {"mode": "755", "size": "1048576"}
 _MASKED = (
     *("kcore", "keys", "key-users", "timer_list", "timer_stats", "sched_debug", "latency_stats"),
     *("kmsg", "kpagecgroup", "kpagecount", "kpageflags", "scsi", "acpi", "asound", "interrupts"),
-    # Parameters of the host's kernel, paths of its swap files, and what it exports and mounts.
+    # The host's kernel parameters, the paths of its swap files, its exports and file systems.
     *("cmdline", "bootconfig", "swaps", "fs"),
 )
 PLAIN = MS_NOSUID | MS_NODEV
 _STRICT = MS_NOSUID | MS_NODEV | MS_NOEXEC
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the sandbox's own
 _USUAL = (("/tmp", 0o1777), ("/run", 0o755), ("/mnt", 0o755), ("/root", 0o700))  # noqa: S108
+# The group tty, which has this number in all common distributions.
 _TERMINALS_GROUP = 5
 
 
 class StepError(Exception):
-    """A sandbox could not be built; the message names the step and what the system said."""
+    """A sandbox could not be built; the message names the step and the system's error."""
 
 
 @contextmanager
 def step(what: str, hint: str = "") -> Iterator[None]:
-    """A step of the building, so that a failure says in which it was."""
+    """Turn an OSError into a StepError that names the step."""
     try:
         yield
     except OSError as error:
@@ -77,29 +77,29 @@ def step(what: str, hint: str = "") -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Premade:
-    """Mounts that are nowhere yet, each an open file."""
+    """Detached mounts, each an open file."""
 
     parts: tuple[int, ...]
-    """The overlays, in the blueprint's order."""
+    """Overlays, in the blueprint's order."""
     rooms: int
     devices: int
-    """A file system for /dev with the devices in it."""
+    """File system for /dev, with the devices."""
 
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """What PID 1 keeps of a root that was built."""
+    """What PID 1 needs of a root after building it."""
 
     rooms_fd: int
-    """The directory for verifiers' rooms, as a mount that is nowhere: in a list of mounts, its line
-    would tell where on the host it lies."""
+    """Directory for verifiers' rooms, as a detached mount: an attached one would show its host path
+    in /proc/mounts."""
     guarded: frozenset[str]
 
 
 def build_root(blueprint: Blueprint, premade: Premade | None, *, in_user_namespace: bool) -> Root:
-    """Build it and enter it; what was premade goes on the working directory.
+    """Build the root and enter it; premade overlays are attached to the working directory.
 
-    `in_user_namespace`: an ordinary user's, in which the overlays are mounted.
+    `in_user_namespace`: the sandbox is an unprivileged user's, and mounts its overlays itself.
 
     Raises:
         StepError: it cannot be built.
@@ -119,6 +119,7 @@ def build_root(blueprint: Blueprint, premade: Premade | None, *, in_user_namespa
         with step("entering the new root"):
             os.chdir(blueprint.root)
     with step("entering the new root"):
+        # This stacks the old root on the new one, so it needs no directory; step 7 unmounts it.
         pivot_root(".", ".")
     os.umask(0)
     _mount_proc()
@@ -134,7 +135,7 @@ def build_root(blueprint: Blueprint, premade: Premade | None, *, in_user_namespa
 
 
 def _attach_parts(parts: Sequence[Part], trees: Sequence[int]) -> None:
-    """Attach overlays on the working directory, and make the first of them that."""
+    """Attach overlays to the working directory, and change into the first."""
     for part, tree in zip(parts, trees, strict=True):
         with step(f"attaching the overlay on {part.target}"):
             if part.target == "/":
@@ -147,11 +148,11 @@ def _attach_parts(parts: Sequence[Part], trees: Sequence[int]) -> None:
 
 
 def _open_rooms(place: str) -> int:
-    """The place for verifiers' rooms; what is mounted for it goes with the host's tree."""
+    """Open the directory for verifiers' rooms; its mount is removed with the host's tree."""
     with step("making a place for verifiers' rooms"):
         os.makedirs(place, mode=0o700, exist_ok=True)
         if os.statvfs(place).f_flag & os.ST_NOEXEC:
-            # Tests have to be executable there, whatever the host thinks of its scratch.
+            # Tests have to be executable there, even if the host's scratch is noexec.
             mount("tmpfs", place, "tmpfs", PLAIN, "mode=700")
         else:
             mount(place, place, flags=MS_BIND)
@@ -184,7 +185,7 @@ def mount_overlay(part: Part, target: str, *, in_user_namespace: bool) -> None:
         lowers = [os.open(lower, os.O_PATH | os.O_DIRECTORY) for lower in part.lowers]
         upper = os.open(part.upper, os.O_PATH | os.O_DIRECTORY)
         work = os.open(part.work, os.O_PATH | os.O_DIRECTORY)
-    # By descriptor: no path of the host is to be read in /proc/mounts, and the options stay short.
+    # By descriptor, so that /proc/mounts shows no host paths, and the options stay within a page.
     below = ":".join(f"/proc/self/fd/{fd}" for fd in lowers)
     options = f"lowerdir={below},upperdir=/proc/self/fd/{upper},workdir=/proc/self/fd/{work}"
     if in_user_namespace:
@@ -192,7 +193,7 @@ def mount_overlay(part: Part, target: str, *, in_user_namespace: bool) -> None:
     try:
         with step(where, _overlay_hint(part, in_user_namespace=in_user_namespace)):
             try:
-                # Without `volatile` every sandbox that ends would sync the whole file system.
+                # Without `volatile`, unmounting would sync the whole file system.
                 mount("overlay", target, "overlay", PLAIN, options + ",volatile")
             except OSError:
                 mount("overlay", target, "overlay", PLAIN, options)
@@ -203,7 +204,7 @@ def mount_overlay(part: Part, target: str, *, in_user_namespace: bool) -> None:
 
 def _overlay_hint(part: Part, *, in_user_namespace: bool) -> str:
     allowed = (
-        "; in a user namespace it takes Linux 5.11 and no rule of AppArmor against it"
+        "; in a user namespace it requires Linux 5.11 and no AppArmor rule against it"
         if in_user_namespace
         else ""
     )
@@ -214,7 +215,7 @@ def _overlay_hint(part: Part, *, in_user_namespace: bool) -> str:
 
 
 def _make_real_directories(root: str, target: str, *, for_all: bool = False) -> None:
-    """Make the directories down to a path; none may be a link, which could lead out."""
+    """Create the directories down to a path; none may be a symlink, which could lead out."""
     path = root.rstrip("/")
     names = target.strip("/").split("/")
     for depth, name in enumerate(names, 1):
@@ -226,15 +227,15 @@ def _make_real_directories(root: str, target: str, *, for_all: bool = False) -> 
             mode = os.lstat(path).st_mode
             if not stat.S_ISDIR(mode):
                 raise NotADirectoryError(20, "not a directory, or a link", path) from None
-            # Not without need: that would copy it into the upper directory.
+            # Only if needed: chmod copies the directory into the upper layer.
             if is_for_all and stat.S_IMODE(mode) != 0o777:
-                os.chmod(path, 0o777)  # noqa: S103 - whoever the agent is, it writes there
+                os.chmod(path, 0o777)  # noqa: S103 - the agent may be any user
 
 
 def _mount_proc() -> None:
     with step("mounting /proc", "in a container, its own /proc must not be masked"):
         os.makedirs("/proc", 0o755, exist_ok=True)
-        # All of it read-only: even the mode of /proc/meminfo is that of everybody's on the machine.
+        # Read-only, because some of it is global: chmod of /proc/meminfo would affect the host.
         mount("proc", "/proc", "proc", _STRICT | MS_RDONLY)
 
 
@@ -245,7 +246,7 @@ def _mount_devices(hosts: dict[str, int], premade: Premade | None) -> None:
         for name in _DEVICES:
             node = f"/dev/{name}"
             mount(node if has_own else f"/proc/self/fd/{hosts[name]}", node, flags=MS_BIND)
-            # A mount point that is read-only: nobody puts another file, mode or owner there.
+            # A read-only mount point, so that no process can replace it or change mode or owner.
             flags = MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NOEXEC
             mount("none", node, flags=flags)
         close_all(list(hosts.values()))
@@ -257,7 +258,7 @@ def _mount_devices(hosts: dict[str, int], premade: Premade | None) -> None:
 
 
 def _mount_dev(premade: Premade | None) -> bool:
-    """Mount /dev; whether devices of its own are there."""
+    """Mount /dev; return whether it has its own device nodes."""
     if premade is not None:
         attach_tree(premade.devices, "/dev")
         os.close(premade.devices)
@@ -268,12 +269,12 @@ def _mount_dev(premade: Premade | None) -> bool:
 
 
 def _make_own_nodes() -> bool:
-    """Make devices in /dev; False, with files in their place, where only the host's can be had."""
+    """Make device nodes in /dev; if not permitted, make files to mount the host's on."""
     fd = os.open("/dev", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         make_nodes(fd)
     except PermissionError:
-        # An ordinary user's namespace, or a container that may not make devices.
+        # An unprivileged user's namespace, or a container that may not make devices.
         for name in _DEVICES:
             os.close(os.open(name, os.O_CREAT | os.O_WRONLY, 0o666, dir_fd=fd))
         return False
@@ -283,7 +284,7 @@ def _make_own_nodes() -> bool:
 
 
 def make_nodes(directory: int) -> None:
-    """Make the devices of a sandbox in an open directory.
+    """Make the device nodes of a sandbox in an open directory.
 
     Raises:
         OSError: this process may not.
@@ -298,6 +299,7 @@ def _mount_terminals(*, has_groups: bool) -> None:
         os.mkdir(_SHARED_MEMORY)
         mount("tmpfs", _SHARED_MEMORY, "tmpfs", PLAIN, "mode=1777,size=268435456")
         os.mkdir("/dev/pts")
+        # devpts refuses a group that is not mapped in the user namespace.
         group = f",gid={_TERMINALS_GROUP}" if has_groups else ""
         options = f"newinstance,ptmxmode=0666,mode=0620{group}"
         mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, options)
@@ -306,6 +308,7 @@ def _mount_terminals(*, has_groups: bool) -> None:
 def _mount_sys() -> None:
     with step("making /sys"):
         os.makedirs("/sys", 0o755, exist_ok=True)
+        # The real /sys would show the host's hardware and let root change its settings.
         mount("tmpfs", "/sys", "tmpfs", _STRICT | MS_RDONLY, "mode=555,size=4096")
 
 
@@ -314,6 +317,7 @@ def _mask_proc() -> None:
         for name in _MASKED:
             path = f"/proc/{name}"
             if os.path.exists(path):
+                # The empty /sys masks directories.
                 mount("/sys" if os.path.isdir(path) else "/dev/null", path, flags=MS_BIND)
 
 
@@ -331,7 +335,7 @@ def _make_directories(blueprint: Blueprint) -> None:
 
 
 def _guard(path: str, done: set[str]) -> None:
-    """Mount a directory and those above it on themselves: mount points stay where they are."""
+    """Bind-mount a directory and its parents on themselves, so that they cannot be renamed."""
     names = path.strip("/").split("/")
     for depth in range(len(names)):
         one = "/" + "/".join(names[: depth + 1])

@@ -1,9 +1,8 @@
-"""Where the runner asks a sandbox for things: its PID 1, or straight the worker of a room.
+"""Routes the runner's requests to PID 1 of a sandbox, or directly to the worker of a room.
 
 A direct connection to a worker saves PID 1 from forwarding requests. A worker does one operation at
-a time; requests that arrive meanwhile go to PID 1, which gives them to another worker. A connection
-ends with its worker: its operation has failed; the next goes to PID 1, which chooses another
-worker.
+a time; further requests go to PID 1, which gives them to another process. When a worker dies, its
+connection closes and its operation fails; later requests go to PID 1.
 """
 
 import asyncio
@@ -16,18 +15,18 @@ from proctor.environments.sandbox.channel import Message, close_all
 from proctor.environments.sandbox.link import Link, OnMessage, Questions, settled
 from proctor.errors import SandboxDiedError, SandboxError
 
+# Operations that only PID 1 can do.
 _ONLY_INIT = frozenset({"run", "open_room", "list_processes", "pause", "resume"})
-"""What PID 1 has to know of."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """Our ends of what a new sandbox is asked by."""
+    """The runner's ends of the connections to a new sandbox."""
 
     channel: socket.socket
-    """To its PID 1."""
+    """Connection to its PID 1."""
     line: socket.socket
-    """To who does operations there."""
+    """Connection to its first worker."""
 
     def close(self) -> None:
         """Close both."""
@@ -36,7 +35,7 @@ class Ends:
 
 
 class Router:
-    """The questions to one sandbox, and the ways that they go."""
+    """Sends requests to one sandbox and collects the answers."""
 
     def __init__(
         self, channel: socket.socket, on_news: OnMessage, on_close: Callable[[], None]
@@ -44,23 +43,23 @@ class Router:
         self._questions = Questions()
         self._on_news = on_news
         self._link = Link(channel, self._hear, on_close)
+        # Connections to workers, by room.
         self._lines: dict[int, _Line] = {}
-        """By room."""
         self._inquiries: set[asyncio.Task[None]] = set()
 
     @property
     def is_open(self) -> bool:
-        """Whether there is anybody to ask."""
+        """Whether the sandbox can be asked."""
         return self._link.is_open
 
     def add_line(self, room: int, channel: socket.socket) -> None:
-        """Have a line to the worker of a room."""
+        """Add a connection to the worker of a room."""
         self._lines[room] = _Line(channel, self._questions, self._inquire)
 
     async def pose(
         self, request: Mapping[str, object], file: int | None = None
     ) -> tuple[int, asyncio.Future[Message]]:
-        """Ask something, with an open file that is closed here whatever comes of it."""
+        """Send a request, with an open file that is always closed here; return its number."""
         files = () if file is None else (file,)
         try:
             number, answer = self._questions.ask()
@@ -84,11 +83,11 @@ class Router:
         try:
             await self._link.send(message, files)
         except SandboxError as error:
-            # The kernel may tell of the end of PID 1 before the zygote does.
+            # The socket can close before the zygote reports that PID 1 has ended.
             raise SandboxDiedError(str(error)) from error
 
     async def hear_out(self, number: int, answer: asyncio.Future[Message]) -> Message:
-        """Wait for an answer; when nobody waits any more, end what was to give it."""
+        """Wait for an answer; on cancellation, end the command or operation first."""
         try:
             return await answer
         except asyncio.CancelledError:
@@ -104,7 +103,7 @@ class Router:
         return {"op": "end", "id": number}
 
     def _inquire(self, number: int) -> None:
-        """A worker is gone over an operation: PID 1 says so, unless the whole sandbox is."""
+        """Ask PID 1 about the operation of a worker that died, unless the whole sandbox has."""
         task = asyncio.ensure_future(self._send_init({"op": "lost", "id": number}))
         self._inquiries.add(task)
         task.add_done_callback(self._inquiries.discard)
@@ -120,30 +119,30 @@ class Router:
             self._on_news(message, files)
 
     def read(self) -> None:
-        """Hear what was said and not yet heard."""
+        """Handle all pending messages."""
         for line in self._lines.values():
             line.read()
         self._link.read()
 
     def close(self) -> None:
-        """Ask no more; who is asked sees that. May be called twice."""
+        """Close all connections. Can be called twice."""
         self._link.close()
         for line in self._lines.values():
             line.close()
 
     def end(self, reason: SandboxError) -> None:
-        """There are no more answers, and this is why."""
+        """Fail all pending and future requests."""
         self._questions.end(reason)
 
 
 class _Line:
-    """A way to the worker of a room."""
+    """A connection to the worker of a room."""
 
     def __init__(
         self, channel: socket.socket, questions: Questions, on_lost: Callable[[int], None]
     ) -> None:
+        # Numbers of its pending operations: one or none.
         self.numbers: set[int] = set()
-        """What it is on: one operation, or none."""
         self._questions = questions
         self._on_lost = on_lost
         self._link = Link(channel, self._hear, self._hang_up)

@@ -1,8 +1,8 @@
-"""The host's own addresses, and routes that keep them from being reached in a network namespace.
+"""Finds the host's addresses, and adds routes that block them in a network namespace.
 
-A helper that connects a sandbox opens its sockets on the host: without such routes, every service
-that listens on one of the host's interfaces could be reached. Speaks netlink, because `ip` need not
-be installed. Only the standard library.
+The helper that connects a sandbox opens its sockets on the host: without these routes, a sandbox
+could reach every service that listens on one of the host's interfaces. Uses netlink, because `ip`
+may not be installed, and only the standard library.
 """
 
 import errno
@@ -17,6 +17,7 @@ _ROUTE = struct.Struct("=BBBBBBBBI")
 _ATTRIBUTE = struct.Struct("=HH")
 _ERROR = struct.Struct("=i")
 
+# From <linux/netlink.h> and <linux/rtnetlink.h>.
 _NEW_ROUTE, _GET_ROUTE = 24, 26
 _IS_ERROR, _IS_DONE = 2, 3
 _REQUEST, _ACKNOWLEDGE, _DUMP, _CREATE = 0x1, 0x4, 0x300, 0x400
@@ -27,11 +28,12 @@ _LOCAL, _UNREACHABLE = 2, 7
 _BY_ADMINISTRATOR = 4
 _SOL_NETLINK, _STRICT_CHECK = 270, 12
 _MOST_READ = 1 << 16
+# Answers of a kernel without IPv6.
 _NOT_THERE = {errno.EOPNOTSUPP, errno.EAFNOSUPPORT, errno.ENOENT}
 
 
 class Prefix(NamedTuple):
-    """An address, or all that begin alike."""
+    """An address or a prefix."""
 
     family: int
     address: bytes
@@ -39,7 +41,7 @@ class Prefix(NamedTuple):
     """In bits."""
 
     def holds(self, address: bytes) -> bool:
-        """Whether an address, of either family, is among them."""
+        """Whether it contains an address, of either family."""
         if len(address) != len(self.address):
             return False
         other = 8 * len(address) - self.length
@@ -47,19 +49,19 @@ class Prefix(NamedTuple):
 
 
 def find_own_addresses() -> list[Prefix]:
-    """What this network namespace takes for itself, but for loopback and addresses of one link.
+    """Return the local addresses of this network namespace, without loopback and link-local ones.
 
     Raises:
-        OSError: the kernel does not say.
+        OSError: they cannot be listed.
     """
     return [prefix for prefix in find_local_addresses() if not _is_kept(prefix)]
 
 
 def find_local_addresses() -> list[Prefix]:
-    """Everything that this network namespace takes for itself, loopback included.
+    """Return all local addresses of this network namespace, including loopback.
 
     Raises:
-        OSError: the kernel does not say.
+        OSError: they cannot be listed.
     """
     with _open() as netlink:
         found = {*_list_local(netlink, socket.AF_INET), *_list_local(netlink, socket.AF_INET6)}
@@ -67,7 +69,7 @@ def find_local_addresses() -> list[Prefix]:
 
 
 def make_unreachable(prefixes: Sequence[Prefix]) -> None:
-    """Refuse whatever this network namespace sends to these addresses.
+    """Make addresses unreachable in this network namespace.
 
     Raises:
         OSError: a route cannot be added.
@@ -77,7 +79,7 @@ def make_unreachable(prefixes: Sequence[Prefix]) -> None:
 
 
 def make_local(prefixes: Sequence[Prefix]) -> None:
-    """Have this network namespace take these addresses for itself, whatever else is routed there.
+    """Make addresses local in this network namespace, before all other routes.
 
     Raises:
         OSError: a route cannot be added.
@@ -100,7 +102,7 @@ def _add_route(prefix: Prefix, route: bytes) -> None:
 
 
 def _pack_attribute(kind: int, value: bytes) -> bytes:
-    """An attribute of a route; all that are made here have whole words."""
+    """Pack an attribute of a route; all values here are multiples of 4 bytes, without padding."""
     return _ATTRIBUTE.pack(_ATTRIBUTE.size + len(value), kind) + value
 
 
@@ -118,7 +120,7 @@ def _open() -> socket.socket:
 
 def _list_local(netlink: socket.socket, family: int) -> Iterator[Prefix]:
     try:
-        # Only what is asked for: a router may have a million routes. Linux before 4.20 sends all.
+        # Let the kernel filter: a router may have a million routes. Linux before 4.20 sends all.
         netlink.setsockopt(_SOL_NETLINK, _STRICT_CHECK, 1)
     except OSError as error:
         if error.errno != errno.ENOPROTOOPT:
@@ -165,10 +167,10 @@ def _send(netlink: socket.socket, kind: int, flags: int, body: bytes) -> None:
 
 
 def _read(netlink: socket.socket) -> Iterator[bytes]:
-    """The messages of one answer.
+    """Yield the messages of one answer.
 
     Raises:
-        OSError: the answer is an error, other than that something is there already.
+        OSError: the answer is an error other than EEXIST.
     """
     while True:
         data, at = netlink.recv(_MOST_READ), 0

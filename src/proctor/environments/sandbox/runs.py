@@ -1,8 +1,7 @@
-"""Which process a run is, and whether it lives.
+"""Names of runs, and whether a run is alive.
 
-A run is one process that starts sandboxes. Its name says which process that is, so that whoever
-finds what a killed run left needs no other file to tell it from a living one. Nothing here ends
-anything.
+A run is one process that starts sandboxes. Its name identifies the process, so that the reaper
+needs no other file to tell a dead run from a live one.
 """
 
 import os
@@ -20,27 +19,27 @@ class RunId:
 
     pid: int
     started: int
-    """When the process began, in clock ticks since the machine did."""
+    """Start time of the process, in clock ticks since boot."""
     namespace: int
-    """The namespace in which the pid counts."""
+    """Inode of its pid namespace."""
 
     def __str__(self) -> str:
         return f"{self.pid}-{self.started}-{self.namespace}"
 
     @property
     def is_living(self) -> bool:
-        """Whether the process may be alive; one of another namespace cannot be seen to be dead."""
+        """Whether the process may be alive; always true for another pid namespace."""
         return self.namespace != _namespace() or _started(self.pid) == self.started
 
 
 def this_run() -> RunId:
-    """The name of this process."""
+    """Return the name of this process."""
     pid = os.getpid()
     return RunId(pid, _started(pid) or 0, _namespace())
 
 
 def parse_run_id(text: str) -> RunId | None:
-    """The run of a name; None where the text is none."""
+    """Parse the name of a run; None if it is not one."""
     found = _NAME.fullmatch(text)
     return RunId(int(found[1]), int(found[2]), int(found[3])) if found else None
 
@@ -50,11 +49,11 @@ def _namespace() -> int:
 
 
 def _started(pid: int) -> int | None:
-    """When a process began; None where there is none, or only what its parent has not buried."""
+    """Return the start time of a process; None if it does not exist or is a zombie."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    # The name of the program stands in brackets and may itself hold brackets and spaces.
+    # The program's name is in parentheses, and may itself contain parentheses and spaces.
     fields = text.rpartition(")")[2].split()
     return None if fields[0] in _DEAD_STATES else int(fields[19])

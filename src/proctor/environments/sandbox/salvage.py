@@ -1,14 +1,14 @@
-"""What a killed trial left in its sandbox, brought into the trial's directory: it is evidence.
+"""Copies what a killed trial left in its sandbox into the trial's directory, as evidence.
 
     /logs/agent                    <trial>/agent
     /logs/artifacts                <trial>/artifacts
     /workspace/trajectory.jsonl    <trial>/agent/trajectory.jsonl
     /workspace/artifacts           <trial>/agent/artifacts: the media of such a trace
 
-The places are those into which a trial that ends by itself collects the same things.
+The targets are those of a trial that ends normally.
 
-Everything here was written by a stranger. Only regular files are copied, no link is followed,
-nothing that is in the trial is replaced, and what is too much is left and listed.
+The files are untrusted. Only regular files are copied, no symlink is followed, no file of the trial
+is replaced, and files beyond the limits are listed instead.
 """
 
 import os
@@ -32,29 +32,30 @@ _TREES = (
 )
 _TRACE = "/workspace/trajectory.jsonl"
 PLACES = (*(inside for inside, _ in _TREES), _TRACE)
-"""Where evidence lies, inside."""
+"""Paths of evidence, inside."""
 _MOST_BYTES = 1 << 30
 _MOST_FILES = 20_000
+# Depth of directories, the same as for downloads from a running sandbox.
 _DEEPEST = 200
-"""Directories in directories, as in what is fetched from a sandbox that lives."""
 _BLOCK = 1 << 20
+# NONBLOCK, because a pipe in place of a file would block.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(slots=True)
 class Salvaged:
-    """What came of one session."""
+    """Result of salvaging one session."""
 
     copied: list[Path] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
-    """What was not copied, each with its reason: links, devices, too large."""
+    """Files that were not copied, each with the reason: symlink, device, too large."""
     is_safe_to_delete: bool = True
-    """False: evidence lies there that could not be copied, because the trial is gone or full."""
+    """False if evidence could not be copied, because the trial is missing or the disk is full."""
     n_bytes: int = 0
 
 
 def load_note(session: Path) -> SessionNote | None:
-    """Whose scratch a session's directory is; None where it does not say."""
+    """Load the note of a session's directory; None if it has none."""
     try:
         return msgspec.json.decode(read_small(str(session / NOTE)), type=SessionNote)
     except (OSError, msgspec.DecodeError):
@@ -62,7 +63,7 @@ def load_note(session: Path) -> SessionNote | None:
 
 
 def salvage(session: Path) -> Salvaged:
-    """Copy what a session's sandbox left into its trial. A second time copies nothing twice."""
+    """Copy what a session's sandbox left into its trial. Idempotent."""
     done = Salvaged()
     session = session.resolve()
     note = load_note(session)
@@ -74,7 +75,7 @@ def salvage(session: Path) -> Salvaged:
         if found:
             done.is_safe_to_delete = False
             done.refused.append(
-                f"{note.trial}: the trial is gone, so there is no place for what it left"
+                f"{note.trial}: the trial no longer exists, so its files cannot be copied to it"
             )
         return done
     for source, target in found[:_MOST_FILES]:
@@ -88,7 +89,7 @@ def salvage(session: Path) -> Salvaged:
 
 
 def _find_home(note: SessionNote) -> Path | None:
-    """Where the attempt lies that the sandbox was of: it may have been moved since."""
+    """Return the directory of the sandbox's attempt, which may have been moved since."""
     trial = Path(note.trial)
     if note.attempt is None:
         return trial if trial.is_dir() else None
@@ -97,7 +98,7 @@ def _find_home(note: SessionNote) -> Path | None:
 
 
 def _find(session: Path, note: SessionNote) -> Iterator[tuple[Path, PurePosixPath]]:
-    """Every file that should be kept, and its place in the trial."""
+    """Yield every file of evidence, with its path in the trial."""
     for inside, home in _TREES:
         top = _place(session, note, inside)
         for path in _list_files(top, session):
@@ -108,7 +109,7 @@ def _find(session: Path, note: SessionNote) -> Iterator[tuple[Path, PurePosixPat
 
 
 def _place(session: Path, note: SessionNote, inside: str) -> Path:
-    """Where a path of the sandbox lies on the host, were it written."""
+    """Return where on the host a path of the sandbox would be, if it was written."""
     target = max(
         (to for to in note.uppers if PurePosixPath(inside).is_relative_to(to)),
         key=len,
@@ -119,23 +120,23 @@ def _place(session: Path, note: SessionNote, inside: str) -> Path:
 
 
 def _is_below_link(path: Path, top: Path) -> bool:
-    """Whether a directory between one and a path below it is a link."""
+    """Whether a directory between `top` and a path below it is a symlink."""
     parent = path.parent
     while not os.path.lexists(parent):
-        # Still to be made, and by us.
+        # Does not exist yet; we will create it.
         parent = parent.parent
     real = Path(os.path.realpath(top), parent.relative_to(top))
     return os.path.realpath(parent) != str(real)
 
 
 def _list_files(top: Path, session: Path) -> Iterator[Path]:
-    """All but directories below a directory, links not followed, by name."""
+    """Yield the files below a directory, sorted, without following symlinks."""
     if top.is_symlink() or _is_below_link(top, session):
         return
     for directory, folders, files in os.walk(top):
         folders.sort()
         if directory.count("/", len(str(top))) >= _DEEPEST:
-            # Listed as what it is, which is not copied.
+            # Yield the deeper directories as if they were files, so that they are refused.
             files += folders
             folders.clear()
         yield from (Path(directory, name) for name in sorted(files))
@@ -152,10 +153,10 @@ def _copy_into(source: Path, target: Path, done: Salvaged) -> None:
         if not stat.S_ISREG(status.st_mode):
             done.refused.append(f"{source.name}: not a regular file")
         elif os.readlink(f"/proc/self/fd/{fd}") != str(source):  # noqa: PTH115 - the text as it is
-            # A process of a sandbox that is only just dying put a link on the way.
+            # A dying process of the sandbox has replaced a directory of the path by a symlink.
             done.refused.append(f"{source.name}: below a link, which is not followed")
         elif done.n_bytes + status.st_size > _MOST_BYTES:
-            done.refused.append(f"{source.name}: more than is copied from one sandbox")
+            done.refused.append(f"{source.name}: over the limit of bytes for one sandbox")
         else:
             _copy_file(fd, source, target, done)
     except OSError as error:
@@ -169,7 +170,7 @@ def _open(source: Path) -> int:
     try:
         return os.open(source, _FILE)
     except PermissionError:
-        # Its mode is the stranger's; the file is ours.
+        # The agent chose its mode, but the file is ours.
         if stat.S_ISREG(source.lstat().st_mode):
             source.chmod(0o600)
         return os.open(source, _FILE)
@@ -179,7 +180,7 @@ def _copy_file(fd: int, source: Path, target: Path, done: Salvaged) -> None:
     if (free := _free_name(source, target)) is None:
         return
     free.parent.mkdir(parents=True, exist_ok=True)
-    # Under its own name only when it is whole: whoever is killed here leaves no half of a file.
+    # Renamed when complete, so that a kill leaves no half file under its name.
     half = free.with_name(f".{os.urandom(8).hex()}.salvaged")
     to = os.open(half, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     try:
@@ -195,7 +196,7 @@ def _copy_file(fd: int, source: Path, target: Path, done: Salvaged) -> None:
 
 
 def _free_name(source: Path, target: Path) -> Path | None:
-    """The target, or a name beside it that is free; None where the same bytes are there already."""
+    """Return the target or a free name next to it; None if the same bytes are there already."""
     for number in range(_MOST_FILES):
         suffix = "" if number == 0 else ".salvaged" if number == 1 else f".salvaged-{number}"
         name = target.with_name(target.name + suffix)

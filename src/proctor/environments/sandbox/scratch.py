@@ -1,13 +1,13 @@
-"""Where sandboxes keep what is written in them, and who holds which part of it.
+"""Scratch directories, in which sandboxes keep what is written in them.
 
-    <scratch>/                    $PROCTOR_SCRATCH, else scratch/ in the cache; mode 0700
-      <run>/lock                  held while the run lives
+    <scratch>/                    $PROCTOR_SCRATCH, or else scratch/ in the cache; mode 0700
+      <run>/lock                  locked while the run lives
       <run>/<session>.<random>/   one sandbox
-        session.json              which trial it is of
-        root/                     where the root file system is put together
+        session.json              names its trial
+        root/                     mount point of the root file system
         parts/<n>/{upper,work}    what was written, one pair for each overlay
 
-Nothing here mounts anything, and nothing here deletes what another run left: that is reap.py.
+Does not delete what other runs left: reap.py does.
 """
 
 import atexit
@@ -35,38 +35,40 @@ LOCK = "lock"
 NOTE = "session.json"
 _RETIRED_NOTE = ".session.json"
 
+# File systems that overlayfs cannot use for an upper directory.
 _NO_UPPER = NETWORK | {
     *("overlay", "aufs", "ecryptfs", "squashfs", "ramfs"),
     *("vfat", "exfat", "msdos", "ntfs", "ntfs3", "hfsplus"),
 }
 _IN_MEMORY = (Path("/dev/shm"), Path("/tmp"))  # noqa: S108 - looked at, then used with a 0700 directory
+# FS_IOC_GETFLAGS and FS_IOC_SETFLAGS.
 _GET_FLAGS, _SET_FLAGS = 0x80086601, 0x40086602
+# `chattr +T`: subdirectories are placed far apart on the disk.
 _SPREAD_FLAG = 0x00020000
-"""`chattr +T`: directories in this one are laid out far from each other."""
 _UNFIT_FOR_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class SessionNote(msgspec.Struct, frozen=True):
-    """session.json: what must be known of a sandbox whose run was killed."""
+    """session.json: what the reaper needs to know about a sandbox whose run was killed."""
 
     session: str
     """Name of the environment."""
     trial: str
     """Directory of the trial."""
     uppers: dict[str, str]
-    """Where each overlay was mounted, and its upper directory below the session's."""
+    """Mount point of each overlay, and its upper directory relative to the session's."""
     attempt: tuple[int, int] | None = None
-    """Device and inode of the config.json beside which the trial runs: both stay the same when the
-    attempt is moved. None where there is none."""
+    """Device and inode of the attempt's config.json, which stay the same when the attempt is
+    moved; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A directory that can hold what sandboxes write."""
+    """A directory for scratch."""
 
     root: Path
     note: str | None = None
-    """Why it is not the usual one; a sentence."""
+    """Why it is not the default; None if it is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,21 +79,21 @@ class Session:
 
     @property
     def root(self) -> Path:
-        """An empty directory on which the root file system is put together."""
+        """Empty directory on which the root file system is mounted."""
         return self.directory / "root"
 
     @property
     def rooms(self) -> str:
-        """Where what is written in verifiers' rooms lies, once there was one."""
+        """Directory for files of verifiers' rooms; exists after the first was opened."""
         return f"{self.directory}/root.rooms"
 
     @property
     def names(self) -> frozenset[str]:
-        """What is in the directory of a session that nobody uses."""
+        """Names in the directory of an idle session."""
         return frozenset({"root", "root.rooms", "root.layers", "parts", _RETIRED_NOTE})
 
     def add_part(self, number: int, lower: Path) -> tuple[Path, Path]:
-        """A new upper directory, with owner and mode of the layer below it, and its work."""
+        """Make an upper directory, with owner and mode of the layer below it, and a work one."""
         part = self.directory / "parts" / str(number)
         upper, work = part / "upper", part / "work"
         work.mkdir(parents=True)
@@ -103,7 +105,7 @@ class Session:
         return upper, work
 
     def write_note(self, session: str, trial: Path, uppers: Mapping[str, str]) -> None:
-        """Write down whose it is. Not synced: after a power cut there is no evidence in it."""
+        """Write session.json. Not synced: after a power cut the evidence is lost anyway."""
         top = f"{self.directory}/"
         places = {to: upper.removeprefix(top) for to, upper in uppers.items()}
         note = SessionNote(session, str(trial.absolute()), places, find_attempt(trial))
@@ -117,13 +119,13 @@ class Session:
         os.rename(other, f"{self.directory}/{NOTE}")
 
     def retire_note(self) -> None:
-        """What is here is nobody's any more."""
+        """Remove session.json: the session no longer belongs to a trial."""
         with suppress(FileNotFoundError):
             os.rename(f"{self.directory}/{NOTE}", f"{self.directory}/{_RETIRED_NOTE}")
 
 
 def find_attempt(trial: Path) -> tuple[int, int] | None:
-    """What tells the attempt in a directory from others, wherever that is moved."""
+    """Return device and inode that identify the attempt in a directory, even if it is moved."""
     try:
         status = os.lstat(f"{trial}/config.json")
     except OSError:
@@ -139,7 +141,7 @@ class Run:
     directory: Path
 
     def open_session(self, name: str) -> Session:
-        """A new directory for one sandbox."""
+        """Make a directory for one sandbox."""
         prefix = f"{fit_name(name)}."
         session = Session(Path(tempfile.mkdtemp(prefix=prefix, dir=self.directory)))
         session.root.mkdir()
@@ -147,22 +149,22 @@ class Run:
 
 
 def fit_name(name: str) -> str:
-    """A name that is fit for a directory and a mount option."""
+    """Return a name that is valid for a directory and in a mount option."""
     return _UNFIT_FOR_A_NAME.sub("-", name)[:100].lstrip(".") or "session"
 
 
 def cache_directory(environ: Mapping[str, str] = os.environ) -> Path:
-    """$PROCTOR_CACHE, else $XDG_CACHE_HOME/proctor, else ~/.cache/proctor.
+    """Return $PROCTOR_CACHE, or else $XDG_CACHE_HOME/proctor, or else ~/.cache/proctor.
 
     Raises:
-        SandboxError: nothing says where this user's home is, or others can write there: what lies
-            in a cache is run.
+        SandboxError: this user has no home directory, or others can write to the cache, whose
+            files are executed.
     """
     cache = _name_cache(environ)
     if stranger := find_stranger(cache):
         raise SandboxError(
-            f"{stranger}, and what lies in a cache is run; set PROCTOR_CACHE to a directory that "
-            "only you can write to"
+            f"{stranger}, and files in the cache are executed; set PROCTOR_CACHE to a directory "
+            "that only you can write to"
         )
     return cache
 
@@ -176,12 +178,12 @@ def _name_cache(environ: Mapping[str, str]) -> Path:
     if home := environ.get("HOME") or _find_home():
         return Path(home).absolute() / ".cache" / "proctor"
     raise SandboxError(
-        "there is no place for what sandboxes need: set PROCTOR_CACHE or HOME to a directory"
+        "there is no cache directory for sandboxes: set PROCTOR_CACHE or HOME to a directory"
     )
 
 
 def _find_home() -> str:
-    """The home that the system knows of; services have no HOME."""
+    """Return the home directory from the user database, because services have no HOME."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_dir
     except KeyError:
@@ -189,7 +191,7 @@ def _find_home() -> str:
 
 
 def scratch_roots(environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
-    """Every directory that may be the scratch: the usual one, then those in memory."""
+    """Return every directory that may be the scratch: the default, then those in memory."""
     if chosen := environ.get("PROCTOR_SCRATCH"):
         return (Path(chosen).absolute(),)
     usual = cache_directory(environ) / "scratch"
@@ -197,10 +199,10 @@ def scratch_roots(environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
 
 
 def find_place(environ: Mapping[str, str] = os.environ) -> Place:
-    """The scratch directory, made where it was missing.
+    """Return the scratch directory, created if missing.
 
     Raises:
-        SandboxError: none can hold an overlay.
+        SandboxError: none supports overlays.
     """
     usual, *others = scratch_roots(environ)
     fault = find_fault(usual)
@@ -218,11 +220,11 @@ def find_place(environ: Mapping[str, str] = os.environ) -> Place:
 
 
 def find_fault(directory: Path) -> str | None:
-    """Why a directory cannot hold an overlay's layers; it is made where it is missing."""
+    """Return why a directory cannot be used for overlays; creates it if missing."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        return f"{directory}: cannot be made for what sandboxes write: {reason_of(error)}"
+        return f"{directory}: cannot be created for sandboxes' files: {reason_of(error)}"
     if stranger := find_stranger(directory):
         return f"{stranger}, and sandboxes would write there"
     if not os.access(directory, os.W_OK | os.X_OK):
@@ -239,10 +241,10 @@ def can_hold_upper(file_system: str) -> bool:
 
 
 def make_private(directory: Path) -> None:
-    """Make a directory that is ours alone, or see that it is.
+    """Create a directory that only this user can access, or check that it is.
 
     Raises:
-        SandboxError: it cannot be made, or somebody else made it.
+        SandboxError: it cannot be created, or belongs to another user.
     """
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -251,20 +253,20 @@ def make_private(directory: Path) -> None:
         if is_ours and stat.S_IMODE(status.st_mode) & 0o077:
             directory.chmod(0o700)
     except OSError as error:
-        raise SandboxError(f"{directory}: cannot be made: {reason_of(error)}") from error
+        raise SandboxError(f"{directory}: cannot be created: {reason_of(error)}") from error
     if not is_ours:
-        raise SandboxError(f"{directory}: not a directory of this user; expected one that is")
+        raise SandboxError(f"{directory}: expected a directory that belongs to this user")
 
 
 def open_run(root: Path) -> Run:
-    """The scratch of this process below a root; the same each time."""
+    """Return the scratch of this process below a root, created on the first call."""
     return _open_run(root, os.getpid())
 
 
 @functools.lru_cache(maxsize=64)
 def _open_run(root: Path, pid: int) -> Run:
     run = Run(this_run(), root / str(this_run()))
-    # Under its own name only once the lock is held: a reaper never sees it without.
+    # Renamed after it is locked, so that a reaper never sees it unlocked.
     fresh = Path(tempfile.mkdtemp(prefix=f".{run.id}.", dir=root))
     held = os.open(fresh / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     fcntl.flock(held, fcntl.LOCK_EX)
@@ -275,24 +277,22 @@ def _open_run(root: Path, pid: int) -> Run:
 
 
 def _spread(directory: Path) -> None:
-    """Have the file system lay out each sandbox's scratch in another place, if it can.
-
-    On ext4, making a file where many were deleted within minutes takes a hundred times as long: it
-    passes all of these over, one by one.
-    """
+    """Place the scratch of each sandbox in another part of the disk, if the file system can."""
+    # ext4 takes a hundred times as long to create a file where many were deleted within the last
+    # minutes, because it skips their inodes one by one.
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         (flags,) = struct.unpack("=q", fcntl.ioctl(fd, _GET_FLAGS, bytes(8)))
         fcntl.ioctl(fd, _SET_FLAGS, struct.pack("=q", flags | _SPREAD_FLAG))
     except OSError:
-        # Another file system, without such flags and without the need.
+        # Another file system, which neither has nor needs this flag.
         return
     finally:
         os.close(fd)
 
 
 def _close_run(run: Run, pid: int) -> None:
-    """Leave nothing behind; what a sandbox left that was not stopped stays for the reaper."""
+    """Remove the scratch of the run, unless a sandbox was not stopped: the reaper handles that."""
     if os.getpid() != pid:
         return
     with suppress(OSError):

@@ -1,14 +1,12 @@
-"""Scratch that serves one sandbox after the other.
+"""Scratch directories that one sandbox after the other uses.
 
-To make and to delete directories on a disk takes longer than all else that a short sandbox does. So
-what one leaves is emptied, and serves the next one with the same root file system. Emptied means as
-new: whatever cannot be seen to be so is deleted, and another is made.
+Making and deleting directories on a disk takes longer than everything else in a short sandbox. So
+the scratch of a sandbox is emptied, and reused by the next one with the same root file system. It
+must be exactly as new: if that cannot be verified, it is deleted and another is made.
 
-    take    scratch for a sandbox: emptied, or new
-    give    it back when everything in the sandbox is dead; it is emptied beside the event loop
+    take    get scratch for a sandbox: emptied, or new
+    give    return it after all processes of the sandbox have ended; a thread empties it
     close   delete all of it
-
-Nothing here mounts anything.
 """
 
 import asyncio
@@ -33,38 +31,38 @@ from proctor.environments.sandbox.reap import delete_session
 from proctor.environments.sandbox.roots.layers import Parts
 from proctor.environments.sandbox.scratch import Run, Session
 
-# Making a directory as new again that a stranger wrote in: no entry, mode, owner or attribute
+# Restoring a directory to new: entries, mode, owner and attributes, which are all untrusted
 #
-# Gives up where that would take long; what is left then is for delete.py.
+# Gives up if that would take long; delete.py removes the rest.
 
 
 _MOST_ENTRIES = 500
+# FS_IOC_GETFLAGS.
 _GET_FLAGS = 0x80086601
+# Attributes that the kernel sets on an overlay's upper directory; processes inside cannot.
 _KERNELS = "trusted.overlay."
-"""Attributes that the kernel itself sets on an overlay's upper directory; nobody inside can."""
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Stamp(NamedTuple):
-    """All that a directory has besides its entries."""
+    """Metadata of a directory."""
 
     mode: int
     uid: int
     gid: int
     flags: int
-    """What lsattr shows."""
+    """Inode flags, as lsattr shows them."""
     attributes: tuple[tuple[str, bytes], ...]
-    """Extended ones, access lists among them; not those that only the kernel sets."""
+    """Extended attributes, including ACLs, without those that only the kernel sets."""
     changed_ns: tuple[int, int]
-    """When an entry was last made or removed, and when anything about it was last changed. Nobody
-    can set the second."""
+    """mtime and ctime. No process can set the ctime."""
 
 
 def stamp_of(directory: str) -> Stamp:
-    """What a directory is like now.
+    """Read the metadata of a directory.
 
     Raises:
-        OSError: it is not there, or a link.
+        OSError: it does not exist, or is a symlink.
     """
     fd = os.open(directory, _OPEN)
     try:
@@ -91,17 +89,17 @@ def _flags_of(fd: int) -> int:
 
 
 def is_pristine(directory: str, like: Stamp) -> bool:
-    """Whether nothing was ever made or changed in a directory since its stamp was taken."""
+    """Whether a directory is empty, and was never changed since its stamp was taken."""
     return stamp_of(directory) == like and not os.listdir(directory)
 
 
 def forget_reading(directory: str) -> None:
-    """Have a directory not tell when somebody last listed it."""
+    """Reset the access time of a directory."""
     os.utime(directory, ns=(0, os.stat(directory).st_mtime_ns))
 
 
 def make_like(directory: str, like: Stamp) -> bool:
-    """Give an empty directory looks and times; False where it keeps something else."""
+    """Restore the metadata of an empty directory; return False if something still differs."""
     fd = os.open(directory, _OPEN)
     try:
         for name in os.listxattr(fd):
@@ -118,16 +116,16 @@ def make_like(directory: str, like: Stamp) -> bool:
 
 
 def empty(directory: str) -> bool:
-    """Delete all that is in a directory; False where it is too much to wait for.
+    """Delete the contents of a directory; return False, midway, if it has too many entries.
 
     Raises:
-        OSError: something cannot be deleted so.
+        OSError: something cannot be deleted.
     """
     return _empty(directory, _MOST_ENTRIES) >= 0
 
 
 def _empty(directory: str, most: int) -> int:
-    """How many more may be deleted; less than none: it was given up."""
+    """Return how many more entries may be deleted; negative if it gave up."""
     with os.scandir(directory) as found:
         entries = list(found)
     for entry in entries:
@@ -143,17 +141,17 @@ def _empty(directory: str, most: int) -> int:
     return most
 
 
+# Idle slots that are kept; more are deleted.
 _MOST_IDLE = 64
-"""How many wait for another sandbox; more are deleted."""
+# Sandboxes that use the same scratch; see _spread in scratch.py for the cost of more.
 _MOST_SERVED = 16
-"""How many sandboxes have the same scratch; see _spread in scratch.py for what many would cost."""
+# Free bytes below which a disk counts as nearly full.
 _LITTLE = 256 << 20
-"""A disk with fewer free bytes is nearly full."""
+# Slots that wait to be emptied before `give` has to wait.
 _LONGEST_QUEUE = 32
-"""How many wait to be emptied before whoever gives one back has to wait."""
 
 KEPT_STATES = ("frozen", "clean")
-"""Copies of what a trial left, in its sandbox's scratch; see frozen.py."""
+"""Directories for copies of what a trial left, in its sandbox's scratch."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -164,21 +162,21 @@ class Slot:
 
     session: Session
     root: Parts
-    """The root file system that it is for."""
+    """Its root file system."""
     parts: tuple[Part, ...]
     stamps: tuple[Stamp, ...]
-    """What each upper directory was like before anything of a trial ran."""
+    """Metadata of each upper directory before the trial."""
     n_served: int = 0
-    """How many sandboxes have had it."""
+    """Number of sandboxes that have used it."""
     is_for_one: bool = False
-    """No other sandbox is to have it: its root file system is one trial's own."""
+    """Never reused, because its root file system belongs to one trial."""
     ids: Range | None = None
-    """The ids of its sandboxes' users on the host, if not those that they have inside; overlays
-    that are kept are mapped to them."""
+    """Host ids of its sandboxes' users, if they differ from those inside; reused overlays are
+    mapped to them."""
 
     @property
     def uppers(self) -> Mapping[str, str]:
-        """Where each overlay is mounted inside, and what takes its changes."""
+        """Upper directory of each overlay, by its mount point inside."""
         return {part.target: part.upper for part in self.parts}
 
 
@@ -195,11 +193,11 @@ class Slots:
     def take(
         self, run: Run, name: str, root: Parts, *, is_for_one: bool = False, has_ids: bool = False
     ) -> Slot:
-        """Scratch for a sandbox on that root; `has_ids`: with a range of ids.
+        """Get scratch for a sandbox with that root; `has_ids`: with its own range of ids.
 
         Raises:
             OSError: there is none, and none can be made.
-            SandboxError: there are no ids.
+            SandboxError: no range of ids is free.
         """
         with self._lock:
             for slot in self._idle:
@@ -216,10 +214,10 @@ class Slots:
             raise
 
     async def give(self, slot: Slot) -> None:
-        """Take it back; everything in its sandbox is dead.
+        """Return a slot; all processes of its sandbox must have ended.
 
         Raises:
-            OSError: it cannot even be told that nobody uses it any more.
+            OSError: its note cannot be retired.
         """
         slot.session.retire_note()
         is_full = _is_nearly_full(slot.session.directory)
@@ -227,7 +225,7 @@ class Slots:
         while self._queue and self._queue[0].done():
             self._queue.popleft()
         if self._queue and is_full:
-            # What filled the disk must be gone before the next sandbox needs some of it.
+            # Free the disk before the next sandbox needs it.
             await asyncio.wrap_future(self._queue[-1])
         elif len(self._queue) > _LONGEST_QUEUE:
             await asyncio.wrap_future(self._queue[0])
@@ -242,11 +240,11 @@ class Slots:
         _delete(slot)
 
     def drop(self, slot: Slot) -> None:
-        """Delete one that no other sandbox is to have; waits for nothing."""
+        """Delete a slot in the background."""
         self._janitor.submit(_delete, slot)
 
     def close(self) -> None:
-        """Delete all of it; what is given back from now on is deleted as well."""
+        """Delete all slots; those returned later are deleted as well."""
         with self._lock:
             self._is_closed = True
             idle, self._idle = self._idle, deque()
@@ -283,7 +281,8 @@ def _furnish(session: Session, root: Parts, *, is_for_one: bool) -> Slot:
     for number, (target, lowers) in enumerate(root):
         upper, work = session.add_part(number, Path(lowers[0]))
         mounted = ""
-        # The first one is changed by every sandbox; of the others most are left as they were.
+        # Every sandbox writes to the first overlay, but most leave the others unchanged, so these
+        # can stay mounted for the next sandbox.
         if number > 0 and is_all_powerful() and not is_for_one:
             mounted = str(upper.with_name("mounted"))
             os.mkdir(mounted)
@@ -293,12 +292,12 @@ def _furnish(session: Session, root: Parts, *, is_for_one: bool) -> Slot:
 
 
 def stamp_again(slot: Slot) -> Slot:
-    """The slot of a sandbox that was just built: mounting sets attributes, and so times."""
+    """Take the stamps again after the sandbox was built: mounting changes attributes and times."""
     return replace(slot, stamps=tuple(stamp_of(part.upper) for part in slot.parts))
 
 
 def _is_renewed(slot: Slot) -> bool:
-    """Empty it; False where it does not become as new by that."""
+    """Empty a slot; return whether it is as new."""
     for part, stamp in zip(slot.parts, slot.stamps, strict=True):
         if part.mounted:
             if not is_pristine(part.upper, stamp):

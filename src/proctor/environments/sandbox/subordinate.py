@@ -1,8 +1,8 @@
-"""Subordinate ids of an ordinary user: which there are, and acting as all of them at once.
+"""Subordinate ids of an unprivileged user.
 
 /etc/subuid and /etc/subgid give a user further ids; newuidmap and newgidmap map them into a user
-namespace. Files that another user of a sandbox made belong to such an id on the host, and only in
-such a namespace can their owner's owner delete them.
+namespace. Files of a sandbox's other users belong to such ids on the host, and can only be deleted
+in such a namespace.
 """
 
 import os
@@ -21,6 +21,8 @@ _TIMEOUT_SEC = 600
 type IdMap = tuple[tuple[int, int, int], ...]
 """Lines (inside, outside, count) of an id map."""
 
+# Run in a child, which prints a line once its user namespace exists, and continues when its ids are
+# mapped.
 _DELETING = """
 import os, sys
 from pathlib import Path
@@ -34,9 +36,9 @@ delete_tree(Path(sys.argv[1]))
 
 
 def find_subordinate_ids(subuid: Path = _SUBUID, subgid: Path = _SUBGID) -> IdMap:
-    """The ids from 1 up that an ordinary user can map for users and groups alike; root needs none.
+    """Return the ids that this user can map both for users and for groups, from 1 on.
 
-    Empty where the user has none, or cannot map them.
+    Empty for root, and if the user has none or cannot map them.
     """
     if os.geteuid() == 0 or not all(map(shutil.which, _TOOLS)):
         return ()
@@ -46,7 +48,7 @@ def find_subordinate_ids(subuid: Path = _SUBUID, subgid: Path = _SUBGID) -> IdMa
 
 
 def _ranges(path: Path) -> Iterator[tuple[int, int]]:
-    """First id and count of each line of this user."""
+    """Yield first id and count of each line of this user."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         names = {str(os.geteuid()), pwd.getpwuid(os.geteuid()).pw_name}
@@ -63,7 +65,7 @@ def delete_mapped(directory: Path) -> None:
     """Delete a tree in which files belong to subordinate ids.
 
     Raises:
-        OSError: it cannot be deleted so either.
+        OSError: it cannot be deleted.
     """
     ids = find_subordinate_ids()
     if not ids:
@@ -88,7 +90,7 @@ def write_id_maps(pid: int, ids: IdMap) -> None:
     """Map this user to 0 in a process's user namespace, and the subordinate ids above.
 
     Raises:
-        OSError: newuidmap or newgidmap refused.
+        OSError: newuidmap or newgidmap failed.
     """
     for tool, own in zip(_TOOLS, (os.geteuid(), os.getegid()), strict=True):
         lines = [(0, own, 1), *ids]

@@ -1,7 +1,6 @@
-"""The system calls of Linux that Python does not offer, each raising OSError when it fails.
+"""Linux system calls that Python does not offer, each raising OSError on failure.
 
-They are looked up when this module is loaded: nothing is linked later, inside a sandbox. Nothing
-here knows what a sandbox is.
+They are looked up on import, so that nothing is linked later, inside a sandbox.
 """
 
 import ctypes
@@ -32,6 +31,7 @@ PR_CAP_AMBIENT_RAISE = 2
 PR_CAP_AMBIENT_CLEAR_ALL = 4
 
 _CLONE = {"x86_64": 56, "aarch64": 220}
+# From 424 on, numbers are the same on all architectures.
 _OPEN_TREE = 428
 _MOVE_MOUNT = 429
 _FSOPEN = 430
@@ -48,8 +48,8 @@ _FSCONFIG_SET_STRING = 1
 _FSCONFIG_CMD_CREATE = 6
 _CLOSED_ON_EXEC = 1
 _MOUNT_ATTR_IDMAP = 0x100000
+# Index of arg_start in the fields of /proc/self/stat after the name.
 _ARG_START = 45
-"""Which field of /proc/self/stat, after the name, says where the arguments lie."""
 _CAPABILITY_VERSION_3 = 0x20080522
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -64,7 +64,7 @@ _setfsuid = _libc.setfsuid
 _setfsgid = _libc.setfsgid
 _syscall = _libc.syscall
 _syscall.restype = ctypes.c_long
-# Of a second handle, which keeps Python's lock: the copy of this process has to own it.
+# PyDLL keeps the GIL during the call: the forked process has to own it.
 _clone = ctypes.PyDLL(None, use_errno=True).syscall
 _clone.restype = ctypes.c_long
 _clone.argtypes = (ctypes.c_long, ctypes.c_ulong) + (ctypes.c_ulong,) * 4
@@ -116,7 +116,7 @@ def clone(flags: int) -> int:
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str = "") -> None:
-    """Mount something, or change a mount, as `man 2 mount` has it."""
+    """Mount something, or change a mount; see `man 2 mount`."""
     _check(
         _mount(
             os.fsencode(source),
@@ -130,7 +130,7 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str
 
 
 def unmount(target: str) -> None:
-    """Take a mount and everything on it out of this namespace."""
+    """Detach a mount, with everything mounted on it, from this namespace."""
     _check(_umount2(os.fsencode(target), MNT_DETACH), target)
 
 
@@ -140,21 +140,21 @@ def pivot_root(new: str, old: str) -> None:
 
 
 def clone_tree(directory_fd: int) -> int:
-    """A detached mount of an open directory, as a descriptor."""
+    """Make a detached mount of an open directory; return its descriptor."""
     flags = _OPEN_TREE_CLONE | os.O_CLOEXEC | _AT_EMPTY_PATH
     return _check(_syscall(_OPEN_TREE, directory_fd, b"", flags))
 
 
 def attach_tree(tree_fd: int, target: str) -> None:
-    """Mount what clone_tree or make_tree gave; without a target, on the working directory."""
+    """Attach a detached mount; with an empty target, to the working directory."""
     flags = _MOVE_MOUNT_F_EMPTY_PATH | (0 if target else _MOVE_MOUNT_T_EMPTY_PATH)
     _check(_syscall(_MOVE_MOUNT, tree_fd, b"", _AT_FDCWD, os.fsencode(target), flags), target)
 
 
 def make_tree(kind: str, options: Mapping[str, str], flags: int) -> int:
-    """A new file system as a detached mount; an option without a value is a flag.
+    """Make a file system as a detached mount; an option without a value is a flag.
 
-    `flags` are of MS_NOSUID, MS_NODEV and MS_NOEXEC.
+    `flags` may contain MS_NOSUID, MS_NODEV and MS_NOEXEC.
     """
     context = _check(_syscall(_FSOPEN, kind.encode(), _CLOSED_ON_EXEC), kind)
     try:
@@ -163,16 +163,16 @@ def make_tree(kind: str, options: Mapping[str, str], flags: int) -> int:
             given = os.fsencode(value) or None
             _check(_syscall(_FSCONFIG, context, how, name.encode(), given, 0), name)
         _check(_syscall(_FSCONFIG, context, _FSCONFIG_CMD_CREATE, None, None, 0), kind)
-        # The flags have the same values there.
+        # MOUNT_ATTR_* has the same values for these flags.
         return _check(_syscall(_FSMOUNT, context, _CLOSED_ON_EXEC, flags), kind)
     finally:
         os.close(context)
 
 
 def map_tree(tree_fd: int, namespace_fd: int, flags: int = 0, cleared: int = 0) -> None:
-    """Have files of a detached mount belong to the ids that a user namespace has for their owners.
+    """Map the owners of files in a detached mount by a user namespace (idmapped mount).
 
-    The flags that are set and cleared besides are of MS_NOSUID, MS_NODEV and MS_NOEXEC.
+    Also sets and clears flags of MS_NOSUID, MS_NODEV and MS_NOEXEC.
     """
     wanted = _MountAttributes(_MOUNT_ATTR_IDMAP | flags, cleared, 0, namespace_fd)
     size = ctypes.c_size_t(ctypes.sizeof(wanted))
@@ -183,29 +183,29 @@ def map_tree(tree_fd: int, namespace_fd: int, flags: int = 0, cleared: int = 0) 
 
 
 def prctl(option: int, first: int = 0, second: int = 0) -> int:
-    """Change something about this process, as `man 2 prctl` has it."""
+    """Change attributes of this process; see `man 2 prctl`."""
     return _check(_prctl(option, first, second, 0, 0))
 
 
 def name_process(name: str) -> None:
-    """Give this process the name that ps shows; of a long one, the beginning."""
+    """Set the name of this process that ps shows, cut to 15 bytes."""
     prctl(PR_SET_NAME, ctypes.addressof(ctypes.create_string_buffer(name.encode())))
 
 
 def hide_arguments(name: str) -> None:
-    """Have the command line of this process, and of its forks, be a name and nothing else."""
+    """Replace the command line of this process, and of its forks, by a name."""
     with open("/proc/self/stat", encoding="ascii", errors="replace") as file:
         fields = file.read().rpartition(")")[2].split()
     start, end = int(fields[_ARG_START]), int(fields[_ARG_START + 1])
     size = end - start
     if size > len(name) + 1:
-        # The kernel shows all of it up to the last byte, or, where that is no zero, up to the first
-        # zero, as for programs that change their title.
+        # If the last byte is not zero, the kernel shows the arguments only up to the first zero,
+        # to support programs that change their title.
         ctypes.memmove(start, name.encode().ljust(size - 1, b"\0") + b" ", size)
 
 
 def effective_capabilities() -> int:
-    """This process's effective capabilities, as a mask."""
+    """Return the effective capabilities of this process, as a mask."""
     header, words = _CapabilityHeader(_CAPABILITY_VERSION_3, 0), (_CapabilityWords * 2)()
     _check(_capget(ctypes.byref(header), words))
     return int(words[0].effective) | int(words[1].effective) << 32
@@ -221,14 +221,14 @@ def set_capabilities(permitted: int, inheritable: int) -> None:
 
 
 def set_file_ids(user: int, group: int) -> None:
-    """Be another user where files and what /proc shows are concerned, or root again.
+    """Set the ids that the kernel checks for file access, including /proc.
 
-    These two calls report no error: whoever may not change them stays who he was.
+    These calls report no error: without permission, nothing changes.
     """
     _setfsgid(group)
     _setfsuid(user)
 
 
 def address_of(data: ctypes.Array[ctypes.c_char] | ctypes.Structure) -> int:
-    """Where a value lies in memory, for prctl."""
+    """Return the address of a value, for prctl."""
     return ctypes.addressof(data)

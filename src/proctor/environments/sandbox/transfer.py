@@ -1,7 +1,6 @@
-"""The runner's side of a transfer: our end of a pipe, and which of two errors counts.
+"""The runner's side of a file transfer, through a pipe to file_ops.py in the sandbox.
 
-What is small is done at once; for what is not, a thread reads or writes, so that the event loop
-goes on. What is at the other end is file_ops.py, in the sandbox.
+Small transfers are done in the event loop; for larger ones, a thread reads or writes the pipe.
 """
 
 import asyncio
@@ -30,33 +29,34 @@ from proctor.environments.sandbox.link import settled
 from proctor.errors import SandboxError, SlowTransferError
 
 _PIECE = 1 << 18
+# Bytes that are packed at once: a little less than the capacity of a pipe, 64 KiB.
 _SMALL = 48 << 10
-"""What is packed at once at most; a pipe holds a little more."""
+# Entries that are packed at once.
 _FEW = 32
+# Bytes after which a thread continues reading.
 _MUCH = 1 << 18
-"""After so many bytes a thread reads on."""
 PATIENCE_SEC = 120.0
 BYTES_PER_SEC = 50e6
-"""What comes out has so many seconds, and one more for each so many bytes that came."""
+"""A download may take PATIENCE_SEC, plus one second for each BYTES_PER_SEC bytes received."""
 
 
 class Asker(Protocol):
-    """Somebody in a sandbox to ask."""
+    """A connection to a sandbox."""
 
     async def pose(
         self, request: Mapping[str, object], file: int | None = None
     ) -> tuple[int, asyncio.Future[Message]]:
-        """Ask something, with an open file that is closed whatever comes of it."""
+        """Send a request, with an open file that is always closed; return its number."""
         ...
 
     async def hear_out(self, number: int, answer: asyncio.Future[Message]) -> Message:
-        """Wait for an answer; when nobody waits any more, end what was to give it."""
+        """Wait for an answer; on cancellation, end the operation."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome[Made]:
-    """What came of our side of a transfer."""
+    """Result of our side of a transfer."""
 
     made: Made | None = None
     error: BaseException | None = None
@@ -85,23 +85,23 @@ async def put_files(asker: Asker, request: Mapping[str, object], source: Path) -
     try:
         message = await asker.hear_out(number, answer)
     finally:
-        # The other end of its pipe is closed: the thread ends too.
+        # The sandbox has closed its end of the pipe, so the thread ends too.
         await settled(job)
     check_transfer(_outcome_of(job), message)
 
 
 def _fits(pipe: int, data: bytes) -> bool:
-    """Put all of it into an empty pipe, or nothing: one may be as small as a page."""
+    """Write all data to an empty pipe, or nothing if the pipe is too small."""
     if fcntl.fcntl(pipe, fcntl.F_GETPIPE_SZ) < len(data):
         return False
     return os.write(pipe, data) == len(data)
 
 
 def pack_small(source: str) -> bytes | None:
-    """An archive of a few small files; None where it would be more than that.
+    """Pack a few small files; None if there is more.
 
     Raises:
-        OSError: it is not there.
+        OSError: the source does not exist.
     """
     if not _is_small(source):
         return None
@@ -135,12 +135,12 @@ def pack_into(write_end: int, source: Path) -> None:
 async def take_files[Made](
     asker: Asker, request: Mapping[str, object], work: Callable[[BinaryIO], Made]
 ) -> Made:
-    """Ask for an archive, and have something done with it.
+    """Request an archive, and return the result of `work` on it.
 
     Raises:
-        FileNotFoundError: there is nothing to be sent.
-        OSError: whatever `work` raises.
-        SlowTransferError: it took too long; what came in time is kept.
+        FileNotFoundError: the source does not exist.
+        OSError: raised by `work`.
+        SlowTransferError: it took too long; the files received so far are kept.
         SandboxError: the other side failed.
     """
     ours, theirs = os.pipe2(os.O_CLOEXEC)
@@ -151,7 +151,7 @@ async def take_files[Made](
             message = await asker.hear_out(number, answer)
     except SlowTransferError:
         await arrival.end()
-        # What came in time is kept.
+        # Runs `work` on what was received so far.
         arrival.outcome()
         raise
     finally:
@@ -161,7 +161,7 @@ async def take_files[Made](
 
 @asynccontextmanager
 async def _in_time[Made](arrival: "_Arrival[Made]") -> AsyncIterator[None]:
-    """Give up what does not arrive: what an agent left may be slow to read, or slowed down by it.
+    """Limit the time of a download: an agent may have left files that are slow to read.
 
     Raises:
         SlowTransferError: it took too long.
@@ -191,16 +191,16 @@ async def _in_time[Made](arrival: "_Arrival[Made]") -> AsyncIterator[None]:
 
 
 def explain_slow(seconds: float) -> str:
-    """Why something was not fetched to its end."""
-    return f"took too long: given up after {seconds:.0f} s; what had not come by then is left"
+    """Return the message for an incomplete download."""
+    return f"took too long: given up after {seconds:.0f} s; the rest was not copied"
 
 
 class _Arrival[Made]:
-    """An archive that comes: read by the event loop, or by a thread from where it gets long."""
+    """An incoming archive, read by the event loop, and by a thread if it gets long."""
 
     def __init__(self, pipe: int, work: Callable[[BinaryIO], Made]) -> None:
+        # Number of bytes received.
         self.n_bytes = 0
-        """How much has come."""
         self._pipe = pipe
         self._is_over = False
         self._work = work
@@ -211,7 +211,7 @@ class _Arrival[Made]:
         self._loop.add_reader(pipe, self._read)
 
     def _read(self) -> bool:
-        """Read what is there; whether there may be more."""
+        """Read what is available; return whether there may be more."""
         try:
             data = os.read(self._pipe, _PIECE)
         except BlockingIOError:
@@ -236,7 +236,7 @@ class _Arrival[Made]:
         self.n_bytes += n_bytes
 
     async def end(self) -> None:
-        """Read what is left of it; the other side is done. May be called twice."""
+        """Read the rest, after the other side has finished. Can be called twice."""
         if self._is_over:
             return
         self._is_over = True
@@ -248,7 +248,7 @@ class _Arrival[Made]:
         os.close(self._pipe)
 
     def outcome(self) -> Outcome[Made]:
-        """What came of it; called after its end."""
+        """Return the result; call it after `end`."""
         if self._job is not None:
             return _outcome_of(self._job)
         try:
@@ -258,7 +258,7 @@ class _Arrival[Made]:
 
 
 class _Joined(RawIOBase):
-    """Bytes at hand, and after them those of a stream."""
+    """Bytes in memory, followed by those of a stream."""
 
     def __init__(self, first: bytearray, rest: BinaryIO, count: Callable[[int], None]) -> None:
         self._first: memoryview = memoryview(bytes(first))
@@ -266,11 +266,11 @@ class _Joined(RawIOBase):
         self._count = count
 
     def readable(self) -> bool:
-        """It is."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        """As many bytes as there are, up to the buffer's size."""
+        """Read as many bytes as are available, up to the buffer's size."""
         if self._first:
             n_taken = min(len(buffer), len(self._first))
             buffer[:n_taken] = self._first[:n_taken]
@@ -288,13 +288,14 @@ def _outcome_of[Made](job: asyncio.Future[Made]) -> Outcome[Made]:
 
 
 def check_transfer[Made](ours: Outcome[Made], theirs: Message) -> Made:
-    """What came of our side, if both sides did well.
+    """Return the result of our side if both sides succeeded, or else raise the cause.
 
     Raises:
-        OSError: our side could not read or write; FileNotFoundError also when theirs could not.
+        OSError: our side could not read or write; FileNotFoundError also for theirs.
         SandboxError: theirs failed.
     """
     error = ours.error
+    # A broken pipe or archive on our side is only the consequence of their failure.
     if error is not None and not isinstance(error, BrokenPipeError | BrokenArchiveError):
         raise error
     if theirs.get("errno") == errno.ENOENT:
@@ -308,20 +309,20 @@ def check_transfer[Made](ours: Outcome[Made], theirs: Message) -> Made:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A file that lies in a sandbox."""
+    """A file in a sandbox."""
 
     path: str
     size: int | None
-    """None for what is no plain file."""
+    """Size in bytes; None if it is not a regular file."""
     sha256: str | None
-    """None for what is no plain file, or too large to be sent."""
+    """Digest; None if it is not a regular file, or too large to be sent."""
 
 
 def receive_listing(stream: BinaryIO) -> Sequence[Seen]:
-    """The files of a listing.
+    """Read the files of a listing.
 
     Raises:
-        BrokenArchiveError: it is none.
+        BrokenArchiveError: it is not a listing.
     """
     receiver = Receiver(stream)
     seen = []
@@ -332,5 +333,5 @@ def receive_listing(stream: BinaryIO) -> Sequence[Seen]:
             size = receiver.text()
             seen.append(Seen(entry.name, int(size) if size.isdecimal() else None, None))
         else:
-            raise BrokenArchiveError(f"{entry.name}: no line of a listing")
+            raise BrokenArchiveError(f"{entry.name}: unexpected in a listing")
     return seen

@@ -1,8 +1,8 @@
-"""An archive of files from a sandbox, written on the host with care: a stranger filled it.
+"""Unpacks an archive from a sandbox on the host. Its content is untrusted.
 
-Nothing is written outside the target and nothing through a link. Of links only those stay whose
-target is inside; set-user-id bits go; whoever runs this can read and delete everything. What is
-refused is listed. Blocking: for a thread.
+Nothing is written outside the target or through a symlink. Symlinks are kept only if they point
+inside; set-user-id bits are dropped; the user who runs proctor can read and delete everything.
+Refused entries are listed. Blocks: call it in a thread.
 """
 
 import os
@@ -21,6 +21,7 @@ from proctor.environments.sandbox.archive import (
     Receiver,
 )
 
+# Fixed modes: only the executable bit of a file is kept.
 _DIRECTORY_MODE = 0o755
 _FILE_MODE = 0o644
 _PROGRAM_MODE = 0o755
@@ -28,10 +29,10 @@ _OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def unpack(stream: BinaryIO, target: Path, name: str, limits: Limits) -> tuple[str, ...]:
-    """Write a file at target (into it, when it is a directory) or the contents of a directory.
+    """Write a file to target (into it, if it is a directory), or the contents of a directory.
 
     Returns:
-        What was refused, each as `path: reason`.
+        Refused entries, each as `path: reason`.
 
     Raises:
         BrokenArchiveError: the stream is not an archive, ends early, or is larger than allowed.
@@ -58,7 +59,7 @@ def unpack(stream: BinaryIO, target: Path, name: str, limits: Limits) -> tuple[s
 
 
 class _Tree:
-    """A directory that is being filled."""
+    """A directory that is being written."""
 
     def __init__(self, receiver: Receiver, top: Path, limits: Limits) -> None:
         self.refused: list[str] = []
@@ -66,7 +67,7 @@ class _Tree:
         self._limits = limits
         self._n_bytes = 0
         self._n_entries = 0
-        # Through a link only here: where the caller's own directory is, is the caller's business.
+        # The target itself may be a symlink: the caller chose it.
         self._top = os.open(top, _OPEN_DIRECTORY & ~os.O_NOFOLLOW)
         self._parent: tuple[str, int] = ("", os.dup(self._top))
 
@@ -94,7 +95,7 @@ class _Tree:
             self._make_link(parent, entry.name)
 
     def _check_limits(self, entry: Entry) -> None:
-        """The sender keeps them; whoever exceeds them is no sender of ours."""
+        """Check the limits again: the sender, which also does, runs in the sandbox."""
         self._n_entries += 1
         self._n_bytes += entry.size if entry.kind == FILE else 0
         limits = self._limits
@@ -106,11 +107,11 @@ class _Tree:
             )
 
     def _open_parent(self, above: str) -> int:
-        """The directory of an entry, opened step by step and never through a link."""
+        """Open the directory of an entry, step by step and never through a symlink."""
         if above == self._parent[0]:
             return self._parent[1]
-        # What was opened last has no link on its way, and nobody else writes here: as far as the
-        # way is the same, it is opened at once. In a deep tree each step would cost its depth.
+        # The common part with the last path has no symlink, and no other process writes here, so
+        # it is opened at once. Otherwise the cost of a deep tree would be quadratic.
         known = os.path.commonpath((self._parent[0], above)) if self._parent[0] and above else ""
         fd = os.open(known or ".", _OPEN_DIRECTORY, dir_fd=self._top)
         for name in filter(None, above[len(known) :].split("/")):
@@ -133,7 +134,7 @@ class _Tree:
             self._receiver.copy_to(fd)
             os.utime(fd, ns=(entry.time_ns, entry.time_ns))
         except (OSError, BrokenArchiveError):
-            # A full disk, or a sender that is gone: half of a file would pass for a whole one.
+            # A full disk, or the sender died: half a file must not look like a whole one.
             os.unlink(name, dir_fd=parent)
             raise
         finally:
@@ -154,11 +155,9 @@ def _check_name(name: str) -> None:
 
 
 def _stays_inside(name: str, to: str) -> bool:
-    """Whether a link leads to a place below the top, whatever other links are on its way.
-
-    Steps up are taken from real directories only, at the beginning: behind a link, `..` is
-    anywhere.
-    """
+    """Whether a symlink points below the top, even through other symlinks."""
+    # `..` is allowed only at the beginning, where it starts from real directories: after a
+    # symlink it could be anywhere.
     steps = to.split("/")
     n_up = next((n for n, one in enumerate(steps) if one != ".."), len(steps))
     if not to or to.startswith("/") or ".." in steps[n_up:]:
@@ -167,7 +166,7 @@ def _stays_inside(name: str, to: str) -> bool:
 
 
 def _make_directory(parent: int, name: str) -> int:
-    """Make a directory where there is none; the parent again."""
+    """Make a directory unless it exists; return the parent."""
     try:
         if stat.S_ISDIR(os.lstat(name, dir_fd=parent).st_mode):
             return parent
@@ -179,6 +178,6 @@ def _make_directory(parent: int, name: str) -> int:
 
 
 def _make_way(parent: int, name: str) -> None:
-    """Take away what is at a name, unless it is a directory: that is an error."""
+    """Remove what is at a name; raises if it is a directory."""
     with suppress(FileNotFoundError):
         os.unlink(name, dir_fd=parent)

@@ -1,7 +1,7 @@
-"""Who a command runs as: read from the sandbox's own /etc/passwd and /etc/group.
+"""Finds the user of a command in the sandbox's /etc/passwd and /etc/group.
 
-By hand, because the C library would load code of the sandbox to look. The files belong to a
-stranger: lines that are no entries are passed over. Nothing here changes who a process is.
+Parsed here, because the C library's lookup (NSS) would load libraries from the sandbox. The agent
+may have written the files: invalid lines are skipped.
 """
 
 import os
@@ -9,11 +9,12 @@ import stat
 from dataclasses import dataclass
 
 _LARGEST = 1 << 22
+# The largest number, -1, is not an id.
 _MOST_ID = (1 << 32) - 2
 
 
 class UnknownUserError(Exception):
-    """There is no such user or group; the message is a sentence."""
+    """There is no such user or group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,9 +28,9 @@ class User:
 
 
 def find_user(name: str, etc: str = "/etc") -> User:
-    """The user of that name or number, as `docker exec --user` finds it; `:group` may follow.
+    """Find a user by name or number, optionally with `:group`, as `docker exec --user` does.
 
-    `etc` is the directory that passwd and group lie in.
+    `etc` is the directory of passwd and group.
 
     Raises:
         UnknownUserError: there is none.
@@ -85,7 +86,7 @@ def _entries(path: str, width: int) -> list[list[str]]:
 
 
 def _read(path: str) -> str:
-    """A file, if it is a plain one: nobody waits for a pipe that was put there."""
+    """Read a file, unless it is a pipe or a device, which could block."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

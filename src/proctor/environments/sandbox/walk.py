@@ -1,11 +1,11 @@
-"""Everything that was written in a sandbox, read on the host from the upper layers of its overlays.
+"""Lists everything that was written in a sandbox, from the upper layers of its overlays.
 
     entries, is_cut = list_written(parts, known, limits)
 
-An upper layer has whatever differs from the image and nothing else, so that the list is complete
-whatever the agent did. Nothing is run inside and no link is followed: each directory is opened by
-its name in the one above it. Only the standard library: for an ordinary user a child process in a
-user namespace does the same (see mapped.py).
+An upper layer contains exactly what differs from the image, so the list is complete whatever the
+agent did. Nothing is run inside, and no symlink is followed: each directory is opened relative to
+its parent. Uses only the standard library, because it also runs in a small child process (see
+mapped.py).
 """
 
 import os
@@ -24,13 +24,13 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOWER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOATIME | os.O_CLOEXEC
 _OVERLAY = ("trusted.overlay.", "user.overlay.")
+# Attributes that overlayfs itself writes.
 _OWN_NOTES = frozenset(
     ("opaque", "redirect", "origin", "impure", "nlink", "upper", "metacopy", "uuid", "protattr")
 )
-"""What overlays themselves write down in attributes."""
 _LONGEST_VALUE = 256
+# Depth of directories. Each level keeps files open, one for each layer.
 _DEEPEST = 100
-"""Directories in each other; each is held open with its counterparts in the image."""
 _PIECE = 1 << 18
 _KINDS = {
     stat.S_IFREG: "file",
@@ -42,11 +42,11 @@ _KINDS = {
 
 
 class Limits(NamedTuple):
-    """When to stop."""
+    """Limits of a list."""
 
     n_entries: int = 300_000
     n_bytes: int = 2 << 30
-    """Of files that are read for their digests."""
+    """Bytes that are read to compute digests."""
     seconds: float = 60.0
     is_hashing: bool = True
 
@@ -55,24 +55,24 @@ class Written(NamedTuple):
     """One path that differs from the image."""
 
     path: str
-    """Absolute, as seen inside; bytes that are no Unicode are surrogates."""
+    """Absolute path, as seen inside; bytes that are not UTF-8 are surrogates."""
     how: str
     kind: str
-    """file, directory, link, fifo, socket or device; of a deleted one, what the image has."""
+    """file, directory, link, fifo, socket or device; for a deleted path, the image's kind."""
     in_image: bool
     mode: int = 0
     uid: int = 0
     gid: int = 0
     size: int = 0
     mark: str = ""
-    """Changes whenever the path is written again, with whatever bytes."""
+    """A value that changes whenever the path is rewritten, even with the same bytes."""
     sha256: str = ""
-    """Of a plain file; empty where it was not read."""
+    """Digest of a regular file; empty if it was not read."""
     target: str = ""
-    """Where a link leads."""
+    """Target of a symlink."""
     xattrs: Mapping[str, str] = {}
     is_known: bool = False
-    """It had the same mark before."""
+    """Whether it had the same mark in the earlier list."""
 
 
 class Layers(NamedTuple):
@@ -84,7 +84,7 @@ class Layers(NamedTuple):
 
 
 class _Content(NamedTuple):
-    """What was read of a path beyond its looks; see Written."""
+    """Content of a path; see Written."""
 
     sha256: str = ""
     target: str = ""
@@ -96,7 +96,7 @@ _UNREAD = _Content()
 
 class _Level(NamedTuple):
     path: str
-    """With a slash at its end."""
+    """Ends with a slash."""
     upper: int
     lowers: tuple[int, ...]
     names: Iterator[str]
@@ -105,11 +105,10 @@ class _Level(NamedTuple):
 def list_written(
     parts: Sequence[Layers], known: Mapping[str, str], limits: Limits
 ) -> tuple[list[Written], bool]:
-    """All that was written, and whether some paths are missing.
+    """List all that was written; return also whether the list was cut.
 
-    `known` has marks of an earlier list.
-    A file that is too large for what may still be read has no digest.
-    What was known and is gone is listed as deleted.
+    `known` contains the marks of an earlier list. Known paths that no longer exist are listed as
+    deleted. Files beyond the limit of bytes have no digest.
 
     Raises:
         OSError: a layer cannot be read.
@@ -119,7 +118,7 @@ def list_written(
         walk.add(part)
     if known and not walk.is_cut:
         seen = {entry.path for entry in walk.entries} | walk.unlisted
-        # What was listed as gone before has no mark.
+        # Paths that were already deleted have no mark.
         gone = sorted(path for path, mark in known.items() if mark and path not in seen)
         walk.entries += [Written(path, DELETED, "file", in_image=False) for path in gone]
     return walk.entries, walk.is_cut
@@ -128,8 +127,8 @@ def list_written(
 class _Walk:
     def __init__(self, known: Mapping[str, str], limits: Limits) -> None:
         self.entries: list[Written] = []
+        # Directories that are in an upper layer only because something below them changed.
         self.unlisted: set[str] = set()
-        """Directories that are in an upper layer only because something below them is."""
         self.is_cut = False
         self._known = known
         self._limits = limits
@@ -146,7 +145,7 @@ class _Walk:
                 name = next(levels[-1].names, None)
                 if name is None:
                     _close(levels.pop())
-                # What vanishes meanwhile is in the next list.
+                # None also for a file that was removed meanwhile.
                 elif deeper := self._look(levels[-1], name):
                     if len(levels) < _DEEPEST:
                         levels.append(deeper)
@@ -163,7 +162,7 @@ class _Walk:
         return is_over
 
     def _look(self, level: _Level, name: str) -> _Level | None:
-        """List what has this name; a directory is given back opened."""
+        """List one name; return the opened directory if it is one."""
         try:
             found = os.stat(name, dir_fd=level.upper, follow_symlinks=False)
         except FileNotFoundError:
@@ -196,7 +195,7 @@ class _Walk:
         is_new = before is None or not stat.S_ISDIR(before.st_mode)
         how = CREATED if before is None else REPLACED if is_new or _is_opaque(fd) else CHANGED
         entry = _describe(path, how, found, in_image=before is not None)
-        # Not its times: they change with everything that is made in it.
+        # Without times, which change with every entry made in it.
         entry = entry._replace(mark=f"{found.st_ino}-{how}-{_looks(found)}")
         if how != CHANGED or (before and _looks(before) != _looks(found)):
             is_known = self._known.get(path) == entry.mark
@@ -241,7 +240,7 @@ def _close(level: _Level) -> None:
 
 
 def _find_lower(lowers: Sequence[int], name: str) -> os.stat_result | None:
-    """What the image has under a name."""
+    """Return what the image has under a name."""
     for fd in lowers:
         try:
             found = os.stat(name, dir_fd=fd, follow_symlinks=False)
@@ -252,14 +251,14 @@ def _find_lower(lowers: Sequence[int], name: str) -> os.stat_result | None:
 
 
 def _open_lowers(lowers: Sequence[int], name: str) -> Iterator[int]:
-    """The directories of a name in the layers of the image, as far down as they are merged."""
+    """Yield the directory of a name in each layer of the image that overlayfs would merge."""
     for fd in lowers:
         try:
             found = os.open(name, _LOWER, dir_fd=fd)
         except FileNotFoundError:
             continue
         except OSError:
-            # A file, a link or a deletion hides what is below it.
+            # A file, symlink or whiteout hides the layers below.
             return
         yield found
         if _is_opaque(found):
@@ -267,7 +266,7 @@ def _open_lowers(lowers: Sequence[int], name: str) -> Iterator[int]:
 
 
 def _is_opaque(fd: int) -> bool:
-    # By its name in /proc: a descriptor that was opened only as a place has no attributes.
+    # Through /proc: fgetxattr does not work on a descriptor opened with O_PATH.
     for prefix in _OVERLAY:
         with suppress(OSError):
             if os.getxattr(f"/proc/self/fd/{fd}", f"{prefix}opaque") == b"y":
@@ -289,7 +288,7 @@ def _mark(found: os.stat_result) -> str:
 
 def _deletion(path: str, before: os.stat_result) -> Written:
     kind = _KINDS.get(stat.S_IFMT(before.st_mode), "device")
-    # Deletions share an inode, whose times change with every further one.
+    # Not by inode: overlayfs hard-links whiteouts, so the times change with every further one.
     return Written(path, DELETED, kind, in_image=True, mark=DELETED)
 
 

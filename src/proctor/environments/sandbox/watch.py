@@ -1,11 +1,10 @@
-"""Which programs open the verifier's files while the tests run, as the kernel tells root.
+"""Records which programs open the verifier's files while the tests run. Requires root.
 
     with watched({host_directory: "/tests", …}) as opened: …
 
-Before a file in one of the directories is opened, the kernel asks whether that may be (fanotify);
-it always may. The process waits for the answer, so that what it executes, and what started it,
-can be read in /proc meanwhile. Where the kernel or the runner's rights do not allow that, nothing
-is told.
+Before a file in one of the directories is opened, the kernel asks for permission (fanotify), which
+is always granted. The process waits for the answer, so its executable and its parents can be read
+in /proc meanwhile. If the kernel or missing rights do not allow this, nothing is recorded.
 """
 
 import ctypes
@@ -20,22 +19,21 @@ from pathlib import Path
 from proctor.environments.sandbox.processes import is_interpreter, read_stat
 from proctor.trial.environment import UNTOLD, OpenedFile, Program
 
-# Where an interpreter takes its code from, by its command line and its standard input
+# The code that an interpreter runs, by its command line and its standard input
 
 
+# Letters of options whose value is the code itself.
 _CODE = {"python": "c", "pypy": "c", "perl": "eE", "ruby": "e", "node": "ep", "nodejs": "ep"}
 _SHELLS_CODE = "c"
-"""Letters of options whose value is the code itself."""
 _PYTHON = ("python", "pypy")
 
 
 def find_scripts(
     place: str, executable: str, directory: str, words: Sequence[str]
 ) -> Iterator[str]:
-    """Files that an interpreter may run: a script, a module by its name, or its input.
+    """Yield files that an interpreter may run: a script, a module by name, or standard input.
 
-    `place` is where /proc shows it; its first word may be anything. Arguments after the code are
-    not its code.
+    `place` is its directory in /proc, `words` its command line, whose first word is arbitrary.
     """
     name = Path(executable).name.rstrip("0123456789.")
     letters, rest = _CODE.get(name, _SHELLS_CODE), iter(words[1:])
@@ -55,7 +53,7 @@ def find_scripts(
         if Path(f"{place}/root{path}").is_file():
             yield path
             return
-    # Without a script it reads what it is given.
+    # Without a script, it runs its standard input.
     yield _read_script_link(f"{place}/fd/0")
 
 
@@ -66,7 +64,7 @@ def _find_module(directory: str, module: str) -> Iterator[str]:
 
 
 def join(directory: str, word: str) -> str:
-    """The path that a word of a command line names."""
+    """Return the path that a word of a command line names."""
     return os.path.normpath(Path(directory, word))
 
 
@@ -77,6 +75,7 @@ def _read_script_link(path: str) -> str:
         return ""
 
 
+# From <linux/fanotify.h>: Python has no module for it.
 _FAN_CLASS_CONTENT = 0x4
 _FAN_CLOEXEC = 0x1
 _FAN_NONBLOCK = 0x2
@@ -90,15 +89,15 @@ _AT_FDCWD = -100
 _EVENT = struct.Struct("=IBBHQii")
 _ANSWER = struct.Struct("=iI")
 _MOST_READ = 1 << 16
+# Directories that are watched; of larger trees, only the first ones.
 _MOST_MARKS = 1000
-"""Directories that are watched; those of larger trees are not, but for the first."""
 _MOST_SCRIPTS = 5000
 _MOST_KEPT = 50_000
+# Limit for the characters of all recorded command lines.
 _MOST_IN_WORDS = 64 << 20
-"""Openings that are kept, and characters of their command lines."""
 _DEEPEST = 50
+# Index of the start time in the fields of read_stat.
 _START = 19
-"""Where read_stat has when a process began."""
 _LOOKS = 3
 _LONGEST_ARGUMENTS = 1 << 14
 
@@ -109,11 +108,11 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def watched(
     directories: Mapping[str, str], first: int = 0, scripts: Sequence[str] = ()
 ) -> Iterator[list[OpenedFile] | None]:
-    """Watch directories of the host, by the names that they have inside; None where nobody can.
+    """Watch directories: host path to path inside. Yields None if that is not possible.
 
-    `first` is the pid of a sandbox's PID 1, which is not among the programs. `scripts` are files of
-    the agent's: who runs one is known from when it is opened, whatever it says of itself later. The
-    list grows until the end of the `with`.
+    `first` is the host pid of a sandbox's PID 1, which is not reported as a program. `scripts` are
+    files of the agent: the process that runs one is known from when it opens it, even if it forges
+    its command line later. The list grows until the end of the `with`.
     """
     fd = _libc.fanotify_init(
         _FAN_CLASS_CONTENT | _FAN_CLOEXEC | _FAN_NONBLOCK, os.O_RDONLY | os.O_CLOEXEC
@@ -130,8 +129,8 @@ def watched(
         with watch.answering():
             yield watch.opened
     finally:
-        # A process that still waits for an answer may open its file now. In a thread: the kernel
-        # takes 5 to 20 ms to forget what was watched, and all trials of this process would wait.
+        # Closing releases processes that still wait for an answer. In a thread, because the
+        # kernel takes 5 to 20 ms for it, and all trials of this process would wait.
         threading.Thread(target=os.close, args=(fd,), name="file-watch-end").start()
 
 
@@ -145,17 +144,17 @@ class _Watch:
         self._seen: set[OpenedFile] = set()
         self._n_characters = 0
         self._scripts: frozenset[str] = frozenset()
+        # Script that each process runs, and the start time of the process.
         self._run: dict[int, tuple[str, bytes]] = {}
-        """Which of them a process runs, and when that process began."""
+        # Outermost ancestor of the last process that opened a file, and of the test script.
         self._top = self._origin = 0
-        """The outermost process above the last that opened a file, and above the test script."""
 
     def mark(self) -> bool:
-        """Watch the directories and those in them; False where the kernel refuses."""
+        """Watch the directories and their subdirectories; return False if the kernel refuses."""
         return self._mark_mounts() or self._mark_directories()
 
     def _mark_mounts(self) -> bool:
-        """Watch a room's mounts, whatever is made or moved in them; False where there are none."""
+        """Watch the mounts of a room, which includes new files; return False if there are none."""
         worker = self._find_worker()
         if worker is None:
             return False
@@ -166,19 +165,19 @@ class _Watch:
         return not any(marks)
 
     def mark_scripts(self, scripts: Sequence[str]) -> None:
-        """Watch files of the agent's, as many as there may be."""
+        """Watch files of the agent, up to a limit."""
         worker = self._find_worker()
         if worker is None:
             return
         self._scripts = frozenset(scripts[:_MOST_SCRIPTS])
         mask, how = ctypes.c_uint64(_FAN_OPEN_PERM), _FAN_MARK_ADD | _FAN_MARK_DONT_FOLLOW
         for path in self._scripts:
-            # Those that are gone, or no files, are nobody's script.
+            # Fails for paths that do not exist, which cannot be run either.
             name = os.fsencode(f"/proc/{worker}/root{path}")
             _libc.fanotify_mark(self._fd, how, mask, _AT_FDCWD, name)
 
     def _find_worker(self) -> int | None:
-        """A process that has the directories under the names that they have inside."""
+        """Return a process in the room: one that sees the directories under their paths inside."""
         with suppress(OSError):
             line = Path(f"/proc/{self._first}/task/{self._first}/children").read_text()
             for pid in map(int, line.split()):
@@ -205,7 +204,7 @@ class _Watch:
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """Answer the kernel's questions in a thread."""
+        """Answer the kernel's permission events in a thread."""
         ended, end = os.pipe2(os.O_CLOEXEC)
         thread = threading.Thread(target=self._answer_all, args=(ended,), name="file-watch")
         thread.start()
@@ -234,20 +233,21 @@ class _Watch:
             length, _, _, _, _, fd, pid = _EVENT.unpack_from(events, at)
             at += length
             if fd < 0:
-                # The queue was full, and nobody waits for an answer.
+                # The queue overflowed; this event expects no answer.
                 self._cut()
                 continue
             try:
                 self._note(fd, pid)
             finally:
-                # Also after an exception: the process would wait for ever. It may have been killed.
+                # Even after an exception, or the process would wait forever. The write fails if
+                # the process was killed.
                 with suppress(OSError):
                     os.write(self._fd, _ANSWER.pack(fd, _FAN_ALLOW))
                 os.close(fd)
 
     def _note(self, fd: int, pid: int) -> None:
         with suppress(OSError, ValueError, IndexError):
-            # By the mount through which it is opened: as it is called inside.
+            # The path as seen inside, because it is relative to the mount it was opened through.
             path = _read_link(f"/proc/self/fd/{fd}")
             if path in self._scripts:
                 self._note_script(pid, path)
@@ -257,10 +257,10 @@ class _Watch:
                 self._cut()
                 return
             programs = self._list_programs(pid)
-            # The first file that is opened is the script's own output.
+            # The first file that is opened is the test script's output.
             self._origin = self._origin or self._top
             if pid == self._origin:
-                # It does operations of the runner's.
+                # A worker, which does operations of the runner.
                 return
             opened = OpenedFile(path, programs, is_orphan=self._top != self._origin)
             if opened not in self._seen:
@@ -270,7 +270,7 @@ class _Watch:
                 self._n_characters += sum(map(len, words))
 
     def _note_script(self, pid: int, path: str) -> None:
-        """Whoever opens its own script has not yet run any of it."""
+        """Record the script of a process that opens it, and so has not run any of it yet."""
         self._run.pop(pid, None)
         program = next(self._follow(pid), None)
         if program is not None and path in program.code:
@@ -282,7 +282,7 @@ class _Watch:
             self.opened.append(UNTOLD)
 
     def _list_programs(self, pid: int) -> tuple[Program, ...]:
-        """What opened a file, what started that, and so on."""
+        """Return the program that opened a file, and its ancestors."""
         found: list[Program] = []
         for _ in range(_LOOKS):
             found.clear()
@@ -290,7 +290,7 @@ class _Watch:
                 for program in self._follow(pid):
                     found.append(program)
                 break
-            # One of those above it ended: then it has another parent now.
+            # An ancestor ended meanwhile, so there is a new parent: try again.
         return tuple(found)
 
     def _follow(self, pid: int) -> Iterator[Program]:
@@ -311,7 +311,7 @@ class _Watch:
             pid = int(read_stat(place)[1][1])
 
     def _find_run(self, pid: int) -> tuple[str, ...]:
-        """The script that a process runs, where it was seen to open it."""
+        """Return the script that a process runs, if it was seen opening it."""
         path, start = self._run.get(pid, ("", b""))
         return (path,) if path and start == _read_start(pid) else ()
 

@@ -1,14 +1,14 @@
-"""Children of PID 1 that do operations and start commands, one after the other, in one room each.
+"""Children of PID 1 that do operations and start commands, one at a time, in one room each.
 
-A fork of PID 1 for each of these would take longer than most of them do. While one is busy, others
-get a child of their own. Whoever is root inside can stop or kill one, as it could any child: it is
-replaced, and the operation that it was on has failed. Nobody inside can look into one.
+They are reused because forking PID 1 takes longer than most operations. While one is busy, further
+requests get their own child. A root process inside can stop or kill a worker: PID 1 replaces it,
+and its current operation fails. No process inside can ptrace it.
 
-    the runner to a worker, and back: an operation, and its answer (router.py)
-    PID 1 to a worker    what the runner asked for, with the files that came along
-    a worker to PID 1    {}                  it is free again; the runner has its answer
-                         {"pid": …}          the command that it was given runs, and it is free
-                         {"ended", "code"}   a command that it had started has ended
+    runner to worker     an operation; the worker sends its answer back (router.py)
+    PID 1 to worker      a request of the runner, with its files
+    worker to PID 1      {}                  it is free; the runner gets the answer
+                         {"pid": …}          the command has started, and the worker is free
+                         {"ended", "code"}   a command that it started has ended
 """
 
 import os
@@ -29,16 +29,16 @@ from proctor.environments.sandbox.users import UnknownUserError
 
 @dataclass(slots=True)
 class Worker:
-    """One of them, as PID 1 knows it."""
+    """A worker, as PID 1 sees it."""
 
     pid: int
     line: socket.socket
     is_busy: bool = False
-    last_errand: int | None = None
-    """The operation that it was given last, unless there was a command since."""
+    last_operation: int | None = None
+    """Id of its last operation; None if its last request was a command."""
 
     def hand(self, request: dict[str, Any], files: list[int]) -> bool:
-        """Give it something to do; False where it has something, or is dead."""
+        """Send it a request; return False if it is busy or dead."""
         if self.is_busy:
             return False
         try:
@@ -46,19 +46,19 @@ class Worker:
         except OSError:
             return False
         self.is_busy = True
-        self.last_errand = None if request["op"] == "run" else int(request["id"])
+        self.last_operation = None if request["op"] == "run" else int(request["id"])
         return True
 
 
 def sentence_of(number: object, error: OSError) -> Message:
-    """An answer that says what went wrong."""
+    """Return the answer for a failed request."""
     place = f"{error.filename}: " if error.filename else ""
     reason = error.strerror or str(error)
     return {"id": number, "error": f"{place}{reason}", "errno": error.errno}
 
 
-def do_errand(request: dict[str, Any], files: list[int]) -> Message:
-    """Do one operation; its answer."""
+def do_operation(request: dict[str, Any], files: list[int]) -> Message:
+    """Do one operation and return its answer."""
     number = request["id"]
     try:
         return {"id": number, **OPERATIONS[str(request["op"])](request, files)}
@@ -72,21 +72,21 @@ def do_errand(request: dict[str, Any], files: list[int]) -> Message:
 
 @dataclass(slots=True)
 class Duty:
-    """What a worker has to work with."""
+    """The loop of a worker process, with its connections."""
 
     channel: socket.socket
-    """To the runner."""
+    """PID 1's connection to the runner, shared with all its children."""
     line: socket.socket
-    """To PID 1."""
+    """Connection to PID 1."""
     own_line: socket.socket | None
-    """To the runner, for operations that PID 1 is not asked for; None where another had it."""
+    """Direct connection to the runner, which only the first worker of a room gets."""
     room: int
     """The capability of the room, as a mask."""
     inherited: Inherited
-    """What commands get, whatever somebody changed about this process since."""
+    """Process attributes that commands start with, even if a process inside changed ours."""
 
     def serve(self) -> None:
-        """Do what comes on the line until that is closed."""
+        """Serve requests until a connection closes."""
         wakeup, trigger = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(trigger, warn_on_full_buffer=False)
         poll = select.poll()
@@ -103,7 +103,7 @@ class Duty:
                 received = receive(self.own_line)
                 if received is None:
                     return
-                send(self.own_line, do_errand(*received))
+                send(self.own_line, do_operation(*received))
             if self.line.fileno() in ready:
                 received = receive(self.line)
                 if received is None:
@@ -114,22 +114,22 @@ class Duty:
         if request["op"] == "run":
             self._launch(request, files)
             return
-        answer = do_errand(request, files)
-        # Before the answer: whoever asks again at once finds it free.
+        answer = do_operation(request, files)
+        # Before the answer, so that the runner's next request finds this worker free.
         send(self.line, {})
         send(self.channel, answer)
 
     def _launch(self, request: dict[str, Any], files: list[int]) -> None:
-        def tell(sentence: str) -> None:
+        def report(sentence: str) -> None:
             send(self.channel, {"id": request["id"], "error": sentence})
 
         try:
             self.inherited.restore()
-            pid = launch(command_of(request["command"]), files[0], self.room, tell)
+            pid = launch(command_of(request["command"]), files[0], self.room, report)
             send(self.line, {"pid": pid})
         except UnknownUserError as error:
             send(self.line, {})
-            tell(str(error))
+            report(str(error))
         except OSError as error:
             send(self.line, {})
             send(self.channel, sentence_of(request["id"], error))
@@ -146,12 +146,13 @@ class Duty:
                 return
             is_plain = ended.si_code == os.CLD_EXITED
             code = ended.si_status if is_plain else 128 + ended.si_status
-            # Told before it is buried: were this process killed in between, PID 1 would bury it.
+            # Report it before reaping it: if this process is killed in between, PID 1 adopts the
+            # zombie and still learns its exit code.
             send(self.line, {"ended": ended.si_pid, "code": code})
             os.waitpid(ended.si_pid, 0)
 
 
 def code_of(status: int) -> int:
-    """The return code of a process that ended: 128 + signal for one that was killed."""
+    """Return the return code of a wait status: 128 + signal for a killed process."""
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code

@@ -1,9 +1,9 @@
-"""The small process of which every sandbox's PID 1 is a fork.
+"""The small process from which every sandbox's PID 1 is forked.
 
     python -I -S -c … LOCATION FD      started by the runner, once; FD is a socket to it
 
-It holds no secret and no file of the runner's. It ends when its socket closes, and its sandboxes
-with it. Only the standard library, and little of it: each fork copies what is loaded here.
+It has no secrets and no open files of the runner. When its socket closes, it and its sandboxes end.
+Imports little, and only from the standard library, because each fork copies its memory.
 """
 
 import fcntl
@@ -63,22 +63,23 @@ from proctor.environments.sandbox.syscalls import (
 )
 
 _CONNECTED = (Network.SLIRP, Network.PASTA)
+# Addresses that slirp4netns needs. A host that uses the same ones is not reachable through them.
 _HELPERS = tuple(
     Prefix(socket.AF_INET, bytes((10, 0, 2, last)), 32)
-    # The gateway and the resolver that slirp4netns plays, and the sandbox itself.
+    # slirp4netns' gateway, its resolver, and the sandbox itself.
     for last in (2, 3, 100)
 )
-"""What a sandbox needs to be connected; the host's own, if it has such, is not reached by them."""
 _IPV6_FREEBIND = 78
 _IFF_UP = 1
 _SIOCGIFFLAGS = 0x8913
 _SIOCSIFFLAGS = 0x8914
 _MOST_PROCESSES = 4096
 _FAILED = 1
+# Above the largest descriptor that may be open.
 _MOST_FILES = 1 << 20
 
+# Mount points of overlays that are reused by one sandbox after the other.
 _KEPT: set[str] = set()
-"""Where overlays are mounted that one sandbox after the other gets."""
 
 
 def main() -> None:
@@ -91,17 +92,18 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     if is_all_powerful():
         bound_init(room_capability())
-        # For overlays that are kept. What the host unmounts meanwhile is unmounted here too.
+        # A namespace for the reused overlays. MS_SLAVE: what the host unmounts is unmounted here.
         os.unshare(os.CLONE_NEWNS)
         mount("none", "/", flags=MS_REC | MS_SLAVE)
     name_process("proctor-zygote")
-    # Sandboxes inherit it, and everybody inside can read it: no path of the host is to be there.
+    # Sandboxes inherit the command line, and any process inside can read it: hide host paths.
     hide_arguments("proctor-sandbox")
     forget_imports()
     gc.collect()
+    # The collector would write to every object, and forks would no longer share their memory.
     gc.freeze()
     gc.disable()
-    # A runner that is gone asks for nothing more, and nobody is left to be told.
+    # If the runner has ended, there is nobody to report to.
     with suppress(BrokenPipeError, ConnectionResetError):
         _serve(runner, wakeup)
 
@@ -147,12 +149,12 @@ def _spawn(runner: socket.socket, request: dict[str, Any], files: list[int]) -> 
         if pid == 0:
             teller.close()
             _become_init(blueprint, files, told, owner)
-        _tell_parentage(runner, number, pid)
-        _let_go(blueprint, pid, teller, is_ordinary=owner is not None)
+        _report_pid(runner, number, pid)
+        _continue_fork(blueprint, pid, teller, is_ordinary=owner is not None)
     except StepError as error:
         send(runner, {"spawned": number, "error": str(error)})
     except OSError as error:
-        # Before the fork, or of the fork itself.
+        # From before the fork, or from the fork itself.
         sentence = f"making namespaces: {error.strerror}, errno {error.errno}{hint_on_namespaces()}"
         send(runner, {"spawned": number, "error": sentence})
     finally:
@@ -163,9 +165,9 @@ def _spawn(runner: socket.socket, request: dict[str, Any], files: list[int]) -> 
 
 
 def _prepare(blueprint: Blueprint) -> None:
-    """What has to be so when a sandbox is forked."""
+    """Set up what a fork inherits."""
     if blueprint.first_id:
-        # The fork inherits it, in a copy of this mount namespace, and could not get there itself.
+        # The fork inherits the working directory; with its mapped ids it could not enter it.
         with step("entering the sandbox's scratch"):
             os.chdir(blueprint.root)
     else:
@@ -173,11 +175,9 @@ def _prepare(blueprint: Blueprint) -> None:
 
 
 def _clone_as(owner: int, flags: int) -> int:
-    """Fork into new namespaces; 0 in the child. Their owner is `owner`, where there is one.
-
-    What the kernel counts in a user namespace counts for its owner too: of two sandboxes with the
-    same owner, one could use up what the other may have.
-    """
+    """Fork into new namespaces that belong to `owner`, unless it is 0. Returns 0 in the child."""
+    # The kernel charges resources of a user namespace to its owner too: with the same owner, one
+    # sandbox could exhaust the limits of another.
     if not owner:
         return clone(flags)
     os.seteuid(owner)
@@ -191,8 +191,10 @@ def _clone_as(owner: int, flags: int) -> int:
     return pid
 
 
-def _let_go(blueprint: Blueprint, pid: int, teller: socket.socket, *, is_ordinary: bool) -> None:
-    """Map the ids of a fork that waits, make what it cannot make itself, and let it go on."""
+def _continue_fork(
+    blueprint: Blueprint, pid: int, teller: socket.socket, *, is_ordinary: bool
+) -> None:
+    """Map the ids of a waiting fork, make the mounts that it cannot make, and let it continue."""
     made: tuple[int, ...] = ()
     try:
         if is_ordinary and blueprint.subordinate:
@@ -205,7 +207,7 @@ def _let_go(blueprint: Blueprint, pid: int, teller: socket.socket, *, is_ordinar
             made = (*premade.parts, premade.rooms, premade.devices)
         send(teller, {}, made)
     except (MapError, StepError) as error:
-        # The fork hands it on to whoever waits for the sandbox.
+        # The fork passes the error on to the runner.
         send(teller, {"error": str(error)})
     finally:
         close_all(made)
@@ -218,7 +220,7 @@ def _keep_overlays(blueprint: Blueprint) -> None:
             _KEPT.add(part.mounted)
 
 
-def _tell_parentage(runner: socket.socket, number: object, pid: int) -> None:
+def _report_pid(runner: socket.socket, number: object, pid: int) -> None:
     handle = os.pidfd_open(pid)
     try:
         send(runner, {"spawned": number, "pid": pid}, (handle,))
@@ -229,11 +231,11 @@ def _tell_parentage(runner: socket.socket, number: object, pid: int) -> None:
 def _become_init(
     blueprint: Blueprint, files: list[int], told: socket.socket, owner: tuple[int, int] | None
 ) -> NoReturn:
-    """Everything that a fork of the zygote does; it never returns into the zygote's own loop."""
+    """Turn a fork into PID 1 of a sandbox. Never returns to the zygote's loop."""
     channel, line = (socket.socket(fileno=fd) for fd in files)
     try:
         _close_others(channel.fileno(), line.fileno(), told.fileno())
-        # Before the zygote's word is waited for: whichever way it dies, this process notices.
+        # Before waiting for the zygote, so that this process ends if the zygote dies.
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         name_process("proctor-init")
         premade = _enter(blueprint, told, owner)
@@ -245,11 +247,11 @@ def _become_init(
             if owner:
                 _limit_processes()
             if owner or premade:
-                # A new user namespace has no bounds; elsewhere the zygote set them, once for all.
+                # A new user namespace resets the bounding set; otherwise the zygote's is inherited.
                 bound_init(room)
             reduce_init(room)
             prctl(PR_SET_DUMPABLE, 0)
-            # Once more: a change of rights may have cleared it.
+            # Again, because a change of credentials can clear it.
             prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         init = make_init(channel, root, room)
         handed = (*namespaces, *(each.detach() for each in bound))
@@ -265,7 +267,7 @@ def _become_init(
 
 
 def _close_others(*kept: int) -> None:
-    """Close everything of the zygote's; 0, 1 and 2 become nothing."""
+    """Close all other files, and point 0, 1 and 2 to /dev/null."""
     nothing = os.open("/dev/null", os.O_RDWR)
     for number in range(3):
         os.dup2(nothing, number)
@@ -278,10 +280,10 @@ def _close_others(*kept: int) -> None:
 def _enter(
     blueprint: Blueprint, told: socket.socket, owner: tuple[int, int] | None
 ) -> Premade | None:
-    """Enter the blueprint's control groups and its namespaces; what the zygote made for it."""
+    """Enter the control groups and namespaces; return the mounts that the zygote made."""
     if not blueprint.first_id:
         _join(blueprint.cgroups, 0)
-    made = _hear_zygote(told)
+    made = _wait_for_zygote(told)
     if owner and not blueprint.subordinate:
         with step("mapping users"):
             map_self(*owner)
@@ -299,7 +301,7 @@ def _enter(
 
 
 def _join(groups: Sequence[str], pid: int) -> None:
-    """Put a process into control groups; 0 is this one."""
+    """Move a process into control groups; 0 is this one."""
     for group in groups:
         with (
             step(f"entering the control group {group}"),
@@ -308,12 +310,12 @@ def _join(groups: Sequence[str], pid: int) -> None:
             file.write(str(pid))
 
 
-def _hear_zygote(told: socket.socket) -> list[int]:
-    """Wait until ids are mapped; the mounts that were made."""
+def _wait_for_zygote(told: socket.socket) -> list[int]:
+    """Wait until the zygote has mapped ids; return the mounts that it made."""
     heard = receive(told)
     told.close()
     if heard is None:
-        raise StepError("the process that it was forked from is gone")
+        raise StepError("the zygote has ended")
     message, made = heard
     if "error" in message:
         raise StepError(str(message["error"]))
@@ -327,7 +329,7 @@ def _unshare(network: Network) -> None:
         flags |= os.CLONE_NEWNET
     if network in _CONNECTED:
         with step("finding the host's addresses"):
-            # Here and not in the runner: this process is still in the host's own network.
+            # Possible here because this process is still in the host's network namespace.
             hidden = [prefix for prefix in find_own_addresses() if prefix not in _HELPERS]
     with step("making namespaces"):
         os.unshare(flags)
@@ -339,21 +341,17 @@ def _unshare(network: Network) -> None:
 
 
 def _limit_processes() -> None:
-    """Let an ordinary user's sandbox have no more processes than a control group would.
-
-    They are counted for each user namespace, and before Linux 5.14 for the user. Root's are not
-    counted at all: there it takes a control group.
-    """
+    """Limit the processes of an unprivileged user's sandbox as a control group would."""
+    # RLIMIT_NPROC counts per user namespace, and before Linux 5.14 per user. It does not apply to
+    # root, whose sandboxes get a control group instead.
     _, most = resource.getrlimit(resource.RLIMIT_NPROC)
     limit = _MOST_PROCESSES if most == resource.RLIM_INFINITY else min(most, _MOST_PROCESSES)
     resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit))
 
 
 def _open_namespaces(blueprint: Blueprint, owner: tuple[int, int] | None) -> tuple[int, ...]:
-    """What a helper on the host needs to connect the network: that namespace, and its owner's.
-
-    Opened here and handed out, because nobody can look into PID 1 later on.
-    """
+    """Open the namespaces that a helper on the host needs to connect the network."""
+    # Opened here, because PID 1 is made undumpable later and its /proc files become inaccessible.
     if blueprint.network not in _CONNECTED:
         return ()
     names = ("net", "user") if owner else ("net",)
@@ -362,7 +360,7 @@ def _open_namespaces(blueprint: Blueprint, owner: tuple[int, int] | None) -> tup
 
 
 def _bind_ports(ports: Sequence[tuple[str, int]]) -> list[socket.socket]:
-    """Take addresses and ports that are the host's for a relay, before anything else can."""
+    """Bind the host's addresses and ports for the relay, before any other process can."""
     bound = []
     for address, port in ports:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
@@ -370,11 +368,11 @@ def _bind_ports(ports: Sequence[tuple[str, int]]) -> list[socket.socket]:
             packed = socket.inet_pton(family, address)
             make_local([Prefix(family, packed, 8 * len(packed))])
             one = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-            # While nobody listens on it, the tests' own servers can.
+            # So that servers of the tests can use the port while the relay does not listen.
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-                # The address is a route's, and no interface has it.
+                # No interface has the address; it is only a local route.
                 one.setsockopt(socket.IPPROTO_IPV6, _IPV6_FREEBIND, 1)
             one.bind((address, port))
             bound.append(one)

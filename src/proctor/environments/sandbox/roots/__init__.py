@@ -1,21 +1,21 @@
-"""Root file systems for the sandbox: imported images, the host's own, and what is built on them.
+"""Root file systems for the sandbox: imported images, the host's, and what is built on them.
 
-    build            image, base and Dockerfile to layers
-    recipe           what a build consists of, as a digest
-    workplace        the sandbox that they are carried out in, with its network
-    layers           what each leaves, kept by content
-    dockerfile       a Dockerfile as values
-    dockerfile_words their words
-    context          the files that COPY takes
-    images           imported root file systems
-    image_name       what images are called
-    image_tar        archives of strangers
-    saved_files      the files of what `docker save` writes, or of an OCI image layout
-    saved_image      the one that is meant
-    saved_layers     its layers, put on one another
-    tree             files as they lie in such a directory
-    host_base        the host's own system directories
-    skeletons        copies that are made once and kept
+    build            builds the root of a task: image or base, and Dockerfile
+    recipe           the steps of a build
+    workplace        the sandbox in which a build runs, with its network
+    layers           the cache of layers that builds leave
+    dockerfile       parses a Dockerfile
+    dockerfile_words splits an instruction into words and expands variables
+    context          selects the files that COPY takes
+    images           the store of imported images
+    image_name       names of images
+    image_tar        unpacks untrusted tar archives
+    saved_files      opens the files of `docker save` archives and OCI image layouts
+    saved_image      selects the image in such an archive
+    saved_layers     merges its layers
+    tree             writes files with owners and modes
+    host_base        a root from the host's system directories
+    skeletons        copies of directories that are made once and cached
 
-Nothing here starts a trial.
+Builds run in their own sandboxes; trials are started elsewhere.
 """

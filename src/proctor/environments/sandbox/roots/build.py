@@ -1,11 +1,11 @@
-"""From a task's environment directory to a root file system: image, base, Dockerfile.
+"""Builds the root file system of a task from its image, base and Dockerfile.
 
-    docker_image that was imported    it, as in harbor, unless a build is forced
-    a Dockerfile                      its steps on what FROM names, or on the base that stands in
-    neither                           the base
+    docker_image was imported    that image, as in harbor, unless a build is forced
+    there is a Dockerfile        its steps on the image of FROM, or on the base if not imported
+    neither                      the base
 
-What a Dockerfile makes is kept in the cache by all that decides it, and made once however many
-trials ask for it at the same time. Nothing here starts a sandbox for a trial.
+The result of a Dockerfile is cached by everything that determines it, and built once even if many
+trials need it at the same time.
 """
 
 import asyncio
@@ -58,32 +58,33 @@ from proctor.harbor.configs import HOST_BASE
 from proctor.sentence import reason_of
 from proctor.trial.finding import Finding, FindingCode
 
-# The steps of a Dockerfile, done in a sandbox one after the other. Nothing here is cached
+# Running the steps of a Dockerfile in a sandbox
 
 
 _LAST_LINES = 100
 _LAST_CHARACTERS = 10_000
+# Paths per chown, to stay below the kernel's limit for arguments.
 _PATHS_AT_ONCE = 500
 _DENIED = "Permission denied"
 _HINT = (
-    "(an ordinary user's sandbox cannot change the host's own files, such as those below /usr; "
-    "build on an image that was imported, or run as root)"
+    "(an unprivileged user's sandbox cannot change the host's files, such as those below /usr; "
+    "build on an imported image, or run as root)"
 )
 _SCRIPT = "/tmp/.proctor-run"  # noqa: S108 - inside the sandbox
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A step, with the files that it copies."""
+    """A step with the files that it copies."""
 
     step: Step
     selection: Selection | None = None
 
 
 async def run_in_thread[T](act: Callable[[], T]) -> T:
-    """Do something slow beside the event loop; a cancellation waits until it is done.
+    """Run a slow function in a thread; a cancellation waits until it is done.
 
-    What it writes is not deleted under its hands so.
+    Otherwise its files would be deleted while it still writes them.
     """
     task = asyncio.ensure_future(asyncio.to_thread(act))
     try:
@@ -93,8 +94,8 @@ async def run_in_thread[T](act: Callable[[], T]) -> T:
         raise
 
 
-class Workshop:
-    """A sandbox in which a Dockerfile is built."""
+class StepRunner:
+    """Runs the steps of a Dockerfile in a sandbox."""
 
     def __init__(self, box: Box, where: str, staging: Path) -> None:
         self._box = box
@@ -103,11 +104,11 @@ class Workshop:
         self._n_staged = 0
 
     async def do(self, order: Order) -> None:
-        """Do one step.
+        """Run one step.
 
         Raises:
-            RuntimeError: its command failed: `Build failed: RUN …` and what was printed last.
-            ImageError: files cannot be put in.
+            RuntimeError: its command failed: `Build failed: RUN …` and the end of its output.
+            ImageError: files cannot be copied.
         """
         match order.step:
             case Run() as run:
@@ -180,7 +181,7 @@ class Workshop:
 
     async def _chown(self, step: Step, owner: str, paths: Sequence[str]) -> None:
         if ":" not in owner:
-            # Docker's rule for a user without a group: their own, or the one of that number.
+            # Docker's rule without a group: a named user's own group, or the group of the number.
             owner = f"{owner}:{owner if owner.isdecimal() else ''}"
         for some in batched(paths, _PATHS_AT_ONCE):
             done = await self._box.run(Command(("chown", "-h", owner, *some), "/"))
@@ -188,21 +189,21 @@ class Workshop:
                 raise self._failure(step, done.return_code, done.output)
 
 
-# Where layers are kept: in the cache, or in a run's scratch where the cache cannot hold them
+# Directory of layers: in the cache, or in the run's scratch if the cache's file system is unfit
 
 
 def layers_directory(scratch: Path) -> tuple[Path, tuple[str, ...]]:
-    """Where layers are kept, and what to say where that is not the cache."""
+    """Return the directory of layers, and a note if it is not in the cache."""
     layers = cache_directory() / "layers"
     fault = _find_fault(layers)
     if fault is None:
         return layers, ()
-    return _passing_layers(scratch, os.getpid()), (f"{fault}; what is built lasts for this run",)
+    return _temporary_layers(scratch, os.getpid()), (f"{fault}; builds are kept for this run only",)
 
 
 @functools.lru_cache(maxsize=8)
-def _passing_layers(scratch: Path, pid: int) -> Path:
-    """A place in a run's scratch that is gone when the process ends; not by a child of its."""
+def _temporary_layers(scratch: Path, pid: int) -> Path:
+    """Return a directory that is deleted when this process, not a fork of it, ends."""
     layers = scratch / "layers"
     atexit.register(lambda: discard(layers) if os.getpid() == pid else None)
     return layers
@@ -210,39 +211,39 @@ def _passing_layers(scratch: Path, pid: int) -> Path:
 
 @functools.lru_cache(maxsize=8)
 def _find_fault(directory: Path) -> str | None:
-    """Looked at once: a cache does not move while a job runs."""
+    """Cached: a cache does not move while a job runs."""
     return find_fault(directory)
 
 
 _PHASE = "setup"
+# Part of every key: increase it when layers are made differently, to invalidate old ones.
 _FORMAT = 2
-"""Goes into every key: a change of how layers are made makes new ones."""
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
 
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A root file system, ready to be put under an upper directory."""
+    """A root file system, to be mounted below an upper directory."""
 
     parts: Parts
-    """(target, layers on the host with the top one first) of each overlay; the first is `/`."""
+    """(target, layers on the host, topmost first) of each overlay; the first is `/`."""
     env: Mapping[str, str]
     """Variables of every command."""
     workdir: str
     user: str
     pin: str
-    """Image or host, with its digest."""
+    """Name of the image or host, with its digest."""
     findings: tuple[Finding, ...] = ()
     upload_environment: bool = False
-    """The task's environment directory is to be put into the working directory, as harbor does for
-    a task that has an image and no Dockerfile."""
+    """Whether to copy the task's environment directory to the working directory, as harbor does
+    for a task with an image but no Dockerfile."""
     notes: tuple[str, ...] = ()
-    """Sentences on what has no effect here."""
+    """Messages about instructions that have no effect here."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Ground:
-    """What steps are done on."""
+class _Base:
+    """The root file system that steps start from."""
 
     parts: Parts
     start: Start
@@ -258,36 +259,37 @@ async def build_root(
     spawn: Spawn,
     force: bool = False,
 ) -> Root:
-    """The root file system for a task; `scratch` is a directory of this run.
+    """Build the root file system of a task; `scratch` is a directory of this run.
 
     Raises:
-        UnsupportedError: it takes Docker Compose.
-        ImageError: an image is missing, or the Dockerfile cannot be used.
+        UnsupportedError: it needs Docker Compose.
+        ImageError: an image is missing, or the Dockerfile is not supported.
         RuntimeError: a command of the Dockerfile failed.
     """
     _check_no_compose(environment_dir)
     if base == HOST_BASE and not is_loaded(scratch):
-        # It may have to be copied. Whether it can be is not asked before it is needed.
+        # Copying the host's files takes time, so do it in a thread. Errors are ignored here,
+        # because they matter only if the host is needed below.
         with suppress(ImageError):
             await run_in_thread(lambda: _load_host(scratch))
-    grounds = _Grounds(base, scratch)
+    bases = _Bases(base, scratch)
     dockerfile = _load_dockerfile(environment_dir)
-    image = grounds.find(docker_image) if docker_image else None
+    image = bases.find(docker_image) if docker_image else None
     if image is not None and not (force and dockerfile):
-        return _rooted(grounds.of_image(image), upload=_is_uploaded(environment_dir, dockerfile))
+        return _rooted(bases.of_image(image), upload=_is_uploaded(environment_dir, dockerfile))
     if dockerfile is None:
-        return _on_base(grounds, docker_image, environment_dir)
-    findings = _findings_of(dockerfile, docker_image if image is None else None, grounds)
-    ground = grounds.under(dockerfile)
-    recipe = plan_recipe(dockerfile, ground.start)
-    maker = _Maker(ground, dockerfile, recipe, spawn)
+        return _on_base(bases, docker_image, environment_dir)
+    findings = _findings_of(dockerfile, docker_image if image is None else None, bases)
+    base_root = bases.under(dockerfile)
+    recipe = plan_recipe(dockerfile, base_root.start)
+    maker = _Maker(base_root, dockerfile, recipe, spawn)
     kept, notes = await maker.make(environment_dir, scratch, force=force)
     return Root(
         parts=kept.parts,
         env=recipe.env,
         workdir=recipe.workdir,
         user=recipe.user,
-        pin=ground.pin,
+        pin=base_root.pin,
         findings=(*findings, *_build_findings(kept)),
         notes=(*notes, *recipe.notes, *_platform_notes(dockerfile)),
     )
@@ -296,10 +298,10 @@ async def build_root(
 def find_image_pin(
     environment_dir: Path, docker_image: str | None, base: str, *, force: bool = False
 ) -> str | None:
-    """The image that a task's root would be made from, with its digest; None for the host.
+    """Return the image, with its digest, of which a task's root would be made; None for the host.
 
     Raises:
-        ImageError: the Dockerfile, or a name of an image, cannot be used.
+        ImageError: the Dockerfile, or the name of an image, is invalid.
     """
     store = ImageStore()
     dockerfile = _load_dockerfile(environment_dir)
@@ -315,8 +317,8 @@ def _check_no_compose(environment_dir: Path) -> None:
     path = environment_dir / "docker-compose.yaml"
     if path.exists():
         raise UnsupportedError(
-            f"{path}: the sandbox has no Docker Compose; such a task needs an "
-            "environment that has it, by --environment-import-path"
+            f"{path}: the sandbox does not support Docker Compose; use an environment that does, "
+            "with --environment-import-path"
         )
 
 
@@ -341,32 +343,32 @@ def _is_uploaded(environment_dir: Path, dockerfile: Dockerfile | None) -> bool:
     return dockerfile is None and environment_dir.is_dir() and any(environment_dir.iterdir())
 
 
-def _rooted(ground: _Ground, findings: tuple[Finding, ...] = (), *, upload: bool) -> Root:
-    start = ground.start
+def _rooted(base_root: _Base, findings: tuple[Finding, ...] = (), *, upload: bool) -> Root:
+    start = base_root.start
     env = {"PATH": DEFAULT_PATH, **start.env}
     return Root(
-        parts=ground.parts,
+        parts=base_root.parts,
         env=env,
         workdir=start.workdir,
         user=start.user,
-        pin=ground.pin,
+        pin=base_root.pin,
         findings=findings,
         upload_environment=upload,
     )
 
 
-def _on_base(grounds: "_Grounds", docker_image: str | None, environment_dir: Path) -> Root:
+def _on_base(bases: "_Bases", docker_image: str | None, environment_dir: Path) -> Root:
     if docker_image is None:
-        return _rooted(grounds.of_base(), upload=False)
-    finding = _substituted(f"task.toml names {docker_image}", grounds)
-    return _rooted(grounds.of_base(), (finding,), upload=_is_uploaded(environment_dir, None))
+        return _rooted(bases.of_base(), upload=False)
+    finding = _substituted(f"task.toml names {docker_image}", bases)
+    return _rooted(bases.of_base(), (finding,), upload=_is_uploaded(environment_dir, None))
 
 
 def _load_host(scratch: Path) -> HostBase:
     return load_host_base(scratch, cache=cache_directory() / "host")
 
 
-class _Grounds:
+class _Bases:
     """Images and the chosen base."""
 
     def __init__(self, base: str, scratch: Path) -> None:
@@ -377,22 +379,22 @@ class _Grounds:
     def find(self, name: str) -> Image | None:
         return self._store.find(name)
 
-    def of_image(self, image: Image) -> _Ground:
+    def of_image(self, image: Image) -> _Base:
         lowers = (str(load_furnishing(self._scratch)), str(self._store.rootfs(image)))
-        return _Ground((("/", lowers),), Start(image.env, image.workdir, image.user), image.pin)
+        return _Base((("/", lowers),), Start(image.env, image.workdir, image.user), image.pin)
 
-    def of_base(self) -> _Ground:
+    def of_base(self) -> _Base:
         if self._base == HOST_BASE:
             host = _load_host(self._scratch)
-            return _Ground(host.parts, Start({}), host.pin)
+            return _Base(host.parts, Start({}), host.pin)
         return self.of_image(self._store.load_base(self._base))
 
-    def under(self, dockerfile: Dockerfile) -> _Ground:
+    def under(self, dockerfile: Dockerfile) -> _Base:
         image = self._find_from(dockerfile)
         return self.of_base() if image is None else self.of_image(image)
 
     def is_there(self, dockerfile: Dockerfile) -> bool:
-        """Whether what a Dockerfile is FROM was imported."""
+        """Whether the image of FROM was imported."""
         return self._find_from(dockerfile) is not None
 
     def _find_from(self, dockerfile: Dockerfile) -> Image | None:
@@ -403,7 +405,7 @@ class _Grounds:
 
 
 def _findings_of(
-    dockerfile: Dockerfile, docker_image: str | None, grounds: _Grounds
+    dockerfile: Dockerfile, docker_image: str | None, bases: _Bases
 ) -> tuple[Finding, ...]:
     findings = []
     if docker_image is not None:
@@ -413,15 +415,15 @@ def _findings_of(
         )
         detail: dict[str, object] = {"wanted": docker_image, "used": "Dockerfile"}
         findings.append(_finding(message, detail))
-    if not grounds.is_there(dockerfile):
-        findings.append(_substituted(f"The Dockerfile is FROM {dockerfile.image}", grounds))
+    if not bases.is_there(dockerfile):
+        findings.append(_substituted(f"The Dockerfile is FROM {dockerfile.image}", bases))
     return tuple(findings)
 
 
-def _substituted(who: str, grounds: _Grounds) -> Finding:
-    wanted, used = who.rpartition(" ")[2], grounds.of_base().pin
-    hint = "" if wanted == "scratch" else f"; `proctor image import {wanted} TAR` would bring it in"
-    message = f"{who}, which was not imported; {used.partition('@')[0]} stood in for it{hint}"
+def _substituted(who: str, bases: _Bases) -> Finding:
+    wanted, used = who.rpartition(" ")[2], bases.of_base().pin
+    hint = "" if wanted == "scratch" else f"; import it with `proctor image import {wanted} TAR`"
+    message = f"{who}, which was not imported; {used.partition('@')[0]} was used instead{hint}"
     return _finding(message, {"wanted": wanted, "used": used})
 
 
@@ -430,14 +432,14 @@ def _finding(message: str, detail: dict[str, object]) -> Finding:
 
 
 def _build_findings(kept: LayerCache) -> tuple[Finding, ...]:
-    """How a layer was built, where that is not how it should be."""
+    """Return findings about a layer that was built with the host's network or ids."""
     if reason := kept.shared_because:
-        # With the host's network come its ids: one finding says both.
+        # The host's network implies its ids, so one finding is enough.
         code = FindingCode.NETWORK_SHARED
-        message = f"the Dockerfile was built on the host's own network: {reason}"
+        message = f"the Dockerfile was built on the host's network: {reason}"
     elif reason := kept.ids_shared:
         code = FindingCode.IDS_SHARED
-        message = f"the Dockerfile was built with the host's own ids: {reason}"
+        message = f"the Dockerfile was built with the host's ids: {reason}"
     else:
         return ()
     detail: dict[str, object] = {"reason": reason, "during": "build"}
@@ -454,9 +456,9 @@ def _platform_notes(dockerfile: Dockerfile) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Maker:
-    """Makes the layer of one Dockerfile, or finds it made."""
+    """Builds the layer of one Dockerfile, or finds it in the cache."""
 
-    ground: _Ground
+    base_root: _Base
     dockerfile: Dockerfile
     recipe: Recipe
     spawn: Spawn
@@ -464,39 +466,39 @@ class _Maker:
     async def make(
         self, environment_dir: Path, scratch: Path, *, force: bool
     ) -> tuple[LayerCache, tuple[str, ...]]:
-        """The parts with the layer on top, and what to say of it."""
+        """Return the parts with the layer on top, and notes about it."""
         if not self.recipe.steps:
-            return LayerCache(self.ground.parts), ()
+            return LayerCache(self.base_root.parts), ()
         orders, key = await self._decide(environment_dir)
         root, notes = layers_directory(scratch)
         store = LayerStore(root)
-        found = None if force else store.find(key, self.ground.parts)
+        found = None if force else store.find(key, self.base_root.parts)
         if found is not None:
             return found, notes
         async with store.locked(key):
             again = store.is_wanted_again(key, force=force)
-            found = None if again else store.find(key, self.ground.parts)
+            found = None if again else store.find(key, self.base_root.parts)
             if found is None:
                 await self._build(store, key, orders)
-                found = store.find(key, self.ground.parts)
+                found = store.find(key, self.base_root.parts)
         if found is None:
-            raise ImageError(f"{root / key}: the layer that was just made cannot be read")
+            raise ImageError(f"{root / key}: the layer that was just built cannot be read")
         return found, notes
 
     async def _decide(self, environment_dir: Path) -> tuple[tuple[Order, ...], str]:
-        """What is to be done, and the key of what comes of it."""
+        """Return the steps with their files, and the key of the result."""
 
         def decide() -> tuple[tuple[Order, ...], str]:
             orders = self._orders(Context(environment_dir))
             return orders, self._key(orders)
 
-        # Without files to look at it is done sooner than a thread could begin.
+        # Without files to read, it is faster than starting a thread.
         has_files = any(isinstance(step, Copy) for step in self.recipe.steps)
         return await run_in_thread(decide) if has_files else decide()
 
     def _orders(self, context: Context) -> tuple[Order, ...]:
-        start = self.ground.start
-        # An image may name a working directory that it has not; Docker makes it.
+        start = self.base_root.start
+        # An image may name a working directory that does not exist; Docker creates it.
         first = MakeDirectory(0, f"WORKDIR {start.workdir}", start.workdir, start.user)
         steps = ((first,) if start.workdir != "/" else ()) + self.recipe.steps
         return tuple(self._order(step, context) for step in steps)
@@ -512,27 +514,27 @@ class _Maker:
             raise ImageError(f"{place}: {step.text.partition(' ')[0]}: {reason}") from error
 
     def _key(self, orders: tuple[Order, ...]) -> str:
-        """Everything that decides what comes out, as far as it can be known beforehand."""
-        # Root's overlays mark deletions by trusted.* attributes, other users' by user.* ones.
+        """Return a digest of everything that is known to determine the result."""
+        # Root's overlays use trusted.* attributes, other users' overlays user.* attributes.
         who = "root" if os.geteuid() == 0 else f"user {os.geteuid()} {find_subordinate_ids()}"
         steps = [_decisive(order) for order in orders]
-        return sha256_hex(msgspec.json.encode((_FORMAT, who, self.ground.pin, steps)))
+        return sha256_hex(msgspec.json.encode((_FORMAT, who, self.base_root.pin, steps)))
 
     async def _build(self, store: LayerStore, key: str, orders: tuple[Order, ...]) -> None:
         choice = choose_for_build(has_commands=any(isinstance(one.step, Run) for one in orders))
         place = await open_workplace(
-            lambda: store.open(key, self.ground.parts),
+            lambda: store.open(key, self.base_root.parts),
             f"build-{key[:12]}",
             choice.network,
             self.spawn,
         )
         try:
             async with place.connected() as box:
-                shop = Workshop(box, self.dockerfile.where, place.building.stage)
+                runner = StepRunner(box, self.dockerfile.where, place.building.stage)
                 for order in orders:
-                    await shop.do(order)
+                    await runner.do(order)
             layer = Layer(
-                self.ground.pin,
+                self.base_root.pin,
                 tuple(order.step.text for order in orders),
                 shared_because=choice.shared_because,
                 ids_shared=place.ids_shared,
@@ -545,7 +547,7 @@ class _Maker:
 def _decisive(order: Order) -> list[object]:
     lines = [] if order.selection is None else [item.line for item in order.selection.items]
     step = {name: value for name, value in _fields(order.step) if name != "line"}
-    # Names may be no text at all; their bytes are.
+    # Names of files may not be valid text, so hash their bytes.
     return [type(order.step).__name__, step, sha256_hex(os.fsencode("\0\0".join(lines)))]
 
 

@@ -1,7 +1,7 @@
-"""The files of a task's environment directory that COPY names.
+"""Selects the files of a task's environment directory that COPY names.
 
-Found by Docker's rules: patterns, .dockerignore, the contents of a directory rather than itself.
-Links in it are copied as links; one that is named itself is followed as long as it stays inside.
+By Docker's rules: patterns, .dockerignore, the contents of a directory rather than the directory.
+Symlinks are copied as symlinks; one that COPY names directly is followed if it stays inside.
 """
 
 import functools
@@ -22,17 +22,17 @@ from proctor.errors import ImageError
 from proctor.files import read_small
 from proctor.sentence import reason_of
 
-# Which files of a build's directory .dockerignore leaves out, by Docker's rules
+# .dockerignore, by Docker's rules
 #
-# The last pattern that matches a path, or a directory above it, decides; `!` takes a path in again.
+# The last pattern that matches a path or one of its parents decides; `!` includes a path again.
 
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """What a .dockerignore leaves out."""
+    """Rules of a .dockerignore."""
 
     rules: tuple[tuple[re.Pattern[str], bool], ...] = ()
-    """(pattern, whether it leaves out), in order."""
+    """(pattern, whether it excludes), in order."""
 
     def __contains__(self, path: str) -> bool:
         parts = path.split("/")
@@ -45,15 +45,15 @@ class Ignored:
 
     @property
     def has_exceptions(self) -> bool:
-        """Whether something below a directory that is left out may be in."""
+        """Whether files below an excluded directory may be included."""
         return any(not leaves_out for _, leaves_out in self.rules)
 
 
 def parse_dockerignore(text: str, where: str) -> Ignored:
-    """The rules of a .dockerignore; `where` names it in messages.
+    """Parse a .dockerignore; `where` names it in messages.
 
     Raises:
-        ImageError: names file and line.
+        ImageError: a pattern is invalid; the message names file and line.
     """
     rules = []
     for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
@@ -68,12 +68,12 @@ def parse_dockerignore(text: str, where: str) -> Ignored:
         try:
             rules.append((compile_pattern(cleaned), leaves_out))
         except re.error as error:
-            raise ImageError(f"{where}:{number}: {rule!r} is no pattern: {error}") from error
+            raise ImageError(f"{where}:{number}: {rule!r} is not a pattern: {error}") from error
     return Ignored(tuple(rules))
 
 
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """A pattern of paths: `*` and `?` stay within a name, `**` does not, `[…]` is a set.
+    """Compile a pattern: `*` and `?` match within a name, `**` across names, `[…]` is a set.
 
     Raises:
         re.error: a bracket is not closed.
@@ -92,7 +92,7 @@ def compile_pattern(pattern: str) -> re.Pattern[str]:
 
 
 def _translate(rest: str) -> tuple[str, int]:
-    """The expression for what a pattern begins with, and how much of it that was."""
+    """Return the expression for the first element of a pattern, and the element's length."""
     char = rest[0]
     if char == "*":
         return "[^/]*", 1
@@ -113,20 +113,20 @@ _WILD = re.compile(r"[*?\[]")
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One entry that is copied."""
+    """One file, directory or symlink to copy."""
 
     path: str
-    """Below the target."""
+    """Relative to the target."""
     kind: Kind
     mode: int
     source: Path | None = None
-    """On the host."""
+    """Path on the host."""
     content: bytes = b""
-    """Of a here-document, instead of a source."""
+    """Content of a here-document, instead of a source."""
 
     @property
     def line(self) -> str:
-        """Everything that decides what it becomes."""
+        """Everything that determines the copy, for the key of a layer."""
         return "\0".join((self.path, self.kind, f"{self.mode:o}", self._digest))
 
     @property
@@ -145,17 +145,17 @@ def _digest_of(path: Path) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _digest_once(path: Path, *_version: int) -> str:
-    """Many trials of one task look at the same files."""
+    """Cached, because many trials of one task read the same files."""
     return sha256_file(path)
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What one COPY copies."""
+    """The files of one COPY."""
 
     items: tuple[Item, ...]
     is_file: bool
-    """One file, which may become the target itself."""
+    """Whether it is a single file, which may become the target itself."""
 
 
 class Context:
@@ -166,10 +166,10 @@ class Context:
         self._ignored = _load_ignored(directory)
 
     def select(self, step: Copy) -> Selection:
-        """What a COPY copies.
+        """Select the files of a COPY.
 
         Raises:
-            ImageError: nothing is there, it is a device, or an archive that ADD would unpack.
+            ImageError: a source is missing, a device, or an archive that ADD would unpack.
         """
         items: list[Item] = [
             Item(name, Kind.FILE, 0o644, content=content.encode()) for name, content in step.inline
@@ -178,7 +178,7 @@ class Context:
         for pattern in step.sources:
             found = self._find(pattern)
             if not found and not _WILD.search(pattern):
-                raise ImageError(f"{pattern}: not in {self._root}, or left out by .dockerignore")
+                raise ImageError(f"{pattern}: not in {self._root}, or excluded by .dockerignore")
             for path in found:
                 below, is_one = self._take(path, step)
                 items += below
@@ -190,15 +190,16 @@ class Context:
         return Selection(tuple(items), is_file and len(items) == 1)
 
     def _find(self, pattern: str) -> list[str]:
-        """Paths from the top that a pattern names; it cannot lead out of it."""
+        """Return the relative paths that a pattern matches; it cannot lead out of the root."""
         clean = posixpath.normpath(posixpath.join("/", pattern)).lstrip("/")
         if not clean or not _WILD.search(clean):
             is_there = os.path.lexists(self._root / clean)
             return [clean] if is_there and not (clean and self._is_left_out(clean)) else []
         try:
+            # In COPY, unlike in .dockerignore, `**` has no special meaning.
             regex = compile_pattern(clean.replace("**", "*"))
         except re.error as error:
-            raise ImageError(f"{pattern!r} is no pattern: {error}") from error
+            raise ImageError(f"{pattern!r} is not a pattern: {error}") from error
         depth = clean.count("/")
         return sorted(
             path for path in self._walk("") if path.count("/") == depth and regex.fullmatch(path)
@@ -211,7 +212,7 @@ class Context:
         return not (is_open and any(found not in self._ignored for found in self._walk(path)))
 
     def _walk(self, below: str) -> Iterator[str]:
-        """Every path below one that is not left out, a directory before what is in it."""
+        """Yield every included path below a directory, parents first."""
         try:
             names = sorted(path.name for path in (self._root / below).iterdir())
         except OSError as error:
@@ -228,7 +229,7 @@ class Context:
         return self._ignored.has_exceptions or path not in self._ignored
 
     def _take(self, path: str, step: Copy) -> tuple[list[Item], bool]:
-        """The items of one source, and whether it is a single file."""
+        """Return the items of one source, and whether it is a single file."""
         place = self._resolve(path)
         mode = place.stat().st_mode
         if stat.S_ISDIR(mode):
@@ -237,7 +238,7 @@ class Context:
             return [self._item(one, one[len(top) :].lstrip("/")) for one in self._walk(top)], False
         if step.is_add and stat.S_ISREG(mode) and tarfile.is_tarfile(place):
             raise ImageError(
-                f"{path}: an archive, which ADD would unpack; unpack it beside the Dockerfile, or "
+                f"{path}: an archive, which ADD would unpack; unpack it next to the Dockerfile, or "
                 "use COPY and RUN tar"
             )
         name = posixpath.basename(path)
@@ -247,10 +248,10 @@ class Context:
         place = (self._root / path).resolve()
         if not place.is_relative_to(self._root.resolve()):
             raise ImageError(
-                f"{path}: a link that leads out of {self._root}; expected a file in it"
+                f"{path}: a symlink that leads out of {self._root}; expected a file in it"
             )
         if not place.exists():
-            raise ImageError(f"{path}: a link to nothing")
+            raise ImageError(f"{path}: a dangling symlink")
         return place
 
     def _item(self, path: str, below: str) -> Item:
@@ -282,7 +283,7 @@ def _load_ignored(directory: Path) -> Ignored:
 
 
 def stage(items: tuple[Item, ...], directory: Path) -> None:
-    """Put the items below an empty directory, with their modes.
+    """Write the items to an empty directory, with their modes.
 
     Raises:
         OSError: one cannot be read or written.
@@ -300,7 +301,7 @@ def stage(items: tuple[Item, ...], directory: Path) -> None:
             shutil.copyfile(item.source, to)
             found = item.source.stat()
             os.utime(to, ns=(found.st_atime_ns, found.st_mtime_ns))
-    # The deepest first: a directory that cannot be written to is closed after what is in it.
+    # Deepest first: a directory may become unwritable only after its contents are done.
     for item in sorted(items, key=lambda one: one.path, reverse=True):
         if item.kind is not Kind.LINK:
             (directory / item.path).chmod(item.mode)

@@ -1,9 +1,9 @@
-"""A Dockerfile as steps that make a root file system. Nothing here runs them or looks at a file.
+"""Parses a Dockerfile into steps. Does not run them or read files.
 
-Honoured: FROM, ARG, ENV, RUN, COPY, ADD of local files, WORKDIR, USER, SHELL. Without effect for a
-task, because an environment is kept running by whoever started it: CMD, LABEL, EXPOSE, MAINTAINER,
-STOPSIGNAL; with a note where somebody might count on it: ENTRYPOINT, HEALTHCHECK, VOLUME. All else
-that would matter is refused: build it elsewhere and import the result.
+Supported: FROM, ARG, ENV, RUN, COPY, ADD of local files, WORKDIR, USER, SHELL. Ignored, because
+they have no effect on a task: CMD, LABEL, EXPOSE, MAINTAINER, STOPSIGNAL; ignored with a note:
+ENTRYPOINT, HEALTHCHECK, VOLUME. Everything else is refused: build the image elsewhere and import
+it.
 """
 
 import posixpath
@@ -23,9 +23,7 @@ from proctor.environments.sandbox.roots.recipe import (
 )
 from proctor.errors import ImageError
 
-# The text of a Dockerfile as statements: comments, directives, continued lines and here-documents
-#
-# What a statement means is dockerfile.py's business.
+# Splitting the text into statements: comments, directives, continued lines and here-documents
 
 
 _DIRECTIVE = re.compile(r"#\s*([a-zA-Z][a-zA-Z0-9]*)\s*=\s*(.+?)\s*")
@@ -42,13 +40,13 @@ class Heredoc:
     name: str
     content: str
     is_chomped: bool
-    """`<<-`: tabs at the beginning of its lines do not count."""
+    """`<<-`: leading tabs of its lines are removed."""
     is_quoted: bool
-    """`<<"EOF"`: variables in it are left alone."""
+    """`<<"EOF"`: variables in it are not expanded."""
 
     @property
     def text(self) -> str:
-        """Its content as it is meant."""
+        """Content, without leading tabs if `is_chomped`."""
         return (
             re.sub(r"^\t+", "", self.content, flags=re.MULTILINE)
             if self.is_chomped
@@ -62,40 +60,41 @@ class Statement:
 
     line: int
     keyword: str
-    """In capitals."""
+    """In upper case."""
     flags: tuple[tuple[str, str], ...]
     """`--name=value`, in order; a flag without a value has an empty one."""
     rest: str
-    """What follows, in one line."""
+    """Everything after the flags, on one line."""
     heredocs: tuple[Heredoc, ...] = ()
 
     def __str__(self) -> str:
-        """The instruction for people: without its here-documents."""
+        """Return the instruction without its here-documents, for messages."""
         flags = [f"--{name}={value}" if value else f"--{name}" for name, value in self.flags]
         return " ".join([self.keyword, *flags, self.rest])
 
 
 @dataclass(frozen=True, slots=True)
 class DockerfileText:
-    """A Dockerfile as its statements."""
+    """The statements of a Dockerfile."""
 
     statements: tuple[Statement, ...]
     escape: str
 
 
 def parse_text(text: str, where: str) -> DockerfileText:
-    """The statements of a Dockerfile; `where` names it in messages.
+    """Split a Dockerfile into statements; `where` names it in messages.
 
     Raises:
-        ImageError: names file and line.
+        ImageError: it is invalid; the message names file and line.
     """
+    # Docker ignores a byte order mark and accepts Windows line ends, too.
     lines = [line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n")]
     escape = _find_escape(lines, where)
     return DockerfileText(tuple(_Reader(lines, escape, where).read()), escape)
 
 
 def _find_escape(lines: Sequence[str], where: str) -> str:
-    """Directives stand above everything else, comments included."""
+    """Return the escape character; directives come before everything else, even comments."""
     for number, line in enumerate(lines, 1):
         found = _DIRECTIVE.fullmatch(line.strip())
         if found is None or found[1].lower() not in _KNOWN_DIRECTIVES:
@@ -108,7 +107,7 @@ def _find_escape(lines: Sequence[str], where: str) -> str:
 
 
 class _Reader:
-    """Lines that become statements."""
+    """Reads lines and makes statements."""
 
     def __init__(self, lines: Sequence[str], escape: str, where: str) -> None:
         self._lines = lines
@@ -128,7 +127,7 @@ class _Reader:
                     raise ImageError(f"{self._where}:{first}: {error}") from error
 
     def _join_lines(self) -> str:
-        """The next line with those that continue it; comments and empty lines between do not."""
+        """Return the next line joined with its continuation, skipping comments and empty lines."""
         text, is_continued = "", True
         while is_continued and self._next < len(self._lines):
             line = self._lines[self._next]
@@ -184,12 +183,13 @@ def _take_flags(rest: str, escape: str) -> tuple[tuple[tuple[str, str], ...], st
     return tuple(flags), rest
 
 
-_INSTEAD = "build the image elsewhere and bring it in with `proctor image import`"
+_INSTEAD = "build the image elsewhere and import it with `proctor image import`"
+# Instructions that are ignored, and those that are ignored with a note.
 _SILENT = ("LABEL", "EXPOSE", "MAINTAINER", "STOPSIGNAL", "CMD")
 _NOTED = {
-    "ENTRYPOINT": "is not run: commands are run in the environment as they are",
-    "HEALTHCHECK": "has no effect; [environment.healthcheck] of task.toml has",
-    "VOLUME": "has no effect: such a directory is one like others",
+    "ENTRYPOINT": "is not run: commands run in the environment directly",
+    "HEALTHCHECK": "has no effect; use [environment.healthcheck] of task.toml",
+    "VOLUME": "has no effect: it is a directory like any other",
 }
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _OCTAL = re.compile(r"[0-7]{3,4}")
@@ -198,27 +198,27 @@ _URL = re.compile(r"(https?|ftp|git)://|git@")
 
 @dataclass(frozen=True, slots=True)
 class Dockerfile:
-    """A Dockerfile up to what its base decides."""
+    """A parsed Dockerfile, before its base is known."""
 
     where: str
-    """Its name in messages."""
+    """Name of the file in messages."""
     image: str
-    """What FROM names, with variables filled in."""
+    """Image of FROM, with variables expanded."""
     from_line: int
     platform: str | None
     """--platform of FROM."""
     arguments: Mapping[str, str]
-    """ARGs above FROM, and those that Docker sets itself."""
+    """ARGs before FROM, and those that Docker predefines."""
     statements: tuple[Statement, ...]
-    """All after FROM."""
+    """Statements after FROM."""
     escape: str
 
 
 def parse_dockerfile(text: str, where: str, machine: str = "amd64") -> Dockerfile:
-    """A Dockerfile's statements and what it is FROM.
+    """Parse a Dockerfile.
 
     Raises:
-        ImageError: names file, line, and what to do instead.
+        ImageError: it is not supported; the message names file, line, and what to do instead.
     """
     parsed = parse_text(text, where)
     arguments = _platform_arguments(machine)
@@ -235,26 +235,28 @@ def parse_dockerfile(text: str, where: str, machine: str = "amd64") -> Dockerfil
             )
         else:
             raise ImageError(
-                f"{where}:{statement.line}: {statement.keyword} stands before FROM; expected FROM"
+                f"{where}:{statement.line}: {statement.keyword} before FROM; expected FROM first"
             )
-    raise ImageError(f"{where}: no FROM in it; expected one, such as `FROM debian:12`")
+    raise ImageError(f"{where}: contains no FROM; expected one, such as `FROM debian:12`")
 
 
 def plan_recipe(dockerfile: Dockerfile, start: Start) -> Recipe:
-    """The steps of a Dockerfile on a base that brings these variables.
+    """Return the steps of a Dockerfile on a base with these settings.
 
     Raises:
-        ImageError: names file, line, and what to do instead.
+        ImageError: it is not supported; the message names file, line, and what to do instead.
     """
-    cook = _Cook(dockerfile, start)
+    planner = _Planner(dockerfile, start)
     for statement in dockerfile.statements:
-        _Place(dockerfile.where, statement)(cook.add, statement)
-    return Recipe(tuple(cook.steps), cook.env, cook.workdir, cook.user, tuple(cook.notes))
+        _Place(dockerfile.where, statement)(planner.add, statement)
+    return Recipe(
+        tuple(planner.steps), planner.env, planner.workdir, planner.user, tuple(planner.notes)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Says where in a file an error is."""
+    """Adds file and line to errors."""
 
     where: str
     statement: Statement
@@ -275,10 +277,10 @@ def _platform_arguments(machine: str) -> dict[str, str]:
 def _arguments(
     statement: Statement, variables: Mapping[str, str], escape: str
 ) -> list[tuple[str, str | None]]:
-    """Names and defaults of an ARG."""
+    """Return names and defaults of an ARG."""
     words = split_words(statement.rest, escape)
     if not words:
-        raise ImageError("without a name; expected NAME or NAME=default")
+        raise ImageError("has no name; expected NAME or NAME=default")
     found: list[tuple[str, str | None]] = []
     for name, sign, value in (word.partition("=") for word in words):
         so_far = {**variables, **{key: text for key, text in found if text is not None}}
@@ -288,7 +290,7 @@ def _arguments(
 
 def _check_name(name: str) -> str:
     if not _VARIABLE.fullmatch(name):
-        raise ImageError(f"{name!r} is no name of a variable; expected letters, digits and _")
+        raise ImageError(f"{name!r} is not a name of a variable; expected letters, digits and _")
     return name
 
 
@@ -310,8 +312,8 @@ def _from(
 
 
 @dataclass(slots=True)
-class _Cook:
-    """Goes through the statements and keeps what later ones depend on."""
+class _Planner:
+    """Turns statements into steps, and keeps the state that later ones depend on."""
 
     dockerfile: Dockerfile
     start: Start
@@ -328,7 +330,7 @@ class _Cook:
         self.workdir, self.user = self.start.workdir, self.start.user
 
     def add(self, statement: Statement) -> None:
-        """Take one statement in."""
+        """Add one statement."""
         acts: dict[str, Callable[[Statement], None]] = {
             "ARG": self._arg,
             "ENV": self._env,
@@ -348,7 +350,7 @@ class _Cook:
 
     @property
     def variables(self) -> dict[str, str]:
-        """What words are filled in from; ENV stands above ARG."""
+        """Variables for expansion; ENV overrides ARG."""
         return {**self.arguments, **self.env}
 
     def _expand(self, word: str) -> str:
@@ -361,6 +363,7 @@ class _Cook:
     def _arg(self, statement: Statement) -> None:
         outer = self.dockerfile.arguments
         for name, value in _arguments(statement, self.variables, self.dockerfile.escape):
+            # An ARG without a default takes the value of the same ARG before FROM.
             if value is None and name in outer:
                 value = outer[name]
             if value is not None:
@@ -369,13 +372,15 @@ class _Cook:
     def _env(self, statement: Statement) -> None:
         words = split_words(statement.rest, self.dockerfile.escape)
         if not words:
-            raise ImageError("without a variable; expected NAME=value")
+            raise ImageError("has no variable; expected NAME=value")
         if "=" not in words[0]:
+            # The old form, ENV NAME value, in which the value extends to the end of the line.
             name, *values = statement.rest.split(maxsplit=1)
             if not values:
                 raise ImageError(f"{name} has no value; expected {name}=value")
             self.env[_check_name(name)] = self._expand(values[0])
             return
+        # All values of one ENV are expanded with the variables from before it, as in Docker.
         before = self.variables
         for word in words:
             name, sign, value = word.partition("=")
@@ -387,7 +392,7 @@ class _Cook:
     def _workdir(self, statement: Statement) -> None:
         path = self._expand(statement.rest)
         if not path:
-            raise ImageError("without a directory; expected WORKDIR /path")
+            raise ImageError("has no directory; expected WORKDIR /path")
         self.workdir = posixpath.normpath(posixpath.join(self.workdir, path)).replace("//", "/")
         self.steps.append(MakeDirectory(statement.line, str(statement), self.workdir, self.user))
 
@@ -421,17 +426,18 @@ class _Cook:
 
     def _command(self, statement: Statement) -> tuple[tuple[str, ...], str | None]:
         if not statement.rest:
-            raise ImageError("without a command")
+            raise ImageError("has no command")
         if (listed := parse_list(statement.rest)) is not None:
             if not listed:
-                raise ImageError("with an empty list; expected a command")
+                raise ImageError("has an empty list; expected a command")
             return tuple(listed), None
         if not statement.heredocs:
             return (*self.shell, statement.rest), None
+        # Only a here-document: it is the script itself, and with `#!` is run as a file.
         if len(split_words(statement.rest)) == 1:
             text = statement.heredocs[0].text
             return (*self.shell, text), text if text.startswith("#!") else None
-        # A command with here-documents is put together again for the shell to read.
+        # The shell itself reads the here-documents of a command, so put them back.
         parts = [f"\n{doc.content}{doc.name}" for doc in statement.heredocs]
         return (*self.shell, statement.rest + "".join(parts)), None
 
@@ -442,7 +448,7 @@ class _Cook:
             words = split_words(statement.rest, self.dockerfile.escape)
         *sources, target = [self._expand(word) for word in words] or [""]
         if not sources or not target:
-            raise ImageError(f"{statement.rest!r}; expected what to copy and where to")
+            raise ImageError(f"{statement.rest!r}; expected sources and a target")
         inline = tuple(self._inline(doc) for doc in statement.heredocs)
         names = {doc.name for doc in statement.heredocs}
         patterns = [one for one in sources if not (names and one.lstrip("0123456789-<") in names)]
@@ -473,9 +479,9 @@ class _Cook:
     def _copy_flags(self, statement: Statement) -> tuple[str | None, int | None]:
         flags = dict(statement.flags)
         chown, chmod = flags.pop("chown", None), flags.pop("chmod", None)
-        flags.pop("link", None)  # how Docker stores the layer, which nobody sees
+        flags.pop("link", None)  # only affects how Docker stores the layer
         if "from" in flags:
-            raise ImageError(f"--from={flags['from']}: other images are not there; {_INSTEAD}")
+            raise ImageError(f"--from={flags['from']}: other images are not available; {_INSTEAD}")
         if flags:
             raise ImageError(f"--{next(iter(flags))} is not supported; {_INSTEAD}")
         if chmod is not None and not _OCTAL.fullmatch(chmod := self._expand(chmod)):
@@ -489,15 +495,15 @@ class _Cook:
 def _check_local(source: str, keyword: str) -> str:
     if keyword == "ADD" and (_URL.match(source) or source.endswith(".git")):
         raise ImageError(
-            f"{source}: addresses are not fetched; use RUN with curl or git, or put the file "
-            "beside the Dockerfile"
+            f"{source}: URLs are not fetched; use RUN with curl or git, or put the file next to "
+            "the Dockerfile"
         )
     return source
 
 
 def _refusal(keyword: str) -> str:
     if keyword == "FROM":
-        return f"a second FROM: builds of several stages are not supported; {_INSTEAD}"
+        return f"a second FROM: multi-stage builds are not supported; {_INSTEAD}"
     if keyword == "ONBUILD":
         return f"is not supported; {_INSTEAD}"
-    return "is no instruction of a Dockerfile; expected FROM, RUN, COPY, ENV, WORKDIR or another"
+    return "is not a Dockerfile instruction; expected FROM, RUN, COPY, ENV, WORKDIR or another"

@@ -1,7 +1,7 @@
-"""Words of a Dockerfile: splitting, quotes and variables, as Docker has them.
+"""Splits Dockerfile instructions into words, and expands quotes and variables.
 
-Docker's own rules, not a shell's: `${X:-d}`, `${X:+d}` and `${X:?m}`, each also without its colon.
-What Docker adds to them in newer versions, patterns in `${X#…}`, `${X%…}` and `${X/…}`, is refused.
+By Docker's rules, not a shell's: `${X:-d}`, `${X:+d}` and `${X:?m}`, each also without its colon.
+The patterns of newer Docker versions, `${X#…}`, `${X%…}` and `${X/…}`, are refused.
 """
 
 import json
@@ -15,7 +15,7 @@ _SPACE = " \t\r\n\v\f"
 
 
 def split_words(text: str, escape: str = "\\") -> list[str]:
-    """Words that blanks part, except in quotes; quotes and escapes are kept."""
+    """Split at blanks, except in quotes; quotes and escapes are kept."""
     words: list[str] = []
     word, quote, position = "", "", 0
     while position < len(text):
@@ -38,10 +38,10 @@ def split_words(text: str, escape: str = "\\") -> list[str]:
 
 
 def parse_list(text: str) -> list[str] | None:
-    """The strings of the exec form, `["a", "b"]`; None where the text is not one.
+    """Parse the exec form, `["a", "b"]`; None if the text is not one.
 
     Raises:
-        ImageError: it is a list of something else than strings.
+        ImageError: the list contains something other than strings.
     """
     if not text.lstrip().startswith("["):
         return None
@@ -50,23 +50,23 @@ def parse_list(text: str) -> list[str] | None:
     except ValueError:
         return None
     if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise ImageError("a list of something else than strings; expected strings alone")
+        raise ImageError("the list contains something other than strings; expected only strings")
     return found
 
 
 def expand(
     text: str, variables: Mapping[str, str], escape: str = "\\", *, keep_quotes: bool = False
 ) -> str:
-    """A word with its variables filled in and its quotes taken away.
+    """Expand the variables of a word and remove its quotes.
 
     Raises:
-        ImageError: a quote or a brace is not closed, or a form is not known.
+        ImageError: a quote or a brace is not closed, or a form is not supported.
     """
     return _Word(text, variables, escape, keep_quotes=keep_quotes).expand_to("")
 
 
 class _Word:
-    """A word that is being read."""
+    """A word that is being expanded."""
 
     def __init__(
         self, text: str, variables: Mapping[str, str], escape: str, *, keep_quotes: bool
@@ -78,7 +78,7 @@ class _Word:
         self._position = 0
 
     def expand_to(self, stop: str) -> str:
-        """What comes up to a character, which is passed over; all of it where none is given."""
+        """Expand up to and without the character `stop`, or to the end if it is empty."""
         result = ""
         while char := self._next():
             if stop and char == stop:
@@ -141,7 +141,7 @@ class _Word:
             raise ImageError(f"{self._text!r}: `${{` without a name after it")
         if form == "}":
             return self._variables.get(name, "")
-        # With a colon, a variable that is empty counts as one that is not there.
+        # With a colon, an empty variable counts as unset.
         with_colon = form == ":"
         form = self._next() if with_colon else form
         if form not in ("-", "+", "?") or not form:
@@ -161,4 +161,4 @@ def _choose(form: str, name: str, word: str, value: str | None) -> str:
         return value
     if form == "-":
         return word
-    raise ImageError(f"{name}: {word or 'is not set, and must be'}")
+    raise ImageError(f"{name}: {word or 'is not set, but required'}")

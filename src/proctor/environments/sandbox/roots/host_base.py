@@ -1,14 +1,14 @@
-"""The host's own system directories as a root file system: `--base host`.
+"""The host's system directories as a root file system: `--base host`.
 
-An allow-list. Read-only below the overlay lie /usr, /bin, /sbin, /lib* and the package database;
-/etc is a copy of those of its files that everybody may read, without keys and passwords; all other
-directories are new and empty. Nothing else of the host is there: no home, no /opt, /srv, /mnt or
-/run, and of /var the package database alone. What an ordinary user starts cannot write into /usr:
-it belongs to a user whom their namespace does not have.
+An allow-list: /usr, /bin, /sbin, /lib* and the package database are read-only layers; /etc is a
+copy of its world-readable files, without keys and passwords; all other directories are new and
+empty. Nothing else of the host is visible: no home, /opt, /srv, /mnt or /run, and of /var only the
+package database. A sandbox of an unprivileged user cannot write to /usr, whose owner does not exist
+in its namespace.
 
-Its pin, `host:<id>-<version>@sha256:<digest>`, is over os-release and the package database. It does
-not pin what no package owns: /usr/local, configuration below /etc, files that somebody changed; nor
-the kernel. Two machines of one pin may still differ there.
+Its pin, `host:<id>-<version>@sha256:<digest>`, covers os-release and the package database. It does
+not cover files that no package owns (/usr/local, configuration below /etc), files that were changed
+after installation, or the kernel. Two machines with the same pin may differ there.
 """
 
 import atexit
@@ -33,17 +33,17 @@ from proctor.errors import ImageError
 from proctor.files import read_small
 from proctor.sentence import reason_of
 
-# A copy of the host's /etc that holds nothing secret
+# A copy of the host's /etc without secrets
 #
-# Only files that everybody may read are taken, with every directory above them open to everybody;
-# of these, no keys, no passwords, and nothing that speaks of this machine and its user alone. What
-# a file is called is not trusted: one that holds a private key or a password in an address is left
-# out whatever its name.
+# Only world-readable files in world-readable directories are copied, without keys, passwords, and
+# what identifies this machine or its user. Names alone are not trusted: a file that contains a
+# private key, or a URL with a password, is left out whatever its name.
 
 
 NAME_OF_HOST = "sandbox\n"
 HOSTS = "127.0.0.1 localhost sandbox\n::1 localhost ip6-localhost ip6-loopback\n"
 
+# Paths below /etc that are not copied.
 _PLACES = (
     *(
         "shadow*",
@@ -59,23 +59,22 @@ _PLACES = (
     *("letsencrypt", "openvpn", "wireguard", "ipsec*", "swanctl", "ppp", "wpa_supplicant"),
     *("NetworkManager", "netplan", "samba", "sssd", "cloud"),
 )
-"""Paths below /etc that are left out."""
+# Names that are not copied, in any directory.
 _NAMES = (
     *("*.key", "*.keytab", "*.kdbx", "*.p12", "*.pfx", "id_rsa*", "id_dsa*", "id_ecdsa*"),
     *("id_ed25519*", "*secret*", "*credential*", "*htpasswd*"),
 )
-"""Names that are left out wherever they are."""
 
+# Largest file that is copied. The largest that a distribution has there, hwdb.bin, has 12 MiB.
 _LARGEST = 32 << 20
-"""No file of /etc that a task needs is larger; the largest there is, hwdb.bin, has 12 MiB."""
+# A private key, a URL with a password, a token for a package registry.
 _SECRET = re.compile(rb"PRIVATE KEY-----|://[^/\s:@]+:[^/\s:@]+@|:_(auth|password)")
-"""A key, an address with a password in it, a token for a package registry."""
 RULES = (1, HOSTS, NAME_OF_HOST, _PLACES, _NAMES, _LARGEST, _SECRET.pattern)
-"""What decides, besides the host, what a copy holds; its number changes with the code below."""
+"""What determines a copy besides the host; increase the number when the code below changes."""
 
 
 def copy_etc(there: Path, here: Path) -> None:
-    """Copy what is public of an /etc into an empty directory.
+    """Copy the public files of an /etc to an empty directory.
 
     Raises:
         OSError: it cannot be written.
@@ -86,7 +85,7 @@ def copy_etc(there: Path, here: Path) -> None:
     (here / "hostname").write_text(NAME_OF_HOST)
     (here / "mtab").symlink_to("/proc/mounts")
     if (resolver := there / "resolv.conf").is_file():
-        # Often a link into /run, which the sandbox has not.
+        # Often a symlink to /run, which the sandbox does not have, so copy its content.
         (here / "resolv.conf").write_bytes(read_small(str(resolver)))
     for name in ("hosts", "hostname", "resolv.conf"):
         if (here / name).exists():
@@ -94,7 +93,7 @@ def copy_etc(there: Path, here: Path) -> None:
 
 
 def is_left_out(path: str) -> bool:
-    """Whether a path below /etc is left out for its name alone."""
+    """Whether a path below /etc is left out because of its name."""
     name = path.rpartition("/")[2]
     if name.startswith(".") and not path.startswith("skel/"):
         return True
@@ -117,7 +116,7 @@ def _copy(entry: os.DirEntry[str], to: Path, path: str, *, is_root: bool) -> Non
     try:
         found = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
-        return  # gone since the directory was listed
+        return  # removed since the directory was listed
     if stat.S_ISLNK(found.st_mode):
         to.symlink_to(Path(entry.path).readlink())
         return
@@ -140,7 +139,7 @@ def _copy_file(source: str, found: os.stat_result, to: Path) -> bool:
     try:
         data = read_small(source)
     except (FileNotFoundError, PermissionError):
-        return False  # gone since, or closed to us by something that is not its mode
+        return False  # removed since, or protected by something other than its mode
     if _SECRET.search(data):
         return False
     to.write_bytes(data)
@@ -150,6 +149,7 @@ def _copy_file(source: str, found: os.stat_result, to: Path) -> bool:
 def _dress(to: Path, like: os.stat_result, *, is_root: bool) -> None:
     if is_root:
         os.chown(to, like.st_uid, like.st_gid)
+    # After chown, which may clear bits of the mode.
     to.chmod(stat.S_IMODE(like.st_mode) & ~(stat.S_ISUID | stat.S_ISGID))
     os.utime(to, ns=(like.st_atime_ns, like.st_mtime_ns))
 
@@ -157,8 +157,10 @@ def _dress(to: Path, like: os.stat_result, *, is_root: bool) -> None:
 _SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "libo32")
 _PACKAGES = ("var/lib/dpkg", "var/lib/rpm", "var/lib/pacman")
 
-_MET = dict.fromkeys(("logs/agent", "logs/artifacts", "logs/verifier", "tests"), 0o777)
-"""Where every trial writes: what lies below already has not to be made for each."""
+# Directories to which every trial writes, made here once instead of in each sandbox.
+_TRIAL_DIRECTORIES = dict.fromkeys(
+    ("logs/agent", "logs/artifacts", "logs/verifier", "tests"), 0o777
+)
 _DIRECTORIES = {
     **dict.fromkeys(("home", "mnt", "opt", "srv", "media", "logs", "run", "etc", "var"), 0o755),
     **dict.fromkeys(("proc", "dev", "sys"), 0o755),
@@ -167,12 +169,12 @@ _DIRECTORIES = {
     "run/lock": 0o1777,
     **dict.fromkeys(("var/lib", "var/cache", "var/log", "var/spool", "var/opt"), 0o755),
     "var/tmp": 0o1777,
-    # Package managers make files in these, but not the directories.
+    # Package managers expect these to exist.
     **dict.fromkeys(("var/lib/apt", "var/lib/apt/lists", "var/lib/apt/lists/partial"), 0o755),
     **dict.fromkeys(("var/cache/apt", "var/cache/apt/archives"), 0o755),
     "var/cache/apt/archives/partial": 0o700,
     **dict.fromkeys(("var/cache/debconf", "var/lib/misc", "var/lib/pam"), 0o755),
-    **_MET,
+    **_TRIAL_DIRECTORIES,
 }
 
 
@@ -181,8 +183,8 @@ class HostBase:
     """The host as a root file system."""
 
     parts: tuple[tuple[str, tuple[str, ...]], ...]
-    """(target, layers) of each overlay; one directory each, because an ordinary user cannot lay
-    an overlay over the whole root."""
+    """(target, layers) of each overlay; one for each directory, because an unprivileged user
+    cannot mount an overlay over the host's whole root."""
     pin: str
 
 
@@ -191,17 +193,17 @@ _LOADING = threading.Lock()
 
 
 def is_loaded(scratch: Path, host: Path = Path("/")) -> bool:
-    """Whether this process has looked at the host already."""
+    """Whether this process has loaded the host base already."""
     return (scratch, host, os.getpid()) in _LOADED
 
 
 def load_host_base(scratch: Path, host: Path = Path("/"), cache: Path | None = None) -> HostBase:
-    """The host's system directories.
+    """Return the host's system directories as a root.
 
-    What has to be copied is copied once for each scratch; with a cache, once until it changes.
+    Files are copied once per scratch, or with a cache once until they change.
 
     Raises:
-        ImageError: the copy cannot be made, or the host has no /usr.
+        ImageError: files cannot be copied, or the host has no /usr.
     """
     with _LOADING:
         known = scratch, host, os.getpid()
@@ -240,7 +242,7 @@ def _load_skeleton(scratch: Path, host: Path, cache: Path | None, pin: str) -> P
 
 
 def _key(host: Path, pin: str) -> str:
-    """Everything that decides what is in the skeleton."""
+    """Return a digest of everything that determines the skeleton."""
     links = [(name, (host / name).is_symlink()) for name in (*_SYSTEM, *_PACKAGES)]
     try:
         resolver = sha256_hex(read_small(str(host / "etc/resolv.conf")))
@@ -252,13 +254,13 @@ def _key(host: Path, pin: str) -> str:
 
 
 def _forget(skeleton: Path, pid: int) -> None:
-    """A forked child has the same list of things to do at its end, and must not do this one."""
+    """Delete a skeleton at exit; not in a fork, which inherits the registration."""
     if os.getpid() == pid:
         delete_tree(skeleton)
 
 
 def _own_directories(host: Path) -> Iterator[str]:
-    """What is laid under an overlay of its own; links are links in the skeleton."""
+    """Yield directories that get their own overlay; symlinks are in the skeleton."""
     for name in (*_SYSTEM, *_PACKAGES):
         path = host / name
         if path.is_dir() and not path.is_symlink():
@@ -279,7 +281,7 @@ def _furnish(skeleton: Path, host: Path) -> None:
 
 
 def _stand_in(inside: Path, there: Path) -> None:
-    """A link as it is on the host, or an empty directory on which an overlay is mounted."""
+    """Make a symlink as on the host, or an empty directory as the mount point of an overlay."""
     if there.is_symlink():
         inside.symlink_to(there.readlink())
     elif there.is_dir():
@@ -288,9 +290,9 @@ def _stand_in(inside: Path, there: Path) -> None:
 
 
 def load_furnishing(scratch: Path) -> Path:
-    """A layer that goes on top of an imported image: what Docker puts into every container.
+    """Return a layer for imported images with what Docker adds to every container.
 
-    Images have no /etc/resolv.conf that would work, and often no directories to mount on.
+    Images have no working /etc/resolv.conf, and often lack directories to mount on.
 
     Raises:
         ImageError: it cannot be made.
@@ -305,7 +307,7 @@ def _load_furnishing(scratch: Path, pid: int) -> Path:
         atexit.register(_forget, layer, pid)
         layer.chmod(0o755)
         usual = dict.fromkeys(("etc", "proc", "dev", "sys", "logs"), 0o755)
-        for name, mode in {**usual, **_MET}.items():
+        for name, mode in {**usual, **_TRIAL_DIRECTORIES}.items():
             (layer / name).mkdir()
             (layer / name).chmod(mode)
         (layer / "etc" / "hosts").write_text(HOSTS)
@@ -321,7 +323,7 @@ def _load_furnishing(scratch: Path, pid: int) -> Path:
 
 
 def host_pin(host: Path = Path("/")) -> str:
-    """`host:<id>-<version>@sha256:<digest>` over os-release and the package database.
+    """Return `host:<id>-<version>@sha256:<digest>`, over os-release and the package database.
 
     Raises:
         ImageError: neither can be read.
@@ -350,7 +352,7 @@ def _fields(release: str) -> dict[str, str]:
 
 
 def _find_packages(host: Path) -> bytes:
-    """The package database as bytes that change when a package does; empty where there is none."""
+    """Return bytes of the package database that change with every package; empty if none."""
     for name in ("var/lib/dpkg/status", "lib/apk/db/installed"):
         if (host / name).is_file():
             return read_small(str(host / name))

@@ -1,4 +1,4 @@
-"""Names of images, as Docker writes them and means them. Nothing here looks one up."""
+"""Names of images, as in Docker."""
 
 import re
 
@@ -13,10 +13,10 @@ _LONGEST_NAME = 255
 
 
 def normalise_name(name: str) -> str:
-    """A name as Docker means it: without Docker's own registry, with its tag.
+    """Normalise a name as Docker does: without Docker Hub's prefix, with a tag.
 
     Raises:
-        ImageError: it is no name of an image.
+        ImageError: it is not a name of an image.
     """
     if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name) or "//" in name or ".." in name:
         raise ImageError(

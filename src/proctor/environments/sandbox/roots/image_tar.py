@@ -1,8 +1,8 @@
-"""Tar archives of strangers, read member by member and put into a tree.
+"""Unpacks untrusted tar archives, member by member, into a tree.
 
-Plain, or packed by gzip, xz, bzip2 or zstd, told by their first bytes. What lies outside the root
-is refused, links stay links, devices and sockets are left out with a note, and what unpacks to more
-than the disk holds ends. Nothing here knows what the archive is for.
+Plain, or compressed with gzip, xz, bzip2 or zstd, detected by their first bytes. Paths outside the
+root are refused, symlinks are kept as symlinks, devices and sockets are left out with a note, and
+archives that are larger than the free space when unpacked are refused.
 """
 
 import bz2
@@ -23,48 +23,50 @@ from proctor.environments.sandbox.roots.tree import Entry, Kind, Tree
 from proctor.errors import ImageError
 
 EXPECTED = "expected a tar of a root file system, as `docker export` writes it"
-EXPECTED_LAYER = "expected a layer of an image, a tar plain or packed"
+EXPECTED_LAYER = "expected a layer of an image, a plain or compressed tar archive"
 DAMAGE = (
     *(tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError),
     *(ValueError, OverflowError),
 )
-"""What unpackers raise at archives that are none, or are no longer whole."""
+"""Exceptions that decompressors and tarfile raise for invalid or damaged archives."""
 _BLOCK = 512
+# Seconds; later times are capped, because file systems cannot store them.
 _LATEST = 1 << 33
-"""Seconds; later times are not times."""
 _DEEPEST = 500
+# 256 GiB: no image is larger.
 _MOST_BYTES = 1 << 38
 _MOST_ENTRIES = 5_000_000
+# Limit of one member's headers in bytes, because tarfile keeps them in memory.
 _MOST_HEADERS = 1 << 24
-"""Bytes that may describe one member; tarfile holds all of them in memory."""
 
 
 class Budget:
-    """How much may still be unpacked: a few bytes can unpack to a disk full of them."""
+    """Remaining bytes and entries that may be unpacked, against decompression bombs."""
 
     def __init__(self, place: Path, besides: int = 0) -> None:
-        """As much as the disk of `place` has free, and so many bytes besides."""
+        """Allow the free space on the disk of `place`, plus `besides` bytes."""
         self._bytes = self._most = min(_MOST_BYTES, shutil.disk_usage(place).free + besides)
         self._entries = _MOST_ENTRIES
 
     def take(self, n_bytes: int) -> None:
-        """Count bytes that came out.
+        """Count unpacked bytes.
 
         Raises:
-            ImageError: it is more than there may be.
+            ImageError: the budget is exceeded.
         """
         self._bytes -= n_bytes
         if self._bytes < 0:
             raise ImageError(
-                f"unpacks to more than {self._most:,} bytes, as many as the disk of the images has "
-                "free (at most 256 GiB); if it is no bomb, name another place with PROCTOR_CACHE"
+                f"unpacks to more than {self._most:,} bytes, the free space on the disk of the "
+                "images (at most 256 GiB); if it is not a decompression bomb, set PROCTOR_CACHE to "
+                "another directory"
             )
 
     def take_entry(self) -> None:
         """Count an entry.
 
         Raises:
-            ImageError: it is more than there may be.
+            ImageError: the budget is exceeded.
         """
         self._entries -= 1
         if self._entries < 0:
@@ -72,7 +74,7 @@ class Budget:
 
 
 class Stream:
-    """What comes out of the packing, and whether it ended as an archive does: in zeros."""
+    """Decompressed bytes, which knows whether it ended as an archive does: in zeros."""
 
     def __init__(self, file: BinaryIO, budget: Budget, *, is_packed: bool) -> None:
         self._file = file
@@ -83,7 +85,7 @@ class Stream:
         self.size = 0
 
     def read(self, size: int = -1) -> bytes:
-        """Read as a file does; refuses to go on where more comes than was allowed."""
+        """Read like a file; raises ImageError beyond what was allowed."""
         data = self._file.read(size)
         self.size += len(data)
         self._budget.take(len(data))
@@ -93,7 +95,7 @@ class Stream:
         return data
 
     def allow(self, n_bytes: int | None) -> None:
-        """How many bytes may come from here on; None for all."""
+        """Limit the bytes that may be read from here on; None for no limit."""
         self._end = None if n_bytes is None else self.size + n_bytes
 
     def drain(self) -> None:
@@ -104,7 +106,7 @@ class Stream:
 
     @property
     def is_ended(self) -> bool:
-        """Whether the last block was one of zeros."""
+        """Whether the last block was all zeros."""
         return self._tail == bytes(_BLOCK)
 
 
@@ -119,13 +121,13 @@ _PACKINGS: tuple[tuple[bytes, _Unpack], ...] = (
 
 @contextmanager
 def opened(source: Path, budget: Budget) -> Iterator[Stream]:
-    """The bytes of an archive's file, unpacked.
+    """Open an archive file, decompressed.
 
     Raises:
-        ImageError: it is no file.
+        ImageError: it is not a file.
         OSError: it cannot be read.
     """
-    # A pipe would be waited for, and a device might never end.
+    # A pipe would block, and a device may never end.
     if not source.is_file():
         raise ImageError(f"{source}: neither a file nor a directory; {EXPECTED}")
     with source.open("rb") as file, unpacked(file, budget) as stream:
@@ -134,7 +136,7 @@ def opened(source: Path, budget: Budget) -> Iterator[Stream]:
 
 @contextmanager
 def unpacked(file: BinaryIO, budget: Budget) -> Iterator[Stream]:
-    """The bytes of a file that can be rewound, unpacked."""
+    """Decompress a seekable file."""
     head = file.read(8)
     file.seek(0)
     unpack = next((found for magic, found in _PACKINGS if head.startswith(magic)), None)
@@ -146,10 +148,10 @@ def unpacked(file: BinaryIO, budget: Budget) -> Iterator[Stream]:
 
 
 def open_tar(where: str, stream: Stream, layer: BinaryIO | None = None) -> tarfile.TarFile:
-    """The archive in a stream; of a layer, what reads through it and sees all bytes.
+    """Open the tar archive in a stream; `layer` is a reader of the stream that hashes it.
 
     Raises:
-        ImageError: there is none.
+        ImageError: it is not a tar archive.
     """
     through = cast(BinaryIO, layer or stream)
     try:
@@ -162,7 +164,7 @@ def open_tar(where: str, stream: Stream, layer: BinaryIO | None = None) -> tarfi
 
 
 def members_of(archive: tarfile.TarFile, stream: Stream) -> Iterator[tarfile.TarInfo]:
-    """The members one after another, none with more headers than any honest one has."""
+    """Yield the members; raises ImageError if one has excessive headers."""
     stream.allow(_MOST_HEADERS)
     for member in archive:
         stream.allow(member.size + _MOST_HEADERS)
@@ -171,10 +173,10 @@ def members_of(archive: tarfile.TarFile, stream: Stream) -> Iterator[tarfile.Tar
 
 @contextmanager
 def damage_named(where: str, expected: str = EXPECTED) -> Iterator[None]:
-    """Say of which archive an error is, and make one of what unpackers raise.
+    """Add the archive's name to errors, and turn those of decompressors into ImageError.
 
     Raises:
-        ImageError: instead of theirs.
+        ImageError: the archive is invalid or damaged.
     """
     try:
         yield
@@ -184,14 +186,14 @@ def damage_named(where: str, expected: str = EXPECTED) -> Iterator[None]:
     except DAMAGE as error:
         raise ImageError(f"{where}: cut short or damaged: {error}; {expected}") from error
     except OSError as error:
-        # The system's own errors have a number; those of an unpacker have none.
+        # Errors of the system have an errno; those of a decompressor do not.
         if error.errno is not None:
             raise
         raise ImageError(f"{where}: cut short or damaged: {error}; {expected}") from error
 
 
 class Putter:
-    """Puts members into a tree."""
+    """Writes members to a tree."""
 
     def __init__(self, tree: Tree, budget: Budget) -> None:
         self.tree = tree
@@ -199,10 +201,10 @@ class Putter:
         self._budget = budget
 
     def put(self, archive: tarfile.TarFile, member: tarfile.TarInfo, path: str, of: str) -> None:
-        """Put one member at `path`; `of` is the other name, where it is a hard link.
+        """Write one member to `path`; `of` is the target if it is a hard link.
 
         Raises:
-            ImageError: it cannot be there, or is too large.
+            ImageError: the path is invalid, or the member is too large.
         """
         tree = self.tree
         if member.isdir():
@@ -219,10 +221,10 @@ class Putter:
             self.left_out["devices and pipes"] += 1
 
     def count(self, member: tarfile.TarInfo) -> None:
-        """Count a member before anything is done with it.
+        """Count a member before it is written.
 
         Raises:
-            ImageError: it is one too many, or has more bytes than may be written.
+            ImageError: the budget is exceeded.
         """
         self._budget.take_entry()
         if member.issparse():
@@ -234,25 +236,25 @@ class Putter:
             raise ImageError(f"{path}: a file without contents")
         self.tree.add_file(path, entry_of_member(member, Kind.FILE), cast(BinaryIO, content))
         if content.tell() != member.size:
-            raise tarfile.ReadError(f"{path} has not all of its {member.size:,} bytes")
+            raise tarfile.ReadError(f"{path} is shorter than its {member.size:,} bytes")
 
 
 def inside(name: str) -> str:
-    """A member's name as a path below the root.
+    """Return a member's name as a path relative to the root.
 
     Raises:
-        ImageError: it leads out, or is deeper than any honest one.
+        ImageError: it leads out of the root, or is too deep.
     """
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if ".." in parts:
-        raise ImageError(f"{name}: leads out of the root file system by `..`; refused")
+        raise ImageError(f"{name}: leads out of the root file system with `..`; refused")
     if len(parts) > _DEEPEST:
-        raise ImageError(f"{name[:60]}…: lies more than {_DEEPEST} directories deep; refused")
+        raise ImageError(f"{name[:60]}…: is more than {_DEEPEST} directories deep; refused")
     return "/".join(parts)
 
 
 def entry_of_member(member: tarfile.TarInfo, kind: Kind) -> Entry:
-    """An entry as the archive has it."""
+    """Return a member's metadata."""
     return Entry(
         kind=kind,
         mode=member.mode & 0o7777,

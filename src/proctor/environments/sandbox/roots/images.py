@@ -1,14 +1,14 @@
-"""The store of imported root file systems: `proctor image`.
+"""The store of imported images: `proctor image`.
 
     <cache>/images/                mode 0700, because setuid bits are kept
-      lock                         held while anything is imported or removed
-      names/<slug>.json            a name: which root file system it is, and what is known of it
+      lock                         locked while an image is imported or removed
+      names/<slug>.json            a name, with the digest and settings of its image
       sha256/<digest>/rootfs/      a root file system; never changed
-      sha256/<digest>/lease        held by every process that uses it
-      incoming-<random>/           one that is being imported
+      sha256/<digest>/lease        locked by every process that uses it
+      incoming-<random>/           an image that is being imported
 
-A name appears when its root file system is whole. The digest is over the tree, not over the archive
-it came in: the same files packed otherwise are the same image. Nothing here runs one.
+A name is written after its root file system is complete. The digest covers the tree, not the
+archive: the same files in another archive are the same image.
 """
 
 import errno
@@ -47,30 +47,30 @@ from proctor.errors import ImageError
 from proctor.files import read_small, write_atomic
 from proctor.sentence import count_of, reason_of
 
-# A root file system from elsewhere, put on disk safely
+# Writing an untrusted root file system to the disk
 #
-# It comes as an archive (tar; `docker export` writes one), as a directory, or as an image with its
-# layers (`docker save`, an OCI image layout). Nothing here gives it a name.
+# It is a tar archive (`docker export`), a directory, or an image with its layers (`docker save`, an
+# OCI image layout).
 
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """What was put on disk."""
+    """A root file system that was written."""
 
     tree: Tree
     form: str
     """tar, directory, docker-save or oci-layout."""
     notes: tuple[str, ...]
-    """What was left out."""
+    """Messages about entries that were left out."""
     saved: SavedImage | None = None
-    """What the image says of itself; a bare root file system says nothing."""
+    """Configuration of the image; None for a bare root file system."""
 
 
 def put_source(source: Path, root: Path, name: str) -> Put:
-    """Put a source below `root`, which is empty; `name` chooses where it holds several images.
+    """Write a source to `root`, which is empty; `name` selects one of several images in it.
 
     Raises:
-        ImageError: it is nothing of the kind, is damaged, or holds no root file system.
+        ImageError: it is not supported, damaged, or not a root file system.
         OSError: it cannot be read or written.
     """
     tree, budget = Tree(root), Budget(root)
@@ -102,7 +102,7 @@ def _check_root(source: Path, tree: Tree) -> None:
     shown = ", ".join(top[:5]) + (", …" if len(top) > 5 else "")
     raise ImageError(
         f"{source}: not a root file system: neither bin nor usr at its top, but {shown}; "
-        "if it lies in a directory inside, give that one (or `tar -C DIRECTORY -c .` of it)"
+        "if it is in a subdirectory, import that (or `tar -C DIRECTORY -c .` of it)"
     )
 
 
@@ -130,7 +130,7 @@ def _put_archive(source: Path, tree: Tree, budget: Budget) -> Counter[str]:
                 putter.put(archive, member, inside(member.name), of)
         stream.drain()
         if not stream.is_ended:
-            raise ImageError(f"{source}: ends before its end mark: it is cut short; {EXPECTED}")
+            raise ImageError(f"{source}: has no end mark: it was cut short; {EXPECTED}")
     return putter.left_out
 
 
@@ -180,48 +180,49 @@ def _put_found(
 
 
 def reason_not_put(source: Path, store: Path, error: OSError) -> str:
-    """Why an import stopped, as a sentence; `error` says which file and what the system said."""
+    """Return the message for an import that failed with `error`."""
     where = error.filename if isinstance(error.filename, str) else str(source)
     if where.startswith(str(store)) or error.filename is None:
         return f"{store}: the image cannot be written there: {reason_of(error)}"
     return f"{where}: cannot be read: {reason_of(error)}"
 
 
+# `--base host`, and Docker's name for an empty image.
 _RESERVED = ("host:latest", "scratch:latest")
 
 
 class Image(msgspec.Struct, frozen=True, kw_only=True):
-    """An imported root file system under one name."""
+    """An imported image under one name."""
 
     name: str
-    """As Docker would write it: `debian:12`, `registry.example.org/org/name:tag`."""
+    """Normalised, as in `debian:12` or `registry.example.org/org/name:tag`."""
     digest: str
     """SHA-256 over the tree, in hex."""
     size: int
-    """Bytes of all its files."""
+    """Sum of the sizes of its files, in bytes."""
     n_entries: int
-    """Files, directories and links."""
+    """Number of files, directories and symlinks."""
     imported_at: datetime
     source: str
     """tar, directory, docker-save or oci-layout."""
     image_id: str | None = None
-    """Digest of the image's configuration, by which Docker knows it: `sha256:` and hex."""
+    """Docker's image id, the digest of the image's configuration: `sha256:` and hex."""
     env: dict[str, str] = {}
-    """Variables of every command; an exported root file system does not know them itself."""
+    """Variables of every command; `docker export` does not include them."""
     workdir: str = "/"
     user: str = "root"
     notes: tuple[str, ...] = ()
-    """What was left out, and what of the image is not used."""
+    """Messages about entries that were left out, and settings that are not used."""
 
     @property
     def pin(self) -> str:
-        """What a record says of it."""
+        """Name and digest, for records."""
         return f"{self.name}@sha256:{self.digest}"
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What whoever imports an image says of it; it goes before what the image says itself."""
+    """Settings given at import, which override those of the image."""
 
     env: Mapping[str, str]
     workdir: str | None = None
@@ -230,11 +231,11 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What came of an import."""
+    """Result of an import."""
 
     image: Image
     is_new: bool
-    """False: the same image had this name already."""
+    """False if the same image already had this name."""
 
 
 class ImageStore:
@@ -244,10 +245,10 @@ class ImageStore:
         self._root = (cache or cache_directory(os.environ)) / "images"
 
     def find(self, name: str) -> Image | None:
-        """The image of that name, if there is one.
+        """Find the image of a name; None if there is none.
 
         Raises:
-            ImageError: it is no name, or what is stored under it cannot be read.
+            ImageError: the name is invalid, or its file cannot be read.
         """
         path = self._name_file(normalise_name(name))
         try:
@@ -256,21 +257,21 @@ class ImageStore:
             return None
 
     def load_base(self, name: str) -> Image:
-        """The image that --base names.
+        """Load the image that --base names.
 
         Raises:
-            ImageError: it is no name, there is none of it, or it cannot be read.
+            ImageError: the name is invalid or unknown, or its file cannot be read.
         """
         image = self.find(name)
         if image is None:
             raise ImageError(
-                f"--base {name}: no image of that name; `proctor image import {name} TAR` brings "
-                "one in, --base host needs none"
+                f"--base {name}: no image of that name; import one with `proctor image import "
+                f"{name} TAR`, or use --base host"
             )
         return image
 
     def list_images(self) -> list[Image]:
-        """All images, by name.
+        """List all images, sorted by name.
 
         Raises:
             ImageError: one cannot be read.
@@ -282,15 +283,15 @@ class ImageStore:
             raise ImageError(f"{self._root}: cannot be read: {reason_of(error)}") from error
 
     def rootfs(self, image: Image) -> Path:
-        """Where the files of an image are; they are not removed while this process lives.
+        """Return the directory of an image's files, which stay until this process ends.
 
         Raises:
-            ImageError: they are gone.
+            ImageError: they no longer exist.
         """
         home = self._root / "sha256" / image.digest
         if not (home / "rootfs").is_dir():
             raise ImageError(
-                f"{home}: the files of {image.name} are gone; import it again: "
+                f"{home}: the files of {image.name} no longer exist; import it again: "
                 f"`proctor image remove {image.name}`, then `proctor image import`"
             )
         hold(home / "lease")
@@ -299,16 +300,16 @@ class ImageStore:
     def import_image(
         self, name: str, source: Path, known: Known, *, now: datetime, replace: bool = False
     ) -> Imported:
-        """Take in an archive, a directory or a saved image under a name.
+        """Import an archive, a directory or a saved image under a name.
 
         Raises:
-            ImageError: bad name, unusable source, no space, or the name is taken by another image.
+            ImageError: invalid name, unusable source, no space, or another image has the name.
         """
         name = _check_free_for_use(normalise_name(name))
         _check_there(source)
         self._make()
         if source.is_dir() and self._root.resolve().is_relative_to(source.resolve()):
-            raise ImageError(f"{source}: holds the image store itself, {self._root}; refused")
+            raise ImageError(f"{source}: contains the image store itself, {self._root}; refused")
         with locked(self._root / "lock"):
             self._remove_leftovers()
             incoming = Path(tempfile.mkdtemp(prefix="incoming-", dir=self._root))
@@ -321,10 +322,10 @@ class ImageStore:
                 delete_tree(incoming)
 
     def remove(self, name: str) -> Image:
-        """Take a name away, and its files where no other name has them.
+        """Remove a name, and its files if no other name has them.
 
         Raises:
-            ImageError: there is none of that name, or a running process uses it.
+            ImageError: there is no such name, or a running process uses it.
         """
         name = normalise_name(name)
         if not self._root.is_dir():
@@ -339,7 +340,7 @@ class ImageStore:
             return image
 
     def reap(self, *, dry_run: bool = False) -> list[Path]:
-        """Remove what killed imports left; which directories. One that goes on is passed over."""
+        """Remove what killed imports left, unless one is running; return the directories."""
         with claimed(self._root / "lock") as is_free:
             left = sorted(self._root.glob("incoming-*")) if is_free else []
             if not dry_run:
@@ -351,7 +352,7 @@ class ImageStore:
         return [one for one in self.list_images() if one.name != name]
 
     def _drop(self, image: Image) -> None:
-        """Delete the files of an image that nobody uses; they leave their place in one step."""
+        """Delete the files of an unused image; renamed first, so that they disappear atomically."""
         home = self._root / "sha256" / image.digest
         leaving = self._root / f"incoming-{image.digest}"
         with claimed(home / "lease") as is_free:
@@ -366,7 +367,7 @@ class ImageStore:
             make_private(directory)
 
     def _remove_leftovers(self) -> None:
-        """What an import left that was killed: whoever has the lock is the only one."""
+        """Remove what killed imports left; the caller has the lock, so none is running."""
         for left in self._root.glob("incoming-*"):
             delete_tree(left)
 
@@ -395,7 +396,7 @@ class ImageStore:
         if old is not None and not replace:
             raise ImageError(
                 f"{image.name}: another image has this name (sha256:{old.digest[:12]}…, this "
-                f"one is sha256:{image.digest[:12]}…); --replace gives the name to this one"
+                f"one is sha256:{image.digest[:12]}…); pass --replace to replace it"
             )
         home = self._root / "sha256" / image.digest
         if not home.exists():
@@ -404,6 +405,7 @@ class ImageStore:
         return Imported(image, is_new=True)
 
     def _name_file(self, name: str) -> Path:
+        # Readable for people; the digest makes it unique.
         readable = re.sub(r"[^A-Za-z0-9.-]+", "_", name)[:100]
         return self._root / "names" / f"{readable}-{sha256_hex(name.encode())[:16]}.json"
 
@@ -426,9 +428,7 @@ def _is_same(one: Image, other: Image) -> bool:
 
 def _check_free_for_use(name: str) -> str:
     if name in _RESERVED:
-        raise ImageError(
-            f"{name.partition(':')[0]!r} has a meaning of its own; choose another name"
-        )
+        raise ImageError(f"{name.partition(':')[0]!r} is reserved; choose another name")
     return name
 
 
@@ -437,7 +437,7 @@ def _check_there(source: Path) -> None:
         source.stat()
     except FileNotFoundError as error:
         raise ImageError(
-            f"{source}: there is nothing; expected a tar archive or a directory"
+            f"{source}: does not exist; expected a tar archive or a directory"
         ) from error
     except OSError as error:
         raise ImageError(f"{source}: cannot be read: {reason_of(error)}") from error
@@ -446,10 +446,10 @@ def _check_there(source: Path) -> None:
 def _explain(source: Path, store: Path, error: OSError) -> str:
     text = reason_not_put(source, store, error)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        text += "; free some, or name another place with PROCTOR_CACHE"
+        text += "; free some space, or set PROCTOR_CACHE to another directory"
     return text
 
 
 def _no_such(name: str, there: Sequence[str]) -> str:
-    known = f"there are {', '.join(there)}" if there else "none was imported yet"
+    known = f"there are {', '.join(there)}" if there else "no image was imported yet"
     return f"{name}: no image of that name; {known}"

@@ -1,15 +1,15 @@
-"""What Dockerfiles made, kept by what decides it.
+"""Cache of layers that Dockerfiles made, by a key of what determines them.
 
     <layers>/<key>/
-      lock                       held while it is being made
-      current                    a link to the generation that is used
+      lock                       locked while a generation is built
+      current                    symlink to the current generation
       <n>/parts/<i>/upper        a generation: what was written, one directory for each overlay
-      <n>/layer.json             what it is
-      <n>/lease                  held by every process that uses it
-      building-<random>/         one that is being made
+      <n>/layer.json             its description
+      <n>/lease                  locked by every process that uses it
+      building-<random>/         a generation that is being built
 
-A generation appears whole or not at all and is never changed: it is a directory that was an
-overlay's upper one, moved. Making it again makes a new generation. Nothing here runs anything.
+A generation appears atomically and is never changed: it is the renamed upper directory of an
+overlay. Building it again makes a new generation.
 """
 
 import contextlib
@@ -31,41 +31,41 @@ from proctor.files import read_small
 from proctor.sentence import reason_of
 
 type Parts = tuple[tuple[str, tuple[str, ...]], ...]
-"""(target, layers on the host with the top one first) of each overlay of a root file system."""
+"""(target, layers on the host, topmost first) of each overlay of a root file system."""
 
+# Layers that this process has rebuilt: once is enough, even if many of its trials force a build.
 _MADE_BY_FORCE: set[tuple[Path, str]] = set()
-"""What this process made again: once is enough, however many of its trials ask for it."""
 
 
 class Layer(msgspec.Struct, frozen=True):
-    """layer.json: what a generation holds."""
+    """layer.json: describes a generation."""
 
     base: str
-    """Pin of what lies below it."""
+    """Pin of the root file system below it."""
     steps: tuple[str, ...]
     """The instructions that made it, for people."""
     uppers: dict[str, str] = {}
-    """Where an overlay was mounted whose upper directory holds something, and that directory."""
+    """Upper directories that are not empty, by the mount point of their overlay."""
     shared_because: str | None = None
-    """Why it was made on the host's own network; None where it was not."""
+    """Why it was built on the host's network; None if it was not."""
     ids_shared: str | None = None
-    """Why root's commands had the host's ids when it was made; None where they had not."""
+    """Why root's commands had the host's ids during the build; None if they had not."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayerCache:
-    """A layer that was made, on what lies below it."""
+    """A cached layer, on top of its base."""
 
     parts: Parts
     shared_because: str | None = None
-    """Why it was made on the host's own network; None where it was not."""
+    """Why it was built on the host's network; None if it was not."""
     ids_shared: str | None = None
-    """Why root's commands had the host's ids when it was made; None where they had not."""
+    """Why root's commands had the host's ids during the build; None if they had not."""
 
 
 @dataclass(frozen=True, slots=True)
 class Building:
-    """A generation that is being made."""
+    """A generation that is being built."""
 
     session: Session
     parts: tuple[tuple[str, tuple[str, ...], Path, Path], ...]
@@ -73,7 +73,7 @@ class Building:
 
     @property
     def stage(self) -> Path:
-        """Where files wait that will be put in; not kept."""
+        """Directory for files that are to be copied in; not kept."""
         return self.session.directory / "stage"
 
 
@@ -84,10 +84,11 @@ class LayerStore:
         self._root = root
 
     def find(self, key: str, parts: Parts) -> LayerCache | None:
-        """The parts with the layer of that key on top, if it was made."""
+        """Return the parts with the layer of that key on top; None if it is not cached."""
         current = self._root / key / "current"
         try:
             home = self._root / key / current.readlink()
+            # Before it is read, so that it cannot be removed meanwhile.
             hold(home / "lease")
             layer = msgspec.json.decode(read_small(str(home / "layer.json")), type=Layer)
         except (FileNotFoundError, msgspec.DecodeError, ImageError):
@@ -100,12 +101,12 @@ class LayerStore:
         return LayerCache(laid, layer.shared_because, layer.ids_shared)
 
     def is_wanted_again(self, key: str, *, force: bool) -> bool:
-        """Whether it is to be made although it is there."""
+        """Whether to build it although it is cached."""
         return force and (self._root, key) not in _MADE_BY_FORCE
 
     @contextlib.asynccontextmanager
     async def locked(self, key: str) -> AsyncIterator[None]:
-        """Alone with what has that key, among all trials of all processes.
+        """Lock a key against all other trials and processes.
 
         Raises:
             ImageError: the cache cannot be written.
@@ -117,10 +118,10 @@ class LayerStore:
             yield
 
     def open(self, key: str, parts: Parts) -> Building:
-        """A new directory with what the overlays of a sandbox need.
+        """Make a directory with what the overlays of a sandbox need.
 
         Raises:
-            ImageError: it cannot be made.
+            ImageError: it cannot be created.
         """
         home = self._root / key
         try:
@@ -137,7 +138,7 @@ class LayerStore:
         return Building(session, tuple(pairs))
 
     def keep(self, key: str, building: Building, layer: Layer) -> None:
-        """Make what was built the generation that is used; its uppers are found here.
+        """Make what was built the current generation.
 
         Raises:
             ImageError: it cannot be moved.
@@ -161,15 +162,17 @@ class LayerStore:
             link = home / ".current"
             link.unlink(missing_ok=True)
             link.symlink_to(str(number))
+            # Replaces the symlink atomically: other processes see the old generation or the new
+            # one.
             link.rename(home / "current")
         except OSError as error:
             raise ImageError(f"{home}: cannot be written: {reason_of(error)}") from error
         _MADE_BY_FORCE.add((self._root, key))
 
     def reap(self, *, dry_run: bool = False) -> list[Path]:
-        """Remove what killed builds left and what nobody uses any more; which directories.
+        """Remove what killed builds left, and unused generations; return the directories.
 
-        What is being built meanwhile is passed over.
+        Keys that are being built are skipped.
 
         Raises:
             ImageError: something cannot be deleted.
@@ -184,7 +187,7 @@ class LayerStore:
 
 
 def _find_leftovers(home: Path) -> list[Path]:
-    """What was killed while it was made, and generations that are not the current one."""
+    """Return the remains of killed builds, and unused generations that are not current."""
     link = home / "current"
     current = link.readlink().name if link.is_symlink() else None
     old = [one for one in _generations(home) if one.name != current and _is_unused(one)]
@@ -205,7 +208,7 @@ def _remove_leftovers(home: Path) -> None:
 
 
 def _remove_unused(generation: Path) -> None:
-    """Remove a generation that nobody uses; it leaves its place in one step."""
+    """Remove an unused generation; renamed first, so that it disappears atomically."""
     leaving = generation.with_name(f"building-old-{generation.name}")
     with claimed(generation / "lease") as is_free:
         if is_free:
@@ -218,15 +221,16 @@ def _generations(home: Path) -> list[Path]:
 
 
 def _has_changed(upper: Path, lower: Path) -> bool:
-    """Whether an overlay's upper directory says anything that the layer below does not."""
+    """Whether an overlay's upper directory differs from the layer below."""
     above, below = upper.stat(), lower.stat()
+    # add_part gives the owner all rights to an upper directory, which is not a change.
     is_same = stat.S_IMODE(above.st_mode) == stat.S_IMODE(below.st_mode) | stat.S_IRWXU
     is_ours = os.geteuid() != 0 or (above.st_uid, above.st_gid) == (below.st_uid, below.st_gid)
     return any(upper.iterdir()) or not (is_same and is_ours)
 
 
 def discard(directory: Path) -> None:
-    """Delete a directory, whoever made files in it.
+    """Delete a directory, including files of subordinate ids.
 
     Raises:
         ImageError: it cannot be deleted.

@@ -1,15 +1,15 @@
-"""What a Dockerfile makes of its base, as steps: values alone."""
+"""The steps of a Dockerfile, as values."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-"""PATH of an image that says nothing of it, as in Docker."""
+"""PATH of an image that sets none, as in Docker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a base brings along."""
+    """Settings of a base image."""
 
     env: Mapping[str, str]
     workdir: str = "/"
@@ -18,33 +18,33 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A command that is run."""
+    """A command to run."""
 
     line: int
     text: str
-    """The instruction, for people."""
+    """The instruction, for messages."""
     argv: tuple[str, ...]
     cwd: str
     env: Mapping[str, str]
     user: str
     script: str | None = None
-    """A here-document with a `#!` line, which is run as a file instead of argv."""
+    """A here-document with a `#!` line, which is run as a file instead of `argv`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """Files that are put in."""
+    """Files to copy."""
 
     line: int
     text: str
     sources: tuple[str, ...]
-    """Patterns, from the top of the task's environment directory."""
+    """Patterns, relative to the task's environment directory."""
     inline: tuple[tuple[str, str], ...]
     """(name, content) of here-documents."""
     target: str
-    """Absolute."""
+    """Absolute path."""
     is_directory: bool
-    """The target is one into which the sources are put."""
+    """Whether the target is a directory into which the sources are copied."""
     is_add: bool
     chown: str | None
     chmod: int | None
@@ -52,7 +52,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class MakeDirectory:
-    """A working directory, made where it is missing."""
+    """A working directory, created if missing."""
 
     line: int
     text: str
@@ -65,7 +65,7 @@ type Step = Run | Copy | MakeDirectory
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What a Dockerfile makes of its base."""
+    """A parsed Dockerfile: its steps, and the settings of the result."""
 
     steps: tuple[Step, ...]
     env: Mapping[str, str]

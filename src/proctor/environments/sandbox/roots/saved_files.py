@@ -1,7 +1,7 @@
-"""The files of an image with its layers, as `docker save` or an OCI image layout holds them.
+"""Opens the files of a `docker save` archive or an OCI image layout.
 
-They lie in a directory or in a tar archive, and are told from a root file system by what is at the
-top. Nothing here knows what is in them.
+They are in a directory or a tar archive, and are distinguished from a root file system by the names
+at the top.
 """
 
 import posixpath
@@ -27,6 +27,7 @@ from proctor.files import open_plain
 DOCKER = "manifest.json"
 LAYOUT = "oci-layout"
 INDEX = "index.json"
+# Every root file system has one of them, and no saved image does.
 _ROOT_NAMES = frozenset({"bin", "usr"})
 _LARGEST_DOCUMENT = 1 << 22
 
@@ -35,7 +36,7 @@ class SavedFiles(Protocol):
     """Files by their names."""
 
     def open(self, name: str) -> BinaryIO | None:
-        """A plain file, or None where there is none of that name."""
+        """Open a regular file; None if there is none of that name."""
 
 
 class _Directory:
@@ -57,7 +58,7 @@ class _Tar:
     def open(self, name: str) -> BinaryIO | None:
         member = self._members.get(name)
         if member is not None and member.issym():
-            # Docker once wrote a layer that two images share so: ../<other>/layer.tar
+            # Older Dockers link a layer that two images share: ../<other>/layer.tar
             to = posixpath.normpath(posixpath.join(posixpath.dirname(name), member.linkname))
             member = self._members.get(to)
         elif member is not None and member.islnk():
@@ -68,7 +69,7 @@ class _Tar:
 
 
 def read_document(files: SavedFiles, name: str) -> bytes | None:
-    """All of a small file, or None where there is none.
+    """Read a small file; None if it does not exist.
 
     Raises:
         ImageError: it is too large for a document.
@@ -85,12 +86,12 @@ def read_document(files: SavedFiles, name: str) -> bytes | None:
 
 @contextmanager
 def saved_files(source: Path, room: Path, budget: Budget) -> Iterator[SavedFiles | None]:
-    """The files of an image with its layers, or None where `source` is something else.
+    """Open an image with its layers; yields None if `source` is something else.
 
-    `room` is where a packed archive is unpacked for the time.
+    `room` is a directory in which a compressed archive is unpacked temporarily.
 
     Raises:
-        ImageError: it unpacks to too much.
+        ImageError: it is too large when unpacked.
         OSError: it cannot be read.
     """
     if source.is_dir():
@@ -98,7 +99,7 @@ def saved_files(source: Path, room: Path, budget: Budget) -> Iterator[SavedFiles
         yield _Directory(source) if _is_saved(top) else None
         return
     with damage_named(str(source)):
-        # Looking writes nothing: what lies there plain may be larger than the room.
+        # Only looked at, not written, so an uncompressed archive may be larger than the room.
         found = _look(source, Budget(room, source.stat().st_size))
     if found is None:
         yield None
@@ -114,7 +115,7 @@ def _is_saved(top: set[str]) -> bool:
 
 
 def _look(source: Path, budget: Budget) -> bool | None:
-    """Whether an archive with layers is packed; None where it is none."""
+    """Return whether an archive with layers is compressed; None if it has no layers."""
     top: set[str] = set()
     with opened(source, budget) as stream:
         try:
@@ -124,7 +125,7 @@ def _look(source: Path, budget: Budget) -> bool | None:
                     if top & _ROOT_NAMES:
                         return None
         except DAMAGE:
-            return None  # whoever puts it says what is wrong with it
+            return None  # unpacking it will report what is wrong
         except OSError as error:
             if error.errno is not None:
                 raise

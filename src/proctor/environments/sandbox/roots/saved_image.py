@@ -1,8 +1,7 @@
-"""Which image of a saved file is meant, and what it says of itself.
+"""Selects an image in a saved archive, and reads its configuration. Does not unpack layers.
 
-Two forms: manifest.json as `docker save` writes it, and an OCI image layout; newer Dockers write
-both, and then the first counts, because it has the tags. Every document is checked against the
-digest that names it. Nothing here unpacks a layer.
+Two formats: manifest.json of `docker save`, and OCI image layouts. Newer Dockers write both; the
+first is used then, because it has the tags. Every document is checked against its digest.
 """
 
 import platform
@@ -20,10 +19,9 @@ from proctor.environments.sandbox.roots.saved_layers import Layer, check_digest
 from proctor.errors import ImageError
 from proctor.sentence import count_of, shown
 
-# The index of an OCI image layout: which manifests it leads to, and for which machines
+# The index of an OCI image layout
 #
-# An index may lead to others; attestations, which are no images, are passed over. Nothing here
-# chooses one, or reads a manifest.
+# An index may refer to other indexes; attestations, which are not images, are skipped.
 
 
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
@@ -33,22 +31,23 @@ _INDEX_TYPES = (
 )
 _NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
 _ATTESTATION = "vnd.docker.reference.type"
+# Indexes may refer to each other in a circle.
 _MOST_INDEXES = 100
 
 
 class Platform(msgspec.Struct, frozen=True):
-    """Which machine an image is for; empty where it does not say."""
+    """Platform of an image; empty if unspecified."""
 
     os: str = ""
     architecture: str = ""
 
     def __str__(self) -> str:
-        """As Docker writes it: linux/amd64."""
+        """Return it in Docker's form: linux/amd64."""
         return f"{self.os or 'unknown'}/{self.architecture or 'unknown'}"
 
 
 class Descriptor(msgspec.Struct, frozen=True, rename="camel"):
-    """What one document says of a blob."""
+    """A reference to a blob."""
 
     digest: str
     size: int | None = None
@@ -63,22 +62,22 @@ class _Index(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A manifest that the index leads to."""
+    """A manifest that the index refers to."""
 
     descriptor: Descriptor
     names: tuple[str, ...]
-    """What the index calls it: a whole name, or a tag alone."""
+    """Names in the index: full names, or only tags."""
 
 
 def find_candidates(files: SavedFiles) -> list[Candidate]:
-    """All manifests of images, in order.
+    """Return all manifests of images, in order.
 
     Raises:
-        ImageError: an index is missing, damaged or altered, or leads to none.
+        ImageError: an index is missing, damaged or altered, or refers to no image.
     """
     data = read_document(files, INDEX)
     if data is None:
-        raise ImageError(f"{INDEX}: is missing; expected an OCI image layout, or `docker save`'s")
+        raise ImageError(f"{INDEX}: is missing; expected an OCI image layout or `docker save`")
     found: list[Candidate] = []
     waiting = [Candidate(one, _names_of(one)) for one in decode(data, _Index, INDEX).manifests]
     n_indexes = 0
@@ -90,7 +89,7 @@ def find_candidates(files: SavedFiles) -> list[Candidate]:
             continue
         n_indexes += 1
         if n_indexes > _MOST_INDEXES:
-            raise ImageError(f"{INDEX}: leads to more than {_MOST_INDEXES} others; refused")
+            raise ImageError(f"{INDEX}: refers to more than {_MOST_INDEXES} others; refused")
         inner = _read_index(files, one.descriptor).manifests
         waiting += [Candidate(below, _names_of(below) or one.names) for below in inner]
     if not found:
@@ -114,15 +113,15 @@ def _names_of(descriptor: Descriptor) -> tuple[str, ...]:
 
 
 def blob_name(descriptor: Descriptor) -> str:
-    """Where a blob lies."""
+    """Return the path of a blob."""
     return f"blobs/sha256/{hex_of(descriptor)}"
 
 
 def hex_of(descriptor: Descriptor) -> str:
-    """The digest without its algorithm.
+    """Return the digest without its algorithm.
 
     Raises:
-        ImageError: it is no SHA-256.
+        ImageError: it is not a SHA-256 digest.
     """
     found = _DIGEST.fullmatch(descriptor.digest)
     if found is None:
@@ -131,15 +130,15 @@ def hex_of(descriptor: Descriptor) -> str:
 
 
 def decode[Document](data: bytes, kind: type[Document], name: str) -> Document:
-    """A document as what it should be.
+    """Decode a document.
 
     Raises:
-        ImageError: it is something else.
+        ImageError: it has another format.
     """
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ImageError(f"{name}: not what an image has there: {error}") from error
+        raise ImageError(f"{name}: not a valid document of an image: {error}") from error
 
 
 _ARCHITECTURES = {
@@ -163,7 +162,7 @@ class _Saved(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class _Run(msgspec.Struct, frozen=True, rename="pascal"):
-    """How the image wants to be run."""
+    """Settings for running the image."""
 
     env: list[str] | None = None
     working_dir: str | None = None
@@ -192,26 +191,26 @@ class _Manifest(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedImage:
-    """An image out of a saved file."""
+    """An image in a saved archive."""
 
     form: str
     """docker-save or oci-layout."""
     image_id: str
     """`sha256:` and the digest of its configuration."""
     layers: tuple[Layer, ...]
-    """From the lowest up."""
+    """Layers, lowest first."""
     env: dict[str, str]
     workdir: str
     user: str
     notes: tuple[str, ...]
-    """What it says and nobody follows."""
+    """Messages about settings that are ignored."""
 
 
 def choose_image(files: SavedFiles, name: str) -> SavedImage:
-    """The image that `name` means; the only one, whatever it is called.
+    """Select the image called `name`; if there is only one, its name does not matter.
 
     Raises:
-        ImageError: none or several fit, a document is missing, damaged or altered.
+        ImageError: none or several match, or a document is missing, damaged or altered.
     """
     data = read_document(files, DOCKER)
     if data is not None:
@@ -257,7 +256,7 @@ def _docker_image(files: SavedFiles, saved: _Saved) -> SavedImage:
 
 
 def _blob_digest(path: str) -> str | None:
-    """The digest that a layer's name says; Docker's older names are no digests of the file."""
+    """Return the digest in a layer's name; names of older Dockers are not digests of the file."""
     found = re.fullmatch(r"blobs/sha256/([0-9a-f]{64})", path)
     return found[1] if found else None
 
@@ -270,7 +269,7 @@ def _choose_candidate(found: Sequence[Candidate], name: str) -> Candidate:
         return found[0]
     tag = name.rpartition(":")[2]
     called = [one for one in found if any(is_called(name, own) for own in one.names)]
-    # A layout of one repository has tags alone for names.
+    # The layout of a single repository has only tags as names.
     called = called or [one for one in found if tag in one.names]
     if len({one.descriptor.digest for one in called}) == 1:
         return called[0]
@@ -327,7 +326,7 @@ def _no_platform(files: SavedFiles) -> str:
 
 
 def _fits(found: Platform) -> bool:
-    """What an image leaves unsaid is no hindrance."""
+    """Whether a platform is this machine's; unspecified fields match."""
     return found.os in ("", "linux") and found.architecture in ("", _architecture())
 
 
@@ -342,7 +341,7 @@ def _expected_platform() -> str:
 
 def _several(there: Sequence[str], name: str) -> str:
     return (
-        f"holds {count_of(len(there), 'image')}, and none or more than one is called {name}: "
+        f"contains {count_of(len(there), 'image')}, and none or several are called {name}: "
         f"{'; '.join(there)}; import it under one of these names"
     )
 
@@ -353,7 +352,7 @@ def _image(
     diff_ids = config.rootfs.diff_ids
     if len(diff_ids) != len(layers) or not layers:
         raise ImageError(
-            f"has {count_of(len(layers), 'layer')}, and its configuration names "
+            f"has {count_of(len(layers), 'layer')}, but its configuration names "
             f"{len(diff_ids)}; expected an image of a root file system"
         )
     if len(layers) > _MOST_LAYERS:
@@ -370,7 +369,7 @@ def _image(
         workdir=posixpath.normpath(posixpath.join("/", _clean("WorkingDir", run.working_dir))),
         user=_user(_clean("User", run.user)),
         notes=tuple(
-            f"its {word} is noted and not run: {shown(value)}"
+            f"its {word} is not run: {shown(value)}"
             for word, value in (("Entrypoint", run.entrypoint), ("Cmd", run.cmd))
             if value
         ),

@@ -1,7 +1,7 @@
-"""The layers of a saved image, put on one another: whiteouts take away what is below.
+"""Merges the layers of a saved image; whiteouts remove entries of lower layers.
 
-Each is checked against its digests, packed and unpacked. A member below a link is put where the
-link leads, if that is a directory of this tree, and refused otherwise. Nothing here chooses layers.
+Each layer is checked against its digests, compressed and uncompressed. A member below a symlink is
+written to the symlink's target if that is a directory of this tree, and refused otherwise.
 """
 
 import posixpath
@@ -36,22 +36,22 @@ class Layer:
     """One layer of an image."""
 
     name: str
-    """Which of the files it is."""
+    """Name of its file."""
     digest: str | None
-    """SHA-256 of that file, in hex, where the image says it."""
+    """SHA-256 of the file, in hex, if the image contains it."""
     size: int | None
-    """Its bytes, where the image says it."""
+    """Size of the file in bytes, if the image contains it."""
     diff_id: str
-    """SHA-256 of what it unpacks to, in hex."""
+    """SHA-256 of the uncompressed archive, in hex."""
 
 
 def put_layers(
     files: SavedFiles, layers: tuple[Layer, ...], tree: Tree, budget: Budget
 ) -> dict[str, int]:
-    """Put layers below and above one another; what was left out, and how often.
+    """Write layers on top of each other; return what was left out, with counts.
 
     Raises:
-        ImageError: a layer is missing, damaged, not what its digest says, or leads out.
+        ImageError: a layer is missing or damaged, has another digest, or leads out of the root.
         OSError: it cannot be written.
     """
     putter = Putter(tree, budget)
@@ -102,13 +102,13 @@ def _put_layer(file: BinaryIO, layer: Layer, putter: Putter, budget: Budget) -> 
 
 
 class _Upper:
-    """A layer that is being put on what is there."""
+    """A layer that is being written on top of the tree."""
 
     def __init__(self, putter: Putter) -> None:
         self._putter = putter
         self._tree = putter.tree
+        # Paths of this layer, with their parents.
         self._own: set[str] = set()
-        """What this layer has brought, with the directories above it."""
 
     def put(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
         self._putter.count(member)
@@ -131,12 +131,12 @@ class _Upper:
             return
         hidden = name.removeprefix(_WHITEOUT)
         if hidden in ("", ".", ".."):
-            raise ImageError(f"{said}: a whiteout of nothing that has a name; refused")
-        if not hidden.startswith(_WHITEOUT):  # what aufs keeps for itself
+            raise ImageError(f"{said}: a whiteout without a name; refused")
+        if not hidden.startswith(_WHITEOUT):  # internal files of aufs
             self._tree.remove(posixpath.join(above, hidden), self._own)
 
     def _make_way(self, path: str, *, is_directory: bool) -> None:
-        """What a lower layer has here as something else gives way; within one layer it may not."""
+        """Remove an entry of a lower layer that has another kind; within one layer it is kept."""
         found = self._tree.kind_of(path)
         if found is None or path in self._own or not path:
             return

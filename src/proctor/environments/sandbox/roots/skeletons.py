@@ -1,11 +1,11 @@
-"""Copies of a host's public files that are kept from run to run.
+"""Cache of copies of the host's public files.
 
-    <root>/lock               held by whoever makes one, or removes some
-    <root>/<key>/             a copy, whole; never changed
-    <root>/<key>.lease        held by every process that uses it
-    <root>/building-*         one that is being made
+    <root>/lock               locked while a copy is made or removed
+    <root>/<key>/             a complete copy; never changed
+    <root>/<key>.lease        locked by every process that uses it
+    <root>/building-*         a copy that is being made
 
-The key is over all that decides what is in a copy. What is copied is the caller's business.
+The key covers everything that determines a copy.
 """
 
 import os
@@ -22,7 +22,7 @@ _BUILDING = "building-"
 
 
 def fingerprint(top: Path, is_left_out: Callable[[str], bool]) -> str:
-    """A digest that changes when anything below a directory does, without reading a file."""
+    """Return a digest that changes with anything below a directory, without reading files."""
     return sha256_hex("\0".join(_lines(str(top), "", is_left_out)).encode(errors="surrogateescape"))
 
 
@@ -38,7 +38,7 @@ def _lines(directory: str, below: str, is_left_out: Callable[[str], bool]) -> It
         if is_left_out(path):
             continue
         seen = entry.stat(follow_symlinks=False)
-        # Whatever is done to a file, the kernel writes down when; nobody can set that back.
+        # The kernel sets the ctime at every change, and no process can set it back.
         numbers = (seen.st_ino, seen.st_mode, seen.st_uid, seen.st_gid, seen.st_size)
         yield f"{path} {numbers} {seen.st_mtime_ns} {seen.st_ctime_ns}"
         if entry.is_dir(follow_symlinks=False):
@@ -46,9 +46,9 @@ def _lines(directory: str, below: str, is_left_out: Callable[[str], bool]) -> It
 
 
 def load_copy(root: Path, key: str, make: Callable[[Path], None]) -> Path:
-    """The copy of that key, made by `make` in an empty directory where there is none.
+    """Return the copy of a key; if there is none, `make` makes it in an empty directory.
 
-    It is not removed while this process lives.
+    It is not removed until this process ends.
 
     Raises:
         ImageError, OSError: it cannot be made.
@@ -67,7 +67,7 @@ def load_copy(root: Path, key: str, make: Callable[[Path], None]) -> Path:
 
 
 def reap_copies(root: Path, *, dry_run: bool = False) -> list[Path]:
-    """Remove what killed processes left, and copies that nobody uses, but for the newest.
+    """Remove what killed processes left, and unused copies except the newest.
 
     Raises:
         OSError: something cannot be deleted.
@@ -94,7 +94,7 @@ def _is_removed(path: Path, lease: Path | None, *, dry_run: bool) -> bool:
         return True
     with claimed(lease) as is_free:
         if is_free and not dry_run:
-            # Out of its place in one step: nobody finds a half of it.
+            # Renamed first, so that no process finds half of it.
             leaving = path.with_name(f"{_BUILDING}old-{path.name}")
             path.rename(leaving)
             delete_tree(leaving)

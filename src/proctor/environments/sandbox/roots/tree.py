@@ -1,7 +1,6 @@
-"""A root file system as it is put on disk, entry by entry, and the digest over all of it.
+"""Writes a root file system to the disk, entry by entry, and computes its digest.
 
-It begins empty and knows everything that was put there, so that no entry can lead another out of
-it. Nothing here reads an archive or a directory.
+It starts empty and knows every entry, so no entry can lead another one out of the root.
 """
 
 import os
@@ -16,17 +15,17 @@ from typing import BinaryIO
 from proctor.digest import sha256_copy, sha256_hex
 from proctor.errors import ImageError
 
+# The kernel's limit.
 _MOST_LINKS = 40
-"""As many as the kernel follows."""
 
 
 class Kind(StrEnum):
-    """What an entry is."""
+    """Kind of an entry."""
 
     DIRECTORY = "directory"
     FILE = "file"
     LINK = "link"
-    """A symbolic one."""
+    """A symbolic link."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,15 +39,16 @@ class Entry:
     gid: int
     mtime_ns: int
     content: str = ""
-    """SHA-256 of a file, target of a link."""
+    """SHA-256 of a file, or target of a symlink."""
     size: int = 0
-    """Bytes of a file."""
+    """Size of a file in bytes."""
 
 
 class Tree:
-    """A tree that is being put on disk.
+    """A tree that is being written.
 
-    As an ordinary user all of it belongs to that user, who is root inside: owner 0 for the digest.
+    For an unprivileged user, all files belong to that user, who is root inside; the digest has 0 as
+    the owner then.
     """
 
     def __init__(self, root: Path) -> None:
@@ -60,69 +60,70 @@ class Tree:
         return path in self._entries
 
     def __len__(self) -> int:
-        """How many entries there are below the root."""
+        """Return the number of entries below the root."""
         return len(self._entries) - 1
 
     @property
     def size(self) -> int:
-        """Bytes of all files; one with several names counts with each."""
+        """Sum of the sizes of all files; hard links count once per name."""
         return sum(entry.size for entry in self._entries.values())
 
     @property
     def top(self) -> list[str]:
-        """Names at the top, in order."""
+        """Sorted names at the top."""
         return sorted(path for path in self._entries if path and "/" not in path)
 
     def add_directory(self, path: str, entry: Entry) -> None:
-        """A directory; one that is there already gets other permissions."""
+        """Add a directory; an existing one gets these permissions."""
         if path and self._make_way(path, Kind.DIRECTORY):
             (self._root / path).mkdir(mode=0o700)
         self._entries[path] = self._owned(entry)
 
     def add_file(self, path: str, entry: Entry, source: BinaryIO) -> None:
-        """A file with the rest of what `source` has."""
+        """Add a file with the rest of the bytes of `source`."""
         self._make_way(path, Kind.FILE)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(self._root / path, flags, 0o600), "wb") as target:
             digest = sha256_copy(source, target)
-            target.flush()  # what is written later would change the time again
+            target.flush()  # a later write would change the time again
             size = target.tell()
             self._dress_file(target.fileno(), entry)
         self._entries[path] = replace(self._owned(entry), content=digest, size=size)
 
     def add_link(self, path: str, entry: Entry) -> None:
-        """A symbolic link, kept as what it is, wherever it points."""
+        """Add a symlink, wherever it points."""
         self._make_way(path, Kind.LINK)
         (self._root / path).symlink_to(entry.content)
         times = (entry.mtime_ns, entry.mtime_ns)
         if self._is_root:
             os.chown(self._root / path, entry.uid, entry.gid, follow_symlinks=False)
         os.utime(self._root / path, ns=times, follow_symlinks=False)
+        # Symlinks have no mode: file systems report 0777.
         self._entries[path] = replace(self._owned(entry), mode=0o777)
 
     def add_name(self, path: str, of: str) -> None:
-        """A second name of a file that is there: a hard link.
+        """Add a hard link to an existing file.
 
         Raises:
             ImageError: there is no such file.
         """
         found = self._entries.get(of)
         if found is None or found.kind is Kind.DIRECTORY:
-            raise ImageError(f"{path}: a hard link to {of}, which is no file that came before it")
+            raise ImageError(f"{path}: a hard link to {of}, which is not an earlier file")
         if path != of:
             self._make_way(path, found.kind)
             os.link(self._root / of, self._root / path, follow_symlinks=False)
             self._entries[path] = found
 
     def kind_of(self, path: str) -> Kind | None:
-        """What is there, if anything."""
+        """Return the kind of an entry; None if there is none."""
         found = self._entries.get(path)
         return None if found is None else found.kind
 
     def through_links(self, path: str) -> str:
-        """The path with links to directories of this tree followed, the last part excepted.
+        """Follow symlinks to directories of this tree, except in the last part of the path.
 
-        As far as a link leads elsewhere, it stays in the path, and nothing can be put below it.
+        A symlink that leads elsewhere stays in the path, and nothing can be written below it.
         """
         above, _, name = path.rpartition("/")
         for _ in range(_MOST_LINKS):
@@ -133,7 +134,7 @@ class Tree:
         return posixpath.join(above, name)
 
     def _follow_first(self, path: str) -> str | None:
-        """The path with its first link followed, where that is a directory here."""
+        """Follow the first symlink of a path, if it leads to a directory of this tree."""
         parts = path.split("/")
         for n in range(1, len(parts) + 1):
             found = self._entries.get("/".join(parts[:n]))
@@ -146,14 +147,14 @@ class Tree:
         return None
 
     def remove(self, path: str, keep: AbstractSet[str]) -> None:
-        """Take away an entry with all below it, but what is in `keep`."""
+        """Remove an entry with everything below it, except what is in `keep`."""
         if self.kind_of(path) is Kind.DIRECTORY:
             self.remove_below(path, keep)
         if path in self._entries and path not in keep:
             self._drop(path)
 
     def remove_below(self, path: str, keep: AbstractSet[str]) -> None:
-        """Take away all that is below a directory, but what is in `keep` with what holds it."""
+        """Remove everything below a directory, except what is in `keep`, with its parents."""
         if self.kind_of(path) is not Kind.DIRECTORY:
             return
         for directory, below, files in os.walk(self._root / path, topdown=False):
@@ -170,8 +171,8 @@ class Tree:
             (self._root / path).unlink()
 
     def finish(self) -> str:
-        """Give directories their permissions, and the whole its digest."""
-        # The deepest first: a directory that may not be entered is closed after what is in it.
+        """Set the permissions of directories, and return the digest of the tree."""
+        # Deepest first: a directory may become inaccessible only after its contents are done.
         for path in sorted(self._entries, reverse=True):
             entry = self._entries[path]
             if entry.kind is Kind.DIRECTORY:
@@ -192,7 +193,7 @@ class Tree:
         os.utime(fd, ns=(entry.mtime_ns, entry.mtime_ns))
 
     def _make_way(self, path: str, kind: Kind) -> bool:
-        """See that an entry can be made here; False where a directory is there that stays."""
+        """Make sure that an entry can be written; return False if an existing directory stays."""
         self._make_parents(path)
         found = self._entries.get(path)
         if found is None:
@@ -200,7 +201,7 @@ class Tree:
         if found.kind is Kind.DIRECTORY and kind is Kind.DIRECTORY:
             return False
         if Kind.DIRECTORY in (found.kind, kind):
-            raise ImageError(f"{path}: stands there as a {found.kind} and again as a {kind}")
+            raise ImageError(f"{path}: is both a {found.kind} and a {kind}")
         (self._root / path).unlink()
         return True
 
@@ -212,7 +213,7 @@ class Tree:
             (self._root / parent).mkdir(mode=0o700)
             self._entries[parent] = _directory(0o755, 0)
         elif found.kind is not Kind.DIRECTORY:
-            raise ImageError(f"{path}: lies below {parent}, which is a {found.kind}")
+            raise ImageError(f"{path}: is below {parent}, which is a {found.kind}")
 
 
 def _directory(mode: int, mtime_ns: int) -> Entry:
@@ -220,7 +221,7 @@ def _directory(mode: int, mtime_ns: int) -> Entry:
 
 
 def entry_of(status: os.stat_result, kind: Kind, content: str = "") -> Entry:
-    """An entry as the file system has it."""
+    """Return a file's metadata."""
     return Entry(
         kind=kind,
         mode=stat.S_IMODE(status.st_mode),
@@ -232,7 +233,7 @@ def entry_of(status: os.stat_result, kind: Kind, content: str = "") -> Entry:
 
 
 def digest_of(entries: dict[str, Entry]) -> str:
-    """SHA-256 over path, kind, mode, owner and content of every entry; times do not count."""
+    """Return the SHA-256 over path, kind, mode, owner and content of every entry, without times."""
     lines = (
         os.fsencode("\0".join((path, entry.kind, f"{entry.mode:o}", owner(entry), entry.content)))
         for path, entry in sorted(entries.items())
@@ -241,5 +242,5 @@ def digest_of(entries: dict[str, Entry]) -> str:
 
 
 def owner(entry: Entry) -> str:
-    """User and group, as numbers."""
+    """Return user and group, as numbers."""
     return f"{entry.uid}:{entry.gid}"

@@ -1,9 +1,9 @@
 """The sandbox in which a Dockerfile is built, and its network.
 
-Commands of a Dockerfile get what a trial with a public network gets: one of its own that a helper
-connects, or else the host's, which whoever uses the result is told. Without commands there is none.
-As root, its users have ids of their own as in a trial; on the disk, files have the owners that they
-have inside. Nothing here does any step.
+Commands of a Dockerfile get the same network as a trial with a public network: their own, connected
+by a helper, or else the host's, which is reported with the result. Without commands there is none.
+As root, its users have their own ids as in a trial; on the disk, files have the same owners as
+inside.
 """
 
 import os
@@ -30,28 +30,28 @@ _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def choose_for_build(*, has_commands: bool) -> Choice:
-    """The network for the build of a Dockerfile."""
+    """Choose the network for building a Dockerfile."""
     return choose_network(_PUBLIC) if has_commands else Choice(Network.NONE)
 
 
 @dataclass(frozen=True, slots=True)
 class Workplace:
-    """A sandbox that writes into a layer that is being made."""
+    """A sandbox that writes a new layer."""
 
     building: Building
     box: Box
     network: Network
     ids: Range | None
-    """The host's ids of its users; None: those that they have inside."""
+    """Host ids of its users; None: the same as inside."""
     ids_shared: str | None = None
-    """As root: why its users have the host's ids, where they have."""
+    """If proctor runs as root: why its users share the host's ids; None if they do not."""
 
     @asynccontextmanager
     async def connected(self) -> AsyncIterator[Box]:
-        """The sandbox with its network; all of it has ended afterwards.
+        """Connect the sandbox to its network; end both afterwards.
 
         Raises:
-            SandboxError: it cannot be connected, or its connection broke meanwhile.
+            SandboxError: it cannot be connected, or the connection broke meanwhile.
         """
         held, box = Held(box=self.box), self.box
         stage = self.building.stage
@@ -60,13 +60,13 @@ class Workplace:
             yield box
         except BaseException:
             with suppress(SandboxError, OSError):
-                await held.let_go()
+                await held.release()
             raise
-        await held.let_go()
+        await held.release()
         _forget_resolver(self.building)
 
     def clear(self) -> None:
-        """Delete what is left of it when everything in it has ended; what was kept is not there.
+        """Delete its scratch, after its processes have ended and the layer was moved away.
 
         Raises:
             ImageError: it cannot be deleted.
@@ -77,10 +77,10 @@ class Workplace:
 async def open_workplace(
     open_building: Callable[[], Building], name: str, network: Network, spawn: Spawn
 ) -> Workplace:
-    """Make a sandbox for a build, as root with ids of its own where that can be had.
+    """Make a sandbox for a build, with its own ids if possible.
 
     Raises:
-        ImageError: there is no place for the layer.
+        ImageError: there is no directory for the layer.
         SandboxError: it cannot be made.
     """
     if not is_all_powerful():
@@ -91,7 +91,7 @@ async def open_workplace(
             return await _open(open_building, name, network, spawn, take_range())
         except SandboxError as error:
             ids_shared = str(error).rpartition("could not be built: ")[2]
-    # Another directory: one that an overlay was mounted on cannot be used for a second.
+    # In a new directory: overlayfs refuses an upper directory that was in use.
     place = await _open(open_building, name, network, spawn, None)
     return replace(place, ids_shared=ids_shared)
 
@@ -137,7 +137,7 @@ def _draw(building: Building, name: str, network: Network, ids: Range | None) ->
 
 
 def _lay_resolver(building: Building, network: Network) -> tuple[str, ...]:
-    """A layer with the helper's resolver; not what is written, or it would be kept."""
+    """Make a read-only layer with the helper's resolv.conf, so that the result does not have it."""
     text = resolver_for(network)
     if text is None:
         return ()
@@ -152,10 +152,10 @@ def _lay_resolver(building: Building, network: Network) -> tuple[str, ...]:
 
 
 def _forget_resolver(building: Building) -> None:
-    """Drop what commands made of /etc/resolv.conf: it is each sandbox's own, as in Docker."""
+    """Remove changes of /etc/resolv.conf, which belongs to each sandbox, as in Docker."""
     for target, _, upper, _ in building.parts:
         if target == "/":
-            # Where there is none, or /etc became a link or somebody else's, it stays as it is.
+            # Ignored if there is none, or if /etc became a symlink or belongs to another user.
             with suppress(OSError):
                 _remove(upper)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.environments.dialect import Dialect
+from proctor.environments.harbor_interface import HarborInterface
 from proctor.environments.null import NullEnvironment
 from proctor.errors import HealthcheckError
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("cache")
 
 def test_an_environment_tells_what_it_was_made_from(tmp_path: Path) -> None:
     order = order_of(tmp_path, config=null_config())
-    environment: Dialect = NullEnvironment(order)
+    environment: HarborInterface = NullEnvironment(order)
     assert environment.environment_name == "task"
     assert environment.environment_dir == order.environment_dir
     assert environment.task_env_config is order.task_env_config

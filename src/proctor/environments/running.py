@@ -1,14 +1,13 @@
-"""What the sandbox and the docker environment have in common of what happens inside them.
+"""What the sandbox and the docker environment share once they run.
 
-How an outcome is told, what becomes a finding, and harbor's names for moving files. Nothing here
-knows how a command or a file gets in.
+Results of commands, findings, and harbor's methods for moving files.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from proctor.environments.dialect import Dialect
+from proctor.environments.harbor_interface import HarborInterface
 from proctor.environments.sandbox.output import Finished
 from proctor.environments.sandbox.transfer import Seen
 from proctor.errors import SlowTransferError
@@ -20,16 +19,17 @@ from proctor.trial.paths import INSIDE, TrialPaths
 
 _CAPABILITIES = Capabilities(disable_internet=True)
 DEVICES, MEMORY = "/dev", "/dev/shm"  # noqa: S108 - of the environment
+# Entries of /dev that are listed at most.
 MOST_DEVICES = 1000
+# Refused files that a finding lists.
 _SHOWN = 20
-"""How many refused files a finding names."""
 
 
-class Interior(Dialect, Protocol):
-    """An environment of ours, once it runs, over the few things that each does its own way."""
+class RunningEnvironment(HarborInterface, Protocol):
+    """A running environment; subclasses implement `_put`, `_fetch`, `_look` and `_kind_of`."""
 
     _phase: str = "agent"
-    """The phase that a finding of a command or a download belongs to."""
+    """Phase of findings about commands and downloads."""
 
     def _take_order(self, order: EnvironmentOrder) -> None:
         self._order = order
@@ -44,35 +44,35 @@ class Interior(Dialect, Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """It can be cut off from the network; its logs have to be fetched."""
+        """The network can be disabled; logs are not mounted and have to be downloaded."""
         return _CAPABILITIES
 
     def _found(self) -> list[Finding]:
-        """What was found so far, to be added to."""
+        """Return the list of findings so far, to append to."""
         ...
 
     async def _put(self, source: Path, target: str) -> None:
-        """Copy a file in, or the contents of a directory into another."""
+        """Copy a file in, or the contents of a directory."""
         ...
 
     async def _fetch(self, source: str, target: Path) -> tuple[str, ...]:
-        """Copy a file out, or the contents of a directory; what was refused.
+        """Copy a file out, or the contents of a directory; return the files that were refused.
 
         Raises:
-            SlowTransferError: it took too long; what came in time is there.
+            SlowTransferError: it timed out; the files copied so far are kept.
         """
         ...
 
     async def _look(self, places: Sequence[str], limit: int) -> Sequence[Seen]:
-        """The files at or below these paths."""
+        """List the files at or below these paths."""
         ...
 
     async def _kind_of(self, path: str) -> str | None:
-        """What is at a path: file, directory, other, or None for nothing."""
+        """Return what is at a path: file, directory, other, or None for nothing."""
         ...
 
-    def _tell(self, command: str, done: Finished) -> ExecResult:
-        """What came of a command; that output of it was cut is found."""
+    def _result_of(self, command: str, done: Finished) -> ExecResult:
+        """Return the result of a command; report a finding if its output was cut."""
         text = done.output.decode(errors="replace")
         if done.n_cut:
             text += f"\n[{done.n_cut:,} bytes of output were cut here]\n"
@@ -112,7 +112,7 @@ class Interior(Dialect, Protocol):
             refused = await self._fetch(source, target)
         except SlowTransferError as error:
             if self._phase != "agent" or source == str(INSIDE.verifier_dir):
-                # Half of a verifier's files would give a reward that is not the tests' own.
+                # With only half of the verifier's files, the reward would be wrong.
                 raise
             refused = (f"{source}: {error}",)
         if refused:
@@ -125,19 +125,19 @@ class Interior(Dialect, Protocol):
             )
 
     async def list_files(self, places: Sequence[str], limit: int) -> Sequence[SeenFile]:
-        """The files at or below these paths; see Listing."""
+        """List the files at or below these paths; see Listing."""
         found = await self._look(places, limit)
         return [SeenFile(file.path, file.size, file.sha256) for file in found]
 
     async def is_dir(self, path: str, user: str | int | None = None) -> bool:
-        """Whether there is a directory."""
+        """Whether a path is a directory."""
         return await self._kind_of(path) == "directory"
 
     async def is_file(self, path: str, user: str | int | None = None) -> bool:
-        """Whether there is a file."""
+        """Whether a path is a file."""
         return await self._kind_of(path) == "file"
 
 
-def lie_in_memory(files: Sequence[Seen] | Sequence[SeenFile]) -> bool:
-    """Whether some of what lies below /dev was put there: devices and links are from the start."""
+def has_files_in_memory(files: Sequence[Seen] | Sequence[SeenFile]) -> bool:
+    """Whether files were created below /dev, which starts with only devices and links."""
     return any(file.size is not None or file.path.startswith(f"{MEMORY}/") for file in files)

@@ -1,7 +1,6 @@
-"""What harbor's own environments have beyond the protocol, for agents written for harbor.
+"""Attributes and methods of harbor's environments beyond our protocol, for harbor's agents.
 
-Names of the task and the order, and deeds that are made of a command. proctor itself uses none of
-them, and an environment by import path brings its own.
+proctor itself uses none of them. Environments by import path define their own.
 """
 
 import contextlib
@@ -22,17 +21,17 @@ from proctor.trial.order import EnvironmentOrder
 _TRANSFER_SECONDS = 120
 
 
-class Dialect(Environment, Protocol):
-    """The rest of harbor's environment interface, over what every environment can do."""
+class HarborInterface(Environment, Protocol):
+    """The rest of harbor's environment interface, implemented with `exec` and `download_dir`."""
 
     default_user: str | int | None
-    """Who runs a command that names nobody."""
+    """User of commands that name none."""
     _order: EnvironmentOrder
-    """What it was made from."""
+    """Options that the environment was made from."""
 
     @property
     def environment_dir(self) -> Path:
-        """What it is built from."""
+        """Directory that the environment is built from."""
         return self._order.environment_dir
 
     @property
@@ -42,22 +41,22 @@ class Dialect(Environment, Protocol):
 
     @property
     def task_env_config(self) -> TaskEnvironment:
-        """[environment] of the task."""
+        """The task's [environment] table."""
         return self._order.task_env_config
 
     @property
     def network_policy(self) -> NetworkPolicy:
-        """The baseline in effect."""
+        """Network policy in effect."""
         return self._order.network
 
     @property
     def logger(self) -> logging.Logger:
-        """The trial's."""
+        """Logger of the trial."""
         return self._order.logger
 
     @contextlib.contextmanager
     def with_default_user(self, user: str | int | None) -> Iterator[None]:
-        """Let another user run what names nobody, for a while."""
+        """Change the default user within a `with` block."""
         before = self.default_user
         self.default_user = user
         try:
@@ -68,7 +67,7 @@ class Dialect(Environment, Protocol):
     async def ensure_dirs(
         self, dirs: Sequence[PurePath | str], *, chmod: bool = True
     ) -> ExecResult | None:
-        """Make directories, for everybody to write to unless told otherwise."""
+        """Create directories, writable by everyone if `chmod`."""
         if not dirs:
             return None
         command = f"mkdir -p {_words(dirs)}"
@@ -79,11 +78,11 @@ class Dialect(Environment, Protocol):
     async def empty_dirs(
         self, dirs: Sequence[PurePath | str], *, chmod: bool = True
     ) -> ExecResult | None:
-        """Make directories, and empty those that are there; they themselves stay."""
+        """Create directories, or empty existing ones without removing them."""
         if not dirs:
             return None
         return await self.exec(
-            " && ".join(_emptying(path, chmod=chmod) for path in dirs), user="root"
+            " && ".join(_empty_command(path, chmod=chmod) for path in dirs), user="root"
         )
 
     async def reset_dirs(
@@ -93,20 +92,20 @@ class Dialect(Environment, Protocol):
         create_dirs: Sequence[PurePath | str],
         chmod_dirs: Sequence[PurePath | str] | None = None,
     ) -> ExecResult:
-        """Remove directories and make others."""
-        deeds = (("rm -rf", remove_dirs), ("mkdir -p", create_dirs), ("chmod 777", chmod_dirs))
-        commands = [f"{deed} {_words(dirs)}" for deed, dirs in deeds if dirs]
+        """Remove some directories and create others."""
+        steps = (("rm -rf", remove_dirs), ("mkdir -p", create_dirs), ("chmod 777", chmod_dirs))
+        commands = [f"{step} {_words(dirs)}" for step, dirs in steps if dirs]
         return await self.exec(" && ".join(commands), user="root")
 
     async def download_dir_with_exclusions(
         self, *, source_dir: str, target_dir: Path | str, exclude: Sequence[str]
     ) -> None:
-        """Copy the contents of a directory out, without what fits a pattern of tar's.
+        """Copy the contents of a directory out, without files that match tar's --exclude patterns.
 
         Raises:
             RuntimeError: they could not be packed.
         """
-        # Unpacked where it was packed: on the host, a hostile archive would write where it likes.
+        # The archive is unpacked inside too: on the host, a hostile one could write anywhere.
         place = f"/tmp/transfer-{uuid4().hex}"  # noqa: S108 - of the environment
         without = " ".join(f"--exclude={shlex.quote(pattern)}" for pattern in exclude)
         packing = (
@@ -124,14 +123,14 @@ class Dialect(Environment, Protocol):
             await self.exec(f"rm -rf {place}", timeout_sec=_TRANSFER_SECONDS, user="root")
 
     async def prepare_logs_for_host(self) -> None:
-        """Do nothing but say so: what is fetched belongs to whoever fetches it."""
+        """Do nothing: downloaded files already belong to the user who runs proctor."""
         self.logger.debug("logs need no preparation")
 
     async def run_healthcheck(self, healthcheck: Healthcheck | None = None) -> None:
-        """Wait until the environment is healthy, by this check or by the task's own.
+        """Wait until the environment is healthy, by this check or else by the task's.
 
         Raises:
-            HealthcheckError: it failed too often in a row.
+            HealthcheckError: the check failed too often in a row.
         """
         if check := healthcheck or self.task_env_config.healthcheck:
             await run_healthcheck(self, check)
@@ -141,10 +140,10 @@ def _words(paths: Sequence[PurePath | str]) -> str:
     return " ".join(shlex.quote(str(path)) for path in paths)
 
 
-def _emptying(path: PurePath | str, *, chmod: bool) -> str:
+def _empty_command(path: PurePath | str, *, chmod: bool) -> str:
     at = shlex.quote(str(path))
     commands = [
-        # A link or a file in its place goes; what a link leads to stays.
+        # Replace a symlink or a file with a directory; the target of the symlink is kept.
         f"if [ -L {at} ] || {{ [ -e {at} ] && [ ! -d {at} ]; }}; then rm -f {at}; fi",
         f"mkdir -p {at}",
         f"find {at} -mindepth 1 -delete",

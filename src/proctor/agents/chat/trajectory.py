@@ -1,7 +1,7 @@
-"""What happened, told to trajectory.jsonl as it happens. A line that is told survives any kill.
+"""Writes the trajectory of a run to trajectory.jsonl, line by line, so that a kill loses nothing.
 
-What the format has no field for stands in metadata where `proctor trace convert` finds it: model,
-reasoning, tokens and money of an answer, ids of calls. Nothing is read here.
+What the format has no field for (model, reasoning, tokens and cost of an answer, ids of calls) is
+written to metadata, where `proctor trace convert` finds it.
 """
 
 from dataclasses import dataclass
@@ -14,26 +14,26 @@ from proctor.traces.atif.carry import ATIF_KEY
 from proctor.traces.commands import CUT, MALFORMED
 from proctor.traces.writer import Redactor, TrajectoryWriter
 
+# Characters kept of arguments that cannot be parsed.
 _LONGEST_MALFORMED: Final = 2000
-"""Characters that are kept of arguments that cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class ChatTrajectory:
     """The trajectory of one run."""
 
     trace: TrajectoryWriter
     redactor: Redactor
-    """For what is cut: half a secret would not be known as one."""
+    """Applied before a text is cut: half a secret would not be recognized."""
 
     def begin(self, system: str, instruction: str, agent: Object) -> None:
-        """What the model is told, by which agent."""
+        """Write the system prompt, the agent's description and the instruction."""
         document = {ATIF_KEY: {"document": {"agent": agent}}}
         self.trace.entry(role="system", content=system, metadata=document)
         self.trace.user(instruction)
 
     def answer(self, answer: Answer, charge: Charge, seconds: float, n_tries: int) -> None:
-        """What the model said, how long it took and what it cost."""
+        """Write an answer with its duration and cost."""
         self.trace.new_step()
         spent, usage = charge.spent, charge.spent.usage
         metrics = {
@@ -62,7 +62,7 @@ class Story:
         )
 
     def call(self, call: Call, parsed: Command | Malformed) -> None:
-        """A tool that is about to run, or a call that cannot be."""
+        """Write a call that is about to run, or one that cannot be run."""
         carried: Object = {"tool_call_id": call.id}
         fields: Object = {"command": ""}
         if isinstance(parsed, Command):
@@ -75,7 +75,7 @@ class Story:
         )
 
     def result(self, result: Result) -> None:
-        """What came of a command, as the model is shown it, secrets apart."""
+        """Write a command's result as the model sees it, but redacted."""
         cut = {ATIF_KEY: {"extra": {CUT: result.n_cut}}} if result.n_cut else None
         self.trace.tool_result(
             NAME,
@@ -86,15 +86,15 @@ class Story:
         )
 
     def refusal(self, call: Call, malformed: Malformed) -> None:
-        """What the model is told of a call that cannot be run."""
+        """Write the reply to a call that cannot be run."""
         self.trace.tool_result(call.name, stdout=malformed.sentence)
 
     def user(self, text: str) -> None:
-        """What the loop says to the model in the user's place."""
+        """Write a message that the loop sends as the user."""
         self.trace.user(text)
 
     def end(self, sentence: str, **facts: Any) -> None:
-        """Why the run ended, where it was not the model that ended it."""
+        """Write why proctor ended the run."""
         self.trace.entry(
             role="system",
             content=f"proctor ended the run: {sentence}",
