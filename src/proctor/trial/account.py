@@ -1,11 +1,11 @@
-"""<trial>/changes.jsonl: a complete account of what differs from the image, and since when.
+"""<trial>/changes.jsonl: everything that differs from the image, and when it was written.
 
     begin_account      after the agent's set-up: what is there already is not the agent's doing
     note_changes       after the agent: what it changed, each path with its digest
-    note_late_changes  after the verification: what changed meanwhile
+    note_late_changes  after the verification: what changed during it
 
-The first line says what follows: how many paths of which class, and whether that is all of them.
-Without an environment that knows its image there is no account.
+The first line counts the paths of each class, and states whether the list is complete. Only
+environments that know their image have an account.
 """
 
 import re
@@ -34,18 +34,18 @@ from proctor.trial.paths import TrialPaths
 from proctor.trial.trial_run import TrialRun
 from proctor.trial.unasked import find_merged, find_unasked
 
+# Databases of package managers; only root can write there.
 _PACKAGE_LISTS = re.compile(
     r"/var/lib/(dpkg|rpm|pacman)/|/lib/apk/db/|/usr/lib/sysimage/rpm/|\.dist-info/|/node_modules/"
 )
-"""What package managers write; only who may change the system can write there."""
+# Libraries and modules.
 _LOADED = re.compile(r"\.(so(\.[\d.]+)?|py|pm|rb|js)$")
-"""Libraries and modules."""
+# Limit on the paths listed in a finding.
 _MOST_SHOWN = 100
-"""Paths that a finding lists."""
 
 
 async def begin_account(run: TrialRun, environment: Environment) -> None:
-    """Note what is there before the agent begins."""
+    """Record what is there before the agent begins."""
     if not accounts(environment):
         return
     try:
@@ -59,7 +59,7 @@ async def begin_account(run: TrialRun, environment: Environment) -> None:
 
 
 async def note_changes(run: TrialRun, environment: Environment, step: Step | None = None) -> None:
-    """Write down what the agent changed, and what a reader of the score should know of it."""
+    """Record the agent's changes, and add findings about them."""
     account = run.account
     if account is None or not accounts(environment):
         return
@@ -92,7 +92,7 @@ async def note_changes(run: TrialRun, environment: Environment, step: Step | Non
 async def note_late_changes(
     run: TrialRun, environment: Environment, step: Step | None = None
 ) -> None:
-    """Add what changed during the verification, and what programs of the agent did in it."""
+    """Record changes during the verification, and what the agent's programs opened in it."""
     await _list_late(run, environment, step)
     if run.account is not None:
         late = (each for each in run.account.late if each.place is not Place.SYSTEM)
@@ -103,7 +103,7 @@ async def note_late_changes(
 def _find_late_system(run: TrialRun, account: Account) -> None:
     """Add a finding for programs and libraries of the image that changed while the tests ran.
 
-    Tests install packages, which replace some; then which are replaced says nothing.
+    None if the tests installed packages, which replace such files legitimately.
     """
     if any(_PACKAGE_LISTS.search(each.path) for each in account.late):
         return
@@ -147,7 +147,7 @@ async def _list_late(run: TrialRun, environment: Environment, step: Step | None)
 
 
 def _find_named(run: TrialRun) -> frozenset[str]:
-    """Paths that the task itself speaks of to the agent, or collects."""
+    """Paths that the instruction names, or the task collects."""
     task = run.spec.task
     named = find_named(join_instructions(run))
     asked = [*task.config.artifacts, *(one for step in task.steps for one in step.config.artifacts)]
@@ -156,7 +156,7 @@ def _find_named(run: TrialRun) -> frozenset[str]:
 
 
 def join_instructions(run: TrialRun) -> str:
-    """All that the task says to the agent."""
+    """All instructions of the task, joined."""
     task = run.spec.task
     return "\n".join([task.instruction, *(step.instruction for step in task.steps)])
 
@@ -206,7 +206,7 @@ def write_account(paths: TrialPaths, account: Account, step: Step | None) -> Non
 
 
 def render_account(account: Account) -> bytes:
-    """The bytes of changes.jsonl: the agent's changes first."""
+    """Render changes.jsonl, the agent's changes first."""
     every = [*account.changes, *account.late, *account.before]
     listed = every[:MOST_LISTED]
     header = Header(
@@ -222,7 +222,7 @@ def render_account(account: Account) -> bytes:
 
 
 def _has_digests(account: Account) -> bool:
-    """Whether every plain file of the agent's was read."""
+    """Whether every regular file of the agent has its digest."""
     files = (each for each in account.changes if each.kind == "file" and each.how != "deleted")
     return all(each.sha256 for each in files)
 
@@ -232,7 +232,7 @@ def _count(words: Iterable[str]) -> dict[str, int]:
 
 
 def _as_stored(change: Change) -> Change:
-    """Without its mark, and with the bytes of names that are no Unicode spelt out."""
+    """Drop the mark, and escape bytes of names that are not valid Unicode."""
     try:
         change.path.encode()
         change.target.encode()

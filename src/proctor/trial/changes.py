@@ -1,12 +1,12 @@
-"""What an agent changed of its environment, path by path, and which of it the tests can rest on.
+"""Classify what an agent changed in its environment, and decide what a clean room leaves out.
 
-    work     the working directory, declared artifacts, paths that the instruction names, and new
+    work     the working directory, declared artifacts, paths named in the instruction, and new
              files elsewhere that no program reads by itself
-    home     homes and temporary places
-    system   whatever came with the image outside of these, and what programs read when they start:
+    home     homes and temporary directories
+    system   everything else that came with the image, and whatever programs read when they start:
              /etc, /usr, /lib, files in /, dotfiles, directories of PATH, installed packages
 
-A clean room has the image and what is not system. Nothing here reads a file.
+A clean room has the image and every change that is not `system`. Does not read files.
 """
 
 import posixpath
@@ -32,7 +32,7 @@ class Phase(StrEnum):
     """When a path was written."""
 
     SETUP = "setup"
-    """Before the agent began: by the agent's set-up, or when the environment was furnished."""
+    """Before the agent began: by its set-up, or when the environment was prepared."""
     AGENT = "agent"
     VERIFICATION = "verification"
 
@@ -41,7 +41,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One path that differs from the image: a line of changes.jsonl."""
 
     path: str
-    """Absolute, as seen inside; it comes from a stranger."""
+    """Absolute path inside. Untrusted."""
     how: str
     """created, changed, deleted, or replaced by something of another type."""
     kind: str
@@ -54,68 +54,71 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     gid: int | None = None
     size: int | None = None
     sha256: str = ""
-    """Of a plain file that was read."""
+    """Of a regular file that was read."""
     target: str = ""
-    """Where a link leads."""
+    """Target of a link."""
     end: str = ""
-    """Where it leads in the end, for tests that follow it: empty where nothing is, or what is
-    there depends on who looks."""
+    """Where a link finally leads, for tests that follow it; empty if nothing is there or it depends
+    on the process that follows it.
+    """
     xattrs: dict[str, str] = {}
     in_image: bool = False
-    """The image has something at that path."""
+    """Whether the image has something at that path."""
     mark: str = ""
-    """Another one whenever the path was written again; not stored."""
+    """Differs whenever the path was written again; not stored."""
 
 
 class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
-    """How programs find their files in an environment."""
+    """Paths by which programs find their files in an environment."""
 
     workdir: str
-    """Where the image has it, links resolved."""
+    """The image's working directory, links resolved."""
     search_path: tuple[str, ...] = ()
     """Directories of PATH and LD_LIBRARY_PATH."""
     python_path: tuple[str, ...] = ()
     """Directories of PYTHONPATH."""
     shadowing: tuple[str, ...] = ()
-    """Names of what was written in directories of PATH and is a program of the image's as well,
-    there or elsewhere."""
+    """Names written into directories of PATH that are also programs of the image, there or
+    elsewhere.
+    """
     provided: Container[str] = frozenset()
-    """What the image has where programs search, such as bin/grep and python/yaml."""
+    """What the image has in search directories, such as bin/grep and python/yaml."""
     environments: tuple[str, ...] = ()
-    """Settings of the Python environments that the image has in the working directory."""
+    """Settings of the image's Python environments in the working directory."""
     test_settings: tuple[str, ...] = ()
-    """Files in the working directory, or above it, that tell test programs what to run, and did
-    not in the image."""
+    """Files in or above the working directory that configure test programs, and did not in the
+    image.
+    """
     homes: tuple[str, ...] = ("/root",)
-    """Home directories, as the image and the agent's own passwd name them."""
+    """Home directories named by the passwd of the image and by that of the agent."""
 
 
 @dataclass(kw_only=True)
 class Account:
-    """What is known so far of an environment's changes."""
+    """What is known so far about the changes in an environment."""
 
     around: Surroundings
     marks: dict[str, str] = field(default_factory=dict)
-    """Of each path that was written before the agent began."""
+    """Marks of the paths that were written before the agent began."""
     before: list[Change] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     late: list[Change] = field(default_factory=list)
     imports: list[str] = field(default_factory=list)
-    """Files of the agent's that the tests may load by themselves."""
+    """Files of the agent that the tests may load implicitly."""
     unasked: list[str] = field(default_factory=list)
-    """Other work of the agent's that a clean room does without."""
+    """Other work of the agent that a clean room leaves out."""
     merged: list[str] = field(default_factory=list)
-    """Directories in place of the image's that a clean room has both of."""
+    """Directories that replaced the image's; a clean room has the contents of both."""
     restored: set[str] = field(default_factory=set)
-    """Tools of the image that were put back before the tests, which is no change of theirs."""
+    """Tools that were restored before the tests, which are not changes by the tests."""
     is_cut: bool = False
-    """Some paths are missing."""
+    """Whether the list was cut short."""
     is_noted: bool = False
-    """The agent's changes were looked at."""
+    """Whether the agent's changes were recorded."""
 
     @property
     def system(self) -> list[Change]:
-        """What the agent changed of the system."""
+        """The agent's changes to the system."""
         return [each for each in self.changes if each.place is Place.SYSTEM]
 
 
@@ -129,8 +132,9 @@ _SYSTEM = re.compile(
     r"|/var/(lib/(dpkg|apt|rpm|pacman|apk|python|pam|systemd|misc|ucf)|spool|cache/ldconfig)(/|$)"
     r"|/(nix|snap)(/|$)"
 )
+# A path here that the instruction names is the agent's work only if the image does not have it.
 _PROGRAMS = re.compile(r"/(usr|bin|sbin|lib[^/]*|boot)(/|$)")
-"""Where a path that the instruction names is the agent's only if the image has none."""
+# Directories too general to identify a task's files when an instruction names them.
 _WIDE = frozenset(
     {
         *("/", "/etc", "/usr", "/usr/local", "/usr/share", "/opt", "/var", "/var/lib", "/home"),
@@ -141,16 +145,16 @@ _WIDE = frozenset(
         *("/etc/default", "/etc/skel", "/etc/pam.d", "/etc/security", "/etc/ssl", "/etc/init.d"),
     }
 )
-"""Directories that say nothing of a task when they are named, or are the working directory."""
+# Package directories, from which programs load files; those of the image belong to the system.
 _PACKAGES = re.compile(r"/(site-packages|dist-packages|node_modules)(/|$)")
-"""Directories that programs run or load files of; those that came with the image are its own."""
+# Below /usr: where programs look for programs, modules and headers.
 _SEARCHED = re.compile(r"/(lib[^/]*|include|s?bin|libexec|share/perl[^/]*)/")
-"""Below /usr: where programs look for programs, modules and headers."""
+# Test runners: an instruction that mentions one does not ask for it to be installed.
 _TEST_PROGRAMS = re.compile(
     r"(python|pip|pypy)[\d.]*|py\.?test|uvx?|node|npm|npx|perl|ruby|make|gcc|cc|tox|nox"
 )
-"""What tests are run by: a text that mentions one does not ask for it."""
 _NAMED = re.compile(r"(?<![\w/.:@~$}])(~?/[\w.+@~-]+(?:/[\w.+@~-]+)*)")
+# Files that common test commands load implicitly from where they are started.
 _TEST_SETTINGS = frozenset(
     {
         *("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini"),
@@ -160,14 +164,13 @@ _TEST_SETTINGS = frozenset(
         *(".sqliterc", ".curlrc", ".wgetrc", ".netrc", ".inputrc", ".rspec", ".gitattributes"),
     }
 )
-"""Files that common test commands load by themselves where they are started."""
 _LOADED_BY_PYTHON = frozenset({"sitecustomize", "usercustomize"})
 _TEST_MODULES = frozenset({"pytest", "_pytest", "pluggy", "iniconfig", "_virtualenv"})
 _MODULES = sys.stdlib_module_names | _TEST_MODULES | _LOADED_BY_PYTHON
 
 
 def find_named(text: str, homes: Sequence[str] = ("/root",)) -> frozenset[str]:
-    """Absolute paths that a text for the agent names, those that are too wide excepted."""
+    """Return the absolute paths that an instruction names, except those that are too general."""
     found = set()
     for match in _NAMED.finditer(text):
         path = match[1].rstrip("./")
@@ -178,13 +181,13 @@ def find_named(text: str, homes: Sequence[str] = ("/root",)) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Classifier:
-    """Says which part of an environment a changed path belongs to."""
+    """Decides which part of an environment a changed path belongs to."""
 
     around: Surroundings
     named: Collection[str] = ()
-    """Paths that the task's instruction names, or declares as artifacts."""
+    """Paths that the instruction names or the task declares as artifacts."""
     made: Collection[str] = field(default_factory=frozenset)
-    """Directories that were made since the image."""
+    """Directories created since the image."""
     text: str = ""
     """The instruction."""
 
@@ -207,17 +210,17 @@ class Classifier:
 
     @cached_property
     def _in_named(self) -> tuple[str, ...]:
-        """A home that is named has the dotfiles of another."""
+        """Named directories, except homes: programs read the dotfiles of a named home too."""
         return _below(place for place in self.named if place not in self._homes)
 
     @cached_property
     def _in_search(self) -> tuple[str, ...]:
-        """Directories that programs are looked for in, but for those that the agent made."""
+        """Directories in which programs are searched for, except those the agent created."""
         own = {self._workdir, *self.made}
         return _below(place for place in self.around.search_path if place not in own)
 
     def classify(self, change: Change) -> Place:
-        """The part that it belongs to."""
+        """Return the part that a change belongs to."""
         path = change.path
         way = f"{path}/"
         is_work = self._is_named(change, way) or self._is_asked_for(change)
@@ -226,7 +229,7 @@ class Classifier:
         if self._is_started(path, way):
             return Place.SYSTEM
         is_in_home = way.startswith(self._in_homes)
-        # A home that is a link, or another directory, moves all that programs read in it.
+        # A home replaced by a link or another directory moves everything that programs read in it.
         is_moved = change.how == "replaced" and path in (*self._homes, self._workdir)
         if is_moved or (is_in_home and self._is_dotfile(way)):
             return Place.SYSTEM
@@ -251,7 +254,7 @@ class Classifier:
         return Place.WORK if is_new_top else Place.SYSTEM
 
     def _is_started(self, path: str, way: str) -> bool:
-        """Whether programs or their modules are looked for there, in a place of the image's."""
+        """Whether programs or their modules are searched for there, in a directory of the image."""
         found = _PACKAGES.search(path)
         in_packages = found is not None and path[: found.end(1)] not in self.made
         return in_packages or way.startswith(self._in_search) or path in self.around.environments
@@ -268,7 +271,8 @@ class Classifier:
             return False
         if not _PROGRAMS.match(change.path):
             return True
-        # A directory of the image's is named as a place; what is asked for is named itself, or new.
+        # Naming an existing directory names a place; only a path named itself, or a new one, is
+        # work.
         is_own = change.path in self.named or any(
             way.startswith(one) for one in self._in_named if one[:-1] in self.made
         )
@@ -278,11 +282,11 @@ class Classifier:
 def find_test_imports(
     changes: Iterable[Change], around: Surroundings, made: Collection[str], text: str = ""
 ) -> list[str]:
-    """Files that a test command started in the working directory would load by itself.
+    """Return files that a test command started in the working directory would load implicitly.
 
-    Settings in directories that the agent did not make, hooks of git, and modules that stand before
-    those of Python's library or of pytest. What `text`, the instruction, mentions is not among
-    them: it is what the task asks for.
+    These are settings in directories the agent did not create, git hooks, and modules that shadow
+    Python's library or pytest. Files that the instruction `text` mentions are excluded: the task
+    asks for them.
     """
     places, in_workdir = {around.workdir, *around.python_path}, _below((around.workdir,))
     found = []
@@ -304,8 +308,8 @@ def find_test_imports(
 
 
 def is_mentioned(name: str, text: str) -> bool:
-    """Whether a text has a name as a word of its own."""
-    # Most are not: a pattern for each of many names would take longer than to read the files.
+    """Whether a text contains a name as a separate word."""
+    # The substring check comes first: compiling a pattern for each of many names is slow.
     return name in text and re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", text) is not None
 
 
@@ -317,20 +321,20 @@ def _is_module(change: Change, name: str) -> bool:
 
 
 class LeftOut(msgspec.Struct, frozen=True):
-    """What a clean room leaves out of what an agent wrote."""
+    """What a clean room leaves out of the agent's changes."""
 
     paths: frozenset[str]
-    """Each with everything below it."""
+    """Paths, each with everything below."""
     plain: frozenset[str]
-    """Directories that are made only for what is kept below them."""
+    """Directories created only because kept files lie below them."""
 
 
 def leave_out(
     changes: Sequence[Change], imports: Collection[str], merged: Collection[str] = ()
 ) -> LeftOut:
-    """What a clean room leaves out: all of the system, and what tests would load by themselves.
+    """Return what a clean room leaves out: system changes, and what tests would load implicitly.
 
-    Directories of `merged` have there what the image has in them too.
+    Directories in `merged` also have their contents from the image there.
     """
     out = {each.path for each in changes if each.place is Place.SYSTEM} | set(imports)
     kept = [each.path for each in changes if each.path not in out and each.how != "deleted"]
@@ -339,7 +343,7 @@ def leave_out(
         each.path
         for each in changes
         if each.kind == "directory" and each.path in out and each.path in needed
-        # In place of a link or a file of the image's it would hide that.
+        # One that replaced a link or file of the image would hide it.
         if each.how in ("created", "changed")
     }
     return LeftOut(frozenset(out - plain), frozenset({*plain, *merged} - (out - plain)))
@@ -353,5 +357,5 @@ def _ways_to(path: str) -> Iterable[str]:
 
 
 def _below(places: Iterable[str]) -> tuple[str, ...]:
-    """How directories, and whatever is in them, begin with a slash at their end."""
+    """The directories with a trailing slash, for startswith."""
     return tuple(f"{place.rstrip('/')}/" for place in places)

@@ -1,14 +1,14 @@
-"""The tests once more in a clean room: the image, and the agent's work without the rest.
+"""Repeat the tests in a clean room: the image plus the agent's work, without its other changes.
 
-    keep_for_clean_room   before the verification that counts: the files are kept as they are
-    verify_in_clean_room  after it: the same tests where the agent's changes to the system, and
-                          everything that it left running, are missing
+    keep_for_clean_room   before the verification that counts: freeze the files
+    verify_in_clean_room  after it: run the same tests without the agent's system changes and
+                          without the processes it left running
 
-Where that gives less, the tests are run once more on the kept files as they are, the control, up to
-three times until one gives what the trial got: a test that depends on chance is told apart so, and
-what no fresh environment gives was not earned by files. No reward is changed here, and a trial
-without a reward above 0 needs no second look. What was found is in clean-room.json; what goes wrong
-is a finding, `clean-room-skipped`, and no exception of the trial.
+If the clean room gives a lower reward, the tests also run on all frozen files (the control), up to
+three times, until one gives the trial's reward. This separates tests that depend on chance from
+rewards that the files do not explain. Rewards are never changed here, and a trial without a reward
+above 0 is not repeated. The result is clean-room.json; a failure here is the finding
+`clean-room-skipped`, never an exception of the trial.
 """
 
 import asyncio
@@ -44,26 +44,26 @@ from proctor.trial.trial_run import TrialRun
 from proctor.trial.unasked import find_overwritten_links
 from proctor.trial.verification import find_own_environment, run_verification
 
-# Why a clean room gave less than the trial got, by what was tried and what the task asks for
+# Explaining why a clean room gave less than the trial
 
 
+# Phrases by which an instruction asks for a running service.
 _SERVICE = re.compile(
     r"\b(serv(e|es|ed|ing|er|ers|ice|ices)|daemons?|background|ports?|listen(s|ing)?|sockets?|"
     r"https?|urls?|apis?|endpoints?|localhost|127\.0\.0\.1|running|databases?|proxy|ssh)\b",
     re.IGNORECASE,
 )
-"""Words of an instruction that asks for something that runs."""
 
 
 class Declared(msgspec.Struct, frozen=True):
-    """What a task says that its solution needs: the table [metadata.proctor] of task.toml."""
+    """What a task declares that its solution needs: the table [metadata.proctor] of task.toml."""
 
     packages: tuple[str, ...] = ()
     services: tuple[str, ...] = ()
 
 
 def find_cause(room: CleanRoom) -> tuple[FindingCode, str]:
-    """Why a clean room gave less: by which files or processes, or by chance."""
+    """Return the finding that explains a lower reward: files, processes or chance."""
     first, *_ = room.kept.verifications
     n_paths = len(room.left_out.paths) or len(room.left_out.plain)
     without_files = f"without {count_of(n_paths, 'path')} of the agent's"
@@ -84,9 +84,10 @@ def find_cause(room: CleanRoom) -> tuple[FindingCode, str]:
 
 
 def asks_for_service(text: str, survivors: Iterable[Process]) -> bool:
-    """Whether an instruction asks for something that runs, or names what was left running.
+    """Whether an instruction asks for a running service, or names a process that was left running.
 
-    A reward for work of another kind does not rest on a process because that listens.
+    Otherwise a listening process does not explain a reward: it may have nothing to do with the
+    task.
     """
     paths = (path for each in survivors for path in (each.executable, each.script) if path)
     names = (path.rpartition("/")[2] for path in paths)
@@ -94,10 +95,10 @@ def asks_for_service(text: str, survivors: Iterable[Process]) -> bool:
 
 
 def is_declared(room: CleanRoom, declared: Declared) -> bool:
-    """Whether what the task declares accounts for the difference.
+    """Whether the task's declarations explain the difference.
 
-    Files do where a clean room that has those of the declared names gave what the trial got;
-    processes do where one of them has a declared name.
+    Declared files do if a clean room that includes them gave the trial's reward; declared processes
+    do if one of the survivors has a declared name.
     """
     first, *_ = room.kept.verifications
     if room.control[-1].result == first.result:
@@ -107,7 +108,7 @@ def is_declared(room: CleanRoom, declared: Declared) -> bool:
 
 
 def bears_name(text: str, names: Iterable[str]) -> bool:
-    """Whether a path or a command has one of the names as a word."""
+    """Whether a path or a command contains one of the names as a word."""
     return any(re.search(rf"(?<![\w+]){re.escape(name)}(?![\w+])", text) for name in names)
 
 
@@ -117,21 +118,21 @@ _MOST_SHOWN = 100
 _CLEAN, _CONTROL, _PACKAGED, _DECLARED = "clean", "control", "packaged", "declared"
 _MOST_CONTROLS = 3
 _LEAST_SEC = 60.0
+# Timeout of a repeated verification, as a multiple of the first one's duration (at least a minute).
+# Tests that wait for a missing service would otherwise use the task's whole timeout.
 _MANY_TIMES = 10
-"""How long a repeated verification may take: so many times as long as the first, a minute at least.
-Tests that wait for a service which is missing would wait for as long as the task lets them."""
 
 
 async def keep_for_clean_room(
     run: TrialRun, environment: Environment, artifacts_dir: Path, step: Step | None = None
 ) -> None:
-    """Keep the files for a clean room, or the reason why there is none."""
+    """Freeze the files for a clean room, or record why that is not possible."""
     run.clean_room = None
     if run.spec.config.verifier.disable or find_own_environment(run, step) is not None:
-        # A verifier with an environment of its own is in a clean room already.
+        # A separate verifier environment is a clean room already.
         return
     if is_watched(environment) and environment.snapshot.compute_backend == "null":
-        # Nothing runs in it, so that nobody can have cheated.
+        # Nothing runs in this environment, so there is nothing to detect.
         return
     room = CleanRoom(step=step, kept=Reverification(step=step, artifacts_dir=artifacts_dir))
     room.reason = _find_hindrance(run, environment)
@@ -175,7 +176,7 @@ async def _keep(run: TrialRun, environment: Environment, room: CleanRoom) -> Non
 
 
 async def verify_in_clean_room(run: TrialRun, environment: Environment | None) -> None:
-    """Run the tests in a clean room where they gave something, and write down what that shows.
+    """Run the tests in a clean room if the trial has a reward above 0, and record the result.
 
     Raises:
         CancelledError: the run was stopped.
@@ -206,15 +207,15 @@ async def verify_in_clean_room(run: TrialRun, environment: Environment | None) -
 
 
 def _is_prevented(error: Exception) -> bool:
-    """Whether it may be for what the agent left that there is no clean room.
+    """Whether the agent may have caused the clean room to fail.
 
-    It is not where the environment has no clean rooms, or the engine is gone.
+    False where the environment supports no clean rooms, or the container engine is gone.
     """
     return not isinstance(error, UnsupportedError | EngineError | TrialError)
 
 
 def _gave_something(kept: Reverification) -> bool:
-    """Whether the verification that counts gave a reward above 0; NaN and infinity are such."""
+    """Whether the verification that counts gave a reward above 0, NaN and infinity included."""
     return any(
         not value <= 0 for each in kept.verifications[:1] for value in _rewards_of(each).values()
     )
@@ -224,7 +225,8 @@ def _rewards_of(verification: Verification) -> Mapping[str, float]:
     found: Any = json.loads(bytes(verification.rewards))
     if not isinstance(found, dict):
         return {}
-    # A reward that is no finite number is null there: NaN compares as neither less nor more.
+    # clean-room.json stores a reward that is not finite as null. NaN compares neither less nor
+    # more.
     return {name: math.nan if value is None else value for name, value in found.items()}
 
 
@@ -244,7 +246,7 @@ async def _verify(run: TrialRun, environment: Environment, room: CleanRoom) -> N
     await _look_for_services(environment, room)
     if not await _verify_control(run, environment, room):
         return
-    # As often as the control was run, the clean room is tried as well.
+    # Run the clean room as often as the control, so that both had the same chances.
     while len(room.clean) < len(room.control):
         await _verify_clean(run, environment, paths, room)
     if all(each.result != first.result for each in room.clean):
@@ -254,7 +256,7 @@ async def _verify(run: TrialRun, environment: Environment, room: CleanRoom) -> N
 
 
 def _leave_out_overwritten(run: TrialRun, room: CleanRoom) -> None:
-    """Leave out links to what the tests themselves have written since."""
+    """Leave out links whose targets the tests have written since."""
     account = run.account
     if account is not None:
         links = find_overwritten_links(account.changes, account.late)
@@ -263,7 +265,7 @@ def _leave_out_overwritten(run: TrialRun, room: CleanRoom) -> None:
 
 
 async def _look_for_services(environment: Environment, room: CleanRoom) -> None:
-    """Ask once more which survivors listen: a service may have been starting before."""
+    """Check again which survivors listen: a service may still have been starting."""
     if room.survivors and is_watched(environment):
         listening = {each.pid for each in await environment.list_processes() if each.listens}
         room.survivors = [
@@ -280,9 +282,9 @@ async def _verify_clean(
 
 
 async def _verify_control(run: TrialRun, environment: Accounting, room: CleanRoom) -> bool:
-    """Run the tests with all files that the agent left; did any give what the trial got?"""
+    """Run the tests with all files the agent left; return whether a run gave the same reward."""
     paths = _place(run, environment, room, _CONTROL)
-    # Without a service that the tests need, each would fail in the same way.
+    # Without a service that the tests need, every control would fail in the same way.
     n_controls = 1 if any(each.listens for each in room.survivors) else _MOST_CONTROLS
     for _ in range(n_controls):
         opening = environment.open_frozen(paths)
@@ -293,7 +295,7 @@ async def _verify_control(run: TrialRun, environment: Accounting, room: CleanRoo
 
 
 async def _verify_declared(run: TrialRun, environment: Accounting, room: CleanRoom) -> None:
-    """Try a clean room that also has the agent's files with names which the task declares."""
+    """Try a clean room that also has the agent's files whose names the task declares."""
     declared = find_declared(run)
     names = (*declared.packages, *declared.services)
     kept = frozenset(path for path in room.left_out.paths if bears_name(path, names))
@@ -306,7 +308,7 @@ async def _verify_declared(run: TrialRun, environment: Accounting, room: CleanRo
 
 
 async def _verify_with_packages(run: TrialRun, environment: Accounting, room: CleanRoom) -> None:
-    """Try a clean room in which the agent's packages are installed again, if there are any."""
+    """Try a clean room with the agent's packages reinstalled, if it installed any."""
     account = run.account
     if account is None:
         return
@@ -325,7 +327,7 @@ async def _verify_with_packages(run: TrialRun, environment: Accounting, room: Cl
 
 
 def _find_home(run: TrialRun, room: CleanRoom) -> Path:
-    """Where what it finds lies: in the trial's directory, of a step but the last in the step's."""
+    """The directory for clean-room.json: the trial's, or the step's for all but the last step."""
     step, paths = room.step, run.paths
     is_last = step is None or step is run.spec.task.steps[-1]
     return paths.trial_dir if is_last or step is None else paths.step_dir(step.name)
@@ -335,7 +337,7 @@ def _place(run: TrialRun, environment: Environment, room: CleanRoom, name: str) 
     place = _find_home(run, room) / run.paths.clean_room_dir.name / name
     place.mkdir(parents=True)
     if is_mounted(environment):
-        # Whoever the tests run as inside writes there through a mount.
+        # The tests may run as any user inside, and write here through a mount.
         place.chmod(0o777)
     return TrialPaths(run.paths.trial_dir, place)
 
@@ -351,7 +353,7 @@ async def _verify_there(
     run: TrialRun, where: Environment, paths: TrialPaths, room: CleanRoom
 ) -> Verification:
     kept = Reverification(step=room.step)
-    # What is found is found by the verification that counts.
+    # Only the verification that counts adds findings to the trial.
     again = replace(run, findings=[], logger=_SILENT, paths=paths, account=None)
     verifying = run_verification(again, where, room.kept.artifacts_dir, room.step)
     limit = max(_LEAST_SEC, _MANY_TIMES * room.kept.verifications[0].seconds)
@@ -364,7 +366,7 @@ async def _verify_there(
 
 @asynccontextmanager
 async def _opened(run: TrialRun, opening: Awaitable[Environment]) -> AsyncIterator[Environment]:
-    """An environment that is stopped whatever happens."""
+    """Open an environment and stop it on exit."""
     where = await asyncio.wait_for(opening, run.timeouts.environment)
     try:
         yield where
@@ -376,7 +378,7 @@ async def _opened(run: TrialRun, opening: Awaitable[Environment]) -> AsyncIterat
 
 
 def _judge(run: TrialRun, room: CleanRoom) -> str:
-    """What the verifications say, as a finding where they say something against the score."""
+    """Return the verdict, and add a finding where the verifications cast doubt on the score."""
     first, clean = room.kept.verifications[0], room.clean[0]
     if clean.result == first.result:
         return AGREES
@@ -402,14 +404,14 @@ def _judge(run: TrialRun, room: CleanRoom) -> str:
 
 
 def _is_lower(clean: Verification, first: Verification) -> bool:
-    """Whether any reward is lower, or missing."""
+    """Whether any reward is lower or missing."""
     rewards, least = _rewards_of(clean), float("-inf")
     before = _rewards_of(first).items()
     return any(not rewards.get(name, least) >= value for name, value in before)
 
 
 def find_declared(run: TrialRun) -> Declared:
-    """What the task says that its solution needs; nothing where the table is no such one."""
+    """What the task declares that its solution needs; empty if the table is malformed."""
     table = run.spec.task.config.metadata.get("proctor", {})
     try:
         return msgspec.convert(table, Declared)
@@ -427,7 +429,7 @@ def _skip(run: TrialRun, reason: str, *, is_prevented: bool = False) -> None:
 
 
 def _compare(room: CleanRoom, verifications: Iterable[Verification]) -> Iterator[Verification]:
-    """Verifications, numbered and compared with the one that counts."""
+    """Number verifications and compare each with the one that counts."""
     first = room.kept.verifications[0].result
     for number, each in enumerate(verifications, 1):
         yield msgspec.structs.replace(each, number=number, is_same=each.result == first)

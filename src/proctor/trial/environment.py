@@ -1,7 +1,7 @@
-"""What a trial asks of an environment: harbor's dialect, and what one of ours tells beyond it.
+"""Protocols of environments: harbor's interface, and the optional ones that ours add.
 
-An environment by import path speaks `Environment` alone. One of ours is `Watched` as well: it says
-what it runs on, and gives the verifier a room that nothing of the agent can reach.
+An environment given by import path implements only `Environment`. Ours also implement `Watched`:
+they report what they run on, and give the verifier a room that the agent's processes cannot reach.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,18 +17,18 @@ from proctor.trial.paths import TrialPaths
 
 
 class ExecResult(msgspec.Struct, frozen=True):
-    """What came of one command."""
+    """Result of one command."""
 
     stdout: str | None
-    """Output and error output, as they came; None when there was none."""
+    """Output, and error output, unchanged; None if there was none."""
     stderr: str | None
-    """None: both are in stdout."""
+    """None if both streams are in stdout."""
     return_code: int
     """128 + signal for a command that was killed."""
 
 
 class Capabilities(msgspec.Struct, frozen=True):
-    """What an environment can do; harbor's names."""
+    """What an environment can do, under harbor's names."""
 
     gpus: bool = False
     tpus: bool = False
@@ -37,22 +37,22 @@ class Capabilities(msgspec.Struct, frozen=True):
     dynamic_network_policy: bool = False
     windows: bool = False
     mounted: bool = False
-    """/logs/* are the trial's own directories, so that nothing has to be fetched."""
+    """/logs/* are the trial's own directories, so nothing needs to be downloaded."""
     docker_compose: bool = False
 
 
 class Environment(Protocol):
-    """A place in which commands run: started once, stopped once."""
+    """A place in which commands run; started once, stopped once."""
 
     default_user: str | int | None
-    """Who runs a command that names nobody."""
+    """User for commands that name none."""
     session_id: str
-    """Name of this environment: the trial's."""
+    """Name of this environment: the trial's name."""
     trial_paths: TrialPaths
 
     @property
     def os(self) -> str:
-        """Which system runs inside: linux."""
+        """The operating system inside: linux."""
         ...
 
     @property
@@ -61,7 +61,7 @@ class Environment(Protocol):
         ...
 
     async def start(self, force_build: bool) -> None:  # noqa: FBT001 - harbor's signature
-        """Build it where that is needed, and bring it up."""
+        """Build the environment if needed, and start it."""
         ...
 
     async def stop(self, delete: bool) -> None:  # noqa: FBT001 - harbor's signature
@@ -78,7 +78,7 @@ class Environment(Protocol):
     ) -> ExecResult:
         """Run `bash -c command`.
 
-        When it is cancelled, the command and its process group are dead before it returns.
+        On cancellation, the command and its process group are dead before this returns.
 
         Raises:
             RuntimeError: `Command timed out after N seconds`.
@@ -90,7 +90,7 @@ class Environment(Protocol):
         ...
 
     async def upload_dir(self, source_dir: Path | str, target_dir: str) -> None:
-        """Copy the contents of a directory into another, which is made."""
+        """Copy the contents of a directory into another, which is created."""
         ...
 
     async def download_file(self, source_path: str, target_path: Path | str) -> None:
@@ -102,11 +102,11 @@ class Environment(Protocol):
         ...
 
     async def is_dir(self, path: str, user: str | int | None = None) -> bool:
-        """Whether there is a directory."""
+        """Whether the path is a directory."""
         ...
 
     async def is_file(self, path: str, user: str | int | None = None) -> bool:
-        """Whether there is a file."""
+        """Whether the path is a file."""
         ...
 
 
@@ -118,77 +118,79 @@ class Snapshot(msgspec.Struct, frozen=True):
     compute_backend: str
     """sandbox, null, docker, or an import path."""
     tool_versions: Mapping[str, str] = {}
-    """What decides results besides the image: the kernel, for one."""
+    """Versions that affect results beyond the image, such as the kernel's."""
 
 
 class Process(msgspec.Struct, frozen=True):
     """A process in an environment."""
 
     pid: int
-    """As seen inside."""
+    """PID inside the environment."""
     command: str
-    """Its command line, or its name in brackets: its own word."""
+    """Its command line, or its name in brackets. The process can forge both."""
     executable: str | None = None
-    """The file that it executes, as the kernel says; ` (deleted)` follows where it is gone. None
-    where that may not be read, or the engine does not say."""
+    """Path of its executable as the kernel reports it, with ` (deleted)` if the file is gone. None
+    if it cannot be read or the engine does not report it.
+    """
     script: str | None = None
-    """For an interpreter: the first argument that is the path of a file, absolute."""
+    """For an interpreter: the first argument that is a file, as an absolute path."""
     listens: bool = False
-    """It has a socket that listens: TCP, Unix, or bound UDP. Where its open files may not be read:
-    its user has one. False where the engine does not say."""
+    """Whether it has a listening socket: TCP, Unix, or bound UDP. If its open files cannot be read:
+    whether its user has one. False if the engine does not report it.
+    """
 
 
 @runtime_checkable
 class Watched(Protocol):
-    """An environment that can say what it is and keep the verifier out of the agent's reach."""
+    """An environment that describes itself and isolates the verifier from the agent."""
 
     @property
     def snapshot(self) -> Snapshot:
-        """What it runs on; known once it was started."""
+        """What it runs on; known after start."""
         ...
 
     @property
     def findings(self) -> Sequence[Finding]:
-        """What a reader of the score should know of it, so far."""
+        """Findings so far."""
         ...
 
     async def list_processes(self) -> Sequence[Process]:
-        """What runs in it besides its own PID 1."""
+        """Processes inside, except PID 1."""
         ...
 
     async def open_room(self, fresh: Sequence[str]) -> Environment:
-        """The same environment seen from a mount namespace of its own.
+        """Return a view of the same environment from a separate mount namespace.
 
-        Each directory of `fresh` is new and empty there, writable, and out of reach of everything
-        that runs outside the room; all else is shared. Called anew for each verification; the
-        room ends with the environment.
+        Each directory in `fresh` is new, empty and writable there, and unreachable from outside the
+        room; everything else is shared. Opened anew for each verification; the room ends with the
+        environment.
         """
         ...
 
 
 @runtime_checkable
 class Relaying(Protocol):
-    """An environment from which ports of the host can be reached, where a job names some."""
+    """An environment that can expose the ports of the host that a job lists."""
 
     async def open_host_ports(self) -> None:
-        """Let programs inside reach them.
+        """Let programs inside reach the ports.
 
         Raises:
-            Exception: they cannot be reached, or not they alone.
+            Exception: the ports cannot be opened, or not without exposing others.
         """
         ...
 
     async def close_host_ports(self) -> None:
-        """Refuse them, and end connections to them."""
+        """Close the ports and end connections to them."""
         ...
 
 
+# Whether a class implements a protocol, by both. isinstance with a runtime protocol is slow.
 _KNOWN: dict[tuple[type, type], bool] = {}
-"""Classes of environments, and whether they have all names of a protocol."""
 
 
 def _is_a(environment: object, protocol: type) -> bool:
-    # To ask takes long; the first environment of a class answers for all.
+    # The first environment of a class answers for all of them.
     known = type(environment), protocol
     if known not in _KNOWN:
         _KNOWN[known] = isinstance(environment, protocol)
@@ -196,67 +198,69 @@ def _is_a(environment: object, protocol: type) -> bool:
 
 
 def is_watched(environment: object) -> TypeGuard[Watched]:
-    """Whether an environment can say what it is and give the verifier a room."""
+    """Whether an environment describes itself and isolates the verifier."""
     return _is_a(environment, Watched)
 
 
 def can_relay(environment: object) -> TypeGuard[Relaying]:
-    """Whether ports of the host can be reached from an environment."""
+    """Whether an environment can expose ports of the host."""
     return _is_a(environment, Relaying)
 
 
 @runtime_checkable
 class Freezing(Protocol):
-    """An environment that can keep its files as they are, for others of its kind to begin with."""
+    """An environment that can freeze its files and start others from them."""
 
     async def holds_memory(self) -> bool:
-        """Whether files lie in its memory, below /dev, where no copy of its files has them."""
+        """Whether it has files in memory, below /dev, which a copy of its files would miss."""
         ...
 
     async def freeze(self) -> None:
-        """Keep all its files as they are now, in place of those that were kept before.
+        """Keep all its files as they are now, replacing those kept before.
 
-        It is asked for while nothing runs in it, and goes on as if it had not been. What is kept is
-        gone when it is stopped, or, after a kill, with whatever else it left.
+        Called while nothing runs in it; it continues unchanged afterwards. The copy is removed when
+        the environment is stopped or, after a kill, with its other remains.
 
         Raises:
-            Exception: they cannot be kept, for one because they are too large; none are then.
+            Exception: the files cannot be kept, for example because they are too large; then none
+                are.
         """
         ...
 
     async def open_frozen(self, paths: TrialPaths) -> Environment:
-        """Another environment that runs, with the files that were kept; whoever asks stops it.
+        """Start another environment from the kept files; the caller stops it.
 
-        All else is as in this one: limits, network, users, variables, working directory. What it
-        writes changes neither this one nor what was kept. `paths` are its trial's: where log
-        directories are mounted, they are those of `paths`. One is there at a time.
+        Limits, network, users, variables and working directory are the same. Its writes change
+        neither this environment nor the kept files. Mounted log directories are those of `paths`.
+        Only one exists at a time.
         """
         ...
 
 
 def can_freeze(environment: object) -> TypeGuard[Freezing]:
-    """Whether an environment can keep its files for others of its kind to begin with."""
+    """Whether an environment can freeze its files and start others from them."""
     return _is_a(environment, Freezing)
 
 
 @runtime_checkable
 class Accounting(Environment, Protocol):
-    """An environment that knows its image, and everything that was written since."""
+    """An environment that knows its image and everything written since."""
 
     def surroundings(self) -> Surroundings:
-        """How programs find their files in it."""
+        """Paths by which programs find their files in it."""
         ...
 
     async def list_written(
         self, known: Mapping[str, str], *, is_hashing: bool = True
     ) -> tuple[Sequence[Change], bool]:
-        """Everything that differs from the image, and whether some paths are missing.
+        """List everything that differs from the image, and whether the list was cut short.
 
-        `known` has marks of an earlier list: what has the same one still was not written since, and
-        is of the phase `setup`; all else is of the phase `agent`. Nothing is run inside.
+        `known` maps paths to the marks of an earlier list. A path whose mark is unchanged was not
+        written since and belongs to the phase `setup`; all others belong to `agent`. Nothing is run
+        inside.
 
         Raises:
-            Exception: it cannot be listed.
+            Exception: the files cannot be listed.
         """
         ...
 
@@ -265,16 +269,16 @@ class Accounting(Environment, Protocol):
         ...
 
     async def open_frozen(self, paths: TrialPaths) -> Environment:
-        """Another environment, with the files that were kept; see Freezing."""
+        """Start another environment from the kept files; see Freezing."""
         ...
 
     async def open_clean(self, paths: TrialPaths, left_out: LeftOut) -> Environment:
-        """Another environment: the image, and of the files that were kept all but `left_out`.
+        """Start another environment: the image plus the kept files except `left_out`.
 
-        All else is as in `open_frozen`.
+        Everything else is as in `open_frozen`.
 
         Raises:
-            Exception: it cannot be brought up.
+            Exception: it cannot be started.
         """
         ...
 
@@ -285,124 +289,126 @@ def accounts(environment: object) -> TypeGuard[Accounting]:
 
 
 class Program(msgspec.Struct, frozen=True):
-    """A program that runs in an environment, as the kernel shows it."""
+    """A running program, as the kernel reports it."""
 
     executable: str
     directory: str
-    """In which it works."""
+    """Its working directory."""
     words: tuple[str, ...]
-    """Its command line, which is its own word."""
+    """Its command line, which it can forge."""
     code: tuple[str, ...] = ()
-    """For an interpreter: the file that it runs, by the names that it may have."""
+    """For an interpreter: the script it runs, under each name the script may have."""
     given: tuple[str, ...] = ()
-    """For other programs: what their arguments may name."""
+    """For other programs: the paths its arguments may name."""
 
 
 class OpenedFile(msgspec.Struct, frozen=True):
-    """A file of the verifier's that was opened while the tests ran."""
+    """A file of the verifier that was opened while the tests ran."""
 
     path: str
-    """Absolute, as seen inside."""
+    """Absolute path inside."""
     programs: tuple[Program, ...]
-    """What opened it, what started that program, and so on up to the environment's own."""
+    """The program that opened it, its parent, and so on up to the environment's init."""
     is_orphan: bool = False
-    """What started it has ended: it does not come from the test script by a way that is seen."""
+    """Its parent has exited, so it cannot be traced back to the test script."""
 
 
 UNTOLD = OpenedFile("", ())
-"""Stands for openings that nobody could tell of: there were too many."""
+"""Placeholder for openings that were lost because there were too many."""
 
 
 @runtime_checkable
 class Watching(Protocol):
-    """A verifier's room that can say which programs open its files."""
+    """A verifier's room that can report which programs open its files."""
 
     def watch_files(
         self, scripts: Sequence[str] = ()
     ) -> AbstractContextManager[Sequence[OpenedFile] | None]:
-        """Watch its own directories; the list grows until the end, None where nobody can.
+        """Watch its private directories; the list grows until the context ends.
 
-        `scripts` are files of the agent's that programs may run.
+        None if watching is not supported.
+
+        `scripts` are files of the agent that programs may run.
         """
         ...
 
 
 def can_watch(room: object) -> TypeGuard[Watching]:
-    """Whether a room can say which programs open its files."""
+    """Whether a room can report which programs open its files."""
     return _is_a(room, Watching)
 
 
 class SeenFile(msgspec.Struct, frozen=True):
-    """A file that lies in an environment, seen from outside."""
+    """A file in an environment, seen from outside."""
 
     path: str
-    """Absolute, as seen inside; it comes from a stranger."""
+    """Absolute path inside. Untrusted."""
     size: int | None
-    """In bytes; None for what is no plain file."""
+    """In bytes; None unless it is a regular file."""
     sha256: str | None
-    """Of its bytes; None for what is no plain file, or too large to be read."""
+    """Of its contents; None unless it is a regular file small enough to read."""
 
 
 @runtime_checkable
 class Listing(Protocol):
-    """An environment that can say what lies in it without running anything inside."""
+    """An environment that can list its files without running anything inside."""
 
     async def list_files(self, places: Sequence[str], limit: int) -> Sequence[SeenFile]:
-        """The files at or below these paths, as far as they are there; `limit` at most.
+        """List the files at or below these paths, at most `limit`.
 
-        Directories are gone through and not listed; links are listed and not followed. A room of
-        such an environment is one as well.
+        Directories are descended into and not listed; links are listed and not followed. The rooms
+        of such an environment can list files too.
         """
         ...
 
 
 def can_list(environment: object) -> TypeGuard[Listing]:
-    """Whether an environment can say what lies in it without running anything inside."""
+    """Whether an environment can list its files without running anything inside."""
     return _is_a(environment, Listing)
 
 
 class ChangedFile(msgspec.Struct, frozen=True):
-    """A tool of the image's that is not its own any more, or what comes before one."""
+    """A tool that differs from the image's, or a file that shadows one."""
 
     path: str
-    """Absolute, as seen inside; it comes from a stranger."""
+    """Absolute path inside. Untrusted."""
     how: str
     """changed, moved, added or built; see proctor.environments.tools."""
     sha256: str | None
-    """Of its bytes; None for what is no plain file."""
+    """Of its contents; None unless it is a regular file."""
 
 
 @runtime_checkable
 class Keeping(Protocol):
-    """An environment that knows its image, and can give the tests the image's own tools."""
+    """An environment that knows its image and can restore the tools that tests rely on."""
 
     async def find_changed_tools(self) -> Sequence[ChangedFile]:
-        """What of the tools that tests rest on is not the image's; nothing is run inside."""
+        """List the tools that differ from the image's. Nothing is run inside."""
         ...
 
     async def give_back_tools(self, changed: Sequence[ChangedFile]) -> None:
-        """Put the image's own in place of what is changed, and take away what was added.
+        """Restore changed tools from the image and remove added ones.
 
-        What was built is left.
+        Tools of kind `built` are left.
 
         Raises:
-            SandboxError: that cannot be done.
+            SandboxError: a tool cannot be restored.
         """
         ...
 
     async def mark_tools(self) -> Mapping[str, str]:
-        """The image's tools that were written again, by path; another mark: written once more."""
+        """Return a mark for each rewritten tool by path; it changes when the tool is rewritten."""
         ...
 
 
 def can_keep(environment: object) -> TypeGuard[Keeping]:
-    """Whether an environment can give the tests the image's own tools."""
+    """Whether an environment can restore the image's tools."""
     return _is_a(environment, Keeping)
 
 
 @runtime_checkable
 class Marking(Protocol):
-    """An environment that can let a file be executed without running anything inside."""
+    """An environment that can make a file executable without running anything inside."""
 
     async def exec_script(
         self,
@@ -411,10 +417,10 @@ class Marking(Protocol):
         env: Mapping[str, str] | None = None,
         timeout_sec: int | None = None,
     ) -> ExecResult:
-        """Do what `chmod +x` does to a script, as root and if it can be done; then `exec`."""
+        """Apply `chmod +x` to a script as root, if possible, then call `exec`."""
         ...
 
 
 def can_mark(environment: object) -> TypeGuard[Marking]:
-    """Whether an environment can let a file be executed without running anything inside."""
+    """Whether an environment can make a file executable without running anything inside."""
     return _is_a(environment, Marking)

@@ -1,11 +1,11 @@
-"""Packages that an agent installed or removed, and doing the same again in a clean room.
+"""Find packages that an agent installed or removed, and repeat that in a clean room.
 
-Only names and versions are taken from what the agent left. The packages come from where the image's
-own package manager gets them, so that no file can be brought in as one. The agent's work is there
-when package managers run as root: they start outside of it, load nothing from it, and use no cache.
-A project in the working directory that pip installed is not fetched: its modules are linked where
-pip put them, without the project's metadata, and so without plug-ins, scripts or code that Python
-runs at start.
+Only names and versions are taken from what the agent left. The packages come from the sources of
+the image's own package manager, so no file of the agent's can pose as one. The agent's work is
+present while package managers run as root, so they start outside of it, load nothing from it, and
+use no cache. A project in the working directory that pip installed is not fetched: its modules are
+linked where pip put them, without the project's metadata and hence without plug-ins, scripts or
+code that Python runs at start.
 """
 
 import json
@@ -34,13 +34,13 @@ _PYTHON = re.compile(
     r"(?P<prefix>/.*)/lib/(?P<python>python3\.\d+)/(?:site|dist)-packages/"
     r"(?P<name>[A-Za-z0-9][A-Za-z0-9._]*)-(?P<version>[A-Za-z0-9][A-Za-z0-9.+!]*)\.dist-info"
 )
+# Left by pip for a package that did not come from an index.
 _LOCAL = re.compile(
     r"(?P<site>/.*/lib/python3\.\d+/(?:site|dist)-packages)/[^/]+\.dist-info/direct_url\.json"
 )
-"""What pip leaves of a package that came from no index."""
 _PATIENCE_SEC = 900
+# Working directory of package managers: Python and uv read files of the directory they start in.
 _OUTSIDE = "/usr"
-"""Where package managers start: Python and uv read files of the directory that they start in."""
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _APT = """\
 # A package in apt's own cache is installed if it has the right size, whatever is in it.
@@ -81,15 +81,15 @@ class Packages(msgspec.Struct, frozen=True):
     """Packages by name and version."""
 
     debian: tuple[str, ...] = ()
-    """name=version, or name- for one that was removed: words for apt-get."""
+    """Arguments for apt-get: name=version, or name- for a removed package."""
     python: tuple[tuple[str, str, str], ...] = ()
     """(prefix, python3.12, name==version), for the pip of that Python."""
     modules: tuple[tuple[str, str], ...] = ()
-    """(site-packages, directory of the work), to be linked there."""
+    """Pairs of site-packages and a module directory in the work, to be linked there."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """For people."""
+        """Names and versions, for messages."""
         python = (package for _, _, package in self.python)
         return (*self.debian, *python, *(directory for _, directory in self.modules))
 
@@ -97,10 +97,10 @@ class Packages(msgspec.Struct, frozen=True):
 async def find_packages(
     changes: Sequence[Change], changed: Environment, pristine: Environment, workdir: str
 ) -> Packages:
-    """What the agent installed or removed, beside an environment that has the image's packages.
+    """Compare the agent's packages with those of an environment that has the image's.
 
     Raises:
-        Exception: an environment cannot give its list.
+        Exception: an environment cannot list its packages.
     """
     debian: tuple[str, ...] = ()
     if any(each.path == _STATUS for each in changes):
@@ -123,12 +123,12 @@ async def _load(environment: Environment, path: str) -> str:
 
 
 def _parse_status(text: str) -> Iterator[tuple[str, str]]:
-    """Names and versions of the installed packages in a list of dpkg's."""
+    """Parse names and versions of installed packages from dpkg's status file."""
     for paragraph in text.split("\n\n"):
         fields = dict(line.split(": ", 1) for line in paragraph.splitlines() if ": " in line)
         name, version = fields.get("Package", ""), fields.get("Version", "")
         if fields.get("Multi-Arch") == "same":
-            # It can be installed for several architectures at once.
+            # Such a package can be installed for several architectures at once.
             name = f"{name}:{fields.get('Architecture', '')}"
         is_usable = _NAME.fullmatch(name) and _VERSION.fullmatch(version)
         if is_usable and fields.get("Status") == _INSTALLED:
@@ -138,9 +138,10 @@ def _parse_status(text: str) -> Iterator[tuple[str, str]]:
 async def _find_modules(
     changes: Sequence[Change], changed: Environment, pristine: Environment, workdir: str
 ) -> list[tuple[str, str]]:
-    """Modules of installed projects in the working directory, as far as the image has them.
+    """Return modules of installed projects in the working directory that the image also has.
 
-    Tools of the tests try to import many a name, and would load what the agent had given that name.
+    Test tools try to import many optional modules, and would load one that the agent had given such
+    a name.
     """
     made = {each.path for each in changes if each.how != "changed"}
     found = []
@@ -159,16 +160,16 @@ async def _find_modules(
 
 
 async def _list_modules(environment: Environment, project: str) -> Iterator[str]:
-    """Directories of a project's modules, links resolved."""
+    """Module directories of a project, links resolved."""
     places = " ".join(f"{shlex.quote(project)}/{one}__init__.py" for one in ("*/", "src/*/"))
-    # No name can end a line: \1 stands for its own line ends.
+    # NUL-terminated names become lines, and a newline inside a name becomes \1.
     command = f"realpath -ez -- {places} 2>/dev/null | tr '\\n\\0' '\\1\\n'"
     listed = await environment.exec(command, timeout_sec=_PATIENCE_SEC, user="root")
     return map(posixpath.dirname, (listed.stdout or "").split("\n"))
 
 
 def _parse_origin(text: str) -> str | None:
-    """The directory that a package was installed from."""
+    """Return the directory that a package was installed from."""
     try:
         found: Any = json.loads(text)
         url = urlsplit(found["url"])
@@ -178,7 +179,7 @@ def _parse_origin(text: str) -> str | None:
 
 
 def _find_python(changes: Sequence[Change]) -> Iterator[tuple[str, str, str]]:
-    """Packages that came from an index, for each Python of which the agent changed nothing else."""
+    """Packages from an index, for each Python in which the agent changed nothing else."""
     created = {
         each.path for each in changes if each.place is Place.SYSTEM and each.how == "created"
     }
@@ -187,7 +188,7 @@ def _find_python(changes: Sequence[Change]) -> Iterator[tuple[str, str, str]]:
     for path in sorted(created):
         directory, _, name = path.rpartition("/")
         found = _PYTHON.fullmatch(directory) if name == "METADATA" else None
-        # pip notes with this file that it was told to take a directory, an archive or a repository.
+        # pip writes this file for packages installed from a directory, an archive or a repository.
         if found is None or f"{directory}/direct_url.json" in created:
             continue
         prefix = found["prefix"]
@@ -198,17 +199,17 @@ def _find_python(changes: Sequence[Change]) -> Iterator[tuple[str, str, str]]:
 
 
 def _is_changed(prefix: str, work: Iterable[str]) -> bool:
-    """Whether the work has a Python below a prefix, or settings of it."""
+    """Whether the work contains a Python below a prefix, or its settings."""
     decisive = {prefix, *(f"{prefix}/{name}" for name in ("bin", "lib", "pyvenv.cfg", "pip.conf"))}
     python = f"{prefix}/bin/python"
     return any(path in decisive or path.startswith(python) for path in work)
 
 
 async def install_packages(environment: Environment, packages: Packages) -> tuple[str, ...]:
-    """Install packages as root with the environment's own package managers; those that they had.
+    """Install packages as root with the environment's package managers; return those installed.
 
     Raises:
-        RuntimeError: there are none.
+        RuntimeError: none could be installed.
     """
     installed: list[str] = []
     last = ""
@@ -238,6 +239,6 @@ def _list_scripts(packages: Packages) -> Iterator[str]:
             wanted=shlex.join(wanted),
         )
     for site, directory in packages.modules:
-        # It fails where the image has such a module already.
+        # Fails if the image already has such a module.
         words = shlex.quote(site), shlex.quote(directory)
         yield f"mkdir -p {words[0]} && ln -s {words[1]} {words[0]}/ && printf '%s\\n' {words[1]}"

@@ -1,12 +1,14 @@
-"""One trial, from the first moment to its record. Whatever breaks, its files say where.
+"""Run one trial, from its first file to its final record.
+
+The phases, in order:
 
     setup, healthcheck, skills, agent-setup, agent, collect, verify, record
 
-Before verify the files are frozen for the clean-room after it, in which the tests run once more;
-where it is to be verified again, verify-again follows.
+The agent's files are frozen before verify. After verify, the tests run once more in a clean room
+that starts from those files; with --verify-again, verify-again follows.
 
-Exceptions are harbor's, with its messages; the first one counts. An agent that took too long or
-that failed is verified all the same; after anything else there is no verification.
+Exceptions have harbor's types and messages, and the first one counts. A trial whose agent timed out
+or exited with an error is still verified; after any other exception it is not.
 """
 
 import asyncio
@@ -58,18 +60,18 @@ from proctor.trial.stop import stop_environment
 from proctor.trial.trial_run import TrialRun, Watch
 from proctor.trial.verification import find_own_environment, run_verification
 
-# A task of several steps: harbor's rules, oddities included
+# Tasks of several steps, by harbor's rules, oddities included
 #
-# An exception of a step stays on the step: the trial has none. A step that failed and was not
-# verified ends the trial, and so does a reward under the step's minimum; the trial's rewards are
-# the mean of the steps that were verified, or the last step's.
+# An exception in a step is recorded on the step, not on the trial. A step that failed and was not
+# verified ends the trial, and so does a reward below the step's minimum. The trial's rewards are
+# the mean over the verified steps, or those of the last step.
 
 
 async def run_steps(run: TrialRun, agent: Agent, environment: Environment) -> None:
-    """Run the steps of a task until one ends the trial, and put their rewards together.
+    """Run the steps of a task until one of them ends the trial, then combine their rewards.
 
     Raises:
-        Exception: what broke between the parts of a step; the trial then has no rewards.
+        Exception: something failed between the phases of a step; the trial then has no rewards.
     """
     steps = run.spec.task.steps
     results: list[StepResult] = []
@@ -130,7 +132,7 @@ async def _run_step(
 
 
 async def _prepare(run: TrialRun, environment: Environment, step: Step, result: StepResult) -> None:
-    """Bring the step's files in and see that all is well; what fails stands on the step."""
+    """Upload the step's files and run its healthcheck; failures are recorded on the step."""
     run.has_logs = False
     if not is_mounted(environment):
         await empty_directories(environment, [INSIDE.agent_dir], open_to_all=True)
@@ -179,7 +181,7 @@ async def _run_agent_in_step(
 
 
 async def _collect(run: TrialRun, environment: Environment, step: Step) -> Path:
-    """Fetch the step's artifacts; where a mount shows them, they are moved when the step ends."""
+    """Fetch the step's artifacts; mounted ones are moved when the step ends."""
     paths = run.paths
     mounted = is_mounted(environment)
     directory = paths.artifacts_dir if mounted else paths.step_artifacts_dir(step.name)
@@ -213,7 +215,7 @@ async def _verify_step(
 
 
 def archive_step(run: TrialRun, step: Step) -> None:
-    """Move what lies in the trial's own directories into the step's."""
+    """Move the contents of the trial's output directories into the step's."""
     paths = run.paths
     move_contents(paths.verifier_dir, paths.step_verifier_dir(step.name))
     move_contents(paths.agent_dir, paths.step_agent_dir(step.name))
@@ -228,27 +230,30 @@ def remove_empty(run: TrialRun) -> None:
             directory.rmdir()
 
 
-# The end of a trial: its findings, its record, and last of all its result
+# Closing a trial: findings, record, and last of all result.json
 
 
-# Whether an agent's commands are close to the task's own solution, which it never saw
+# Comparing the agent's commands with the task's solution, which it must not have seen
 #
-# It becomes a finding, never another score. The oracle is no matter of this: it runs the solution.
-# Tasks of several steps are not looked at: their solutions and traces come in parts.
+# A match becomes a finding and never changes the score. The oracle is exempt because it runs the
+# solution. Tasks of several steps are skipped: their solutions and traces come in parts.
 
 
 _ORACLE = "oracle"
 
 
 async def look_for_solution(run: TrialRun, trace: Trace) -> bool:
-    """Find whether most of the solution comes back in the agent's commands; does it?"""
+    """Add a finding if most of the solution appears in the agent's commands.
+
+    Returns whether it does.
+    """
     spec = run.spec
     if spec.config.agent.name == _ORACLE:
         return False
     solution = _read_solution(spec)
     if solution is None:
         return False
-    # Beside the event loop: a trace may be long.
+    # In a thread: comparing a long trace would block the event loop.
     found = await asyncio.to_thread(_compare, trace, solution)
     if found is None or not found.is_close:
         return False
@@ -276,10 +281,10 @@ def _read_solution(spec: TrialSpec) -> str | None:
 
 
 async def close_files(run: TrialRun) -> None:
-    """Write what came of a trial; result.json is there whole, or not at all.
+    """Write the trial's final files. result.json is written whole or not at all.
 
     Raises:
-        OSError: it cannot be written; the result at hand says so too.
+        OSError: a file cannot be written; the result in memory records that too.
     """
     run.watch("record")
     if run.is_started and not os.path.lexists(run.paths.config_path):
@@ -326,7 +331,7 @@ def _write_result(run: TrialRun) -> None:
     try:
         text = render_trial_result(run.result, run.config_text)
     except PydanticSerializationError as error:
-        # What an agent says beside its figures is the one thing here that may hold anything.
+        # An agent's metadata is the only part of the result that may be unserializable.
         run.fail(error)
         for context in run.result.contexts:
             context.rollout_details = context.metadata = None
@@ -339,14 +344,15 @@ def _write_result(run: TrialRun) -> None:
 async def run_trial(
     spec: TrialSpec, directory: Path, kinds: Kinds, watch: Watch, clock: Clock = SYSTEM
 ) -> TrialResult:
-    """Run one agent at one task, in a directory of its own.
+    """Run one agent on one task once, in its own directory.
 
-    A trial that fails is a result like any other, and so is one that is cancelled: everything is
-    stopped and written before this returns.
+    A failed or cancelled trial also returns a result: everything is stopped and written before this
+    returns.
     """
     is_cancelled = False
     with opened(spec, directory, kinds, watch, clock) as run:
-        # Each part gets its turn, whatever became of those before it.
+        # Each part runs even if an earlier one raised: the environment must always be stopped and
+        # the files closed.
         for part in (_run_phases, _recover, _verify_once_more, stop_environment, close_files):
             if part is _verify_once_more and is_cancelled:
                 continue
@@ -394,7 +400,7 @@ async def _run_single(run: TrialRun, agent: Agent, environment: Environment) -> 
         await _collect_artifacts(run, environment)
     async with paused(run, environment):
         await note_changes(run, environment)
-        # Neither does anything where the verifier is disabled.
+        # Both do nothing where the verifier is disabled.
         kept = await keep_state(run, environment, run.paths.artifacts_dir)
         await keep_for_clean_room(run, environment, run.paths.artifacts_dir)
     if not run.spec.config.verifier.disable:
@@ -442,7 +448,7 @@ async def _verify(run: TrialRun, environment: Environment, kept: Reverification 
         with run.timed(timing):
             run.result.verifier_result = await noted(run, both, verifying)
     except Exception:
-        # An agent that spoils the verification is found out as well.
+        # Also after a failed verification: an agent may have made it fail.
         await _note_late_changes(run, environment)
         raise
     await _note_late_changes(run, environment)
@@ -454,7 +460,7 @@ async def _note_late_changes(run: TrialRun, environment: Environment) -> None:
 
 
 async def _recover(run: TrialRun) -> None:
-    """Fetch what a trial that broke off left in its environment."""
+    """Fetch what an interrupted trial left in its environment."""
     environment = run.environment
     if run.is_done or environment is None or not run.is_started or run.is_stopped:
         return
@@ -466,11 +472,11 @@ async def _recover(run: TrialRun) -> None:
 
 
 async def _verify_once_more(run: TrialRun) -> None:
-    """Verify what is kept; of a task of several steps that was done after each of them."""
+    """Verify the kept state again; for tasks of several steps this was done after each step."""
     environment = run.environment
     if run.spec.task.steps or environment is None:
         return
-    # How long it took is how long it took to be scored.
+    # Repeated verifications do not count towards the trial's duration.
     run.result.finished_at = run.clock.now()
     await verify_in_clean_room(run, environment)
     for kept in run.kept:

@@ -1,4 +1,4 @@
-"""One trial while it runs: what it is made of, how far it is, and what has come of it so far."""
+"""State of one trial while it runs: its parts, its phase, and its results so far."""
 
 import logging
 import os
@@ -42,11 +42,11 @@ type Watch = Callable[[str], None]
 
 @dataclass(kw_only=True)
 class TrialRun:
-    """A trial that has begun."""
+    """A running trial."""
 
     spec: TrialSpec
     paths: TrialPaths
-    """Where it leaves everything."""
+    """Paths of its files."""
     kinds: Kinds
     clock: Clock
     watch: Watch
@@ -58,53 +58,53 @@ class TrialRun:
     findings: list[Finding] = field(default_factory=list)
     agent: Agent | None = None
     environment: Environment | None = None
-    """None before it was made."""
+    """None until it is created."""
     skills: tuple[Skill, ...] = ()
-    """What the job brings along for the agent."""
+    """Skills that the job provides to the agent."""
     skills_dir: str | None = None
-    """Where skills are, inside."""
+    """Directory of the skills inside."""
     is_started: bool = False
     is_stopped: bool = False
     has_logs: bool = False
-    """The agent's logs were fetched since it last ran."""
+    """Whether the agent's logs were fetched since it last ran."""
     fetched: Looks | None = None
-    """How the agent's logs looked on the host when all of them had just come from inside."""
+    """Fingerprint of the agent's logs on the host right after they were fetched."""
     has_artifacts: bool = False
     is_done: bool = False
-    """It got to the end of its phases."""
+    """Whether it reached the end of its phases."""
     account: Account | None = None
-    """What the agent changed of the environment, where that is known."""
+    """The agent's changes to the environment, if known."""
     opened: Sequence[OpenedFile] | None = None
-    """Files of the verifier's that were opened while the tests ran, where that is known."""
+    """Files of the verifier opened while the tests ran, if known."""
     clean_room: CleanRoom | None = None
-    """The second verification that is still to be made."""
+    """The clean-room verification still to run."""
     kept: list[Reverification] = field(default_factory=list)
-    """States that are verified again."""
+    """States to verify again."""
     phase_name: str = "record"
     _phases: list[tuple[int, str]] = field(default_factory=list)
-    """Each phase, after how many findings of the environment it began."""
+    """Each phase, with the number of the environment's findings when it began."""
 
     @property
     def place(self) -> str:
-        """The trial's directory, as text."""
+        """The trial's directory, as a string."""
         return str(self.paths.trial_dir)
 
     @cached_property
     def config_text(self) -> str:
-        """The text of config.json."""
+        """The contents of config.json."""
         return self.spec.config.model_dump_json(indent=4)
 
     @cached_property
     def timeouts(self) -> Timeouts:
-        """The limits of its phases."""
+        """Time limits of its phases."""
         return find_timeouts(self.spec.config, self.spec.task.config)
 
     def step_timeouts(self, step: Step) -> Timeouts:
-        """The limits of one of its steps."""
+        """Time limits of one step."""
         return find_timeouts(self.spec.config, self.spec.task.config, step.config)
 
     def network(self, step: Step | None = None) -> NetworkPlan:
-        """Which hosts may be reached when."""
+        """Which hosts may be reached in each phase."""
         if step is None:
             return self._network
         return self._plan_network(step.config)
@@ -118,11 +118,11 @@ class TrialRun:
         return plan_network(self.spec.task.config, config.agent, config.environment, step)
 
     def phase(self, name: str, step: Step | None = None) -> "Phase":
-        """A phase: whoever looks on is told, the record says it, and the clocks are compared."""
+        """Return a context manager that reports and records a phase, and checks its clocks."""
         return Phase(self, f"{step.name}: {name}" if step else name)
 
     def begin_phase(self, name: str) -> None:
-        """Say everywhere that a phase of this name has begun."""
+        """Report and record that a phase has begun."""
         self.phase_name = name
         watched = self.find_watched()
         self._phases.append((len(watched.findings) if watched else 0, name))
@@ -130,7 +130,7 @@ class TrialRun:
         self.watch(name)
 
     def find_jumped(self, seconds: float) -> None:
-        """The wall clock jumped by so many seconds in this phase."""
+        """Add a finding for a wall clock that jumped by this many seconds in this phase."""
         way = "ahead" if seconds > 0 else "back"
         self.add_finding(
             FindingCode.CLOCK_JUMPED,
@@ -140,17 +140,17 @@ class TrialRun:
         )
 
     def timed(self, timing: TimingInfo) -> "Timed":
-        """Write down when something began and ended."""
+        """Return a context manager that records when something began and ended."""
         return Timed(self.clock, timing)
 
     def add_finding(self, code: FindingCode, message: str, **detail: object) -> None:
-        """Add something that a reader of the score should know."""
+        """Add a finding."""
         found = Finding(code=code, phase=self.phase_name, message=message, detail=detail)
         self.findings.append(found)
         self.logger.warning("%s: %s", code, message)
 
     def find_watched(self) -> Watched | None:
-        """The environment, if it is one that says what it runs on and has started."""
+        """The environment, if it has started and describes itself."""
         return self._watched if self.is_started else None
 
     @cached_property
@@ -159,7 +159,7 @@ class TrialRun:
         return environment if environment is not None and is_watched(environment) else None
 
     def fail(self, error: BaseException) -> None:
-        """Record what ended the trial; the first exception counts."""
+        """Record what ended the trial; only the first exception counts."""
         if self.result.exception_info is not None:
             self.logger.debug(
                 "another exception came first; this one is not recorded", exc_info=error
@@ -173,7 +173,7 @@ class TrialRun:
             self.logger.debug("exception.txt could not be written: %s", refused)
 
     def describe(self, error: BaseException) -> ExceptionInfo:
-        """An exception as results have it, without secrets."""
+        """Describe an exception for result.json, without secrets."""
         try:
             message = str(error)
         except Exception:  # noqa: BLE001 - a stranger's exception may not even have a text
@@ -186,12 +186,12 @@ class TrialRun:
         )
 
     def clean(self, text: str) -> str:
-        """Text that can be written down: Unicode, and no secret in it."""
+        """Return text that can be stored: valid Unicode, secrets removed."""
         text = written_text(text)
         return self.redactor.redact_text(text) if self.redactor else text
 
     def write_findings(self) -> None:
-        """Put all findings beside the record: of earlier attempts, of the environment, our own."""
+        """Write findings.json: those of earlier attempts, of the environment and of this trial."""
         watched = self.find_watched()
         own = [*self._place(watched.findings if watched else ()), *self.findings]
         if found := [*self.spec.carried, *own]:
@@ -199,14 +199,17 @@ class TrialRun:
             replace_file(self.paths.findings_path, self.clean(plain).encode())
 
     def _place(self, found: Sequence[Finding]) -> Iterator[Finding]:
-        """Findings of the environment, with the phases in which they came; it knows no phases."""
+        """Assign phases to the environment's findings, which carry none."""
         for place, finding in enumerate(found):
             began = [name for n_before, name in self._phases if n_before <= place]
             yield msgspec.structs.replace(finding, phase=began[-1] if began else finding.phase)
 
 
 class Phase:
-    """One phase of a trial, for a `with`. Not made of a generator, which takes thrice as long."""
+    """Context manager of one phase.
+
+    A class, because a generator-based one takes three times as long.
+    """
 
     def __init__(self, run: TrialRun, name: str) -> None:
         self._sitting = run
@@ -223,7 +226,7 @@ class Phase:
 
 
 class Timed:
-    """When something began and ended, for a `with`."""
+    """Context manager that records when something began and ended."""
 
     def __init__(self, clock: Clock, timing: TimingInfo) -> None:
         self._clock = clock
@@ -237,16 +240,16 @@ class Timed:
 
 
 type Target = TrialResult | StepResult
-"""Whose agent and verifier results something belongs to: the trial's, or a step's."""
+"""Owner of agent and verifier results: the trial, or a step."""
 
 
 def host_variables() -> Mapping[str, str]:
-    """The host's own variables."""
+    """The environment variables of the host."""
     return os.environ
 
 
 def checked_context(context: AgentContext, logger: logging.Logger) -> AgentContext:
-    """What an agent said of itself, without what no file can hold."""
+    """Return an agent's context without values that cannot be stored."""
     if context.is_empty():
         return context
     said: dict[str, Any] = dict(context.__dict__)

@@ -1,20 +1,19 @@
-"""What of an agent's work the clean room does without: files that nobody asked for, and tests find.
+"""Find files of the agent's work that nobody asked for but the tests would pick up.
 
-The work is what the task asks for. Tests, and the programs that they call, come upon other files by
-themselves, whatever the task is: by the name of something that the image has as well, as settings
-of the place where they start, or as state that an earlier run left. A clean room has none of these,
-so that a reward which rests on one is lower there:
+The work is what the task asks for. Tests and the programs they call also pick up other files: by
+the name of something in the image, as settings of the directory they start in, or as state of an
+earlier run. A clean room leaves these out, so a reward that depends on one is lower there:
 
-    links        those that lead nowhere when the agent ends, or to what a process itself sees:
-                 what is at their end is made by the tests
-    namesakes    new modules, programs, headers and libraries with the name of one of the image's
+    links        those that are broken when the agent ends, or depend on the process that follows
+                 them: the tests create their targets
+    namesakes    new modules, programs, headers and libraries with the name of one in the image
     settings     of the directory where tests start, unless the instruction mentions them
     tests        the project's own, unless the instruction asks for tests
-    state        compiled Python, settings of a repository, temporary places
-    inputs       data of the image's in the working directory that was changed, and whatever was
-                 deleted there, unless the instruction speaks of such
+    state        compiled Python, settings of a repository, temporary directories
+    inputs       changed or deleted data of the image in the working directory, unless the
+                 instruction mentions it
 
-Nothing here reads a file.
+Does not read files.
 """
 
 import posixpath
@@ -27,8 +26,8 @@ from functools import cached_property
 from proctor.trial.changes import Change, Place, Surroundings, find_named, is_mentioned
 
 _TEMPORARY = ("/tmp/", "/var/tmp/", "/var/cache/", "/run/", "/var/run/", "/dev/")  # noqa: S108 - of the environment
+# The tests see other files here than the agent did.
 _VERIFIERS = ("/tests/", "/logs/", "/solution/")
-"""Where the tests find other files than the agent."""
 _PACKAGES = re.compile(r"/(site-packages|dist-packages)(/|$)")
 _MODULE_FILES = (".py", ".pyc", ".so")
 _LOADED_BY_PYTHON = frozenset({"sitecustomize", "usercustomize"})
@@ -77,23 +76,23 @@ _DATA = re.compile(
     r".*\.(csv|tsv|jsonl|parquet|npy|npz|dat|data|pcap|png|jpe?g|gif|wav|mp3|mp4|pdf|fasta|fa|pdb)",
     re.IGNORECASE,
 )
+# Phrases by which an instruction describes a file that is to be written.
 _AS_OUTPUT = (
     r"\b((to|into|in|at|as|named|called)\b[\s`'\"(]*[\w./~-]*"
     r"|(write|create|produce|output|export|dump)\b[^\n]{{0,120}}\W){}"
 )
-"""How a text speaks of a file that is to be written."""
 _MENTIONED_DATA = re.compile(r".*\.(json|txt|xml|ya?ml|html?|log)", re.IGNORECASE)
 _ABOUT_PIPES = re.compile(r"\b(fifos?|pipes?|sockets?|devices?)\b", re.IGNORECASE)
+# Files that programs routinely delete.
 _PASSING = re.compile(r".*(-wal|-shm|-journal|\.lock|\.pid|\.sock|\.swp|\.log|\.o|\.pyc|~)")
-"""Files that programs delete as they go."""
 
 
 def find_unasked(
     changes: Sequence[Change], around: Surroundings, made: Collection[str], text: str
 ) -> list[str]:
-    """Paths, each with everything below it, that a clean room does without.
+    """Return paths, each with everything below, that a clean room leaves out.
 
-    `made` are the directories that the agent made, and `text` is the instruction.
+    `made` are the directories the agent created, and `text` is the instruction.
     """
     kept = [each for each in changes if each.place is not Place.SYSTEM]
     look = _Look(kept, around, made, text)
@@ -103,9 +102,9 @@ def find_unasked(
 
 
 def find_merged(changes: Iterable[Change], around: Surroundings, text: str) -> list[str]:
-    """Directories that the agent made in place of the image's, and was not asked to.
+    """Return directories that replaced the image's without the instruction asking for it.
 
-    A clean room has in them what the image has, and what the agent made.
+    A clean room has both the image's and the agent's contents in them.
     """
     in_workdir = f"{around.workdir.rstrip('/')}/"
     return [
@@ -117,13 +116,13 @@ def find_merged(changes: Iterable[Change], around: Surroundings, text: str) -> l
 
 
 def find_overwritten_links(changes: Iterable[Change], late: Iterable[Change]) -> list[str]:
-    """Links of the agent's to what was written while the tests ran: they gave its contents."""
+    """Return the agent's links to files that the tests wrote: the agent did not supply them."""
     written = {each.path for each in late if each.kind != "directory" and each.how != "deleted"}
     return [each.path for each in changes if each.kind == "link" and each.end in written]
 
 
 def _find_loose_links(changes: Sequence[Change], unasked: Collection[str]) -> Iterator[str]:
-    """Links of the work to what a clean room has not."""
+    """Links in the work to files that a clean room lacks."""
     missing = {each.path for each in changes if each.place is Place.SYSTEM and not each.in_image}
     missing |= set(unasked)
     for change in changes:
@@ -156,7 +155,7 @@ class _Look:
 
     @cached_property
     def _named(self) -> tuple[str, ...]:
-        """Paths that the instruction names, but for those that the working directory is in."""
+        """Paths that the instruction names, except the working directory and those above it."""
         named = find_named(self.text, self.around.homes)
         return tuple(f"{one}/" for one in named if not self._in_workdir.startswith(f"{one}/"))
 
@@ -202,7 +201,7 @@ class _Look:
         )
 
     def _is_passing(self, change: Change) -> bool:
-        """Whether programs make it anew: compiled Python, pipes, and temporary files."""
+        """Whether programs recreate it: compiled Python, pipes, and temporary files."""
         path, name = change.path, posixpath.basename(change.path)
         if change.kind not in ("file", "directory", "link"):
             return not is_mentioned(name, self.text) or not _ABOUT_PIPES.search(self.text)
@@ -214,12 +213,12 @@ class _Look:
         return is_temporary and not is_asked and not holds_named
 
     def _is_namesake(self, change: Change) -> bool:
-        """Whether the image has one of that name, in a place that programs search."""
+        """Whether the image has something of that name in a directory that programs search."""
         if change.in_image:
             return False
         directory, _, name = change.path.rpartition("/")
         if self._is_module(change, directory, name):
-            # A word such as json is in many texts; the name of a file is not.
+            # A word such as "json" occurs in many instructions; a file name does not.
             asked = f"{name}/" if change.kind == "directory" else name
             return not is_mentioned(asked, self.text)
         if f"{change.path}/".startswith(self._named) or is_mentioned(name, self.text):
@@ -240,7 +239,7 @@ class _Look:
         return not is_in_package and not _PACKAGES.search(change.path)
 
     def _names_of(self, change: Change) -> Iterator[str]:
-        """What the thing would be called in each of the image's search places."""
+        """Its name relative to each of the image's search directories."""
         directory, _, name = change.path.rpartition("/")
         above = posixpath.basename(directory)
         is_executable = change.kind == "link" or int(change.mode or "0", 8) & 0o111
@@ -276,7 +275,7 @@ class _Look:
         return f"{path}/".startswith(self._named)
 
     def _is_test(self, change: Change) -> bool:
-        """Whether it is one of the project's own tests, or lies beside them."""
+        """Whether it is one of the project's tests, or lies next to them."""
         path = change.path
         if self._asks_for_tests or not path.startswith(self._in_workdir) or self._is_in_named(path):
             return False
@@ -287,7 +286,7 @@ class _Look:
         return change.in_image and _TEST_FILES.fullmatch(name) is not None
 
     def _is_input(self, change: Change) -> bool:
-        """Whether the image has other data there, which the tests may read as well."""
+        """Whether the image has different data there, which the tests may read."""
         return (
             change.in_image
             and change.kind != "directory"

@@ -1,8 +1,9 @@
-"""Verification in the agent's environment: the tests run there, and what they leave is read.
+"""Run the tests in the agent's environment and read the rewards they leave.
 
-An environment of ours gives the verifier a room: fresh /tests and /logs/verifier that nothing of
-the agent reaches. In another one both are emptied before. With --verifier-compat things are left
-as harbor leaves them. What lay there, or changed meanwhile, is a finding.
+Our own environments give the verifier a room: fresh /tests and /logs/verifier that the agent's
+processes cannot reach. In other environments both directories are emptied first. With
+--verifier-compat everything is left as harbor leaves it. Files found there beforehand, or changed
+meanwhile, are findings.
 """
 
 import asyncio
@@ -43,23 +44,23 @@ from proctor.trial.tools import check_tools, keep_tools, look_at_tools, mark_too
 from proctor.trial.trial_run import TrialRun, host_variables
 from proctor.trial.verifier_class import make_verifier
 
-# Which tests verify a task or a step, and where their script is once they are uploaded
+# Selecting the tests of a task or step, and the path of their script inside
 
 
 class Tests(msgspec.Struct, frozen=True):
     """The tests of one verification."""
 
     sources: tuple[Path, ...]
-    """Directories of the host that go to /tests, a later one over an earlier."""
+    """Directories on the host that are uploaded to /tests; later ones overwrite earlier ones."""
     script: PurePosixPath
-    """The test script, inside."""
+    """Path of the test script inside."""
 
 
 def load_tests(task: Task, step: Step | None) -> Tests:
-    """The tests of a task, or those that it shares with a step and the step's own.
+    """Return the tests of a task, or those of a step together with the shared ones.
 
     Raises:
-        FileNotFoundError: there is no test script, in harbor's words.
+        FileNotFoundError: there is no test script; harbor's message.
     """
     os_name = task.config.environment.os
     script = INSIDE.tests_dir / f"test{os_name.script_suffix}"
@@ -78,14 +79,12 @@ def load_tests(task: Task, step: Step | None) -> Tests:
     return Tests(sources, script)
 
 
-# Reward files that are odd: two of them, links, or changed after the tests had ended
+# Suspicious reward files: two of them, links, or changed after the tests ended
 #
-# Links out of the trial are a finding, and the bytes that harbor reads take their place.
-#
-# harbor follows such a link on the host, and its reward stands. A later reader of the job follows
-# none that leads out of the trial, so the file takes the link's place, with the bytes it led to:
-# only where they are the reward. A link to any other file of the host must not bring that file into
-# the evidence.
+# harbor follows a link out of the trial on the host, and its reward counts. Later readers of a job
+# follow no link that leads out of the trial, so the link is replaced by the bytes it led to, but
+# only if they are a reward: a link to any other file of the host must not copy that file into the
+# evidence.
 
 
 _REWARDS = ("reward.json", "reward.txt")
@@ -93,9 +92,9 @@ _LINKED_OUTPUT = "test-stdout.txt"
 
 
 async def list_rewards(environment: Environment) -> Mapping[str, str | None]:
-    """The reward files in an environment as the tests left them: digests by name.
+    """Return the digests of the reward files in an environment, by name.
 
-    Empty where the environment cannot say that by itself.
+    Empty if the environment cannot list files from outside.
     """
     if not can_list(environment):
         return {}
@@ -108,7 +107,7 @@ async def list_rewards(environment: Environment) -> Mapping[str, str | None]:
 
 
 def find_odd_rewards(run: TrialRun, before: Mapping[str, str | None]) -> None:
-    """Add findings for reward files that the test script alone does not leave so."""
+    """Add findings for reward files that a test script alone would not leave."""
     verifier = run.paths.verifier_dir
     there = [name for name in _REWARDS if os.path.lexists(verifier / name)]
     if len(there) > 1:
@@ -129,7 +128,7 @@ def find_odd_rewards(run: TrialRun, before: Mapping[str, str | None]) -> None:
 
 
 def find_killed(run: TrialRun, rewards: Mapping[str, float] | None) -> None:
-    """Add a finding for a reward above 0 of a test script that a signal ended."""
+    """Add a finding for a reward above 0 if a signal ended the test script."""
     if rewards and any(not value <= 0 for value in rewards.values()):
         run.add_finding(
             FindingCode.TESTS_KILLED, "a signal ended the test script, and there is a reward"
@@ -137,9 +136,9 @@ def find_killed(run: TrialRun, rewards: Mapping[str, float] | None) -> None:
 
 
 def find_moved_rewards(run: TrialRun, opened: Sequence[OpenedFile] | None) -> None:
-    """Add a finding for reward files that nobody opened under their names.
+    """Add a finding for reward files that were never opened under their names.
 
-    Where another file of the verifier's directory is gone, the tests may have renamed it.
+    If another file has disappeared from the verifier's directory, the tests may have renamed it.
     """
     if not opened or UNTOLD in opened:
         return
@@ -157,10 +156,10 @@ def find_moved_rewards(run: TrialRun, opened: Sequence[OpenedFile] | None) -> No
 
 
 def keep_linked_rewards(run: TrialRun) -> None:
-    """Add a finding for each reward file that leads out of the trial, and keep what it leads to.
+    """Add a finding for each reward file that links out of the trial, and keep its target's bytes.
 
     Raises:
-        LinkedRewardError: it leads to something else than a reward.
+        LinkedRewardError: the target is not a reward.
     """
     trial, verifier = str(run.paths.trial_dir), str(run.paths.verifier_dir)
     for name in _REWARDS:
@@ -181,7 +180,7 @@ def keep_linked_rewards(run: TrialRun) -> None:
         if not _decides(verifier, name):
             continue
         if not isinstance(read_score(verifier, HARBOR_0_13), Scored):
-            # harbor's message would quote the file, and it may be any file of the host.
+            # harbor's message would quote the target, which may be any file of the host.
             raise LinkedRewardError(f"{path}: a link that leads out of the trial, to no reward")
         if link == path:
             _replace_link(path)
@@ -197,17 +196,17 @@ def _find_link_inside(run: TrialRun, name: str, path: str) -> None:
 
 
 def _decides(verifier: str, name: str) -> bool:
-    """Whether a reward file is there, and the one that is read: reward.json before reward.txt."""
+    """Whether this is the reward file that is read: reward.json wins over reward.txt."""
     there = [each for each in _REWARDS if os.path.exists(f"{verifier}/{each}")]
     return there[:1] == [name]
 
 
 def _replace_link(path: str) -> None:
-    """The file that a link leads to in the place of the link; the link stays where none is read."""
+    """Replace a link by a copy of its target; keep the link if the target cannot be read."""
     with contextlib.suppress(OSError):
         data = read_small(path, LARGEST)
         os.unlink(path)
-        # Something inside may still run, and put another link there.
+        # A process inside may still run and put another link here.
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(path, flags, 0o644)
         try:
@@ -218,19 +217,19 @@ def _replace_link(path: str) -> None:
 
 _OUTPUT = f"{INSIDE.verifier_dir}/test-stdout.txt"
 _ENDED = "the test script ended with"
+# Shells report death by signal N as exit code 128 + N; a script may also exit with such a code.
 _SIGNALS = 128
-"""Exit codes above this are those of signals, or a script's own."""
 _SIGPIPE = 141
 
 
 async def verify_shared(
     run: TrialRun, environment: Environment, step: Step | None = None
 ) -> VerifierResult:
-    """Run the tests where the agent ran, and read what they gave.
+    """Run the tests in the agent's environment and read their rewards.
 
     Raises:
-        TimeoutError: they took too long; a reward that they left does not count.
-        Exception: the first thing that went wrong.
+        TimeoutError: the tests timed out; a reward they left does not count.
+        Exception: the first failure.
     """
     timeout = (run.step_timeouts(step) if step else run.timeouts).verifier
     user = find_verifier_user(run, step)
@@ -240,11 +239,11 @@ async def verify_shared(
     uploaded = _find_uploaded(run, step)
     try:
         with acting_as(room, user):
-            # Hosts are opened and closed for the whole environment, of which the room is a view.
+            # The network policy applies to the whole environment, of which the room is a view.
             async with network_of_phase(environment, network.baseline, network.verifier):
                 verified = await asyncio.wait_for(run_verifier(run, room, step), timeout)
     except AddTestsDirError:
-        # Tests that never were all there have not changed.
+        # If the upload failed, differing tests are not a sign of tampering.
         raise
     except Exception:
         await look_after(run, room, uploaded, step)
@@ -258,24 +257,24 @@ async def verify_shared(
 
 
 def find_verifier_user(run: TrialRun, step: Step | None) -> str | int | None:
-    """Who the tests run as: the step's user, else the task's; None: the environment's own."""
+    """User of the tests: the step's, else the task's; None for the environment's default."""
     own = step.config.verifier.user if step else None
     return run.spec.task.config.verifier.user if own is None else own
 
 
 def _find_uploaded(run: TrialRun, step: Step | None) -> Sequence[Path]:
-    """The directories of tests that are looked at afterwards; none where nobody is to look."""
+    """Directories of tests to compare afterwards; empty if they are not to be compared."""
     if run.spec.is_harbor_compatible or run.spec.config.verifier.import_path is not None:
         return ()
     try:
         return load_tests(run.spec.task, step).sources
     except FileNotFoundError:
-        # Whoever uploads them says so.
+        # The upload reports the missing tests.
         return ()
 
 
 async def _guard_tools(run: TrialRun, environment: Environment) -> Mapping[str, str] | None:
-    """Give the tests the image's own tools; how they are then, where somebody could change them."""
+    """Restore the image's tools; return their marks if a surviving process could change them."""
     if run.spec.is_harbor_compatible:
         return None
     await keep_tools(run, environment)
@@ -284,7 +283,7 @@ async def _guard_tools(run: TrialRun, environment: Environment) -> Mapping[str, 
 
 
 async def _prepare(run: TrialRun, environment: Environment, step: Step | None) -> Environment:
-    """Where the verifier is to run, with nothing of the agent in its directories."""
+    """Return where the verifier runs, with its directories cleared of the agent's files."""
     places = (INSIDE.verifier_dir, INSIDE.tests_dir)
     if run.spec.is_harbor_compatible:
         if step is not None:
@@ -308,7 +307,7 @@ async def _empty(environment: Environment, places: Sequence[PurePosixPath]) -> N
 async def run_verifier(
     run: TrialRun, environment: Environment, step: Step | None, *, has_tests: bool = False
 ) -> VerifierResult:
-    """Run the task's tests, or the job's own verifier; `has_tests`: the image brings them along."""
+    """Run the task's tests, or the job's verifier. `has_tests`: the image contains the tests."""
     run.opened = None
     custom = make_verifier(run, environment, step)
     if custom is not None:
@@ -324,7 +323,7 @@ async def run_verifier(
         await _upload_tests(environment, tests.sources)
         with _watch(run, environment) as opened:
             was_killed = await _run_script(run, environment, step, tests.script)
-            # Still watched: whoever outlived the script may open them now.
+            # Inside the watch: a process that outlived the script may open them now.
             rewards = await list_rewards(environment)
         run.opened = opened
     await _download_results(run, environment)
@@ -356,7 +355,10 @@ async def _upload_tests(environment: Environment, sources: Sequence[Path]) -> No
 async def _run_script(
     run: TrialRun, environment: Environment, step: Step | None, script: PurePosixPath
 ) -> bool:
-    """Run the test script as the verifier's user; its exit code means nothing. Was it killed?"""
+    """Run the test script as the verifier's user; return whether a signal killed it.
+
+    The exit code is ignored: the reward files alone decide.
+    """
     name = shlex.quote(str(script))
     env = find_verifier_env(run, step)
     command = f"({name}) > {_OUTPUT} 2>&1"
@@ -369,10 +371,11 @@ async def _run_script(
 
 
 def is_killed(said: str, return_code: int) -> bool:
-    """Whether a signal ended the test script, or the shell that ran it, by what that shell said.
+    """Whether a signal ended the test script or its shell, judged by the shell's message.
 
-    A script may end with any code: 143 is that of `kill $server; wait $server`. Of a script that a
-    signal ended, a shell says so; but for SIGPIPE, with which no script for tests ends by itself.
+    The exit code alone is not enough: a script that runs `kill $server; wait $server` exits with
+    143. Shells print a message for every signal but SIGPIPE, which does not end test scripts on its
+    own.
     """
     lines = [line for line in said.splitlines() if line.strip()]
     ends = [line for line in lines if line.startswith(f"{_ENDED} ")]
@@ -383,10 +386,10 @@ def is_killed(said: str, return_code: int) -> bool:
 
 
 def find_verifier_env(run: TrialRun, step: Step | None) -> Mapping[str, str] | None:
-    """The variables of the tests: the task's, over them the step's and then the job's.
+    """Environment variables of the tests: the task's, overridden by the step's and then the job's.
 
     Raises:
-        ValueError: one is to come from the host, which does not have it.
+        ValueError: a variable refers to one that the host does not have.
     """
     task, job = run.spec.task.config.verifier.env, run.spec.config.verifier.env
     merged = {**task, **(step.config.verifier.env if step else {}), **job}
