@@ -1,24 +1,25 @@
-"""One trial: an agent runs on a task in an environment, is verified, and recorded.
+"""One trial: run an agent on a task in an environment, verify the result, and record it.
 
-    trial           the whole course of it, on one page
-    trial_run         a trial while it runs
-    spec, order     what decides it, and what agents and environments are made from
-    executor        what a job asks of whatever runs its trials
-    agent, environment, paths, finding    what it asks of both, and what it leaves
-    opening             its first files, its last ones, its log
-    making, agent_phase, stop      its parts in order
-    collect, artifacts           what is fetched from the environment
-    verify, verifier_class    how it is verified, and by whom
-    verification, reverify, flakes           once, once more, and how far both agree
-    integrity, tools, unchanged, clock  what a reader of its score should know
-    changes, account, clean_room   what the agent changed, the tests without it, and why less
-    unasked, pausing                      files nobody asked for; stopping survivors
-    opened, packages                      who opened the verifier's files; packages installed again
-    change_record, clean_room_result      their files as values; the one reader of each
+    trial                                 the phases of a trial, in order
+    trial_run                             state of a running trial
+    spec, order                           what decides it; arguments of agents and environments
+    executor                              interface between a job and what runs its trials
+    agent, environment                    protocols of agents and environments
+    paths, finding                        files of a trial; integrity findings
+    opening                               its first files, secrets, and log
+    making, agent_phase, stop             create the agent and environment, run, stop
+    collect, artifacts                    fetch files from the environment
+    verify, verifier_class                run the tests, or a verifier class
+    verification, reverify, flakes        verify once, repeat, and measure agreement
+    integrity, tools, unchanged, clock    checks around verification
+    changes, account, clean_room          what the agent changed; the tests without it
+    unasked, pausing                      files nobody asked for; pausing processes
+    opened, packages                      who opened the verifier's files; reinstalled packages
+    change_record, clean_room_result      readers of changes.jsonl and clean-room.json
     change_files                          both, found among the files of a trial
-    record, recording, swap               its TrialRecord, at each phase
-    timeouts, network, network_switch     limits, and hosts that may be reached
-    healthcheck, skills, inside  smaller things
+    record, recording, swap               its TrialRecord, rewritten at each phase
+    timeouts, network, network_switch     time limits and network policies
+    healthcheck, skills, inside           smaller helpers
 
-Which agents and environments there are, and how many trials make a job, is not known here.
+Does not know which agents and environments exist, or how many trials make a job.
 """

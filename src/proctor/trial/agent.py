@@ -1,4 +1,4 @@
-"""What a trial asks of an agent: harbor's interface, so that agents written for it run as is."""
+"""Protocol of agents: harbor's interface, so agents written for harbor run unchanged."""
 
 from typing import Protocol
 
@@ -9,19 +9,18 @@ __all__ = ["Agent", "AgentContext"]
 
 
 class Agent(Protocol):
-    """Who sits the task.
+    """An agent that solves tasks.
 
-    Besides these, a trial uses `populate_context_post_run(context)` and `to_agent_info()` of an
-    agent that has them, and `take_findings()` of one that watches what it does: what was found
-    since that was last asked for.
+    A trial also uses these optional methods: `populate_context_post_run(context)`,
+    `to_agent_info()`, and `take_findings()`, which returns the findings since its last call.
     """
 
     def name(self) -> str:
-        """Its name in results; in harbor's own agents a static method."""
+        """Its name in results; a static method in harbor's agents."""
         ...
 
     def version(self) -> str | None:
-        """Its version, where it has one."""
+        """Its version, if it has one."""
         ...
 
     async def setup(self, environment: Environment) -> None:

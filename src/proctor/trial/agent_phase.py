@@ -1,4 +1,4 @@
-"""The agent's part of a trial: set up, then run for as long as it may."""
+"""Set up the agent of a trial and run it within its time limit."""
 
 import asyncio
 
@@ -13,15 +13,17 @@ from proctor.trial.network_switch import host_ports_open, network_of_phase
 from proctor.trial.trial_run import Target, TrialRun
 
 STILL_VERIFIED = frozenset({"AgentTimeoutError", "NonZeroAgentExitCodeError"})
-"""By name: an agent written for harbor raises harbor's own class."""
+"""Exceptions after which a trial is still verified. By name, because an agent written for harbor
+raises harbor's own class.
+"""
 
 
 async def set_up_agent(run: TrialRun, agent: Agent, environment: Environment) -> None:
     """Let the agent install what it needs.
 
     Raises:
-        AgentSetupTimeoutError: it took too long.
-        Exception: whatever else it raises.
+        AgentSetupTimeoutError: it timed out.
+        Exception: raised by the agent.
     """
     timeout = run.timeouts.agent_setup
     timing = run.result.agent_setup = TimingInfo()
@@ -42,11 +44,11 @@ async def run_agent(
     target: Target,
     step: Step | None = None,
 ) -> None:
-    """Let the agent do the task, or one step of it.
+    """Run the agent on the task, or on one step of it.
 
     Raises:
-        AgentTimeoutError: it took too long; what it ran inside is dead.
-        Exception: whatever else it raises.
+        AgentTimeoutError: it timed out; its processes inside are dead.
+        Exception: raised by the agent.
     """
     task = run.spec.task
     timeout = (run.step_timeouts(step) if step else run.timeouts).agent
@@ -69,11 +71,11 @@ async def run_agent(
             message = f"Agent execution timed out after {timeout} seconds"
             raise AgentTimeoutError(message) from error
         except SystemExit as error:
-            # It would end the runner, and every other trial with it.
+            # SystemExit would end the runner, and every other trial with it.
             raise TrialError(f"the agent called for the program's exit ({error.code!r})") from error
 
 
 def find_agent_user(run: TrialRun, step: Step | None) -> str | int | None:
-    """Who the agent runs as: the step's user, else the task's; None: the environment's own."""
+    """User of the agent: the step's, else the task's; None for the environment's default."""
     own = step.config.agent.user if step else None
     return run.spec.task.config.agent.user if own is None else own

@@ -1,7 +1,7 @@
-"""Artifacts: files of the environment that are kept, with a manifest of what was asked for.
+"""Collect artifacts: files to keep from an environment, with a manifest of what was requested.
 
-/logs/artifacts comes first, unless it is asked for by name; then what the task asks for, the job,
-and the step. Nothing of it can fail a trial: what could not be fetched stands in the manifest.
+/logs/artifacts comes first, unless it is requested by name; then the requests of the task, the job
+and the step. Failures go into the manifest and never fail a trial.
 """
 
 import json
@@ -44,7 +44,7 @@ class Entry(msgspec.Struct, frozen=True):
 async def collect_artifacts(
     run: TrialRun, environment: Environment, directory: Path, further: Sequence[Asked] = ()
 ) -> None:
-    """Fetch all that is asked for into a directory, and write its manifest."""
+    """Fetch all requested artifacts into a directory, and write its manifest."""
     if not is_mounted(environment):
         directory.mkdir(parents=True, exist_ok=True)
     entries = []
@@ -57,7 +57,7 @@ async def collect_artifacts(
 
 
 def _write_fresh(path: str, text: str) -> None:
-    # The agent may have written into this directory: no link of its is followed.
+    # The agent may have written into this directory, so links in it are not followed.
     try:
         write_small(path, text.encode(), is_new=True)
     except FileExistsError:
@@ -67,7 +67,7 @@ def _write_fresh(path: str, text: str) -> None:
 
 @lru_cache(maxsize=64)
 def render_manifest(entries: tuple[Entry, ...]) -> str:
-    """The text of manifest.json; it has no final newline."""
+    """Render manifest.json, without a final newline."""
     plain = [
         {
             "source": entry.source,
@@ -81,7 +81,7 @@ def render_manifest(entries: tuple[Entry, ...]) -> str:
 
 
 def find_artifacts(run: TrialRun, further: Sequence[Asked] = ()) -> Sequence[Artifact]:
-    """Everything that is asked for, in order."""
+    """All requested artifacts, in order."""
     asked = (*run.spec.task.config.artifacts, *run.spec.config.artifacts, *further)
     artifacts = [Artifact(source=each) if isinstance(each, str) else each for each in asked]
     if not any(_is_convention(artifact.source) for artifact in artifacts):
@@ -93,7 +93,7 @@ async def _fetch(
     run: TrialRun, environment: Environment, artifact: Artifact, directory: Path
 ) -> Entry:
     source, target = artifact.source, place_of(artifact, directory)
-    # The agent may have written into this directory where it is mounted: no link is followed.
+    # The agent may have written into this directory if it is mounted, so links are not followed.
     if target is None or is_behind_link(directory, target):
         run.logger.warning(
             "artifact %r: its destination leads out of artifacts/; it is not fetched", source
@@ -132,10 +132,10 @@ async def _download(
 
 
 async def _download_without(environment: Environment, artifact: Artifact, target: Path) -> None:
-    """Fetch a directory without what is excluded, as a copy that is made inside.
+    """Fetch a directory without its excluded files, by copying it inside first.
 
-    The archive between is unpacked where it was packed: the agent may have replaced the tool that
-    makes it, and what unpacks a hostile archive on the host is in the agent's hands.
+    The intermediate archive is unpacked inside, not on the host: the agent may have replaced the
+    tool that makes it, and unpacking a hostile archive on the host would be dangerous.
     """
     place = f"/tmp/.hb-transfer-{uuid.uuid4()}"  # noqa: S108 - inside the environment
     excluded = " ".join(f"--exclude={shlex.quote(pattern)}" for pattern in artifact.exclude)
@@ -161,7 +161,7 @@ async def _download_without(environment: Environment, artifact: Artifact, target
 async def upload_artifacts(
     run: TrialRun, environment: Environment, directory: Path, further: Sequence[Asked] = ()
 ) -> None:
-    """Put what was collected into another environment, at the paths it had in the first."""
+    """Upload collected artifacts to another environment, at their original paths."""
     for artifact in find_artifacts(run, further):
         local = place_of(artifact, directory)
         if local is None or not local.exists():
@@ -175,9 +175,9 @@ async def upload_artifacts(
 
 
 def place_of(artifact: Artifact, directory: Path) -> Path | None:
-    """Where an artifact lies on the host; None for a destination that would lead out of there.
+    """Path of an artifact on the host; None if its destination leaves the directory.
 
-    An absolute destination is taken as one below the directory.
+    An absolute destination is taken relative to the directory.
     """
     if _is_convention(artifact.source):
         destination = artifact.destination or artifact.source
@@ -189,7 +189,7 @@ def place_of(artifact: Artifact, directory: Path) -> Path | None:
 
 
 def is_behind_link(directory: Path, path: Path) -> bool:
-    """Whether a link lies below a directory on the way to a path, or at its end."""
+    """Whether a path below a directory is, or passes through, a link."""
     between = [path, *path.parents][: len(path.parts) - len(directory.parts)]
     return any(each.is_symlink() for each in between)
 
@@ -199,7 +199,7 @@ def _is_convention(path: str) -> bool:
 
 
 def move_contents(source: Path, target: Path) -> None:
-    """Move all that is in a directory into another, over what is there, and leave it empty."""
+    """Move everything in a directory into another, overwriting, and leave it empty."""
     items = list(source.iterdir()) if source.is_dir() else []
     if not items:
         return

@@ -1,4 +1,4 @@
-"""The change records and the clean room of a trial, read from its files, sealed or not."""
+"""Load the change records and the clean-room result of a trial from its files, sealed or not."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -17,17 +17,17 @@ CLEAN_ROOM = "clean-room.json"
 
 @dataclass(frozen=True, slots=True)
 class PartChanges:
-    """What the agent changed in a trial, or in one step of it."""
+    """Changes by the agent in a trial, or in one step of it."""
 
     part: str
-    """The step of a trial of several; "" for the trial itself."""
+    """Name of the step; "" for the trial itself."""
     path: str
-    """Which of the trial's files it is."""
+    """Path among the trial's files."""
     record: ChangeRecord
 
 
 def find_change_files(files: Collection[str]) -> dict[str, str]:
-    """The change records among the files of a trial, by the step; "" for the trial itself."""
+    """Find the change records among the files of a trial, by step; "" for the trial itself."""
     found = {"": CHANGES} if CHANGES in files else {}
     for name in files:
         match name.split("/"):
@@ -37,7 +37,7 @@ def find_change_files(files: Collection[str]) -> dict[str, str]:
 
 
 def load_changes(files: Collection[str], open_file: Callable[[str], Opened]) -> list[PartChanges]:
-    """The change records of a trial, the steps in the order they were run.
+    """Load the change records of a trial, steps in execution order.
 
     Raises:
         DamageError: sealed evidence is missing or altered.
@@ -61,7 +61,7 @@ def _load(name: str, open_file: Callable[[str], Opened]) -> ChangeRecord:
 def load_clean_room(
     files: Collection[str], open_file: Callable[[str], Opened]
 ) -> CleanRoomResult | str | None:
-    """What the tests gave in a clean room; a sentence where that cannot be read.
+    """Load the clean-room result; a sentence if it cannot be read, None if there is none.
 
     Raises:
         DamageError: sealed evidence is missing or altered.

@@ -1,7 +1,7 @@
-"""changes.jsonl as a value: its format, and the one reader of it.
+"""Read changes.jsonl.
 
-The file may come from a stranger. What cannot be used of it is a sentence in `problems`, and never
-an exception; its texts are as the file has them, so that whoever prints them escapes them.
+The file may be untrusted. Unusable parts are listed in `problems`, and never raise an exception.
+Its texts are returned unchanged; the caller escapes them for output.
 """
 
 from collections import Counter
@@ -16,12 +16,12 @@ from proctor.trial.changes import Change, Phase, Place
 
 FORMAT = "proctor-changes-1"
 MOST_LISTED = 50_000
-"""Paths in one file, written or read."""
+"""Most paths in one file, when writing and when reading."""
 LARGEST = 1 << 26
-"""Bytes of a file that is read."""
+"""Largest file, in bytes, that is read."""
 TOO_LARGE = f"it is larger than {LARGEST >> 20} MiB, and was not read"
 PLACES = (Place.SYSTEM, Place.WORK, Place.HOME)
-"""In the order in which people read them."""
+"""In display order."""
 _LONGEST_LINE = 1 << 18
 _MOST_PROBLEMS = 10
 _PHASES = (Phase.AGENT, Phase.VERIFICATION, Phase.SETUP)
@@ -37,49 +37,49 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     """Paths that differ from the image."""
     listed: _Count
     is_complete: bool
-    """Whether all of them are listed, and every plain file of the agent's has its digest."""
+    """Whether all of them are listed, and every regular file of the agent has its digest."""
     places: dict[str, _Count]
-    """How many of the agent's changes are in each class."""
+    """Number of the agent's changes in each class."""
     phases: dict[str, _Count]
-    """How many were written when."""
+    """Number of changes in each phase."""
 
 
 class ChangeRecord(msgspec.Struct, frozen=True):
-    """What a changes.jsonl says."""
+    """The contents of a changes.jsonl."""
 
     header: Header | None = None
-    """None where it cannot be used."""
+    """None if it is unusable."""
     changes: tuple[Change, ...] = ()
-    """In the order of the file."""
+    """In file order."""
     lines: tuple[bytes, ...] = ()
     """The line of each change."""
     problems: tuple[str, ...] = ()
-    """What is wrong with the file, in sentences."""
+    """Problems with the file, as sentences."""
 
     def count_places(self) -> dict[Place, int]:
-        """How many paths the agent changed in each class, listed or not."""
+        """Number of paths the agent changed in each class, listed or not."""
         if self.header is not None:
             return {place: self.header.places.get(str(place), 0) for place in PLACES}
         counted = Counter(each.place for each in self.changes if each.when is Phase.AGENT)
         return {place: counted[place] for place in PLACES}
 
     def of_agent(self, place: Place) -> list[Change]:
-        """What the agent changed in one class."""
+        """The agent's changes in one class."""
         return [each for each in self.during(Phase.AGENT) if each.place is place]
 
     def during(self, phase: Phase) -> Iterator[Change]:
-        """What was written in one phase."""
+        """Changes written in one phase."""
         return (each for each in self.changes if each.when is phase)
 
     def ordered(self) -> list[Change]:
-        """All of them, the agent's first, and of these the system's first."""
+        """All changes, the agent's first, and of these the system's first."""
         ranks = {place: rank for rank, place in enumerate(PLACES)}
         phases = {phase: rank for rank, phase in enumerate(_PHASES)}
         return sorted(self.changes, key=lambda each: (phases[each.when], ranks[each.place]))
 
 
 def describe_places(record: ChangeRecord) -> str:
-    """How many paths an agent changed in each class: `3 system, 12 work, 0 home`."""
+    """Describe how many paths an agent changed in each class: `3 system, 12 work, 0 home`."""
     told = ", ".join(f"{count:,} {place}" for place, count in record.count_places().items())
     is_complete = record.header is not None and record.header.is_complete
     return told if is_complete else f"{told}; the record is not complete"
@@ -90,7 +90,7 @@ _decode_change = msgspec.json.Decoder(Change).decode
 
 
 def parse_changes(data: bytes) -> ChangeRecord:
-    """The value of a file's bytes; what cannot be used of them is among its problems."""
+    """Parse changes.jsonl; unusable parts are among its problems."""
     if len(data) > LARGEST:
         return ChangeRecord(problems=(TOO_LARGE,))
     if has_more_values(data, MOST_VALUES):
@@ -113,7 +113,7 @@ def parse_changes(data: bytes) -> ChangeRecord:
 
 
 def _parse_lines(lines: list[bytes], problems: list[str]) -> Iterator[tuple[Change, bytes]]:
-    """The changes that can be used, each with its line; the problems are filled in meanwhile."""
+    """The usable changes with their lines; fills `problems`."""
     for number, line in enumerate(lines, 2):
         if not line:
             continue
@@ -124,7 +124,7 @@ def _parse_lines(lines: list[bytes], problems: list[str]) -> Iterator[tuple[Chan
 
 
 def _parse_header(line: bytes) -> Header:
-    """Raises ValueError with a sentence."""
+    """Raise ValueError with a sentence if the line is invalid."""
     try:
         header = _decode_header(_check_length(line))
     except RecursionError as error:
@@ -137,7 +137,7 @@ def _parse_header(line: bytes) -> Header:
 
 
 def _parse_change(line: bytes) -> Change:
-    """Raises ValueError with a sentence."""
+    """Raise ValueError with a sentence if the line is invalid."""
     try:
         return _decode_change(_check_length(line))
     except RecursionError as error:

@@ -1,7 +1,7 @@
-"""clean-room.json as a value: its format, the one reader of it, and what it says in a sentence.
+"""Read clean-room.json, and describe it in a sentence.
 
-The file may come from a stranger. What cannot be used is a sentence, and never an exception; its
-texts are as the file has them, so that whoever prints them escapes them.
+The file may be untrusted. An unusable file gives a sentence, never an exception. Its texts are
+returned unchanged; the caller escapes them for output.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ FORMAT = "proctor-clean-room-1"
 AGREES = "agrees"
 MORE = "more"
 LARGEST = 1 << 20
-"""Bytes of a file that is read."""
+"""Largest file, in bytes, that is read."""
 _LONGEST = 200
 
 
@@ -25,17 +25,17 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
     """One verification of a state."""
 
     number: int = 0
-    """0 is the one that counts; the others are numbered from 1."""
+    """0 for the one that counts; the others are numbered from 1."""
     result: str
-    """What it gave, exactly: rewards by name, or the type of the exception."""
+    """Its exact result: rewards by name, or the type of the exception."""
     is_same: bool = True
-    """Whether it gave what the one that counts gave."""
+    """Whether its result equals that of the one that counts."""
     rewards: msgspec.Raw
-    """The rewards as result.json has them, or null."""
+    """The rewards as in result.json, or null."""
     exception_type: str | None = None
     exception_message: str | None = None
     seconds: float
-    """Real time of the verification."""
+    """Elapsed seconds."""
 
 
 class CleanRoomResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,29 +45,30 @@ class CleanRoomResult(msgspec.Struct, frozen=True, kw_only=True):
     verdict: str
     """agrees, a code of a finding, or `more`: the clean room gave more than the trial."""
     reason: str | None
-    """Why it was not run, or not to its end."""
+    """Why it was not run, or not completed."""
     step: str | None
     left_out: int
-    """How many paths of the agent's were not in the clean room."""
+    """Number of the agent's paths that were not in the clean room."""
     survivors: int
-    """How many processes the agent had left running."""
+    """Number of processes the agent left running."""
     first: Verification
     """The verification that counts."""
     clean: tuple[Verification, ...]
-    """More than one where a control gave what the trial got, but not at once."""
+    """More than one if only a later control gave the trial's result."""
     control: tuple[Verification, ...]
-    """The tests once more with all files that the agent had left, up to three times until one gave
-    what the trial got; only where the clean room gave less."""
+    """Runs of the tests with all files that the agent left, up to three, until one gave the trial's
+    result. Only run if the clean room gave less.
+    """
     packages: tuple[str, ...] = ()
-    """The packages of the agent's that were installed in a further clean room."""
+    """Packages of the agent that were reinstalled in another clean room."""
     packaged: Verification | None = None
-    """What the tests gave there."""
+    """Result of the tests with these packages."""
     seconds: float
-    """What all of it took."""
+    """Total elapsed seconds."""
 
     @property
     def named(self) -> list[tuple[str, Verification]]:
-        """All verifications, each with a name for people."""
+        """All verifications, each with a name for display."""
         clean = [("clean room", each) for each in self.clean]
         control = [("control", each) for each in self.control]
         packaged = [("with packages", self.packaged)] if self.packaged else []
@@ -75,17 +76,17 @@ class CleanRoomResult(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_alarming(self) -> bool:
-        """Whether it says that the score may not be earned."""
+        """Whether it is evidence that the score may not be earned."""
         return self.verdict == FindingCode.CLEAN_ROOM_DIFFERS
 
     @property
     def is_skipped(self) -> bool:
-        """Whether it was not run to its end."""
+        """Whether it was not run, or not completed."""
         return self.verdict == FindingCode.CLEAN_ROOM_SKIPPED
 
     @property
     def is_different(self) -> bool:
-        """Whether it was run, and gave another result than the trial."""
+        """Whether it was run and gave another result than the trial."""
         return self.verdict != AGREES and not self.is_skipped
 
 
@@ -93,7 +94,7 @@ _decode = msgspec.json.Decoder(CleanRoomResult).decode
 
 
 def parse_clean_room(data: bytes) -> CleanRoomResult | str:
-    """The value of a file's bytes, or a sentence that says why there is none."""
+    """Parse clean-room.json; return a sentence if that fails."""
     if len(data) > LARGEST:
         return f"it is larger than {LARGEST >> 20} MiB, and was not read"
     try:
@@ -109,7 +110,7 @@ def parse_clean_room(data: bytes) -> CleanRoomResult | str:
 
 
 def describe_clean_room(found: CleanRoomResult) -> str:
-    """What a clean room gave, in one line: `differs: 0.0 against 1.0, 4 paths left out`."""
+    """Describe a clean-room result in one line: `differs: 0.0 against 1.0, 4 paths left out`."""
     if found.is_skipped:
         return f"skipped: {_cut(found.reason or 'no reason is on record')}"
     first, clean = describe_rewards(found.first), describe_all(found.clean)
@@ -122,7 +123,7 @@ def describe_clean_room(found: CleanRoomResult) -> str:
 
 
 def describe_missing(findings: Iterable[Mapping[str, Any]], reward: float | None) -> str:
-    """Why a trial whose changes are on record has no clean-room.json, as far as is known."""
+    """Explain why a trial with recorded changes has no clean-room.json, as far as is known."""
     for each in findings:
         if each.get("code") == FindingCode.CLEAN_ROOM_SKIPPED:
             detail = each.get("detail")
@@ -136,12 +137,12 @@ def describe_missing(findings: Iterable[Mapping[str, Any]], reward: float | None
 
 
 def describe_all(verifications: Iterable[Verification]) -> str:
-    """What several verifications gave."""
+    """Describe the results of several verifications."""
     return ", ".join(map(describe_rewards, verifications)) or "not run"
 
 
 def describe_rewards(verification: Verification) -> str:
-    """What a verification gave: the reward, or all by name, or the exception."""
+    """Describe a result: the reward, all rewards by name, or the exception."""
     if verification.exception_type is not None:
         return _cut(verification.exception_type)
     rewards = _numbers_in(verification.rewards)
@@ -153,7 +154,7 @@ def describe_rewards(verification: Verification) -> str:
 
 
 def _numbers_in(written: msgspec.Raw) -> dict[str, int | float] | None:
-    """Rewards by name; None where they are no plain numbers, such as NaN, which is null there."""
+    """Rewards by name; None if they are not all numbers (NaN is stored as null)."""
     try:
         return msgspec.json.decode(written, type=dict[str, int | float])
     except (msgspec.MsgspecError, ValueError, RecursionError):

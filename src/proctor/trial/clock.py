@@ -1,4 +1,4 @@
-"""Time as a trial sees it: a wall clock for its files, and one that never jumps to check it by."""
+"""The clocks of a trial: a wall clock for its files, and a monotonic one to check it."""
 
 import time
 from collections.abc import Callable
@@ -8,7 +8,9 @@ from typing import NamedTuple
 import msgspec
 
 LARGEST_DRIFT_SEC = 2.0
-"""Seconds that the two clocks may disagree over a phase: time servers nudge, they do not jump."""
+"""Largest disagreement of the two clocks over a phase: time servers slew the clock, they do not
+step it this far.
+"""
 
 
 def _wall() -> datetime:
@@ -16,19 +18,19 @@ def _wall() -> datetime:
 
 
 class Clock(msgspec.Struct, frozen=True):
-    """Where the time comes from."""
+    """Source of the time."""
 
     wall: Callable[[], datetime] = _wall
     """Now, in UTC."""
     monotonic: Callable[[], float] = time.monotonic
-    """Seconds since some moment; never turned back or forward."""
+    """Seconds since an arbitrary moment; never adjusted."""
 
     def now(self) -> datetime:
         """The wall clock, in UTC."""
         return self.wall()
 
     def local_now(self) -> datetime:
-        """The wall clock in local time, without a zone: that is how harbor dates an exception."""
+        """The local wall clock without a zone, as harbor dates an exception."""
         return self.wall().astimezone().replace(tzinfo=None)
 
     def read(self) -> "Reading":
@@ -47,7 +49,7 @@ SYSTEM = Clock()
 
 
 def find_jump(before: Reading, after: Reading) -> float | None:
-    """Seconds by which the wall clock ran ahead (negative: fell back), if they are too many."""
+    """Seconds by which the wall clock jumped ahead (negative: back), if above the limit."""
     by_wall = (after.wall - before.wall).total_seconds()
     drift = by_wall - (after.monotonic - before.monotonic)
     return drift if abs(drift) > LARGEST_DRIFT_SEC else None

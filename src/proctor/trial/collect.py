@@ -1,11 +1,11 @@
-"""Fetching what the agent left, also when it was killed, and giving the verifier what the host has.
+"""Fetch what the agent left, even after it was killed; give the verifier the host's files.
 
-    agent/                      /logs/agent of the environment, beside what was written on the host
-    agent/….inside              … where both wrote a file of one name and they differ
-    agent/trajectory.jsonl      /workspace/trajectory.jsonl, where a harness left it there alone
+    agent/                      /logs/agent of the environment, next to files written on the host
+    agent/….inside              the inside version of a file that differs from the host's
+    agent/trajectory.jsonl      /workspace/trajectory.jsonl, if the agent wrote its trace only there
     agent/artifacts/            /workspace/artifacts, the media of such a trace
 
-Nothing of it can fail a trial: what cannot be fetched is said in the log.
+Failures are logged and never fail a trial.
 """
 
 import asyncio
@@ -23,10 +23,10 @@ from proctor.trial.recording import has_entries
 from proctor.trial.trial_run import Target, TrialRun, checked_context
 from proctor.trial.unchanged import find_looks
 
-# Files from inside an environment, put beside those that were written on the host
+# Merging files from inside an environment with those written on the host
 #
-# What the host wrote stands: a file of the same name from inside that differs is kept as
-# `<name>.inside`, so that nobody inside can put words into the mouth of an agent that runs outside.
+# Files written on the host win: a differing file of the same name from inside is kept as
+# `<name>.inside`, so that a process inside cannot forge the logs of an agent that runs outside.
 # Links are moved as links and never followed.
 
 
@@ -34,7 +34,7 @@ SUFFIX = ".inside"
 
 
 def merge_tree(source: str, target: str) -> list[str]:
-    """Move all that is in a directory into another; what differed, by its path below there.
+    """Move everything in a directory into another; return the paths of files that differed.
 
     Raises:
         OSError: something cannot be moved; the rest is still in the source.
@@ -81,15 +81,15 @@ def _find_free(place: str) -> str:
 
 _WORKSPACE_TRACE = "/workspace/trajectory.jsonl"
 _WORKSPACE_MEDIA = "/workspace/artifacts"
+# Limit on the files listed in a finding.
 _MOST = 100
-"""Files that a finding lists."""
 
 
 async def collect_agent_output(run: TrialRun, target: Target) -> None:
-    """Fetch the agent's logs, and let it say what it did from them if it has not yet.
+    """Fetch the agent's logs, and let the agent fill its context from them if it has not yet.
 
     Raises:
-        Exception: whatever the agent raises while it reads its logs.
+        Exception: raised by the agent while it reads its logs.
     """
     await _fetch_logs(run)
     _heed_agent(run)
@@ -103,7 +103,7 @@ async def collect_agent_output(run: TrialRun, target: Target) -> None:
 
 
 def _heed_agent(run: TrialRun) -> None:
-    """Keep what the agent itself found; one written for harbor finds nothing."""
+    """Add the agent's own findings; agents written for harbor have none."""
     take = getattr(run.agent, "take_findings", None)
     found = take() if callable(take) else ()
     for finding in found if isinstance(found, list) else ():
@@ -133,19 +133,19 @@ async def _fetch_logs(run: TrialRun) -> None:
 
 
 async def _fetch_beside(run: TrialRun, environment: Environment, target: str) -> None:
-    """Fetch the agent's logs beside what it wrote on the host, which stands."""
+    """Fetch the agent's logs and merge them with those written on the host."""
     fetched = f"{run.place}/.agent-inside"
     os.makedirs(fetched, exist_ok=True)
     try:
         await environment.download_dir(source_dir=str(INSIDE.agent_dir), target_dir=fetched)
     finally:
-        # Also what a download that broke off has brought.
+        # Also merge what an interrupted download fetched.
         _find_differing(run, await asyncio.to_thread(_merge, fetched, target))
 
 
 def _merge(fetched: str, target: str) -> list[str]:
     differing = merge_tree(fetched, target)
-    # What is left of it is there already.
+    # What remains has identical copies in the target.
     shutil.rmtree(fetched)
     return differing
 
@@ -163,7 +163,7 @@ def _find_differing(run: TrialRun, names: list[str]) -> None:
 
 
 async def _fetch_workspace_trace(run: TrialRun, environment: Environment) -> None:
-    """Fetch the trace of a harness that runs inside and knows nothing of /logs/agent."""
+    """Fetch the trace of an agent that runs inside and does not use /logs/agent."""
     directory = run.paths.agent_dir
     try:
         if os.path.exists(f"{directory}/trajectory.jsonl"):
@@ -182,15 +182,16 @@ async def _fetch_workspace_trace(run: TrialRun, environment: Environment) -> Non
 
 
 def _is_all_inside(run: TrialRun) -> bool:
-    """Whether the agent's logs on the host came from inside, and nobody has changed them since."""
+    """Whether the agent's logs on the host came from inside and have not changed since."""
     if run.fetched is None or hasattr(run.agent, "populate_context_post_run"):
-        # An agent that reads its logs may write, and two changes within a tick look like none.
+        # An agent may write while it reads its logs, and two changes within one clock tick look
+        # like none.
         return False
     return run.fetched == find_looks([run.paths.agent_dir])
 
 
 async def upload_agent_logs(run: TrialRun, environment: Environment) -> None:
-    """Let the verifier see what the agent wrote on the host."""
+    """Upload what the agent wrote on the host, for the verifier."""
     directory = run.paths.agent_dir
     if is_mounted(environment) or not has_entries(str(directory)) or _is_all_inside(run):
         return

@@ -1,6 +1,6 @@
-"""The seam between a job and whatever runs its trials: this process now, other machines later.
+"""Interface between a job and what runs its trials: this process, or other machines.
 
-`tests/executors` has the contract that every executor passes, and a second one that shares no
+`tests/executors` has the contract that every executor passes, and a second executor that shares no
 directory with the job.
 """
 
@@ -17,16 +17,17 @@ from proctor.trial.trial_run import Watch
 
 
 class TrialOutcome(msgspec.Struct, frozen=True):
-    """What came of a trial."""
+    """Result of a trial, and its files."""
 
     result: TrialResult
     directory: Path
-    """Everything that the trial left. It is handed over: the job moves it to its own place, unless
-    it lies there already."""
+    """Everything that the trial left. The job takes ownership and moves it to its place, unless it
+    is there already.
+    """
 
 
 class Executor(Protocol):
-    """Runs the trials of a job. What they are, and which of them run again, the job decides."""
+    """Runs the trials of a job. The job decides what they are and which are retried."""
 
     @property
     def capacity(self) -> int:
@@ -34,28 +35,28 @@ class Executor(Protocol):
         ...
 
     async def check(self, environment: EnvironmentConfig) -> None:
-        """See that trials can run in such environments, before anything is created.
+        """Check that trials can run in such environments, before anything is created.
 
         Raises:
             InputError: they cannot.
         """
 
     async def reap(self, environment: EnvironmentConfig) -> Sequence[str]:
-        """Remove what killed runs left; what those environments held goes to their trials.
+        """Remove environments left by killed runs; their files go to their trials.
 
-        Returns sentences about what had to stay.
+        Returns sentences about what could not be removed.
         """
         ...
 
     async def run(self, spec: TrialSpec, watch: Watch) -> TrialOutcome:
         """Run a trial; `watch` is called with the name of each phase as it begins.
 
-        A trial that fails is an outcome like any other. So is one that is cancelled, together with
-        the task that waits for it: it is stopped, its result says CancelledError, and what it left
-        is handed over; the caller sees by `Task.cancelling` that it was meant too.
+        A failed trial also returns an outcome. So does a cancelled one, even if the awaiting task
+        is cancelled with it: it is stopped, its result says CancelledError, and its files are
+        returned. The caller checks `Task.cancelling` to see whether it was cancelled itself.
 
         Raises:
-            CancelledError: it was cancelled, and nothing can be handed over.
-            Exception: the trial could not write its files, or they could not be brought here.
+            CancelledError: it was cancelled, and there are no files to return.
+            Exception: the trial could not write its files, or they could not be transferred.
         """
         ...

@@ -1,6 +1,6 @@
-"""A finding: something about a trial's integrity that a reader of its score should know.
+"""Findings: facts about a trial's integrity that a reader of its score should know.
 
-Findings lie beside the record, in `<trial>/findings.json`. They never change a score.
+They are stored in `<trial>/findings.json` and never change a score.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,64 +9,66 @@ from enum import StrEnum
 import msgspec
 
 ATTEMPT = "attempt"
-"""Key of `detail` in a finding that comes from an earlier attempt at the trial: its number."""
+"""Key in `detail` for findings of an earlier attempt at the trial: the attempt's number."""
 
 
 class FindingCode(StrEnum):
-    """What was found; each code has a paragraph in docs/integrity.md."""
+    """Kind of finding; each code is explained in docs/integrity.md."""
 
     REWARD_PLANTED = "reward-planted"
-    """Files lay in /logs/verifier before the verifier began."""
+    """Files were in /logs/verifier before the verifier began."""
     LINKED_REWARD = "linked-reward"
     """The reward file was a link that led out of the trial's directory."""
     TESTS_PLANTED = "tests-planted"
-    """Files lay in /tests before the tests were put there."""
+    """Files were in /tests before the tests were uploaded."""
     TESTS_CHANGED = "tests-changed"
     """The task's tests directory on the host, or /tests, changed while the verifier ran."""
     SYSTEM_CHANGED = "system-changed"
-    """Tools of the system that tests rest on were not the image's own any more."""
+    """System tools that tests rely on differed from the image's."""
     AGENT_STILL_BUSY = "agent-still-busy"
     """Processes that the agent started were alive when verification began."""
     VERIFIER_FLAKY = "verifier-flaky"
-    """Further verifications of the state that the agent left gave another result."""
+    """Repeated verifications of the same state gave another result."""
     CLOCK_JUMPED = "clock-jumped"
     """The wall clock and the monotonic clock disagree over a phase."""
     BASE_SUBSTITUTED = "base-substituted"
-    """The image that the task names was not there, and another root file system stood in."""
+    """The image that the task names was missing and another root file system was used instead."""
     NETWORK_SHARED = "network-shared"
     """The environment used the host's own network."""
     HOST_PORTS_OPEN = "host-ports-open"
     """The agent could reach ports of the host that the job names."""
     LIMITS_NOT_ENFORCED = "limits-not-enforced"
-    """The task asks for limits that could not be set here."""
+    """Limits that the task asks for could not be enforced on this machine."""
     USR_READ_ONLY = "usr-read-only"
-    """Nothing could be installed below /usr: it is the host's, and the runner no root."""
+    """Nothing could be installed below /usr: it is the host's, and proctor does not run as root."""
     IDS_SHARED = "ids-shared"
-    """As root: users of the sandbox had the ids of the host's users, as in other trials."""
+    """Running as root: users in the sandbox shared ids with users of the host and of other trials.
+    """
     OUTPUT_CUT = "output-cut"
     """A command printed more than is kept."""
     VERIFIER_NOT_APART = "verifier-not-apart"
     """The verifier ran where processes of the agent could reach its files."""
     FILES_REFUSED = "files-refused"
-    """Files of the environment were not collected: links out of it, devices, too large."""
+    """Files of the environment were not collected: links out of it, devices, or too large."""
     LOGS_DIFFER = "logs-differ"
     """A file of /logs/agent is not what the agent wrote on the host; both are kept."""
     COMMANDS_LIKE_SOLUTION = "commands-like-solution"
-    """Most lines of the task's own solution came back in the agent's commands."""
+    """Most lines of the task's solution appeared in the agent's commands."""
     STEPS_NOT_REPLAYED = "steps-not-replayed"
-    """The agent `replay` passed over calls that are no shell commands."""
+    """The agent `replay` skipped calls that are not shell commands."""
     CLEAN_ROOM_DIFFERS = "clean-room-differs"
     """Without the agent's changes to the system, the same tests gave another reward."""
     CLEAN_ROOM_DECLARED = "clean-room-declared"
-    """The reward differs in the clean room, by packages or services that the task declares."""
+    """The clean room gives another reward because of packages or services that the task declares.
+    """
     CLEAN_ROOM_SERVICES = "clean-room-services"
     """The reward differs without the services that the agent left running."""
     CLEAN_ROOM_PACKAGES = "clean-room-packages"
-    """The clean room gives the same reward once the agent's packages are installed again."""
+    """The clean room gives the same reward once the agent's packages are reinstalled."""
     CLEAN_ROOM_SKIPPED = "clean-room-skipped"
-    """The tests were not repeated in a clean room, or not all of them."""
+    """The tests were not repeated in a clean room, or not completely."""
     CLEAN_ROOM_PREVENTED = "clean-room-prevented"
-    """The agent left more than can be listed or kept, so that the tests could not be repeated."""
+    """The agent left more files than can be listed or kept, so the tests could not be repeated."""
     TEST_IMPORTS_CHANGED = "test-imports-changed"
     """The agent made files in places that the test command imports from."""
     CHANGES_CUT = "changes-cut"
@@ -74,7 +76,7 @@ class FindingCode(StrEnum):
     AGENT_PROGRAM_RUNNING = "agent-program-running"
     """A program that the agent made was still running when verification began."""
     AGENT_NOT_PAUSED = "agent-not-paused"
-    """Processes of the agent ran on while its changes were recorded and its files were kept."""
+    """Processes of the agent kept running while its changes were recorded and its files kept."""
     TWO_REWARDS = "two-rewards"
     """The verifier left both reward.txt and reward.json."""
     VERIFIER_FILES_OPENED = "verifier-files-opened"
@@ -82,18 +84,18 @@ class FindingCode(StrEnum):
     LATE_REWARD = "late-reward"
     """A reward file changed after the test script had ended."""
     REWARD_MOVED = "reward-moved"
-    """Nobody wrote the reward file under its name: it was moved or linked there."""
+    """The reward file was not written under its name: it was moved or linked there."""
     TESTS_KILLED = "tests-killed"
-    """A signal ended the test script, and there is a reward all the same."""
+    """A signal ended the test script, yet there is a reward."""
     SYSTEM_CHANGED_LATE = "system-changed-late"
     """Programs or libraries of the image changed while the tests ran."""
 
 
 class Level(StrEnum):
-    """How much a finding says against a score."""
+    """How strongly a finding casts doubt on a score."""
 
     INFO = "info"
-    """About where and how the trial ran."""
+    """Describes where and how the trial ran."""
     NOTICE = "notice"
     """Worth a look; honest work can cause it."""
     ALARM = "alarm"
@@ -101,7 +103,7 @@ class Level(StrEnum):
 
     @property
     def rank(self) -> int:
-        """0 for info, and more the more it says against a score."""
+        """0 for info; higher levels cast more doubt on a score."""
         return _RANKS[self]
 
 
@@ -139,9 +141,9 @@ _ALARMS = frozenset(
 
 
 def level_of(code: str) -> Level:
-    """The level of a finding. A code that is not known, from a newer version, is a notice.
+    """Return the level of a code. Unknown codes, from newer versions, are notices.
 
-    It follows from the code alone, so that no stored finding can say otherwise.
+    The level follows from the code alone, so a stored finding cannot lower its own level.
     """
     if code in _ALARMS:
         return Level.ALARM
@@ -149,12 +151,12 @@ def level_of(code: str) -> Level:
 
 
 def worst_level(codes: Iterable[str]) -> Level | None:
-    """The highest level among findings; None where there are none."""
+    """The highest level among findings; None without findings."""
     return max(map(level_of, codes), key=lambda level: level.rank, default=None)
 
 
 def sort_codes(codes: Iterable[str]) -> list[str]:
-    """Codes with alarms first and infos last; in the order given among those of one level."""
+    """Sort codes with alarms first and infos last, keeping the order within a level."""
     return sorted(codes, key=lambda code: -level_of(code).rank)
 
 
@@ -163,7 +165,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
     code: FindingCode
     phase: str
-    """The phase of the trial in which it was seen."""
+    """The phase of the trial in which it was found."""
     message: str
     """A sentence for a person."""
     detail: dict[str, object] = {}
@@ -171,16 +173,13 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def render_findings(found: Sequence[Finding]) -> bytes:
-    """The bytes of findings.json."""
+    """Render findings.json."""
     told = [_written(msgspec.to_builtins(each, enc_hook=str)) for each in found]
     return msgspec.json.format(msgspec.json.encode(told), indent=2)
 
 
 def _written(told: object) -> object:
-    """What a finding says, with names of a stranger's files as a file can hold them: as Unicode.
-
-    Half a surrogate pair, which is a byte of a name, is spelt out: it would end the whole file.
-    """
+    """Escape lone surrogates, which come from untrusted file names and cannot be encoded."""
     if isinstance(told, str):
         return told.encode(errors="backslashreplace").decode()
     if isinstance(told, list):

@@ -1,10 +1,10 @@
-"""How often the tests of a task agree with themselves: verifications of one state, compared.
+"""Measure how often a task's tests agree with themselves on the same state.
 
-What a verification gave is a text, so that two are the same result where the texts are: rewards to
-the last bit and with their types, or the type of the exception. The flake rate is the share of the
-pairs of verifications of one state that differ, the one that counts among them: it estimates
-without bias how probable it is that two verifications of the same work disagree. Nothing here is
-run, and nothing changes a score.
+A result is a text: rewards to the last bit and with their types, or the type of the exception. Two
+results are equal if their texts are. The flake rate is the share of differing pairs among all pairs
+of verifications of one state, including the one that counts: an unbiased estimate of the
+probability that two verifications of the same work disagree. Does not run anything or change
+scores.
 """
 
 import json
@@ -34,43 +34,44 @@ class Pairs(msgspec.Struct, frozen=True):
     """Pairs of verifications of the same state."""
 
     pairs: int
-    """How many there are."""
+    """Number of pairs."""
     differing: int
-    """Those whose results are not the same."""
+    """Pairs whose results differ."""
 
     @property
     def rate(self) -> float | None:
-        """The flake rate; None where there is no pair."""
+        """The flake rate; None without pairs."""
         return self.differing / self.pairs if self.pairs else None
 
 
 def count_pairs(results: Iterable[str]) -> Pairs:
-    """The pairs among results of one state."""
+    """Count the pairs among results of one state."""
     counts = Counter(results)
     total = math.comb(counts.total(), 2)
     return Pairs(total, total - sum(math.comb(count, 2) for count in counts.values()))
 
 
 class StateVerified(msgspec.Struct, frozen=True, kw_only=True):
-    """One state that an agent left, and what every verification of it gave."""
+    """A state that an agent left, and the result of every verification of it."""
 
     step: str | None
-    """The step after which it was so; null for a task without steps."""
+    """The step that left it; null for a task without steps."""
     state: State | None
-    """`frozen`: each began with the same files. `live`: where the agent's processes still ran, one
-    after the other. null: it was not verified again."""
+    """`frozen`: each verification began with the same files. `live`: they ran one after another
+    while the agent's processes were alive. null: not verified again.
+    """
     verifications: list[Verification]
-    """The one that counts first."""
+    """The verifications, starting with the one that counts."""
     n_differing: int
-    """Verifications whose result is not that of the one that counts."""
+    """Verifications whose result differs from the one that counts."""
     pairs: int
     """Pairs of these verifications."""
     differing_pairs: int
-    """Those among them whose results are not the same."""
+    """Pairs whose results differ."""
     flake_rate: float | None
-    """differing_pairs / pairs; null where there is no pair."""
+    """differing_pairs / pairs; null without pairs."""
     reason: str | None
-    """Why there are fewer verifications than were asked for; null where there are not."""
+    """Why there are fewer verifications than requested; null if there are not."""
 
 
 class VerifiedAgain(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,25 +81,25 @@ class VerifiedAgain(msgspec.Struct, frozen=True, kw_only=True):
     task_checksum: str
     """The task's digest, as in result.json."""
     n: int
-    """How many verifications were asked for beyond the one that counts."""
+    """Number of verifications requested beyond the one that counts."""
     states: list[StateVerified]
     """One for the trial, or one for each of its steps that was verified."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Reverification:
-    """A state that is to be verified again, and what came of that so far."""
+    """A state to verify again, and its verifications so far."""
 
     step: Step | None
     artifacts_dir: Path = Path()
-    """Where what was collected lies, for a verifier in an environment of its own."""
+    """Directory of the collected artifacts, for a separate verifier environment."""
     state: State | None = None
     reason: str | None = None
-    """Why it is not verified again, or not as often as was asked for."""
+    """Why it is not verified again, or not as often as requested."""
     verifications: list[Verification] = field(default_factory=list)
 
     def add(self, verification: Verification) -> None:
-        """Another verification; the first is the one that counts."""
+        """Add a verification; the first is the one that counts."""
         first = self.verifications[0] if self.verifications else verification
         is_same, number = verification.result == first.result, len(self.verifications)
         self.verifications.append(
@@ -107,12 +108,12 @@ class Reverification:
 
     @property
     def n_differing(self) -> int:
-        """Verifications whose result is not that of the one that counts."""
+        """Verifications whose result differs from the one that counts."""
         return sum(not each.is_same for each in self.verifications)
 
     @property
     def results(self) -> Mapping[str, int]:
-        """How many verifications gave each result."""
+        """Number of verifications by result."""
         return Counter(each.result for each in self.verifications)
 
     def as_stored(self) -> StateVerified:
@@ -132,30 +133,30 @@ class Reverification:
 
 @dataclass(kw_only=True)
 class CleanRoom:
-    """A second verification, before and after it ran."""
+    """A clean-room verification, before and after it ran."""
 
     step: Step | None
     kept: Reverification
-    """The verification that counts, in its list."""
+    """Holds the verification that counts."""
     left_out: LeftOut = field(default_factory=lambda: LeftOut(frozenset(), frozenset()))
     survivors: Sequence[Process] = ()
-    """What the agent left running."""
+    """Processes the agent left running."""
     reason: str | None = None
-    """Why there is none."""
+    """Why it was not run."""
     is_prevented: bool = False
-    """It is for what the agent left that there is none."""
+    """Whether something the agent left prevented it."""
     clean: list[Verification] = field(default_factory=list)
     control: list[Verification] = field(default_factory=list)
     declared: list[Verification] = field(default_factory=list)
-    """What it gave with files of names that the task declares."""
+    """Results with the files whose names the task declares."""
     packages: tuple[str, ...] = ()
-    """What was installed in the clean room, where it was tried once more."""
+    """Packages reinstalled in the clean room for another try."""
     packaged: Verification | None = None
-    """What that gave."""
+    """Result with those packages."""
 
 
 def note_rewards(rewards: Mapping[str, Number] | None, seconds: float) -> Verification:
-    """A verification that ended by itself; None: the verifier declined to score."""
+    """Record a verification that completed; None: the verifier declined to score."""
     return Verification(
         result=render_result(rewards),
         rewards=msgspec.Raw(render_json(rewards).encode()),
@@ -164,7 +165,7 @@ def note_rewards(rewards: Mapping[str, Number] | None, seconds: float) -> Verifi
 
 
 def note_exception(kind: str, message: str, seconds: float) -> Verification:
-    """A verification that ended in an exception."""
+    """Record a verification that raised an exception."""
     return Verification(
         result=kind,
         rewards=msgspec.Raw(b"null"),
@@ -175,7 +176,7 @@ def note_exception(kind: str, message: str, seconds: float) -> Verification:
 
 
 def render_result(rewards: Mapping[str, Number] | None) -> str:
-    """Rewards as a text that is the same for the same rewards alone: 1 is not 1.0, nan is nan."""
+    """Render rewards as a text, equal only for identical rewards: 1 is not 1.0, nan is nan."""
     if rewards is None:
         return "null"
     told = [f"{json.dumps(name)}: {_render(rewards[name])}" for name in sorted(rewards)]
@@ -190,7 +191,7 @@ def _render(value: Number) -> str:
 def render_verified_again(
     task: str, task_checksum: str, n: int, kept: Sequence[Reverification]
 ) -> str:
-    """The text of verify-again.json."""
+    """Render verify-again.json."""
     states = [each.as_stored() for each in kept if each.verifications]
     stored = VerifiedAgain(task=task, task_checksum=task_checksum, n=n, states=states)
     return msgspec.json.format(msgspec.json.encode(stored), indent=2).decode()
@@ -200,9 +201,9 @@ _decode = msgspec.json.Decoder(VerifiedAgain).decode
 
 
 def parse_verified_again(data: bytes) -> VerifiedAgain:
-    """verify-again.json as a value.
+    """Parse verify-again.json.
 
     Raises:
-        MsgspecError, UnicodeDecodeError: it is none.
+        MsgspecError, UnicodeDecodeError: the data is invalid.
     """
     return _decode(data)

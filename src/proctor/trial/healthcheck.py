@@ -1,4 +1,4 @@
-"""Waiting until an environment is healthy, by the rules of harbor (and of Docker before it)."""
+"""Wait until an environment is healthy, by harbor's rules (which follow Docker's)."""
 
 import asyncio
 import time
@@ -13,7 +13,7 @@ async def run_healthcheck(environment: Environment, check: Healthcheck) -> None:
 
     Raises:
         HealthcheckError: it failed too often in a row.
-        RuntimeError: a single try took too long.
+        RuntimeError: a single try timed out.
     """
     grace_ends = time.monotonic() + check.start_period_sec
     failures = 0

@@ -1,4 +1,4 @@
-"""Small things that are done inside an environment the same way everywhere."""
+"""Helpers for working inside an environment."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,7 +10,7 @@ from proctor.trial.environment import Environment, ExecResult, can_mark
 
 @contextmanager
 def acting_as(environment: Environment, user: str | int | None) -> Iterator[None]:
-    """For a while, commands that name nobody run as this user; None: the environment's own."""
+    """Change the default user of commands inside the context; None for the environment's own."""
     previous = environment.default_user
     environment.default_user = user
     try:
@@ -22,7 +22,7 @@ def acting_as(environment: Environment, user: str | int | None) -> Iterator[None
 async def empty_directories(
     environment: Environment, directories: Sequence[PurePosixPath], *, open_to_all: bool
 ) -> None:
-    """See that directories are there and empty, without replacing them: one may be a mount."""
+    """Create or empty directories in place, without replacing them: one may be a mount."""
     commands = []
     for directory in directories:
         name = shlex.quote(str(directory))
@@ -42,9 +42,9 @@ async def exec_script(
     env: Mapping[str, str] | None,
     timeout_sec: int | None = None,
 ) -> ExecResult:
-    """Run a command that runs a script, which everybody may execute from then on.
+    """Make a script executable for everyone, then run a command that uses it.
 
-    Where that cannot be done, running it will say so.
+    If that fails, running the script reports it.
     """
     if can_mark(environment):
         return await environment.exec_script(command, script, env, timeout_sec)
@@ -53,11 +53,11 @@ async def exec_script(
 
 
 def is_mounted(environment: Environment) -> bool:
-    """Whether /logs/* are the trial's own directories, so that nothing has to be fetched."""
+    """Whether /logs/* are the trial's own directories, so nothing needs to be downloaded."""
     return environment.capabilities.mounted
 
 
 def kind_of(environment: Environment) -> str:
-    """What an environment calls its kind, for messages."""
+    """The environment's own name for its kind, for messages."""
     kind = getattr(environment, "type", None)
     return str(kind()) if callable(kind) else type(environment).__name__

@@ -1,8 +1,8 @@
-"""What lies in an environment before and after verification, as far as a score rests on it.
+"""Check an environment before and after verification for signs that a score was not earned.
 
-What is found becomes findings, never another score. Where an environment cannot list its files
-itself, a script is run inside: an agent that was root there may have replaced the tools that it
-uses, which can hide a finding and nothing else.
+Results are findings and never change a score. In an environment that cannot list its own files, a
+script runs inside. An agent with root access may have replaced the tools the script uses, which can
+at worst hide a finding.
 """
 
 import asyncio
@@ -23,16 +23,16 @@ from proctor.trial.paths import INSIDE
 from proctor.trial.spec import TrialSpec
 from proctor.trial.trial_run import TrialRun
 
+# Limit on the files or processes listed in a finding.
 _MOST = 100
-"""Files or processes that a finding lists; more are as good as these."""
+# Tests up to this many bytes are hashed on the event loop; a thread would take longer.
 _SMALL = 1 << 20
-"""Bytes of a task whose tests are hashed at once; a thread would take longer."""
 _LOOK_SEC = 30
+# Files per command: an argument longer than 128 KiB is refused by the kernel (MAX_ARG_STRLEN).
 _BATCH = 400
-"""Files that one command is asked about: its text must stay under 128 KiB."""
 _LARGEST = 1 << 20
 
-# Names come from a stranger: each line ends in NUL. Only plain files that are small are read.
+# File names are untrusted, so each line ends in NUL. Only small regular files are read.
 _LOOK = """shopt -s globstar dotglob nullglob 2>/dev/null
 n=0
 for f in {globs}; do
@@ -54,7 +54,7 @@ echo looked"""
 
 
 async def look_before(run: TrialRun, environment: Environment) -> bool:
-    """Find what was planted where the verifier works, and who is still at work; was anything?"""
+    """Add findings for planted files and surviving processes; return whether files were planted."""
     verifier, tests = str(INSIDE.verifier_dir), str(INSIDE.tests_dir)
     seen = await _list_files(run, environment, (verifier, tests))
     rewards = [file for file in seen if file.path.startswith(f"{verifier}/")]
@@ -75,7 +75,7 @@ async def look_before(run: TrialRun, environment: Environment) -> bool:
 
 
 async def look_for_busy(run: TrialRun, watched: Watched) -> Sequence[Process]:
-    """Find processes of the agent that are still alive; all of them."""
+    """Add a finding for processes of the agent that are still alive; return all of them."""
     processes = await watched.list_processes()
     if processes:
         run.add_finding(
@@ -88,7 +88,7 @@ async def look_for_busy(run: TrialRun, watched: Watched) -> Sequence[Process]:
 
 
 def _find_own_programs(run: TrialRun, processes: Sequence[Process]) -> None:
-    """Find processes that execute what the agent made."""
+    """Add a finding for processes that execute a file the agent made."""
     changes = run.account.changes if run.account else ()
     made = {each.path for each in changes if each.how != "deleted"}
     own = [
@@ -141,7 +141,7 @@ def _parse_line(line: str) -> SeenFile:
 
 
 def find_uploaded(spec: TrialSpec, step: Step | None) -> dict[str, str]:
-    """The digest of every plain file of the tests by its path below /tests, as it was planned."""
+    """Return the planned digest of every regular test file, by its path below /tests."""
     prefixes = ["tests/", f"steps/{step.name}/tests/"] if step else ["tests/"]
     return {
         file.path.removeprefix(prefix): file.sha256
@@ -154,14 +154,14 @@ def find_uploaded(spec: TrialSpec, step: Step | None) -> dict[str, str]:
 async def look_after(
     run: TrialRun, room: Environment, sources: Sequence[Path], step: Step | None
 ) -> None:
-    """Find whether the tests changed: the host's files, or those that were uploaded."""
+    """Add findings for tests that changed on the host, or inside after the upload."""
     if not sources:
         return
     planned = find_uploaded(run.spec, step)
     if run.spec.digests.size < _SMALL:
         changed = _find_changed_on_host(sources, planned)
     else:
-        # Beside the event loop: they may be large.
+        # In a thread: the tests may be large.
         changed = await asyncio.to_thread(_find_changed_on_host, sources, planned)
     if changed:
         run.add_finding(
@@ -191,10 +191,10 @@ def _find_changed_on_host(sources: Sequence[Path], planned: Mapping[str, str]) -
 
 
 async def _find_altered(run: TrialRun, room: Environment, planned: Mapping[str, str]) -> list[str]:
-    """The uploaded files that are not as they were; new ones, such as caches, are ordinary."""
+    """Uploaded files that changed or disappeared; new files, such as caches, are normal."""
     altered: list[str] = []
     try:
-        # Lines are told apart by their ends, and some tools escape a backslash.
+        # Output is parsed by lines, and some versions of sha256sum escape a backslash.
         plain = [path for path in sorted(planned) if "\n" not in path and "\\" not in path]
         for batch in batched(plain, _BATCH):
             now = await _hash_inside(room, batch, planned)
@@ -208,12 +208,12 @@ async def _find_altered(run: TrialRun, room: Environment, planned: Mapping[str, 
 async def _hash_inside(
     room: Environment, paths: Sequence[str], planned: Mapping[str, str]
 ) -> Mapping[str, str | None] | None:
-    """The digests of uploaded files that are still plain files; None where nobody can look."""
+    """Digests of uploaded files that are still regular files; None if they cannot be read."""
     tests = str(INSIDE.tests_dir)
     if can_list(room):
         seen = await room.list_files([f"{tests}/{path}" for path in paths], len(paths))
         found = {file.path.removeprefix(f"{tests}/"): file for file in seen}
-        # Nobody knows of one that is too large to be read; that is no finding.
+        # A file too large to be read has an unknown digest, which is not a finding.
         return {
             path: planned.get(path) if file.sha256 is None and file.size else file.sha256
             for path, file in found.items()

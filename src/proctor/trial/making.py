@@ -1,4 +1,4 @@
-"""Making the agent and the environment of a trial, from what job and task ask for."""
+"""Create the agent and the environment of a trial from the job and the task."""
 
 import asyncio
 import os
@@ -21,15 +21,15 @@ from proctor.trial.trial_run import TrialRun, host_variables
 
 
 async def make_agent(run: TrialRun) -> Agent:
-    """The agent, with the skills that the job brings along.
+    """Create the agent, with the skills that the job provides.
 
     Raises:
-        Exception: whatever a stranger's class raises, besides what is wrong with the config.
+        Exception: raised by a third-party class, or because the config is invalid.
     """
     config, task = run.spec.config.agent, run.spec.task.config
     host = host_variables()
     if config.skills:
-        # Beside the event loop: they are hashed.
+        # In a thread: the skills are hashed.
         run.skills = await asyncio.to_thread(load_skills, config.skills)
     run.skills_dir = find_skills_dir(task, run.skills)
     run.agent = run.kinds.make_agent(_order_agent(run, host))
@@ -38,14 +38,15 @@ async def make_agent(run: TrialRun) -> Agent:
 
 
 def make_environment(run: TrialRun) -> Environment:
-    """The environment, once it is seen that it can do what the task asks of its network.
+    """Create the environment, after checking that it supports the task's network policy.
 
     Raises:
-        Exception: whatever a stranger's class raises, besides what is wrong with the config.
+        Exception: raised by a third-party class, or because the config is invalid.
     """
     task = run.spec.task.config
     if not os.path.isdir(run.spec.task.directory):
-        # Without it there is no Dockerfile either, and the agent would sit another task.
+        # Without the directory there is no Dockerfile either, and the agent would run on a
+        # different task.
         raise TrialError(
             f"{run.spec.task.directory}: the task's directory is gone since the job was "
             "planned; put it back, and `proctor resume --also TrialError` runs this trial"
@@ -103,19 +104,19 @@ def _order_environment(run: TrialRun, host: Mapping[str, str]) -> EnvironmentOrd
 
 
 def _find_mounts(run: TrialRun) -> list[dict[str, object]]:
-    """The trial's own directories, for environments that can show them inside."""
+    """Mounts of the trial's own directories, for environments that support mounts."""
     directory = os.path.realpath(run.place)
     inside = (INSIDE.verifier_dir, INSIDE.agent_dir, INSIDE.artifacts_dir)
     return [bind(f"{directory}/{place.name}", place) for place in inside]
 
 
 def bind(source: str, target: PurePosixPath) -> dict[str, object]:
-    """A directory of the host that is seen inside, as harbor writes it."""
+    """A bind mount of a host directory, in harbor's format."""
     return {"type": "bind", "source": source, "target": str(target)}
 
 
 def _open_to_all(place: str) -> None:
-    # Whoever commands run as inside writes into these through a mount.
+    # Commands may run as any user inside, and write into these through a mount.
     for directory in (place, f"{place}/agent", f"{place}/verifier", f"{place}/artifacts"):
         os.chmod(directory, 0o777)  # noqa: S103 - as harbor leaves them
 
@@ -129,10 +130,10 @@ def _check_network(run: TrialRun, environment: Environment) -> None:
 
 
 def describe_agent(agent: Agent, model_name: str | None) -> AgentInfo:
-    """Who sits the task, in its own words where it has them."""
+    """Describe the agent, by its own `to_agent_info` if it has one."""
     own = getattr(agent, "to_agent_info", None)
     if callable(own):
-        # An agent written for harbor answers with harbor's class; its fields are the same.
+        # An agent written for harbor returns harbor's class, which has the same fields.
         return AgentInfo.model_validate(own(), from_attributes=True)
     return AgentInfo(
         name=agent.name(),
@@ -142,7 +143,7 @@ def describe_agent(agent: Agent, model_name: str | None) -> AgentInfo:
 
 
 def find_model(model_name: str | None) -> ModelInfo | None:
-    """The model of a name with or without its provider: `provider/name`."""
+    """Parse a model name with or without its provider: `provider/name`."""
     if not model_name:
         return None
     provider, slash, name = model_name.partition("/")

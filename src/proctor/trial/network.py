@@ -1,6 +1,6 @@
-"""Which hosts may be reached in each phase of a trial, and what an environment must be able to do.
+"""Decide which hosts may be reached in each phase, and check that an environment supports it.
 
-Pure: harbor's rules and messages. Nothing here opens or closes a connection.
+harbor's rules and messages. Does not open or close connections.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,39 +14,39 @@ from proctor.task.network import NetworkMode, NetworkPolicy, PhaseNetwork
 
 
 class CanNetwork(Protocol):
-    """What an environment can do about its network."""
+    """Network capabilities of an environment."""
 
     @property
     def disable_internet(self) -> bool:
-        """Cut it off."""
+        """Whether it can disable the network."""
         ...
 
     @property
     def network_allowlist(self) -> bool:
-        """Let only some hosts through."""
+        """Whether it can restrict the network to some hosts."""
         ...
 
     @property
     def dynamic_network_policy(self) -> bool:
-        """Change it after the start."""
+        """Whether it can change the policy after the start."""
         ...
 
 
 class NetworkPlan(msgspec.Struct, frozen=True):
-    """What holds when."""
+    """Network policies of a trial by phase."""
 
     baseline: NetworkPolicy
-    """Of the agent's environment, from its start."""
+    """Policy of the agent's environment from its start."""
     agent: NetworkPolicy
     """While the agent runs."""
     separate_baseline: NetworkPolicy | None
-    """Of a verifier's own environment; None where it shares the agent's."""
+    """Policy of a separate verifier environment; None if the verifier shares the agent's."""
     verifier: NetworkPolicy
     """While the verifier runs."""
 
     @property
     def verifier_baseline(self) -> NetworkPolicy:
-        """What the verifier's phase departs from."""
+        """The policy before and after the verifier's phase."""
         return self.separate_baseline or self.baseline
 
 
@@ -56,13 +56,13 @@ def plan_network(
     environment: EnvironmentConfig,
     step: StepConfig | None = None,
 ) -> NetworkPlan:
-    """What holds in a trial, or in one of its steps."""
+    """Return the policies of a trial, or of one of its steps."""
     extra = environment.extra_allowed_hosts
     baseline = _allow(task.environment.network_policy, extra)
     own = task.find_verifier_environment(step)
     separate = None
     if own is not None:
-        # The job's further hosts are for the task's own environment and what is a copy of it.
+        # The job's additional hosts apply to the task's environment and to copies of it.
         is_copy = own is task.environment
         separate = _allow(own.network_policy, extra) if is_copy else own.network_policy
     agent_policy = _phase(task.agent, step.agent if step else None) or baseline
@@ -78,7 +78,7 @@ def plan_network(
 def find_ignored_hosts(
     task: TaskConfig, agent: AgentConfig, environment: EnvironmentConfig
 ) -> Iterator[str]:
-    """Warnings, in harbor's words, for further hosts that a public network makes pointless."""
+    """Yield harbor's warnings for additional hosts that a public network makes pointless."""
     plan = plan_network(task, agent, environment)
     for policy, hosts in (
         (task.environment.network_policy, environment.extra_allowed_hosts),
@@ -92,10 +92,10 @@ def find_ignored_hosts(
 
 
 def check_network(plan: NetworkPlan, can: CanNetwork, kind: str, label: str) -> None:
-    """Refuse phases that an environment of this kind cannot give; `label` says whose they are.
+    """Check that an environment of this kind supports the policies; `label` names their owner.
 
     Raises:
-        ValueError: in harbor's words.
+        ValueError: it does not; harbor's message.
     """
     where = "agent environment"
     if plan.agent != plan.baseline:
@@ -119,10 +119,10 @@ def _check_switch(policy: NetworkPolicy, can: CanNetwork, kind: str, said: tuple
 
 
 def check_policy(policy: NetworkPolicy, can: CanNetwork, kind: str) -> None:
-    """Refuse a policy that an environment of this kind cannot hold to.
+    """Check that an environment of this kind supports a policy.
 
     Raises:
-        ValueError: in harbor's words.
+        ValueError: it does not; harbor's message.
     """
     refused = (policy.mode is NetworkMode.NO_NETWORK and not can.disable_internet) or (
         policy.mode is NetworkMode.ALLOWLIST and not can.network_allowlist

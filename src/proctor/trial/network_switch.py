@@ -1,4 +1,4 @@
-"""What can be reached for the length of a phase, where an environment can switch."""
+"""Switch the network policy for the duration of a phase."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,16 +11,16 @@ from proctor.trial.inside import kind_of
 
 @runtime_checkable
 class Switchable(Protocol):
-    """An environment whose network can be changed after the start."""
+    """An environment whose network policy can be changed after the start."""
 
     async def set_network_policy(self, network_policy: NetworkPolicy) -> None:
-        """Let this hold from now on."""
+        """Apply this policy from now on."""
         ...
 
 
 @asynccontextmanager
 async def host_ports_open(environment: Environment) -> AsyncIterator[None]:
-    """Let the agent reach the ports of the host that the job names; nobody after it.
+    """Open the job's host ports inside the context, for the agent only.
 
     Raises:
         Exception: the environment cannot open them.
@@ -39,10 +39,10 @@ async def host_ports_open(environment: Environment) -> AsyncIterator[None]:
 async def network_of_phase(
     environment: Environment, baseline: NetworkPolicy, phase: NetworkPolicy
 ) -> AsyncIterator[None]:
-    """Let a phase's policy hold, and then the baseline again.
+    """Apply a phase's policy inside the context, then restore the baseline.
 
     Raises:
-        ValueError: it differs, and the environment cannot switch.
+        ValueError: the policies differ, and the environment cannot switch.
     """
     if phase == baseline:
         yield

@@ -1,4 +1,4 @@
-"""The beginning of a trial: its directories, config.json, its first record, and its log."""
+"""Begin a trial: create its directories, config.json, first record and log."""
 
 import contextlib
 import logging
@@ -23,15 +23,15 @@ from proctor.trial.recording import Recording
 from proctor.trial.spec import TrialSpec
 from proctor.trial.trial_run import TrialRun, Watch, host_variables
 
-# The secrets that a trial was given, so that they get into none of its own files
+# Removing the secrets that a trial was given from its own files
 
 
+# Shorter values would match parts of ordinary words.
 _SHORTEST = 8
-"""Shorter values would be found in ordinary words."""
 
 
 def find_redactor(spec: TrialSpec, host: Mapping[str, str]) -> Redactor | None:
-    """What takes the trial's secrets out of text; None where it has none."""
+    """Return a redactor for the trial's secrets; None if it has none."""
     secrets = {
         name: value
         for env in (find_keys(spec.config.agent, host), *_find_envs(spec))
@@ -56,7 +56,7 @@ def _find_task_envs(task: TaskConfig) -> Iterator[Mapping[str, str]]:
 
 
 def _resolve_known(env: Mapping[str, str], host: Mapping[str, str]) -> dict[str, str]:
-    """The variables whose values are known; a template that the host has not is no secret yet."""
+    """Variables whose values are known; an unresolved template holds no secret yet."""
     known: dict[str, str] = {}
     for name, value in env.items():
         if not is_sensitive(name):
@@ -68,17 +68,17 @@ def _resolve_known(env: Mapping[str, str], host: Mapping[str, str]) -> dict[str,
     return known
 
 
-# trial.log: what happened in a trial, for people, one message a line or more
+# trial.log: the messages of a trial, for people
 #
-# Each trial has loggers of its own, which go when it ends: ten thousand trials leave nothing behind
-# in the process. Secrets that the trial was given do not get into the file.
+# Each trial has its own loggers, which are discarded when it ends, so ten thousand trials do not
+# accumulate in the process. Secrets given to the trial are removed.
 
 
 class Cleaner(Protocol):
-    """Takes secrets out of text."""
+    """Removes secrets from text."""
 
     def redact_text(self, text: str) -> str:
-        """The text without secrets."""
+        """Return the text without secrets."""
         ...
 
 
@@ -95,9 +95,9 @@ class _CleanLines(logging.Formatter):
 
 
 class _LogFile(logging.Handler):
-    """A log that a full disk cuts short; the trial's result says what became of the trial.
+    """A log file that ignores a full disk; result.json reports how the trial ended.
 
-    The file is opened for its first line, so that a trial with nothing to say costs nothing.
+    The file is opened with its first line, so a trial without messages creates none.
     """
 
     def __init__(self, path: str) -> None:
@@ -106,7 +106,7 @@ class _LogFile(logging.Handler):
         self._fd: int | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a line, or pass it over when it cannot be written."""
+        """Write a line; ignore write errors."""
         try:
             line = f"{self.format(record)}\n".encode(errors="backslashreplace")
             if self._fd is None:
@@ -118,7 +118,7 @@ class _LogFile(logging.Handler):
             return
 
     def close(self) -> None:
-        """Write no more."""
+        """Close the file."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
@@ -127,10 +127,11 @@ class _LogFile(logging.Handler):
 
 @contextlib.contextmanager
 def open_journal(path: str, cleaner: Cleaner | None) -> Iterator[logging.Logger]:
-    """A logger that writes to trial.log from its first line on, and so do its children."""
+    """Open a logger whose messages, and its children's, are appended to trial.log."""
     logger = logging.RootLogger(logging.DEBUG)
     logger.name = "trial"
-    # A manager of its own keeps the loggers of this trial out of the list of all loggers.
+    # A separate manager keeps this trial's loggers out of the process-wide registry, which never
+    # shrinks.
     logger.manager = logging.Manager(logger)
     handler = _LogFile(path)
     handler.setFormatter(_CleanLines(cleaner))
@@ -139,7 +140,7 @@ def open_journal(path: str, cleaner: Cleaner | None) -> Iterator[logging.Logger]
         yield logger
     finally:
         logger.removeHandler(handler)
-        # A full disk refuses the last bytes.
+        # Closing flushes, which fails on a full disk.
         with contextlib.suppress(OSError):
             handler.close()
 
@@ -148,7 +149,7 @@ def open_journal(path: str, cleaner: Cleaner | None) -> Iterator[logging.Logger]
 def opened(
     spec: TrialSpec, directory: Path, kinds: Kinds, watch: Watch, clock: Clock
 ) -> Iterator[TrialRun]:
-    """A trial that has begun; no file of it is there yet."""
+    """Set up a trial in memory; none of its files exist yet."""
     redactor = find_redactor(spec, host_variables())
     with open_journal(f"{directory}/trial.log", redactor) as logger:
         yield TrialRun(
@@ -165,7 +166,7 @@ def opened(
 
 
 def begin_result(spec: TrialSpec, started_at: datetime | None = None) -> TrialResult:
-    """The result of a trial of which nothing is known yet."""
+    """Return an empty result for a trial."""
     config = spec.config
     name = config.agent.name or config.agent.import_path or "unknown"
     return TrialResult(
@@ -191,10 +192,10 @@ def _find_task_id(spec: TrialSpec) -> TaskId:
 
 
 def open_files(run: TrialRun) -> None:
-    """Make the trial's directories and its first files.
+    """Create the trial's directories and first files.
 
     Raises:
-        OSError: they cannot be made.
+        OSError: they cannot be created.
     """
     place = run.place
     _make_directory(place)

@@ -1,4 +1,4 @@
-"""What an agent or an environment is made from: harbor's constructor arguments, as values."""
+"""Constructor arguments of agents and environments, as in harbor."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -17,12 +17,12 @@ from proctor.trial.paths import TrialPaths
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentOrder:
-    """An environment that a trial wants."""
+    """Arguments for creating an environment."""
 
     config: EnvironmentConfig
-    """The job's wishes: type or import path, overrides, kwargs."""
+    """The job's options: type or import path, overrides, kwargs."""
     environment_dir: Path
-    """What it is built from: the task's environment/, or the tests of a separate verifier."""
+    """Build context: the task's environment/, or the tests for a separate verifier."""
     environment_name: str
     """Short name of the task."""
     session_id: str
@@ -33,7 +33,7 @@ class EnvironmentOrder:
     network: NetworkPolicy
     """The baseline in effect."""
     persistent_env: Mapping[str, str]
-    """Variables of every command, resolved."""
+    """Resolved variables of every command."""
     mounts: Sequence[Mapping[str, object]]
     """harbor's {type, source, target}: the log directories, and what the job adds."""
     logger: logging.Logger
@@ -41,22 +41,22 @@ class EnvironmentOrder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentOrder:
-    """An agent that a trial wants."""
+    """Arguments for creating an agent."""
 
     config: AgentConfig
-    """The job's wishes: name or import path, model, kwargs, env."""
+    """The job's options: name or import path, model, kwargs, env."""
     logs_dir: Path
     """<trial>/agent."""
     trial_paths: TrialPaths
     task: Task
-    """For the oracle alone: no other agent is given it."""
+    """Only passed on to the oracle."""
     timeout_sec: float | None
-    """Seconds it will be given, for the oracle."""
+    """Its time limit in seconds, for the oracle."""
     mcp_servers: Sequence[McpServer] = ()
     skills_dir: str | None = None
-    """Where skills are, inside the environment."""
+    """Directory of the skills inside the environment."""
     extra_env: Mapping[str, str] = field(default_factory=dict)
-    """--ae, resolved."""
+    """Resolved variables from --ae."""
     logger: logging.Logger
 
 
@@ -66,7 +66,7 @@ type MakeAgent = Callable[[AgentOrder], Agent]
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """How agents and environments are made; a job brings the real ones."""
+    """Factories of agents and environments, supplied by the job."""
 
     make_agent: MakeAgent
     make_environment: MakeEnvironment

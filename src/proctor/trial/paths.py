@@ -1,24 +1,24 @@
-"""Every path of a trial, named once; the names are the ones that agents written for harbor use.
+"""All paths of a trial, under the names that agents written for harbor use.
 
 In `<trial>/`:
 
-      config.json       what it was told to do
-      result.json       what came of it; written once, at the end
-      record.json       the TrialRecord, partial from the first moment
-      findings.json     integrity findings, where there are any
-      changes.jsonl     what the agent changed of the environment, path by path; of a step, below
-                        steps/<name>/
-      clean-room.json   what the tests gave in a clean room
-      clean-room/       what the verifier left there, where that differs: clean/ and control/
-      trial.log         what happened, for people
-      exception.txt     the traceback, where there was an exception
-      agent/            /logs/agent of the environment, and what the agent wrote on the host
-      verifier/         /logs/verifier: test-stdout.txt, reward.txt or reward.json
-      artifacts/        collected files, manifest.json
-      steps/<name>/     agent/, verifier/ and artifacts/ of each step, for tasks of several
-      verify-again.json what further verifications gave, where any were asked for
-      verify-again/<n>/ what the verifier left in the nth of them; of a step, below steps/<name>/
-      attempts/<n>/     what earlier attempts at this slot left
+    config.json       the trial's configuration
+    result.json       the trial's result; written once, at the end
+    record.json       the TrialRecord, partial from the first moment
+    findings.json     integrity findings, if there are any
+    changes.jsonl     what the agent changed in the environment, path by path; for a step, below
+                      steps/<name>/
+    clean-room.json   the result of the tests in a clean room
+    clean-room/       what the verifier left there, if that differs: clean/ and control/
+    trial.log         log messages, for people
+    exception.txt     the traceback, if there was an exception
+    agent/            /logs/agent of the environment, and what the agent wrote on the host
+    verifier/         /logs/verifier: test-stdout.txt, reward.txt or reward.json
+    artifacts/        collected files, manifest.json
+    steps/<name>/     agent/, verifier/ and artifacts/ of each step, for tasks of several
+    verify-again.json results of repeated verifications, if requested
+    verify-again/<n>/ what the verifier left in the nth of them; for a step, below steps/<name>/
+    attempts/<n>/     what earlier attempts at this trial left
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from pathlib import Path, PurePosixPath
 
 @dataclass(frozen=True)
 class EnvironmentPaths:
-    """The places inside an environment that harbor's tasks and agents count on."""
+    """Paths inside an environment that harbor's tasks and agents rely on."""
 
     logs_dir: PurePosixPath
     agent_dir: PurePosixPath
@@ -52,20 +52,20 @@ INSIDE = EnvironmentPaths(
 
 @dataclass(frozen=True)
 class TrialPaths:
-    """The paths of one trial on the host."""
+    """Paths of one trial on the host."""
 
     trial_dir: Path
     verifier_place: Path | None = None
-    """Where the verifier leaves its files, if not in the trial's verifier/."""
+    """Directory of the verifier's files, if not the trial's verifier/."""
 
     @cached_property
     def config_path(self) -> Path:
-        """What it was told."""
+        """The trial's configuration."""
         return self.trial_dir / "config.json"
 
     @cached_property
     def result_path(self) -> Path:
-        """What came of it."""
+        """The trial's result."""
         return self.trial_dir / "result.json"
 
     @cached_property
@@ -80,12 +80,12 @@ class TrialPaths:
 
     @cached_property
     def changes_path(self) -> Path:
-        """What the agent changed of the environment."""
+        """The agent's changes to the environment."""
         return self.trial_dir / "changes.jsonl"
 
     @cached_property
     def clean_room_path(self) -> Path:
-        """What the tests gave in a clean room."""
+        """The result of the tests in a clean room."""
         return self.trial_dir / "clean-room.json"
 
     @cached_property
@@ -95,12 +95,12 @@ class TrialPaths:
 
     @cached_property
     def log_path(self) -> Path:
-        """What happened, for people."""
+        """Log messages, for people."""
         return self.trial_dir / "trial.log"
 
     @cached_property
     def exception_message_path(self) -> Path:
-        """The traceback."""
+        """The traceback of the trial's exception."""
         return self.trial_dir / "exception.txt"
 
     @cached_property
@@ -130,7 +130,7 @@ class TrialPaths:
 
     @cached_property
     def test_stderr_path(self) -> Path:
-        """Named by harbor, written by nobody."""
+        """Part of harbor's interface; never written."""
         return self.verifier_dir / "test-stderr.txt"
 
     @cached_property
@@ -155,16 +155,16 @@ class TrialPaths:
 
     @cached_property
     def verify_again_path(self) -> Path:
-        """What further verifications gave."""
+        """Results of repeated verifications."""
         return self.trial_dir / "verify-again.json"
 
     def verify_again_dir(self, number: int, step_name: str | None = None) -> Path:
-        """What the verifier left in one of the further verifications, counted from 1."""
+        """What the verifier left in a repeated verification, counted from 1."""
         top = self.step_dir(step_name) if step_name else self.trial_dir
         return top / "verify-again" / str(number)
 
     def step_dir(self, step_name: str) -> Path:
-        """One step."""
+        """Directory of one step."""
         return self.steps_dir / step_name
 
     def step_agent_dir(self, step_name: str) -> Path:

@@ -1,7 +1,7 @@
-"""Holding the agent's processes still while its changes are recorded and its files are kept.
+"""Pause the agent's processes while its changes are recorded and its files are kept.
 
-So the digests in changes.jsonl are those of the files that a clean room begins with. The processes
-go on before the verification: the tests may need a service.
+This way the digests in changes.jsonl match the files that a clean room starts from. The processes
+are resumed before the verification: the tests may need a service.
 """
 
 from collections.abc import AsyncIterator
@@ -16,33 +16,33 @@ from proctor.trial.trial_run import TrialRun
 
 @runtime_checkable
 class Pausing(Protocol):
-    """An environment whose processes can be stopped for a while, and go on afterwards."""
+    """An environment whose processes can be paused and resumed."""
 
     async def pause(self) -> int:
-        """Stop every process of the agent; how many could not be stopped.
+        """Stop every process of the agent; return how many could not be stopped.
 
-        Meanwhile no command is run in it; its files can be looked at and kept. `resume` follows.
+        Until `resume`, no command runs in it, but its files can be read and kept.
 
         Raises:
-            Exception: none was stopped.
+            Exception: no process was stopped.
         """
         ...
 
     async def resume(self) -> None:
-        """Continue what `pause` stopped; what was stopped before it stays so."""
+        """Continue the processes that `pause` stopped, and no others."""
         ...
 
 
 def can_pause(environment: object) -> TypeGuard[Pausing]:
-    """Whether the processes in an environment can be stopped for a while."""
+    """Whether an environment's processes can be paused."""
     return isinstance(environment, Pausing)
 
 
 @asynccontextmanager
 async def paused(run: TrialRun, environment: Environment) -> AsyncIterator[None]:
-    """Stop the agent's processes meanwhile; a finding where that cannot be done.
+    """Pause the agent's processes inside the context; add a finding if that fails.
 
-    With `--verifier-compat` they run on, as they do in harbor.
+    With `--verifier-compat` they keep running, as in harbor.
     """
     if not can_pause(environment) or run.spec.is_harbor_compatible:
         yield

@@ -1,6 +1,6 @@
-"""What the runner knows of a trial for its record: pure functions of its spec and its result.
+"""Build the parts of a trial's record that the runner knows, from its spec and its result.
 
-The record itself is built by `proctor.harbor.record`, as for imported trials.
+`proctor.harbor.record` builds the record itself, as for imported trials.
 """
 
 from typing import Any, Final
@@ -37,12 +37,12 @@ _NO_VERSION: Final = frozenset({"", "unknown"})
 
 
 def make_task(spec: TrialSpec) -> TaskReference:
-    """Which task, and harbor's checksum of it."""
+    """The task and harbor's checksum of it."""
     return TaskReference(task_id=spec.task.name, task_revision=spec.digests.task_checksum)
 
 
 def make_agent(spec: TrialSpec, result: TrialResult, trace: Trace | None) -> AgentReference:
-    """The agent, the model that answered or was requested, and how both were set up."""
+    """The agent, the model that answered or was requested, and their configuration."""
     info, pinned = result.agent_info, spec.record.adapter_revision
     version = None if info.version.strip() in _NO_VERSION else info.version
     answered = trace.models[0] if trace is not None and len(trace.models) == 1 else None
@@ -55,12 +55,12 @@ def make_agent(spec: TrialSpec, result: TrialResult, trace: Trace | None) -> Age
 
 
 def _join_revision(own: str | None, carrier: str | None) -> str | None:
-    """Both are needed: the package that drives an agent does not say which agent it found."""
+    """Join both revisions: the package that drives an agent does not identify the agent."""
     return f"{own} {carrier}" if own and carrier else own
 
 
 def find_model_requested(spec: TrialSpec, result: TrialResult) -> str | None:
-    """The model that was requested, with its provider."""
+    """The requested model, with its provider."""
     if spec.config.agent.model_name:
         return spec.config.agent.model_name
     model = result.agent_info.model_info
@@ -70,14 +70,14 @@ def find_model_requested(spec: TrialSpec, result: TrialResult) -> str | None:
 
 
 def make_configuration(spec: TrialSpec) -> dict[str, Any]:
-    """What was asked for, and the limits that followed from job and task."""
+    """The requested configuration, and the limits derived from job and task."""
     written = spec.config.model_dump(mode="json")
     asked = {key: value for key, value in written.items() if key not in NOT_CONFIGURATION}
     return asked | {"limits": find_limits(spec.config, spec.task.config)}
 
 
 def make_environment(spec: TrialSpec, snapshot: Snapshot | None) -> EnvironmentSnapshot:
-    """Where it runs: what the environment itself says, else as much as job and task say."""
+    """Where it runs: as the environment reports it, else as job and task describe it."""
     if snapshot is not None:
         return EnvironmentSnapshot(
             runtime_image=snapshot.runtime_image,
@@ -93,7 +93,7 @@ def make_environment(spec: TrialSpec, snapshot: Snapshot | None) -> EnvironmentS
 
 
 def make_inputs(spec: TrialSpec, trace: Trace | None) -> InputRecord:
-    """What the agent is given: every file of the task, each with its digest."""
+    """What the agent is given: every file of the task, with its digest."""
     return InputRecord(
         instruction=join_instructions(spec.task),
         system_prompt=spec.record.system_prompt or find_said(trace, "system"),
@@ -137,7 +137,7 @@ def _copy_report(context: AgentContext) -> AgentReport:
 
 
 def make_run_timing(result: TrialResult) -> TimingRecord:
-    """How long the trial and its phases took; what has no end yet is left out."""
+    """How long the trial and its phases took; unfinished phases are omitted."""
     steps = result.step_results or ()
     return make_timing(
         find_seconds(result),

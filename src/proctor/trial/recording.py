@@ -1,6 +1,6 @@
-"""<trial>/record.json while the trial runs: partial from the first moment, rewritten at each phase.
+"""<trial>/record.json while the trial runs: written at the start and rewritten at each phase.
 
-A killed runner leaves the record of its last phase.
+If the runner is killed, the record of the last phase remains.
 """
 
 import asyncio
@@ -31,12 +31,13 @@ from proctor.trial.spec import TrialSpec
 from proctor.trial.swap import SwappedFile
 
 LONGEST_TRACE = 128 << 20
-"""Bytes of a trace that is read for its record: in memory it is three times as long, and an agent
-that writes without end must not end the runner."""
+"""Longest trace, in bytes, that is read for the record. In memory it takes three times as much, and
+an agent that writes endlessly must not exhaust the runner's memory.
+"""
 
 
 class Recording:
-    """The record of one trial, and its file."""
+    """Writes the record of one trial."""
 
     def __init__(self, spec: TrialSpec, directory: str, redactor: Redactor | None) -> None:
         self._spec = spec
@@ -59,11 +60,11 @@ class Recording:
     def finish(
         self, result: TrialResult, watched: Watched | None, trace: Trace | None
     ) -> TrialRecord:
-        """Write the record of a trial that has ended, complete where all its pins are there.
+        """Write the final record; it is complete if all pins are known.
 
         Raises:
             OSError: it cannot be written.
-            RecordError: what is known makes no record; the one of the last phase stays.
+            RecordError: the facts do not make a valid record; the one of the last phase remains.
         """
         record, _ = build_record(self._make_source(result, watched, trace, None), [])
         is_timed = find_seconds(result) is not None
@@ -76,7 +77,7 @@ class Recording:
     ) -> RecordSource:
         spec = self._spec
         if watched is not None:
-            # An environment that is gone says nothing; what it said stays true.
+            # A stopped environment has no snapshot any more, and the last one is still true.
             self._snapshot = watched.snapshot
         artifacts = f"{self._directory}/artifacts"
         when = (None if phase else result.finished_at) or result.started_at
@@ -100,7 +101,7 @@ class Recording:
             phase=phase,
         )
 
-    # There is a record for each phase; of what does not change between them, there is one.
+    # The parts that are the same in every phase's record are built once.
 
     def _find_agent(self, result: TrialResult) -> AgentReference:
         if self._agent is None or self._agent[0] != result.agent_info:
@@ -123,7 +124,7 @@ class Recording:
 
 
 def has_entries(directory: str) -> bool:
-    """Whether there is a directory with anything in it."""
+    """Whether the path is a directory that is not empty."""
     try:
         with os.scandir(directory) as entries:
             return next(entries, None) is not None
@@ -132,20 +133,20 @@ def has_entries(directory: str) -> bool:
 
 
 def find_traces(place: str) -> dict[str, int]:
-    """The traces that a trial left, and how many bytes each has."""
+    """Sizes in bytes of the traces that a trial left, by path."""
     sizes = {name: _size_of(f"{place}/{name}") for _, name in TRIAL_TRACES}
     return {name: size for name, size in sizes.items() if size >= 0}
 
 
 def find_overlong(traces: Mapping[str, int]) -> list[str]:
-    """Those of the traces that are kept and not read."""
+    """Traces that are too long to be read."""
     return [name for name, size in traces.items() if size > LONGEST_TRACE]
 
 
 async def load_trace(place: str, traces: Mapping[str, int]) -> Trace | None:
-    """The trace of a trial that left these, with their sizes.
+    """Load the trace of a trial, given the sizes of its traces.
 
-    Read beside the event loop: it may be long.
+    In a thread: it may be long.
     """
     overlong = find_overlong(traces)
     candidates = [
@@ -162,8 +163,8 @@ def _load(candidates: list[tuple[TraceKind, str]]) -> Trace | None:
 
 
 def _size_of(path: str) -> int:
-    """The bytes of a plain file; -1 for anything else."""
-    # What came out of an environment is a stranger's: a link is not followed.
+    """Size of a regular file; -1 for anything else."""
+    # Files from an environment are untrusted: a link is not followed.
     try:
         found = os.lstat(path)
     except OSError:

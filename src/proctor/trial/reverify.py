@@ -1,13 +1,13 @@
-"""Verifying again what an agent left, as often as the job asks for; the first time alone counts.
+"""Repeat the verification of what an agent left (--verify-again); only the first one counts.
 
-    keep_state     before the verification that counts: the environment keeps its files as they are
-    noted          around it: what it gave is the first result
-    verify_again   after it: the same tests, each time where the files are as they were kept
+    keep_state     before the verification that counts: freeze the environment's files
+    noted          around it: its result is the first one
+    verify_again   after it: the same tests, each time from the frozen files
 
-Processes are in no copy of files. Where some of the agent's were alive, or where it left files in
-memory, the tests are run again in new rooms of the environment itself: the state is `live`, and
-what one verification does there the next one meets. Whatever goes wrong here is written down in
-verify-again.json; nothing of it is an exception of the trial.
+A copy of files has no processes. If processes of the agent are alive, or it left files in memory,
+the tests run again in new rooms of the environment itself. That state is `live`, and each
+verification sees what the previous one did. Failures here are recorded in verify-again.json and are
+never exceptions of the trial.
 """
 
 import asyncio
@@ -45,13 +45,13 @@ _SILENT.addHandler(logging.NullHandler())
 async def keep_state(
     run: TrialRun, environment: Environment, artifacts_dir: Path, step: Step | None = None
 ) -> Reverification | None:
-    """Keep what the agent left, if it is to be verified again; None where it is not."""
+    """Freeze what the agent left if it is to be verified again; None if it is not."""
     if not run.spec.verify_again or run.spec.config.verifier.disable:
         return None
     kept = Reverification(step=step, artifacts_dir=artifacts_dir)
     run.kept.append(kept)
     if find_own_environment(run, step) is not None:
-        # Of the agent's work such a verifier gets what was collected, and that is kept already.
+        # A separate verifier gets only the collected artifacts, and those are kept already.
         kept.state = FROZEN
         return kept
     try:
@@ -70,7 +70,7 @@ async def _keep(run: TrialRun, environment: Environment, kept: Reverification) -
     moving = await _find_moving(watched, freezing)
     if moving is None:
         if not run.spec.is_harbor_compatible:
-            # In a copy nobody could tell what the image has from what the agent put there.
+            # In a copy, the image's files cannot be told from the agent's.
             await keep_tools(run, environment)
         await freezing.freeze()
         kept.state = FROZEN
@@ -81,7 +81,7 @@ async def _keep(run: TrialRun, environment: Environment, kept: Reverification) -
 
 
 async def _find_moving(watched: Watched, freezing: Freezing) -> str | None:
-    """What the agent left that is in no copy of its files."""
+    """Describe what the agent left that a copy of its files would miss."""
     if processes := await watched.list_processes():
         return f"{count_of(len(processes), 'process', 'processes')} of the agent still ran"
     if await freezing.holds_memory():
@@ -90,7 +90,7 @@ async def _find_moving(watched: Watched, freezing: Freezing) -> str | None:
 
 
 def _find_hindrance(run: TrialRun, environment: Environment, step: Step | None) -> str | None:
-    """Why the tests cannot be run once more in the environment itself."""
+    """Why the tests cannot be repeated in the environment itself; None if they can."""
     if run.spec.is_harbor_compatible:
         return "with --verifier-compat the tests would find what they had left before"
     if is_mounted(environment):
@@ -103,10 +103,10 @@ def _find_hindrance(run: TrialRun, environment: Environment, step: Step | None) 
 async def noted(
     run: TrialRun, kept: Sequence[Reverification | None], verifying: Awaitable[VerifierResult]
 ) -> VerifierResult:
-    """What a verification gives, written down where the state is verified again.
+    """Await a verification, and record its result in the states that are verified again.
 
     Raises:
-        Exception: what the verification raises.
+        Exception: raised by the verification.
     """
     began = run.clock.monotonic()
     try:
@@ -125,10 +125,10 @@ async def noted(
 async def verify_again(
     run: TrialRun, environment: Environment, kept: Reverification | None
 ) -> None:
-    """Run the tests on a state as often as was asked for, and write down what they gave.
+    """Repeat the tests on a state as often as requested, and record their results.
 
     Raises:
-        CancelledError: what was verified until then is written.
+        CancelledError: the results until then are written.
     """
     if kept is None or not kept.verifications:
         return
@@ -171,10 +171,10 @@ async def _verify_once(
     place = run.paths.verify_again_dir(number, kept.step.name if kept.step else None)
     place.mkdir(parents=True)
     if is_mounted(environment):
-        # Whoever the tests run as inside writes there through a mount.
+        # The tests may run as any user inside, and write here through a mount.
         place.chmod(0o777)
     paths = TrialPaths(run.paths.trial_dir, place)
-    # What is found is found by the verification that counts.
+    # Only the verification that counts adds findings to the trial.
     again = replace(run, findings=[], logger=_SILENT, paths=paths)
     async with _opened(run, environment, kept, paths) as where:
         verifying = run_verification(again, where, kept.artifacts_dir, kept.step)
@@ -188,7 +188,7 @@ async def _verify_once(
 async def _opened(
     run: TrialRun, environment: Environment, kept: Reverification, paths: TrialPaths
 ) -> AsyncIterator[Environment]:
-    """Where a state is verified: a copy that is stopped whatever happens, or what is there."""
+    """Open a frozen copy and stop it on exit, or yield the live environment itself."""
     if kept.state == LIVE or find_own_environment(run, kept.step) is not None:
         yield environment
         return

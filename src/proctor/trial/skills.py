@@ -1,4 +1,4 @@
-"""Skills that a job gives its agents, put into the environment; harbor/skills.py finds them."""
+"""Upload the skills that a job provides to its agents; harbor/skills.py finds them."""
 
 import shlex
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ from proctor.trial.paths import INSIDE
 
 
 def find_skills_dir(task: TaskConfig, skills: Sequence[Skill]) -> str | None:
-    """Where skills are inside the environment; None where there are none.
+    """Directory of skills inside the environment; None without skills.
 
     Raises:
-        ValueError: the job brings skills and the task's directory for them is no absolute path.
+        ValueError: the job provides skills and the task's directory for them is not absolute.
     """
     told = task.environment.skills_dir
     if not told:
@@ -31,7 +31,7 @@ def find_skills_dir(task: TaskConfig, skills: Sequence[Skill]) -> str | None:
 async def upload_skills(
     environment: Environment, skills: Sequence[Skill], skills_dir: str | None
 ) -> None:
-    """Put the job's skills where the agent will look, readable by everybody."""
+    """Upload the job's skills to the agent's directory, readable by everyone."""
     if not skills or skills_dir is None:
         return
     targets = [PurePosixPath(skills_dir) / skill.name for skill in skills]

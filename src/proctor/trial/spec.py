@@ -1,10 +1,10 @@
-"""One trial before it runs: everything that decides it, as a value that can be sent elsewhere.
+"""The specification of one trial: everything that decides it, as a value that can be sent.
 
-    render_spec(spec)    its JSON, with the values of secrets: for a pipe, never for a file
-    parse_spec(text)     the same value again
+    render_spec(spec)    its JSON, including the values of secrets: for a pipe, never for a file
+    parse_spec(text)     the inverse
 
-Paths in it are those of the machine that planned it: of the task's directory, the agent's skills,
-compose files, and whatever kwargs name. Whoever runs it on another machine brings these along.
+Paths in it refer to the machine that planned it: the task's directory, the agent's skills, compose
+files, and paths in kwargs. An executor on another machine must copy them there.
 """
 
 import json
@@ -25,18 +25,18 @@ from proctor.trial.finding import Finding
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFields:
-    """What the record says beyond what the trial itself knows."""
+    """Fields of the record that the trial itself does not know."""
 
     experiment: str
     """Default: the job's name."""
     dataset_id: str | None = None
     adaptation: AdaptationProvenance | None = None
     system_prompt: str | None = None
-    """The text of the system prompt that the agent is run with."""
+    """The text of the agent's system prompt."""
     adapter_revision: str | None = None
-    """Revision of the agent's tree or version, where the caller found one."""
+    """Revision or version of the agent's source, if the caller found one."""
     adapter_carrier: str | None = None
-    """The package that the agent comes with, as `harbor==0.13.1`."""
+    """The package that provides the agent, such as `harbor==0.13.1`."""
 
     @property
     def pin(self) -> str | None:
@@ -46,26 +46,27 @@ class RecordFields:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialSpec:
-    """One trial that is to run; where it runs is decided by whoever runs it."""
+    """A trial to run; the executor decides where."""
 
     config: TrialConfig
     """harbor's config.json of the trial."""
     uri: str
-    """Where the trial lies once its job has it: `trial_uri` of its result."""
+    """Final location of the trial in its job: `trial_uri` of its result."""
     task: Task
-    """With extra instructions already joined to its instruction."""
+    """Includes extra instructions."""
     digests: TaskDigests
     record: RecordFields
     is_harbor_compatible: bool = False
     """--verifier-compat harbor-0.13.1: the verifier finds things as harbor leaves them."""
     verify_again: int = 0
-    """--verify-again: how often what the agent left is verified beyond the time that counts."""
+    """--verify-again: number of verifications beyond the one that counts."""
     clean_room: bool = True
-    """--no-clean-room: not; whether the tests are repeated without the agent's system changes."""
+    """Whether to repeat the tests without the agent's system changes; False with --no-clean-room.
+    """
     attempt: int = 1
-    """1, 2, …: how often this slot has been begun."""
+    """Number of this attempt, from 1."""
     carried: tuple[Finding, ...] = ()
-    """Findings of earlier attempts, which stay findings of the trial."""
+    """Findings of earlier attempts, which remain findings of the trial."""
 
     @property
     def name(self) -> str:
@@ -74,16 +75,16 @@ class TrialSpec:
 
 
 def render_spec(spec: TrialSpec) -> str:
-    """The JSON of a spec, on one line, with the values of secrets in it."""
-    # The standard library's: it has escapes for names of files that are no UTF-8.
+    """Render a spec as one line of JSON, including the values of secrets."""
+    # The standard library's json can escape file names that are not UTF-8; msgspec cannot.
     return json.dumps(msgspec.to_builtins(spec, enc_hook=_to_plain))
 
 
 def parse_spec(text: str) -> TrialSpec:
-    """The spec that was rendered.
+    """Parse a rendered spec.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is invalid.
     """
     return msgspec.convert(json.loads(text), TrialSpec, dec_hook=_from_plain)
 

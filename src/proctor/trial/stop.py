@@ -1,15 +1,16 @@
-"""Stopping a trial's environment: always, once, and to the end even when the trial is cancelled."""
+"""Stop a trial's environment: always, once, and completely even if the trial is cancelled."""
 
 import asyncio
 
 from proctor.trial.trial_run import TrialRun
 
+# Stops whose trial was cancelled. asyncio keeps only weak references to tasks, so they are held
+# here until they finish.
 _STOPPING: set[asyncio.Task[None]] = set()
-"""Stops that go on although nobody waits for them any more; a task that is not held may vanish."""
 
 
 async def stop_environment(run: TrialRun) -> None:
-    """End everything in the environment; what goes wrong is the trial's exception, if the first."""
+    """Stop the environment; a failure becomes the trial's exception unless it has one."""
     environment = run.environment
     if run.is_stopped or environment is None:
         return

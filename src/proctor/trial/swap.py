@@ -1,9 +1,9 @@
-"""A small file that is rewritten often: replaced in one step, without waiting for the disk.
+"""A small file that is rewritten often: replaced atomically, without waiting for the disk.
 
-To rename over a file makes ext4 write the new one out first, which takes a thousand times longer
-than the rename itself. Two names that are exchanged cost nothing of the kind. What a power cut
-leaves is not promised here; after a kill the file is the old or the new one, and so it is for a
-reader, unless reading it takes him longer than the time from one writing to the next but one.
+Renaming over a file makes ext4 flush the new one first, which takes a thousand times longer than
+the rename itself. Exchanging two names avoids that. After a power cut the contents are unspecified;
+after a kill the file is the old or the new one. A reader sees one of the two as well, unless
+reading takes longer than two rewrites.
 """
 
 import contextlib
@@ -28,14 +28,14 @@ class SwappedFile:
         self._is_there = False
         self._has_other = False
         self._size = 0
+        # Upper bound of the previous file's size.
         self._other_size = 0
-        """Of what was before the file, at most."""
 
     def write(self, data: bytes) -> None:
-        """Put data into the file in one step.
+        """Replace the file's contents atomically.
 
         Raises:
-            OSError: it cannot be written; the old file stays.
+            OSError: it cannot be written; the old file remains.
         """
         if not self._is_there:
             replace_file(self._path, data)
@@ -50,12 +50,12 @@ class SwappedFile:
         self._size, self._other_size = len(data), self._size
 
     def give_other(self, path: str, data: bytes) -> None:
-        """Put data where nothing is, and write no more: what was before this file becomes that one.
+        """Write data to a new path by renaming the previous version of this file; ends rewriting.
 
-        To make a file is what takes longest about a small one.
+        Reusing a file avoids creating one, which is the slowest step for a small file.
 
         Raises:
-            OSError: it cannot be written; whatever is at the path stays.
+            OSError: it cannot be written; whatever is at the path remains.
         """
         if self._has_other:
             self._write_other(data)
@@ -65,7 +65,7 @@ class SwappedFile:
             replace_file(path, data)
 
     def close(self) -> None:
-        """Leave the file alone, without what was before it."""
+        """Delete the previous version and stop writing."""
         if self._has_other:
             with contextlib.suppress(OSError):
                 os.unlink(self._other)
@@ -75,7 +75,7 @@ class SwappedFile:
         fd = os.open(self._other, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             write_all(fd, data)
-            # Not before: a file that was cut to nothing is flushed when it is closed.
+            # Truncate afterwards: ext4 flushes a file that was truncated to zero when it is closed.
             if len(data) < before:
                 os.ftruncate(fd, len(data))
         finally:
@@ -83,7 +83,7 @@ class SwappedFile:
 
 
 def _exchange(one: bytes, other: bytes) -> bool:
-    """Exchange two names; False where the system or the file system cannot."""
+    """Exchange two names; False if the system or the file system does not support it."""
     if _RENAME is None:
         return False
     refused: int = _RENAME(_AT_FDCWD, one, _AT_FDCWD, other, _RENAME_EXCHANGE)

@@ -1,7 +1,7 @@
-"""How long each phase of a trial may take: harbor's rules, oddities included. Nothing waits here.
+"""Time limits of a trial's phases, by harbor's rules, oddities included.
 
-A limit is the smaller of what is asked for and the most that is allowed, times a multiplier: the
-phase's own, else the one for all. Without a limit on the agent no maximum is looked at either.
+A limit is the smaller of the requested time and the maximum, times a multiplier: the phase's own,
+else the general one. If the agent has no limit, its maximum is ignored too.
 """
 
 import msgspec
@@ -11,11 +11,11 @@ from proctor.harbor.documents import TrialConfigDocument
 from proctor.task.config import StepConfig, TaskConfig
 
 AGENT_SETUP_SEC = 360.0
-"""What setting an agent up may take where nobody says otherwise."""
+"""Default limit for setting up an agent."""
 
 
 class Timeouts(msgspec.Struct, frozen=True):
-    """Seconds of each phase."""
+    """Seconds for each phase."""
 
     environment: float
     agent_setup: float
@@ -27,13 +27,13 @@ class Timeouts(msgspec.Struct, frozen=True):
 def find_timeouts(
     config: TrialConfig | TrialConfigDocument, task: TaskConfig, step: StepConfig | None = None
 ) -> Timeouts:
-    """The limits of a trial, or those of one of its steps; the config may be one that was read."""
+    """Return the limits of a trial, or of one of its steps."""
     agent, verifier = config.agent, config.verifier
     setup = agent.override_setup_timeout_sec
     agent_sec = task.agent.timeout_sec
     if step is not None and step.agent.timeout_sec is not None:
         agent_sec = step.agent.timeout_sec
-    # A step has a limit of its own, 600 if it says none: it inherits nothing from the task.
+    # A step's limit is its own, 600 by default: it inherits nothing from the task.
     verifier_sec = (step or task).verifier.timeout_sec
     agent_base = agent.override_timeout_sec or agent_sec
 
@@ -66,7 +66,7 @@ def find_limits(
 ) -> dict[str, float | None]:
     """Seconds, processors and megabytes that a trial is given, as its record lists them.
 
-    null is no limit.
+    null means no limit.
     """
     timeouts = find_timeouts(config, task)
     asked, own = config.environment, task.environment

@@ -1,10 +1,10 @@
-"""Seeing to it that tests have the image's own tools: a shell, grep, Python as it starts.
+"""Ensure that tests run with the image's own tools: a shell, grep, Python as it starts.
 
-    before   what the agent changed of them is found, and the image's are put back
-    after    nothing that the agent left running may have changed them under the tests
+    before   find tools that the agent changed, and restore the image's
+    after    check that no surviving process of the agent changed them during the tests
 
-What cannot be put back, or changed meanwhile, voids the verification: tests that run in the agent's
-own shell say what the agent wants. Which files these are is the environment's business.
+If a tool cannot be restored, or changed during the tests, the verification is void: tests that run
+in the agent's shell report what the agent wants. The environment decides which files are tools.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,17 +14,17 @@ from proctor.trial.environment import ChangedFile, Environment, can_keep
 from proctor.trial.finding import FindingCode
 from proctor.trial.trial_run import TrialRun
 
+# Reported but not undone: the task may ask for it.
 _LEFT = frozenset({"built"})
-"""What is said and not undone: it may be what the task asks for."""
+# Limit on the files listed in a finding.
 _MOST = 100
-"""Files that a finding lists."""
 
 
 async def keep_tools(run: TrialRun, environment: Environment) -> None:
-    """Find what the agent changed of the image's tools, and give those of the image back.
+    """Add a finding for tools that the agent changed, and restore the image's.
 
     Raises:
-        ToolsChangedError: that cannot be done.
+        ToolsChangedError: they cannot be restored.
     """
     if not can_keep(environment) or not (changed := await environment.find_changed_tools()):
         return
@@ -41,15 +41,15 @@ async def keep_tools(run: TrialRun, environment: Environment) -> None:
 
 
 async def mark_tools(environment: Environment) -> Mapping[str, str]:
-    """How the image's tools are, for `check_tools`."""
+    """Marks of the image's tools, for `check_tools`."""
     return await environment.mark_tools() if can_keep(environment) else {}
 
 
 async def check_tools(run: TrialRun, environment: Environment, before: Mapping[str, str]) -> None:
-    """See that nothing which the agent left running changed tools while the tests ran.
+    """Check that no surviving process of the agent changed tools while the tests ran.
 
     Raises:
-        ToolsChangedError: something did.
+        ToolsChangedError: one did.
     """
     if not can_keep(environment):
         return
@@ -68,9 +68,9 @@ async def check_tools(run: TrialRun, environment: Environment, before: Mapping[s
 
 
 async def look_at_tools(run: TrialRun, environment: Environment) -> None:
-    """Add a finding for tools that changed while the tests ran and nothing of the agent lived.
+    """Add a finding for tools that changed while the tests ran and no process of the agent lived.
 
-    It was a program that the tests ran, or the tests themselves: the reward stands.
+    A program that the tests ran changed them, or the tests did: the reward counts.
     """
     if not can_keep(environment):
         return
@@ -103,5 +103,5 @@ def _count(changed: Sequence[ChangedFile]) -> str:
 
 
 def _name(path: str) -> str:
-    """A path of a stranger's, for a sentence."""
+    """Quote an untrusted path for a message."""
     return path if path.isprintable() else repr(path)

@@ -1,7 +1,7 @@
-"""Whether directories of the host are still as they were, without reading their files again.
+"""Detect whether directories on the host changed, without reading their files again.
 
-A file is known by its name, inode, size, mode and both of its times. What was changed a moment ago
-is not relied on: it could change again within one tick of the file system's clock and look alike.
+A file is identified by its name, inode, size, mode and both timestamps. Recent changes are not
+trusted: a file could change again within one tick of the file system's clock and look the same.
 """
 
 import os
@@ -9,30 +9,30 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+# The coarsest file system clock in use (FAT) ticks every two seconds.
 _SETTLED_NS = 2_000_000_000
-"""The coarsest clock of a file system in use ticks every two seconds."""
 
 type Looks = list[tuple[str, int, int, int, int, int]]
 
 
 class SeenTrees:
-    """Directories that were found to be in order once."""
+    """Directories that were found unchanged once."""
 
     def __init__(self) -> None:
         self._looks: Looks | None = None
 
     def look_alike(self, directories: Sequence[Path]) -> bool:
-        """Whether nothing in them has changed since they were found to be in order."""
+        """Whether nothing in them has changed since they were accepted."""
         return self._looks is not None and self._looks == find_looks(directories)
 
     def accept(self, looks: Looks | None, began_ns: int) -> None:
-        """They were in order; this is how they looked before that was seen."""
+        """Accept directories as unchanged, by their fingerprint from before they were checked."""
         if looks is not None and all(max(each[4:]) < began_ns - _SETTLED_NS for each in looks):
             self._looks = looks
 
 
 def find_looks(directories: Sequence[Path]) -> Looks | None:
-    """What there is to be seen of directories from outside; None where one cannot be read."""
+    """Fingerprint of directories; None if one cannot be read."""
     try:
         return [seen for directory in directories for seen in _look(str(directory))]
     except OSError:
@@ -40,7 +40,7 @@ def find_looks(directories: Sequence[Path]) -> Looks | None:
 
 
 def now_ns() -> int:
-    """The wall clock, as files are dated by it."""
+    """The wall clock that file timestamps use."""
     return time.time_ns()
 
 

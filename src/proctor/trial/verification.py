@@ -1,4 +1,4 @@
-"""One verification of a trial or of a step, wherever its verifier runs."""
+"""Verify a trial or a step once, in the agent's environment or in a separate one."""
 
 import asyncio
 import os
@@ -25,10 +25,10 @@ from proctor.trial.paths import INSIDE
 from proctor.trial.trial_run import TrialRun, host_variables
 from proctor.trial.verify import find_verifier_user, run_verifier, verify_shared
 
-# Verification in an environment of the verifier's own, built from the tests
+# Verification in a separate environment, built from the tests
 #
-# The agent's environment is stopped before, or goes on where another step follows. The image owns
-# /tests; of the agent's work only artifacts get there, at the paths they had.
+# The agent's environment is stopped first, unless another step follows. The image contains /tests;
+# of the agent's work it gets only the artifacts, at their original paths.
 
 
 _LONGEST_SESSION = 63
@@ -40,11 +40,11 @@ async def verify_separately(
     artifacts_dir: Path,
     step: Step | None = None,
 ) -> VerifierResult:
-    """Run the verifier in an environment of its own, and read what it gave.
+    """Run the verifier in a separate environment and read its rewards.
 
     Raises:
-        TimeoutError: it took too long, or its environment did.
-        Exception: the first thing that went wrong.
+        TimeoutError: the verifier or its environment timed out.
+        Exception: the first failure.
     """
     timeout = (run.step_timeouts(step) if step else run.timeouts).verifier
     further: Sequence[Asked] = step.config.artifacts if step else ()
@@ -62,7 +62,7 @@ async def verify_separately(
 async def _started(
     run: TrialRun, own: EnvironmentConfig, step: Step | None
 ) -> AsyncIterator[Environment]:
-    """The verifier's environment, stopped whatever happens."""
+    """Start the verifier's environment and stop it on exit."""
     order = _order(run, own, step)
     environment = run.kinds.make_environment(order)
     check_policy(order.network, environment.capabilities, kind_of(environment))
@@ -76,7 +76,7 @@ async def _started(
         except Exception as error:  # noqa: BLE001 - an environment may raise anything; the score stands
             run.logger.debug("Failed to stop verifier env %r: %s", order.session_id, error)
         if is_watched(environment):
-            # It knows no phases of the trial, and calls its own start a set-up.
+            # The environment does not know the trial's phases and labels its findings as set-up.
             run.findings += [
                 msgspec.structs.replace(finding, phase=run.phase_name)
                 for finding in environment.findings
@@ -100,13 +100,13 @@ def _order(run: TrialRun, own: EnvironmentConfig, step: Step | None) -> Environm
 
 
 def _find_context(run: TrialRun, step: Step | None) -> Path:
-    """What the verifier's environment is built from: the tests, those of the step if it has any."""
+    """Build context of the verifier's environment: the step's tests, else the task's."""
     own = step.directory / "tests" if step else None
     return own if own and own.exists() else run.spec.task.directory / "tests"
 
 
 def name_session(trial: str, key: str) -> str:
-    """The name of a verifier's environment: the trial's with what it verifies, cut if too long."""
+    """Name a verifier's environment after the trial and what it verifies, cut if too long."""
     name = "".join(
         each if each.isalnum() or each in "-._" else "_" for each in f"{trial}__verifier__{key}"
     )
@@ -117,7 +117,7 @@ def name_session(trial: str, key: str) -> str:
 
 
 def find_own_environment(run: TrialRun, step: Step | None = None) -> EnvironmentConfig | None:
-    """What the verifier's own environment is; None where it verifies in the agent's."""
+    """Configuration of a separate verifier environment; None if it shares the agent's."""
     config = run.spec.task.config
     return config.find_verifier_environment(step.config if step else None)
 
@@ -125,11 +125,11 @@ def find_own_environment(run: TrialRun, step: Step | None = None) -> Environment
 async def run_verification(
     run: TrialRun, environment: Environment, artifacts_dir: Path, step: Step | None = None
 ) -> VerifierResult:
-    """Run the verifier, and read what it gave; `artifacts_dir` is for one that is apart.
+    """Run the verifier and read its rewards; `artifacts_dir` is for a separate environment.
 
     Raises:
-        VerifierTimeoutError: it took too long; of a step, plain TimeoutError, as in harbor.
-        Exception: the first thing that went wrong.
+        VerifierTimeoutError: it timed out; in a step, plain TimeoutError, as in harbor.
+        Exception: the first failure.
     """
     own = find_own_environment(run, step)
     try:

@@ -1,8 +1,8 @@
-"""A verifier by import path: a class written for harbor, made as harbor makes it.
+"""Verifiers given by import path: classes written for harbor, constructed as harbor does.
 
-It gets harbor's constructor arguments. Its task is a view of ours with the names that harbor's has,
-as far as verifiers use them: config, paths, name, instruction. It answers with rewards of its own;
-the reward files are not read.
+The class gets harbor's constructor arguments. Its task is a view with harbor's attribute names, as
+far as verifiers use them: config, paths, name, instruction. It returns rewards; the reward files
+are not read.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ from proctor.trial.environment import Environment
 from proctor.trial.trial_run import TrialRun
 
 VERIFIER_METHODS = ("verify",)
-"""harbor's interface."""
+"""Methods that harbor's interface requires."""
 
 
 class _Answer(Protocol):
@@ -32,15 +32,15 @@ class _Verifier(Protocol):
 
 
 class CustomVerifier(msgspec.Struct, frozen=True):
-    """A verifier of the job's own."""
+    """A verifier class given by the job."""
 
     made: _Verifier
 
     async def verify(self) -> VerifierResult:
-        """What it gives.
+        """Return its rewards.
 
         Raises:
-            ValidationError: what it gives are no rewards; pydantic's class, as in harbor.
+            ValidationError: the result is not rewards; pydantic's class, as in harbor.
         """
         answer = await self.made.verify()
         return VerifierResult(rewards=validate_rewards(answer.rewards))
@@ -49,11 +49,11 @@ class CustomVerifier(msgspec.Struct, frozen=True):
 def make_verifier(
     run: TrialRun, environment: Environment, step: Step | None
 ) -> CustomVerifier | None:
-    """The job's own verifier; None where the task's tests verify.
+    """Make the job's verifier; None if the task's tests verify.
 
     Raises:
-        PluginError: the class cannot be had.
-        ValueError: arguments are given, but no class.
+        PluginError: the class cannot be loaded.
+        ValueError: arguments are given without a class.
     """
     config = run.spec.config.verifier
     if config.import_path is None:
@@ -84,27 +84,27 @@ class TaskPathsView(msgspec.Struct, frozen=True):
 
     @property
     def tests_dir(self) -> Path:
-        """Its tests."""
+        """The tests directory."""
         return self.task_dir / "tests"
 
     @property
     def test_path(self) -> Path:
-        """Its test script."""
+        """The test script."""
         return self.tests_dir / "test.sh"
 
     @property
     def solution_dir(self) -> Path:
-        """Its reference solution."""
+        """The reference solution."""
         return self.task_dir / "solution"
 
     @property
     def environment_dir(self) -> Path:
-        """What its environment is built from."""
+        """The build context of the environment."""
         return self.task_dir / "environment"
 
     @property
     def instruction_path(self) -> Path:
-        """What the agent is told."""
+        """The instruction file."""
         return self.task_dir / "instruction.md"
 
     @property
@@ -114,11 +114,11 @@ class TaskPathsView(msgspec.Struct, frozen=True):
 
     @property
     def steps_dir(self) -> Path:
-        """Its steps."""
+        """The directory of steps."""
         return self.task_dir / "steps"
 
     def step_dir(self, step_name: str) -> Path:
-        """One step."""
+        """The directory of one step."""
         return self.steps_dir / step_name
 
     def step_tests_dir(self, step_name: str) -> Path:
@@ -133,12 +133,12 @@ class TaskView(msgspec.Struct, frozen=True):
 
     @property
     def task_dir(self) -> Path:
-        """Where it is."""
+        """The task's directory."""
         return self.task.directory
 
     @property
     def paths(self) -> TaskPathsView:
-        """What is where in it."""
+        """Paths of its files."""
         return TaskPathsView(self.task.directory)
 
     @property
@@ -148,24 +148,24 @@ class TaskView(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Its name, with its organisation."""
+        """Its name, including the organisation."""
         return self.task.name
 
     @property
     def short_name(self) -> str:
-        """Its name alone."""
+        """Its name without the organisation."""
         return self.task.short_name
 
     @property
     def instruction(self) -> str:
-        """What the agent was told."""
+        """The instruction for the agent."""
         return self.task.instruction
 
     @property
     def has_steps(self) -> bool:
-        """Whether it is one of several steps."""
+        """Whether it has several steps."""
         return bool(self.task.steps)
 
     def step_instruction(self, step_name: str) -> str:
-        """What the agent was told in a step."""
+        """The instruction of a step."""
         return next(step.instruction for step in self.task.steps if step.name == step_name)
