@@ -192,14 +192,14 @@ def test_the_clean_room_is_on_record(job: Path) -> None:
     cheat = load(trial(job, "cheat") / "clean-room.json")
     assert (cheat["verdict"], cheat["left_out"]) == ("clean-room-differs", 1)
     rewards = [cheat["first"], *cheat["clean"], *cheat["control"]]
-    assert [each["rewards"]["reward"] for each in rewards] == [1.0, 0.0, 1.0]
+    assert [each["rewards"]["reward"] for each in rewards] == [1.0, *[0.0] * 3, *[1.0] * 3]
     kept = trial(job, "cheat") / "clean-room"
     assert (kept / "clean" / "reward.txt").read_text() == "0\n"
     assert (kept / "control" / "reward.txt").read_text() == "1\n"
     assert load(trial(job, "plain") / "clean-room.json")["verdict"] == "agrees"
     assert not (trial(job, "plain") / "clean-room").exists()
-    # The processes of the agent are in no copy of its files: three fresh environments gave 0.
-    assert len(load(trial(job, "process") / "clean-room.json")["control"]) == 3
+    # The processes of the agent are in no copy of its files: five fresh environments gave 0.
+    assert len(load(trial(job, "process") / "clean-room.json")["control"]) == 5
     assert not (trial(job, "fails") / "clean-room.json").exists()
 
 
@@ -228,3 +228,18 @@ def test_without_a_clean_room_that_is_a_notice(tmp_path: Path) -> None:
     found = codes_of(trial(tmp_path / "jobs" / "job", "cheat"))
     assert found["clean-room-skipped"] is Level.NOTICE
     assert "clean-room-differs" not in found
+
+
+@pytest.mark.soak
+def test_tests_that_depend_on_chance_hardly_ever_raise_an_alarm(tmp_path: Path) -> None:
+    """Tests that pass half of the time, the worst case, after honest work with a system change."""
+    tossed = "[ $(( $(od -An -N1 -tu1 /dev/urandom) % 2 )) = 1 ]"
+    write_task(tmp_path / "tasks", "builds")
+    (tmp_path / "tasks/builds/tests/test.sh").write_text(TESTS.format(check=tossed))
+    words = ("-a", "oracle", "-k", 60, "-o", tmp_path / "jobs", "--job-name", "job", "--no-ledger")
+    ran = run_child("run", "-p", tmp_path / "tasks", *words, "-n", 2)
+    assert ran.code == 0, ran.err
+    rooms = [load(path)["verdict"] for path in (tmp_path / "jobs/job").glob("*/clean-room.json")]
+    assert len(rooms) > 10
+    # One in thirty is expected; so many by chance alone, once in a million runs.
+    assert rooms.count("clean-room-differs") <= len(rooms) // 4 + 1

@@ -4,11 +4,11 @@
     verify_in_clean_room  after it: run the same tests without the agent's system changes and
                           without the processes it left running
 
-If the clean room gives a lower reward, the tests also run on all frozen files (the control), up to
-three times, until one gives the trial's reward. This separates tests that depend on chance from
-rewards that the files do not explain. Rewards are never changed here, and a trial without a reward
-above 0 is not repeated. The result is clean-room.json; a failure here is the finding
-`clean-room-skipped`, never an exception of the trial.
+If the clean room gives a lower reward, the tests also run on all frozen files (the control) until
+one gives the trial's reward, and clean rooms are repeated until one does. This separates tests that
+depend on chance from rewards that the agent's work does not explain. Rewards are never changed
+here, and a trial without a reward above 0 is not repeated. The result is clean-room.json; a failure
+here is the finding `clean-room-skipped`, never an exception of the trial.
 """
 
 import asyncio
@@ -67,9 +67,9 @@ def find_cause(room: CleanRoom) -> tuple[FindingCode, str]:
     first, *_ = room.kept.verifications
     n_paths = len(room.left_out.paths) or len(room.left_out.plain)
     without_files = f"without {count_of(n_paths, 'path')} of the agent's"
-    is_repeated = room.control[-1].result == first.result
+    is_repeated = room.is_repeated_by(room.control)
     if is_repeated and n_paths:
-        if any(each.result == first.result for each in room.clean):
+        if room.is_repeated_by(room.clean):
             return FindingCode.VERIFIER_FLAKY, "once, and the same at another time,"
         if room.packaged and room.packaged.result == first.result:
             packages = count_of(len(room.packages), "package")
@@ -100,9 +100,8 @@ def is_declared(room: CleanRoom, declared: Declared) -> bool:
     Declared files do if a clean room that includes them gave the trial's reward; declared processes
     do if one of the survivors has a declared name.
     """
-    first, *_ = room.kept.verifications
-    if room.control[-1].result == first.result:
-        return bool(room.declared) and room.declared[-1].result == first.result
+    if room.is_repeated_by(room.control):
+        return room.is_repeated_by(room.declared)
     running = [f"{each.command} {each.executable or ''}" for each in room.survivors]
     return any(bears_name(text, declared.services) for text in running)
 
@@ -116,7 +115,11 @@ _SILENT = logging.Logger("clean-room")
 _SILENT.addHandler(logging.NullHandler())
 _MOST_SHOWN = 100
 _CLEAN, _CONTROL, _PACKAGED, _DECLARED = "clean", "control", "packaged", "declared"
-_MOST_CONTROLS = 3
+# How often controls run until one agrees, and clean rooms before they count as different: few where
+# all controls agree, more where the control shows that the tests depend on chance.
+_MOST_CONTROLS = 5
+_MOST_WHERE_STEADY = 3
+_MOST_WHERE_FLAKY = 8
 _LEAST_SEC = 60.0
 # Timeout of a repeated verification, as a multiple of the first one's duration (at least a minute).
 # Tests that wait for a missing service would otherwise use the task's whole timeout.
@@ -244,15 +247,36 @@ async def _verify(run: TrialRun, environment: Environment, room: CleanRoom) -> N
     if not _is_lower(room.clean[0], first):
         return
     await _look_for_services(environment, room)
-    if not await _verify_control(run, environment, room):
+    await _verify_control(run, environment, room)
+    left_out = room.left_out.paths or room.left_out.plain
+    if not left_out or not room.is_repeated_by(room.control):
+        # Either no files explain the reward, or the clean room had all of the control's.
         return
-    # Run the clean room as often as the control, so that both had the same chances.
-    while len(room.clean) < len(room.control):
+    # What explains a difference goes first: only chance takes many repetitions.
+    await _verify_with_packages(run, environment, room)
+    if room.packaged is not None and room.packaged.result == first.result:
+        return
+    await _verify_declared(run, environment, room)
+    if not room.is_repeated_by(room.declared):
+        await _repeat_clean(run, environment, paths, room)
+
+
+async def _repeat_clean(
+    run: TrialRun, environment: Accounting, paths: TrialPaths, room: CleanRoom
+) -> None:
+    """Repeat clean rooms until one gives the trial's reward or chance is unlikely.
+
+    Before that verdict, the control also runs more than once: whether it always agrees decides how
+    often a clean room may fail by chance.
+    """
+    most = _MOST_WHERE_STEADY
+    while len(room.clean) < most and not room.is_repeated_by(room.clean):
         await _verify_clean(run, environment, paths, room)
-    if all(each.result != first.result for each in room.clean):
-        await _verify_with_packages(run, environment, room)
-    if room.packaged is None or room.packaged.result != first.result:
-        await _verify_declared(run, environment, room)
+        if len(room.clean) == most and not room.is_repeated_by(room.clean):
+            while len(room.control) < _MOST_WHERE_STEADY:
+                await _verify_on_all(run, environment, room)
+            if not all(room.is_repeated_by([each]) for each in room.control):
+                most = _MOST_WHERE_FLAKY
 
 
 def _leave_out_overwritten(run: TrialRun, room: CleanRoom) -> None:
@@ -281,17 +305,17 @@ async def _verify_clean(
     room.clean.append(await _verify_in(run, opening, paths, room))
 
 
-async def _verify_control(run: TrialRun, environment: Accounting, room: CleanRoom) -> bool:
-    """Run the tests with all files the agent left; return whether a run gave the same reward."""
-    paths = _place(run, environment, room, _CONTROL)
+async def _verify_control(run: TrialRun, environment: Accounting, room: CleanRoom) -> None:
+    """Run the tests with all files the agent left, until a run gives the trial's reward."""
     # Without a service that the tests need, every control would fail in the same way.
-    n_controls = 1 if any(each.listens for each in room.survivors) else _MOST_CONTROLS
-    for _ in range(n_controls):
-        opening = environment.open_frozen(paths)
-        room.control.append(await _verify_in(run, opening, paths, room))
-        if room.control[-1].result == room.kept.verifications[0].result:
-            return True
-    return False
+    most = 1 if any(each.listens for each in room.survivors) else _MOST_CONTROLS
+    while len(room.control) < most and not room.is_repeated_by(room.control):
+        await _verify_on_all(run, environment, room)
+
+
+async def _verify_on_all(run: TrialRun, environment: Accounting, room: CleanRoom) -> None:
+    paths = _place(run, environment, room, _CONTROL)
+    room.control.append(await _verify_in(run, environment.open_frozen(paths), paths, room))
 
 
 async def _verify_declared(run: TrialRun, environment: Accounting, room: CleanRoom) -> None:
@@ -335,7 +359,7 @@ def _find_home(run: TrialRun, room: CleanRoom) -> Path:
 
 def _place(run: TrialRun, environment: Environment, room: CleanRoom, name: str) -> TrialPaths:
     place = _find_home(run, room) / run.paths.clean_room_dir.name / name
-    place.mkdir(parents=True)
+    place.mkdir(parents=True, exist_ok=True)
     if is_mounted(environment):
         # The tests may run as any user inside, and write here through a mount.
         place.chmod(0o777)

@@ -154,6 +154,10 @@ class CleanRoom:
     packaged: Verification | None = None
     """Result with those packages."""
 
+    def is_repeated_by(self, verifications: Iterable[Verification]) -> bool:
+        """Whether one of some verifications gave the result that counts."""
+        return any(each.result == self.kept.verifications[0].result for each in verifications)
+
 
 def note_rewards(rewards: Mapping[str, Number] | None, seconds: float) -> Verification:
     """Record a verification that completed; None: the verifier declined to score."""
