@@ -1,11 +1,11 @@
-"""Where tasks lie that are kept from one job to the next: harbor's cache, and one of our own.
+"""Caches of tasks that are shared between jobs: harbor's, and one of our own.
 
     ~/.cache/harbor/tasks/<id>/<name>                        tasks of git repositories
     ~/.cache/harbor/tasks/packages/<org>/<name>/<digest>     tasks of packages
     ~/.cache/harbor/datasets/<org>/<name>/<digest>           files of dataset packages
-    $XDG_CACHE_HOME/proctor/terminal-bench/<digest>/<name>   tasks made from theirs
+    $XDG_CACHE_HOME/proctor/terminal-bench/<digest>/<name>   converted Terminal-Bench tasks
 
-What is in them is never changed: a directory appears whole, by one rename, or not at all.
+Entries never change: a directory appears complete, by one rename, or not at all.
 """
 
 import shutil
@@ -17,7 +17,7 @@ from pathlib import Path
 from uuid import NAMESPACE_DNS, uuid5
 
 ALPHABET = "23456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
-"""Digits and letters that cannot be taken for one another."""
+"""Digits and letters that are not easily confused."""
 _ID_LENGTH = 22
 
 
@@ -30,7 +30,7 @@ class Caches:
 
     @property
     def tasks(self) -> Path:
-        """Tasks of git repositories, under ids made from where they are from."""
+        """Tasks of git repositories, by ids made from their source."""
         return self.harbor / "tasks"
 
     @property
@@ -45,19 +45,19 @@ class Caches:
 
     @property
     def terminal_bench(self) -> Path:
-        """Tasks in harbor's form that were made from Terminal-Bench's."""
+        """Terminal-Bench tasks converted to harbor's format."""
         return self.own / "terminal-bench"
 
 
 def find_caches(host: Mapping[str, str]) -> Caches:
-    """The caches of the user whose variables these are; nothing need be there."""
+    """The caches of the user with these variables; they need not exist."""
     home = Path(host.get("HOME") or Path.home())
     own = Path(host.get("XDG_CACHE_HOME") or home / ".cache")
     return Caches(harbor=home / ".cache" / "harbor", own=own / "proctor")
 
 
 def git_task_id(git_url: str, commit: str | None, path: Path) -> str:
-    """The name under which harbor keeps a task of a git repository."""
+    """The id under which harbor caches a task of a git repository."""
     identity = f"git_url={git_url!r} git_commit_id={commit!r} path={path!r}"
     number = uuid5(NAMESPACE_DNS, identity).int
     digits = []
@@ -68,9 +68,9 @@ def git_task_id(git_url: str, commit: str | None, path: Path) -> str:
 
 
 def fill_once(target: Path, fill: Callable[[Path], None]) -> None:
-    """Let `fill` make a directory, and give it its name in one step.
+    """Let `fill` create a directory, then rename it to its name atomically.
 
-    Where somebody else was faster, theirs stays. Whatever `fill` raises leaves nothing behind.
+    An existing directory wins. If `fill` raises, nothing is left behind.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".new-", dir=target.parent) as scratch:

@@ -1,6 +1,6 @@
-"""Classes of others that a job names: looked at before any trial begins.
+"""Check third-party classes that a job names, before any trial begins.
 
-A class by its import path is not made: what its constructor says is its trial's own matter.
+Classes are not instantiated: errors of a constructor belong to its trial.
 """
 
 from proctor.agents.foreign import load_agent_class
@@ -12,12 +12,12 @@ from proctor.trial.verifier_class import VERIFIER_METHODS
 
 
 def check_classes(config: JobConfig) -> None:
-    """See that every class that is named by its import path can be had and has its methods.
+    """Check that every class given by import path can be imported and has its methods.
 
     Raises:
-        PluginError: one cannot, or has not; names what is missing.
-        UnsupportedError: an agent of harbor's is named, and harbor is not installed.
-        AgentError: an agent of harbor's cannot be made as it is asked for.
+        PluginError: one cannot, or lacks methods; names what is missing.
+        UnsupportedError: an agent of harbor is named, and harbor is not installed.
+        AgentError: an agent of harbor does not support its options.
     """
     for agent in config.agents:
         check_makeable(agent)

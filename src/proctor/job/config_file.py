@@ -1,11 +1,11 @@
-"""A job's configuration from a file: `-c config.yaml`, `-c config.json`, a config.json read back.
+"""Load a job's configuration: from `-c config.yaml`, `-c config.json`, or a job's config.json.
 
-    load_job_config(path)      what the file says, checked, as plain values that flags may override
-    make_job_config(values)    such values as a JobConfig
-    find_redacted(config)      values that a file has in place of secrets
+    load_job_config(path)      the file's values, checked, for flags to override
+    make_job_config(values)    a JobConfig from such values
+    find_redacted(config)      placeholders for secrets
 
-Harbor's rule holds: `.yaml` is YAML, `.json` is JSON, nothing else is read. Nothing here asks
-anybody for a secret.
+As in harbor, `.yaml` is YAML, `.json` is JSON, and no other extension is accepted. Does not prompt
+for secrets.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -24,28 +24,28 @@ from proctor.harbor.configs import JobConfig
 from proctor.harbor.env import is_redacted, is_sensitive
 from proctor.sentence import count_of, reason_of, shown
 
+# Most errors that are listed individually.
 _MOST_SHOWN = 5
-"""Faults that are named one by one."""
 
 
 class RedactedValue(msgspec.Struct, frozen=True):
-    """A variable whose value a file does not have."""
+    """A variable whose value is redacted."""
 
     where: str
-    """The table it is in: `agents[0].env`."""
+    """The table that contains it, such as `agents[0].env`."""
     name: str
     """The variable."""
 
 
 def load_job_config(path: Path, notes: list[str] | None = None) -> dict[str, Any]:
-    """What a file says, checked; `notes` collects a sentence for every old spelling in it.
+    """Load and check a file; `notes` collects a sentence for every deprecated spelling.
 
     Raises:
-        ConfigError: it cannot be read, or is no configuration of a job; names file and key.
+        ConfigError: it cannot be read, or is not a valid job configuration; names file and key.
     """
     values = _parse(path, _read(path))
     found: list[str] = []
-    # A name is made for a job that has none.
+    # A job without a name gets a generated one later.
     make_job_config({"job_name": "unnamed", **values}, where=str(path), notes=found)
     if notes is not None:
         notes.extend(f"{path}: {note}" for note in found)
@@ -55,10 +55,10 @@ def load_job_config(path: Path, notes: list[str] | None = None) -> dict[str, Any
 def make_job_config(
     values: Mapping[str, Any], *, where: str, notes: list[str] | None = None
 ) -> JobConfig:
-    """The configuration that these values are; `where` begins every complaint.
+    """Make a configuration from values; `where` is the prefix of error messages.
 
     Raises:
-        ConfigError: a value is not what its key asks for.
+        ConfigError: a value is invalid for its key.
     """
     try:
         return JobConfig.model_validate(dict(values), context=notes)
@@ -67,7 +67,7 @@ def make_job_config(
 
 
 def find_redacted(config: JobConfig) -> list[RedactedValue]:
-    """The variables whose value is what a file has in place of a secret; it must never be used."""
+    """Find the variables whose value is a placeholder for a secret, which must never be used."""
     return [
         RedactedValue(where, name)
         for where, env in _env_tables(config)
@@ -77,7 +77,7 @@ def find_redacted(config: JobConfig) -> list[RedactedValue]:
 
 
 def fill_redacted(config: JobConfig, secrets: Mapping[str, str]) -> JobConfig:
-    """The configuration with redacted values replaced, as far as `secrets` has their names."""
+    """Replace redacted values by those in `secrets`, as far as it has them."""
     filled = config.model_copy(deep=True)
     tables = dict(_env_tables(filled))
     for redacted in find_redacted(filled):
@@ -156,7 +156,7 @@ def _render_fault(fault: ErrorDetails) -> str:
 
 
 def _render_input(key: str, value: object) -> str:
-    # A complaint must not tell a secret that stands in the wrong form.
+    # The message must not reveal a secret that has the wrong type.
     return f"a {type(value).__name__}" if is_sensitive(key) else shown(value)
 
 

@@ -1,10 +1,10 @@
-"""The tasks that a job's datasets name, in order, as its files name them. None of them is read.
+"""List the tasks of a job's datasets, in order, without reading them.
 
-    a directory        its directories, by name or as the file system lists them
-    name[@version]     a JSON registry's list
+    a directory        its subdirectories, by name or as the file system lists them
+    name[@version]     the list in a JSON registry
     org/name[@ref]     the list in a package's dataset.toml
 
-Patterns of names are harbor's: those of fnmatch, on the name of the task's directory or package.
+Name patterns are harbor's: fnmatch on the name of the task's directory or package.
 """
 
 import os
@@ -37,27 +37,27 @@ _MOST_SHOWN = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """What a dataset names."""
+    """The tasks of a dataset."""
 
     where: str
-    """The dataset, for sentences."""
+    """The dataset's name for messages."""
     tasks: tuple[TaskConfig, ...]
-    """Those that the patterns let through."""
+    """The tasks that match the patterns."""
     metrics: DatasetMetrics
     limit: int | None = None
-    """How many of the valid ones are run; None: all."""
+    """How many of the valid ones to run; None: all."""
     notes: tuple[str, ...] = ()
     dataset_id: str | None = None
-    """`name@version` for the records; None of a directory, which has no version."""
+    """`name@version` for the records; None for a directory, which has no version."""
     directory: Path | None = None
-    """Where its tasks lie, and what they share by links; None where each is on its own."""
+    """Directory of its tasks and the files they link to; None if each task is separate."""
 
 
 def list_dataset(wanted: DatasetConfig, caches: Caches, order: TaskOrder) -> Listing:
-    """The tasks of a dataset that a job asks for.
+    """List the tasks of a dataset that a job asks for.
 
     Raises:
-        TaskError: the dataset is not there, is empty, or no name fits the patterns.
+        TaskError: the dataset is missing, is empty, or no task matches the patterns.
     """
     if wanted.path is not None:
         return _list_directory(wanted, wanted.path, order)
@@ -67,12 +67,12 @@ def list_dataset(wanted: DatasetConfig, caches: Caches, order: TaskOrder) -> Lis
         listing = _list_registry(wanted)
     names = [task.name or (task.path or Path()).name for task in listing.tasks]
     tasks = _filter(listing.where, wanted, names, listing.tasks)
-    # Harbor counts these before it has read any.
+    # harbor applies the limit before it reads any task, so invalid ones count.
     return replace(listing, tasks=tuple(tasks[: wanted.n_tasks]))
 
 
 def _list_registry(wanted: DatasetConfig) -> Listing:
-    # It brings what fetches by HTTP along.
+    # Imported here because it pulls in an HTTP client.
     registry = import_module("proctor.job.registry")
     dataset: RegistryDataset = registry.load_registry_dataset(wanted)
     metrics = tuple(declare_metric(metric) for metric in dataset.metrics)
@@ -92,13 +92,13 @@ def _list_package(wanted: DatasetConfig, caches: Caches) -> Listing:
         where=f"dataset {wanted.name}",
         tasks=tuple(package_task_configs(directory, wanted)),
         metrics=DatasetMetrics(wanted.name or "", metrics),
-        # Not by the tag that was asked for: harbor's cache does not know what that was then.
+        # Not the requested tag: harbor's cache does not record what it referred to.
         dataset_id=_identify(wanted.name or "", f"sha256:{directory.name}"),
     )
 
 
 def _identify(name: str, version: str) -> str | None:
-    """What a record calls a dataset; None where a registry's words cannot stand in one."""
+    """The dataset's id in records; None if the registry's name is not valid there."""
     dataset_id = f"{name}@{version}"
     try:
         check_dataset_id(dataset_id)
@@ -148,7 +148,7 @@ def _may_be_directory(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
     except OSError:
-        # It is reported when the task is read.
+        # Reading the task reports it.
         return True
 
 

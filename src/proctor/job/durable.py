@@ -1,9 +1,10 @@
-"""Results of trials that a power cut does not take away, made so beside the job.
+"""Flush the results of trials to the disk in the background.
 
-A trial's result.json is whole after a kill of the runner from the moment it has its name. That it
-is on the disk is seen to once a second for all trials that ended meanwhile, in a thread, and once
-more before the job's own result is written: what a job that is over counts is there for good. A
-power cut before that costs the results of the last seconds, and resume runs those trials again.
+A trial's result.json survives a kill of the runner as soon as it has its name. To survive a power
+cut it must be flushed, which happens once a second in a thread, for all trials that ended
+meanwhile, and once more before the job's own result is written: whatever a finished job counts is
+on the disk. A power cut before that loses the results of the last seconds, and resume runs those
+trials again.
 """
 
 import asyncio
@@ -16,26 +17,26 @@ from proctor.sentence import reason_of
 
 
 class Durable:
-    """The results of one job's trials on their way to the disk."""
+    """Results of one job's trials that are waiting to be flushed."""
 
     def __init__(self, directory: str, say: Callable[[str], None]) -> None:
-        """`say` is told what could not be brought to the disk."""
+        """`say` is called with a sentence about what could not be flushed."""
         self._directory = directory
         self._say = say
         self._waiting: list[str] = []
         self._syncing: asyncio.Task[None] | None = None
 
     def note(self, trial: str) -> None:
-        """The trial of this name has a result."""
+        """Queue the result of a trial."""
         self._waiting.append(trial)
 
     def begin(self) -> None:
-        """Begin with what waits, unless that is being done."""
+        """Start flushing, unless it is in progress."""
         if self._waiting and (self._syncing is None or self._syncing.done()):
             self._syncing = asyncio.create_task(self._sync())
 
     async def finish(self) -> None:
-        """Return when all that was noted is on the disk."""
+        """Return when all queued results are on the disk."""
         while self._waiting or (self._syncing is not None and not self._syncing.done()):
             self.begin()
             if self._syncing is not None:
@@ -44,7 +45,7 @@ class Durable:
     async def _sync(self) -> None:
         trials, self._waiting = self._waiting, []
         for sentence in await asyncio.to_thread(_sync_trials, self._directory, trials):
-            # Where not even job.log can be written, the job's own result says so next.
+            # If job.log cannot be written, writing the job's result fails next and reports it.
             with suppress(JobError):
                 self._say(sentence)
 
@@ -57,7 +58,7 @@ def _sync_trials(directory: str, trials: list[str]) -> list[str]:
             sync_file(path)
             sync_directory(f"{directory}/{trial}")
         except FileNotFoundError:
-            # It could not be written, or was moved to attempts/: whoever did that knows.
+            # It was not written, or has moved to attempts/; that is handled elsewhere.
             continue
         except OSError as error:
             said.append(f"{path} may not be on the disk: {reason_of(error)}")

@@ -1,4 +1,4 @@
-"""What an earlier run of a job left of the job's own files. Nothing here looks at trials."""
+"""Load a job's own files from an earlier run. Does not read trials."""
 
 from datetime import datetime
 from pathlib import Path
@@ -13,7 +13,7 @@ from proctor.job.store import RESULT, JobState, load_config, load_state
 
 
 class Published(msgspec.Struct, frozen=True):
-    """What the result.json of an earlier run says of the job."""
+    """The parts of an earlier run's result.json that are needed."""
 
     id: UUID
     started_at: datetime
@@ -23,7 +23,7 @@ class Published(msgspec.Struct, frozen=True):
 
     @property
     def n_retries(self) -> int:
-        """How often a failed trial was begun again."""
+        """Number of retries."""
         value = self.stats.get("n_retries")
         return value if isinstance(value, int) else 0
 
@@ -32,25 +32,25 @@ _decode_published = msgspec.json.Decoder(Published).decode
 
 
 class Existing(msgspec.Struct, frozen=True):
-    """What an earlier run of a job left of its own files."""
+    """A job's own files from an earlier run."""
 
     config: JobConfig | None = None
-    """With secrets redacted."""
+    """Secrets are redacted."""
     state: JobState | None = None
-    """None also where harbor began the job."""
+    """None also if harbor began the job."""
     published: Published | None = None
-    """None also where it is torn."""
+    """None also if it is torn."""
 
     @property
     def job_id(self) -> UUID:
-        """The job's own, or a new one each time."""
+        """The job's id, or a new one each time."""
         if self.state is not None:
             return self.state.job_id
         return self.published.id if self.published else uuid4()
 
     @property
     def n_retries(self) -> int:
-        """How often a failed trial was begun again so far."""
+        """Number of retries so far."""
         return self.published.n_retries if self.published else 0
 
     @property
@@ -62,10 +62,10 @@ class Existing(msgspec.Struct, frozen=True):
 
 
 def load_existing(directory: Path) -> Existing:
-    """What is there of a job; everything is None where nothing is.
+    """Load the files of a job; all None if there are none.
 
     Raises:
-        JobError: config.json or proctor.json is there and cannot be used.
+        JobError: config.json or proctor.json is invalid.
     """
     try:
         published = _decode_published(read_small(f"{directory}/{RESULT}"))

@@ -1,8 +1,9 @@
-"""How often each task's tests agree with themselves: `<job>/flakes.json`, made from the trials.
+"""Measure how often each task's tests agree with themselves: `<job>/flakes.json`.
 
-It is a function of what the trials left in verify-again.json and nothing else, so that resume makes
-the same of the same trials. Trials that were put aside are not in it. The flake rate is that of
-trial/flakes.py, over the pairs of all trials: no pair is made of two trials, whose states differ.
+It depends only on verify-again.json of the trials, so resume computes the same from the same
+trials. Attempts that were moved aside are excluded. The flake rate is that of trial/flakes.py, over
+the pairs of all trials; verifications of different trials are never paired because their states
+differ.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,25 +34,25 @@ class TaskFlakes(msgspec.Struct, frozen=True, kw_only=True):
     step: str | None
     """The step whose tests these are; null for a task without steps."""
     state: State
-    """`frozen`, or `live`, which is weaker: what one verification does there the next one meets."""
+    """`frozen`, or the weaker `live`, in which each verification sees what the previous one did."""
     trials: list[str]
-    """Those that were verified again."""
+    """The trials that were verified again."""
     verifications: int
-    """All of them, those that count included."""
+    """Number of verifications, including those that count."""
     results: int
-    """How many different results they gave."""
+    """Number of distinct results."""
     n_differing: int
-    """Verifications that gave another result than the one that counts in their trial."""
+    """Verifications whose result differs from the one that counts in their trial."""
     pairs: int
     """Pairs of verifications of the same state."""
     differing_pairs: int
-    """Those among them whose results are not the same."""
+    """Pairs whose results differ."""
     flake_rate: float
     """differing_pairs / pairs."""
 
 
 class NotAgain(msgspec.Struct, frozen=True, kw_only=True):
-    """A state that was not verified again, or not as often as was asked for."""
+    """A state that was not verified again, or not as often as requested."""
 
     trial: str
     step: str | None
@@ -62,15 +63,15 @@ class Flakes(msgspec.Struct, frozen=True, kw_only=True):
     """flakes.json."""
 
     n: int
-    """How often each state was to be verified beyond the time that counts."""
+    """Requested verifications of each state beyond the one that counts."""
     tasks: list[TaskFlakes]
-    """In the order of the first trial of each."""
+    """Ordered by the first trial of each."""
     not_again: list[NotAgain]
 
 
 @dataclass(slots=True)
 class _Gathered:
-    """What is known of one task so far."""
+    """Counts of one task so far."""
 
     trials: list[str] = field(default_factory=list)
     states: list[StateVerified] = field(default_factory=list)
@@ -80,7 +81,7 @@ type _Key = tuple[str, str, str | None, State]
 
 
 def find_flakes(directory: Path, trials: Iterable[str], n: int) -> Flakes:
-    """What the trials of a job left, task by task; one that left nothing has no part in it."""
+    """Compute the flakes of a job, task by task; trials without verify-again.json are skipped."""
     gathered: dict[_Key, _Gathered] = {}
     not_again: list[NotAgain] = []
     for trial in trials:
@@ -133,5 +134,5 @@ def _add_up(key: _Key, trials: Sequence[str], states: Sequence[StateVerified]) -
 
 
 def render_flakes(flakes: Flakes) -> bytes:
-    """The bytes of flakes.json."""
+    """Render flakes.json."""
     return msgspec.json.format(msgspec.json.encode(flakes), indent=2)

@@ -1,9 +1,9 @@
-"""Trials that proctor did not name: whose slot they fill, by what they were told to do.
+"""Match trials that proctor did not name to slots, by their configuration.
 
-harbor gives its trials no key. A trial of its fills a slot when its config.json says what the
-slot's would say, apart from names and the values of secrets, and its task had the same content.
-Tasks that were moved are found by content alone; a trial that was killed has no word on content, so
-that its path must be the slot's. All in linear time.
+harbor's trials have no key. One of them fills a slot if its config.json equals the slot's, except
+for names and secrets, and its task had the same content. Tasks that were moved are matched by
+content alone; a killed trial has no digest of its content, so its path must be the slot's. Runs in
+linear time.
 """
 
 from collections import deque
@@ -29,20 +29,20 @@ class ForeignTrial(msgspec.Struct, frozen=True):
 
     name: str
     config: _Table
-    """What it was told, without names."""
+    """Its configuration, without names."""
     checksum: str | None
-    """Of its task; None when it was killed."""
+    """Checksum of its task; None if it was killed."""
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What the trial of a slot would be told."""
+    """Configuration that the trial of a slot would have."""
 
     config: _Table
     checksum: str
 
 
 def load_foreign(directory: str, name: str) -> ForeignTrial | None:
-    """The trial in a directory; None when it is none."""
+    """Load the trial in a directory; None if it is not one."""
     try:
         config = msgspec.json.decode(read_small(f"{directory}/{name}/config.json"), type=_Table)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -57,12 +57,12 @@ def load_foreign(directory: str, name: str) -> ForeignTrial | None:
 
 
 def told(config: TrialConfig, checksum: str) -> Told:
-    """What the trial of a slot would be told."""
+    """Return the configuration that the trial of a slot would have, in comparable form."""
     return Told(_without_names(config.model_dump(mode="json")), checksum)
 
 
 def match_foreign(wanted: Sequence[Told], found: Iterable[ForeignTrial]) -> dict[int, str]:
-    """The names of the trials that fill places of `wanted`, by place; of equal ones the first."""
+    """Return the names of the trials that match `wanted`, by index; the first of equal ones."""
     matched: dict[int, str] = {}
     left = list(found)
     for key_of_wanted, key_of_found in (

@@ -1,9 +1,8 @@
-"""Tasks of git repositories, fetched by the git command line into harbor's cache.
+"""Fetch tasks of git repositories into harbor's cache, with the git command line.
 
-A repository is asked once for each commit, however many tasks are of it: the newest state alone,
-and of that only the tasks' own files where the server can do so. Nothing of the repository is run:
-no hooks, no submodules; git asks nobody for a password. What was fetched for a commit is kept and
-not fetched again.
+Each commit of a repository is fetched once, for all its tasks: without history, and only the tasks'
+own files if the server supports that. No code of the repository runs: no hooks, no submodules; git
+never prompts for a password. Fetched commits are kept and not fetched again.
 """
 
 import os
@@ -33,11 +32,11 @@ _OPTIONS = (
 
 
 class GitTask(msgspec.Struct, frozen=True):
-    """A task that was fetched, or a path that the repository does not have."""
+    """A fetched task, or the reason why there is none."""
 
     directory: Path | None
     commit: str
-    """The whole id of the commit."""
+    """The full id of the commit."""
     why: str = ""
     """Why there is no directory."""
     notes: tuple[str, ...] = ()
@@ -47,17 +46,17 @@ type GitKey = tuple[str, str | None, str]
 
 
 def git_key(task: TaskConfig) -> GitKey:
-    """What tells the tasks of git repositories apart."""
+    """Key that identifies a task of a git repository."""
     return task.git_url or "", task.git_commit_id, str(task.path)
 
 
 def fetch_git_tasks(
     wanted: Sequence[TaskConfig], caches: Caches, host: Mapping[str, str]
 ) -> dict[GitKey, GitTask]:
-    """Every task that is wanted, from the cache or from its repository.
+    """Return every wanted task, from the cache or from its repository.
 
     Raises:
-        TaskError: there is no git, a repository cannot be reached, or it has no such commit.
+        TaskError: git is not installed, a repository cannot be reached, or it lacks the commit.
     """
     found: dict[GitKey, GitTask] = {}
     missing: dict[tuple[str, str | None], dict[GitKey, TaskConfig]] = defaultdict(dict)
@@ -94,7 +93,7 @@ def _place(task: TaskConfig, commit: str | None, caches: Caches) -> Path:
 
 
 def _find_cached(task: TaskConfig, caches: Caches) -> Path | None:
-    """What is there for a commit that is named by its whole id; a branch may have moved on."""
+    """The cached task of a commit given by its full id; a branch may have moved on."""
     commit = task.git_commit_id
     if task.overwrite or commit is None or not _COMMIT.fullmatch(commit):
         return None
@@ -134,7 +133,7 @@ def _keep(
     source = repository.directory / (task.path or Path())
     if stray := _find_stray_link(source):
         return GitTask(None, resolved, f"{stray} is a link to nothing that is there for a task")
-    # A commit that was named by its whole id has harbor's own place; a branch that of its commit.
+    # A commit named by its full id has harbor's own cache entry; a branch uses that of its commit.
     named = task.git_commit_id or ""
     place = _place(task, named if _COMMIT.fullmatch(named) else resolved, caches)
     if task.overwrite and place.exists():
@@ -144,12 +143,12 @@ def _keep(
 
 
 def _copy(source: Path, target: Path) -> None:
-    # Links become what they lead to, as in harbor's copies: that is what it hashes.
+    # Links are replaced by their targets, as in harbor's copies, whose digest is compared.
     shutil.copytree(source, target, ignore=shutil.ignore_patterns(".git"))
 
 
 def _find_stray_link(directory: Path) -> str | None:
-    """A link that leads out of a task: a stranger's could lead to any file of this machine."""
+    """Find a link that leads out of a task: it could lead to any file of this machine."""
     root = Path(os.path.realpath(directory))
     for parent, directories, files in os.walk(directory):
         for name in [*directories, *files]:
@@ -182,7 +181,7 @@ class _Repository(msgspec.Struct, frozen=True):
     env: Mapping[str, str]
 
     def fetch(self, commit: str | None) -> str:
-        """Fetch one commit, and say its whole id."""
+        """Fetch one commit and return its full id."""
         self._run("init", "--quiet")
         self._run("remote", "add", "--", "origin", self.url)
         shallow = self._try("fetch", "--depth=1", "--filter=blob:none", "origin", commit or "HEAD")
@@ -190,7 +189,7 @@ class _Repository(msgspec.Struct, frozen=True):
             return self._run("rev-parse", "FETCH_HEAD^{commit}")
         if commit is None:
             raise self._unreachable(shallow)
-        # Some servers give a commit only with its branch, and none knows the beginning of an id.
+        # Some servers only serve a commit through its branch, and none resolves an abbreviated id.
         whole = self._try("fetch", "--filter=blob:none", "--tags", "origin", "+refs/*:refs/all/*")
         if whole.returncode != 0:
             raise self._unreachable(whole)
@@ -208,16 +207,17 @@ class _Repository(msgspec.Struct, frozen=True):
         return found.returncode == 0 and found.stdout.strip() == b"tree"
 
     def check_out(self, commit: str, paths: Sequence[Path]) -> None:
-        """Write the files of these directories."""
+        """Check out the files of these directories."""
         if not paths:
             return
-        # The whole index first: attributes at the top of the repository count for its tasks.
+        # Read the whole index first: .gitattributes at the top of the repository apply to its
+        # tasks.
         self._run("read-tree", commit)
         listed = b"\0".join(path.as_posix().encode() for path in paths)
         self._run("checkout", "--pathspec-from-file=-", "--pathspec-file-nul", given=listed)
 
     def find_notes(self, commit: str, paths: Sequence[Path]) -> tuple[str, ...]:
-        """Fetch files that are kept by git-lfs, or say that they were not."""
+        """Fetch files stored in git-lfs; return notes about those that could not be."""
         attributes = self._try("cat-file", "-p", f"{commit}:.gitattributes")
         if b"filter=lfs" not in attributes.stdout or not paths:
             return ()

@@ -1,9 +1,9 @@
-"""What a job's environments are made from, before any is started.
+"""Determine the images of a job's environments before any is started.
 
-An imported image is part of what decides a trial: under the same name, another one makes new
-slots. The host's own files, `--base host`, are not pinned so: packages of a machine change from day
-to day. When they did since a job was begun, that is said, and each record has its own pin.
-Environments of others tell nothing beforehand.
+An imported image is part of a slot's key: another image under the same name makes new slots. The
+host's own files, `--base host`, are not part of it because a machine's packages change from day to
+day. If they changed since the job was begun, that is reported, and each record has its own pin.
+Third-party environments report nothing in advance.
 """
 
 from importlib import import_module
@@ -16,12 +16,12 @@ from proctor.task.directory import Task
 
 
 def choose_environment(environment: EnvironmentConfig, why: str) -> ChosenEnvironment:
-    """The kind of environment that a config names, and the base below it."""
+    """The environment kind that a config names, and its base."""
     return ChosenEnvironment(environment_name_for(environment), why, _find_base(environment))
 
 
 def find_task_image(environment: EnvironmentConfig, task: Task) -> str | None:
-    """The image that a task will run on, with its digest; None where none is known beforehand."""
+    """The image that a task will run on, with its digest; None if unknown in advance."""
     if environment.import_path != SANDBOX:
         return None
     try:
@@ -32,13 +32,13 @@ def find_task_image(environment: EnvironmentConfig, task: Task) -> str | None:
             force=environment.force_build,
         )
     except (ImageError, SandboxError):
-        # Its trials will say so.
+        # Its trials will report the problem.
         return None
     return pin
 
 
 def describe_change(then: ChosenEnvironment, environment: EnvironmentConfig) -> str | None:
-    """A sentence where the base below the environments is another one than it was."""
+    """Describe how the base of the environments changed since; None if it did not."""
     now = _find_base(environment)
     if then.base is None or now is None or then.base == now:
         return None

@@ -1,10 +1,11 @@
-"""A job from its first file to its result: run, and gone on with.
+"""Run a job or resume it, from its first file to its result.
 
-    run_job(options, watch)                 a new job, or the rest of one that is there
-    resume_job(directory, options, watch)   the rest of a job, by its own files alone
+    run_job(options, watch)                 a new job, or the rest of an existing one
+    resume_job(directory, options, watch)   the rest of a job, from its own files alone
 
-Both plan first and write nothing until the plan stands. What a killed run leaves is what the next
-one goes on from: every file is whole, a trial's name is on record before its directory is made.
+Both plan first and write nothing until the plan is complete. The next run continues from what a
+killed run left: every file is whole, and a trial's name is recorded before its directory is
+created.
 """
 
 import asyncio
@@ -41,16 +42,16 @@ from proctor.job.store import JobFiles, JobState, held_job
 from proctor.job.watch import Watch
 from proctor.trial.executor import Executor
 
-# result.json while a job runs: rewritten at most once a second, and whole
+# Writing result.json while a job runs: atomically, at most once a second
 
 
 _SECONDS = 1.0
+# Limit writing to a twentieth of the elapsed time, so that very large jobs write less often.
 _SHARE = 20
-"""Writing may take a twentieth of the time: a very large job writes less often."""
 
 
 class ResultFile:
-    """Writes when something changed, now or as soon as it may."""
+    """Writes result.json after changes, immediately or as soon as the rate limit allows."""
 
     def __init__(self, write: Callable[[], None], on_failure: Callable[[JobError], None]) -> None:
         self._write = write
@@ -60,7 +61,7 @@ class ResultFile:
         self._later: asyncio.TimerHandle | None = None
 
     def changed(self) -> None:
-        """Something in it is not as it was."""
+        """Schedule a write."""
         if self._later is None:
             wait = self._next - self._loop.time()
             if wait <= 0:
@@ -69,7 +70,7 @@ class ResultFile:
                 self._later = self._loop.call_later(wait, self._write_now)
 
     def close(self) -> None:
-        """Write no more."""
+        """Stop writing."""
         if self._later is not None:
             self._later.cancel()
         self._later = None
@@ -85,26 +86,26 @@ class ResultFile:
         self._next = ended + max(_SECONDS, _SHARE * (ended - began))
 
 
-# Ctrl-C: once finishes the record-keeping, twice stops. SIGTERM counts as Ctrl-C
+# Ctrl-C: once finishes the record-keeping, twice exits at once. SIGTERM counts as Ctrl-C
 #
-# So does the first SIGHUP, by which a terminal that is closed says so: often more than once, and
-# not out of impatience. A program that was started with SIGHUP ignored (nohup) continues.
+# So does the first SIGHUP, but only the first: a closing terminal often sends several, which does
+# not mean that the user is impatient. If SIGHUP was ignored at the start (nohup), it stays ignored.
 
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupt:
-    """Whether the person wants the job to stop, and who is to be told."""
+    """Whether the user asked the job to stop, and the callback to run then."""
 
     def __init__(self, on_first: Callable[[], None], at_once: Callable[[], None]) -> None:
         self.is_wanted = False
-        """A signal came."""
+        """Whether a signal arrived."""
         self._on_first = on_first
         self._at_once = at_once
 
     def come(self, number: int) -> None:
-        """A signal came."""
+        """Handle a signal."""
         if not self.is_wanted:
             self.is_wanted = True
             self._on_first()
@@ -114,7 +115,7 @@ class Interrupt:
 
 @contextlib.contextmanager
 def heeding(interrupt: Interrupt) -> Iterator[None]:
-    """Signals go to the interrupt while this lasts; outside the main thread none can be had."""
+    """Deliver signals to the interrupt inside the context; does nothing outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -132,13 +133,13 @@ def heeding(interrupt: Interrupt) -> Iterator[None]:
             signal.signal(number, handler or signal.SIG_DFL)
 
 
-# So many trials at once: a few workers that take the next one when they are free
+# Limiting concurrency: a few workers that each take the next trial
 #
-# There is no task for a trial that has not begun, so that ten thousand of them cost nothing.
+# A trial that has not begun has no asyncio task, so ten thousand waiting trials cost nothing.
 
 
 class Queue[T]:
-    """Items that are worked on in order, at most so many at once."""
+    """Items that are processed in order by a limited number of workers."""
 
     def __init__(self, items: Iterable[T]) -> None:
         self._items = iter(items)
@@ -147,11 +148,10 @@ class Queue[T]:
         self._failure: BaseException | None = None
 
     async def work(self, run: Callable[[T], Awaitable[None]], n_workers: int) -> None:
-        """Work on every item, or until `stop` is called; what runs then is cancelled.
+        """Process every item, or until `stop` is called, which cancels the running ones.
 
         Raises:
-            BaseException: what an item raised; no further one was begun, the running ones were
-                cancelled.
+            BaseException: raised by an item; the running ones were cancelled and no others begun.
         """
         self._workers = [asyncio.create_task(self._work(run)) for _ in range(n_workers)]
         try:
@@ -164,7 +164,7 @@ class Queue[T]:
             raise self._failure
 
     def stop(self, failure: BaseException | None = None) -> None:
-        """Begin nothing more and cancel what runs; `failure` is then raised by `work`."""
+        """Begin no more items and cancel the running ones; `work` then raises `failure`."""
         self._failure = self._failure or failure
         self._is_stopped = True
         for worker in self._workers:
@@ -172,7 +172,7 @@ class Queue[T]:
 
     async def _work(self, run: Callable[[T], Awaitable[None]]) -> None:
         for item in self._items:
-            # A trial may end without ever having waited: signals must get their turn.
+            # A trial may end without ever yielding to the event loop: let it handle signals.
             await asyncio.sleep(0)
             if self._is_stopped:
                 return
@@ -188,12 +188,13 @@ class Queue[T]:
 async def run_job(
     options: JobOptions, watch: Watch, executor: Executor | None = None
 ) -> JobOutcome:
-    """Run a job; one of the same name and config that is there already is gone on with.
+    """Run a job; an existing job of the same name and config is resumed.
 
-    Its trials run in this process, unless an executor is given.
+    Trials run in this process unless an executor is given.
 
     Raises:
-        InputError: something that was asked for cannot be had; no trial was begun.
+        InputError: the options are invalid or something they name is unavailable; no trial was
+            begun.
         JobError: another process runs the job, or its own files cannot be written.
     """
     return await _carry_out(await request_run(options), watch, executor)
@@ -202,12 +203,12 @@ async def run_job(
 async def resume_job(
     directory: Path, options: ResumeOptions, watch: Watch, executor: Executor | None = None
 ) -> JobOutcome:
-    """Run what a job has no result of; trials that are done are kept as they are.
+    """Run the trials of a job that have no result; existing results are kept.
 
-    The working directory of the process is the job's own while this runs.
+    Changes the working directory of the process to the job's while it runs.
 
     Raises:
-        InputError: something that the job needs cannot be had; no trial was begun.
+        InputError: something the job needs is unavailable; no trial was begun.
         JobError: another process runs the job, or its own files cannot be written.
     """
     with opened_job(directory) as job:
@@ -215,12 +216,12 @@ async def resume_job(
 
 
 async def _carry_out(request: Request, watch: Watch, given: Executor | None) -> JobOutcome:
-    """A job's life, on one page."""
+    """Run a job from its checks to its outcome."""
     executor = given or LocalExecutor(request.place.trials_dir, request.n_concurrent)
     environment = request.prepared.config.environment
     check_ledger(request)
     if not request.is_begun:
-        # A job of which no trial could run here leaves no trace.
+        # Before any file is written: a job that cannot run here leaves no trace.
         check_classes(request.prepared.config)
         await executor.check(environment)
     with held_job(request.place.directory) as files:
@@ -249,15 +250,15 @@ async def _carry_out(request: Request, watch: Watch, given: Executor | None) -> 
 
 
 async def _reap(executor: Executor, environment: EnvironmentConfig, files: JobFiles) -> None:
-    """Remove what killed runs left, beside the job; what had to stay is said in job.log."""
+    """Remove what killed runs left, in the background; failures go to job.log."""
     for sentence in await executor.reap(environment):
-        # Where not even job.log can be written, the job's own result says so next.
+        # If job.log cannot be written, writing the job's result fails next and reports it.
         with contextlib.suppress(JobError):
             files.append_log(sentence)
 
 
 def _find_rest(plan: JobPlan) -> JobConfig:
-    """The job's config with the agents alone that are still to run."""
+    """The job's config with only the agents that still have trials to run."""
     left = {id(decision.slot.agent) for decision in plan.todo}
     config = plan.prepared.config
     return config.model_copy(
@@ -277,7 +278,7 @@ class Running:
 
 
 def _seal_what_is_done(plan: JobPlan, sealer: Sealer | None) -> None:
-    """Trials that a kill kept from being sealed, or that ran before there was a ledger."""
+    """Seal trials that a killed run had not sealed, or that ran before there was a ledger."""
     done = [decision for decision in plan.decisions if decision.row is not None]
     if sealer is None or not done:
         return
@@ -289,7 +290,7 @@ def _seal_what_is_done(plan: JobPlan, sealer: Sealer | None) -> None:
 
 
 def _write_own_files(plan: JobPlan, request: Request, files: JobFiles) -> None:
-    """proctor.json first: whoever finds a config.json finds the settings with it."""
+    """Write proctor.json first, so that every config.json has its settings next to it."""
     earlier = plan.existing
     state = JobState(
         proctor=__version__,
@@ -326,9 +327,9 @@ def _write_own_files(plan: JobPlan, request: Request, files: JobFiles) -> None:
 
 
 def _start_progress(plan: JobPlan) -> Progress:
-    """The figures, with the trials that are done already."""
+    """Statistics that include the trials that are already done."""
     declared = plan.prepared.metrics
-    # A script is run once, at the end: it may take as long as it likes.
+    # Metric scripts run only once, at the end: they may take long.
     quick = {
         name: [metric for metric in metrics if metric.name != SCRIPT]
         for name, metrics in declared.items()
@@ -344,7 +345,7 @@ def _start_progress(plan: JobPlan) -> Progress:
 
 
 def _say_what_is_odd(plan: JobPlan, request: Request, files: JobFiles, watch: Watch) -> None:
-    """What the person should know before the first trial begins."""
+    """Report what the user should know before the first trial begins."""
     chosen = plan.prepared.environment
     files.append_log(f"Environment: {chosen.kind} ({chosen.why})")
     resolved = plan.prepared.resolved
@@ -375,7 +376,7 @@ async def _run_trials(
     progress: Progress,
     running: Running,
 ) -> bool:
-    """Run what is to be run; whether a signal ended it."""
+    """Run the pending trials; return whether a signal ended the run."""
     files, watch = running.files, running.watch
     _write(files, _result(plan, progress, updated_at=local_now()))
     queue = Queue(plan.todo)
@@ -419,13 +420,13 @@ async def _run_trials(
 async def _write_result(
     plan: JobPlan, progress: Progress, files: JobFiles, *, interrupted: bool
 ) -> JobResult:
-    """result.json at the end of this run; one that says the same already is left alone."""
+    """Write result.json at the end of this run, unless it has the same contents already."""
     if interrupted:
         progress.refresh_metrics()
         result = _result(plan, progress, updated_at=datetime.now(UTC))
         _write(files, result)
         return result
-    # In a thread, so that a metric's script can be stopped with Ctrl-C.
+    # In a thread, so that Ctrl-C can stop a metric's script.
     stats = await asyncio.to_thread(progress.final_stats)
     earlier = plan.existing.published
     if not plan.todo and earlier is not None and earlier.finished_at is not None:
@@ -446,7 +447,7 @@ async def _write_result(
 
 
 def _result(plan: JobPlan, progress: Progress, *, updated_at: datetime) -> JobResult:
-    """The job so far."""
+    """The result of the job so far."""
     return JobResult(
         str(plan.job_id), plan.started_at, updated_at, None, progress.n_planned, progress.stats
     )
@@ -457,7 +458,7 @@ def _write(files: JobFiles, result: JobResult) -> None:
 
 
 def _write_flakes(plan: JobPlan, progress: Progress, files: JobFiles) -> Flakes | None:
-    """flakes.json, where trials are verified again."""
+    """Write flakes.json if trials were verified again."""
     n = plan.prepared.settings.verify_again
     if not n:
         return None

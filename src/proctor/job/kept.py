@@ -1,14 +1,14 @@
-"""What a trial left: brought to its job's directory, and kept in `<trial>/attempts/N` afterwards.
+"""Move a trial's files to its job's directory, and earlier attempts to `<trial>/attempts/N`.
 
-An attempt is moved there whole, by renames, before the trial is begun again under its own name:
+An attempt is moved completely, by renames, before the trial is begun again under the same name:
 
-    (1) attempts/.N is made; from here on the attempt is to be kept
-    (2) everything beside attempts/ is renamed into it
+    (1) attempts/.N is created; from here on the attempt will be kept
+    (2) everything except attempts/ is renamed into it
     (3) in its record.json the trial_id becomes `<trial>.attempt-N`
     (4) attempts/.N is renamed to attempts/N
 
-A crash anywhere leaves an attempts/.N, and the next call goes on with it: nothing of two attempts
-is ever mixed, since a new one begins only after (4). All other bytes stay as they were written.
+A crash leaves an attempts/.N, which the next call completes: two attempts are never mixed, since a
+new one begins only after (4). All other bytes stay unchanged.
 """
 
 import asyncio
@@ -27,12 +27,12 @@ RESULT = "result.json"
 
 
 def count_attempts(trial_dir: str) -> int:
-    """The highest number of an attempt that is kept, or being moved; 0 when there is none."""
+    """The highest number of an attempt that is kept or being moved; 0 if there is none."""
     return max(map(_number_of, list_names(f"{trial_dir}/{ATTEMPTS}")), default=0)
 
 
 def list_attempts(trial_dir: str) -> list[int]:
-    """The numbers of the attempts that are kept, in their order."""
+    """The numbers of the kept attempts, in order."""
     names = list_names(f"{trial_dir}/{ATTEMPTS}")
     return sorted(filter(None, (_number_of(name) for name in names if not name.startswith("."))))
 
@@ -43,17 +43,17 @@ def is_being_kept(trial_dir: str) -> bool:
 
 
 def keep_attempt(trial_dir: Path) -> int:
-    """Move what an attempt left to attempts/N; returns N, or 0 when it left nothing.
+    """Move an attempt's files to attempts/N; return N, or 0 if there are none.
 
     Raises:
-        OSError: something cannot be moved; what was moved so far is found by the next call.
+        OSError: something cannot be moved; the next call continues.
     """
     if (trial_dir / ATTEMPTS).is_symlink():
         raise OSError(errno.ELOOP, "is a link, which is not followed", str(trial_dir / ATTEMPTS))
     begun = _find_begun(str(trial_dir))
     left = [name for name in list_names(str(trial_dir)) if name != ATTEMPTS]
     if begun is not None and any(os.path.lexists(begun / name) for name in left):
-        # Somebody put things there meanwhile: they are another attempt.
+        # Files that appeared meanwhile are another attempt.
         _finish(trial_dir, begun)
         begun = None
     if begun is None:
@@ -68,14 +68,13 @@ def keep_attempt(trial_dir: Path) -> int:
 
 
 async def take_over(left: Path, trial_dir: Path) -> None:
-    """Move everything that a trial left to where its job keeps it, unless it lies there already.
+    """Move a trial's files to its job's directory, unless they are there already.
 
     Raises:
-        OSError: something cannot be moved; without a result.json it is taken for a trial that was
-            killed.
+        OSError: something cannot be moved; without result.json it counts as a killed trial.
     """
     if left.exists() and not (trial_dir.exists() and left.samefile(trial_dir)):
-        # Beside the event loop: it waits for the disk.
+        # In a thread: it waits for the disk.
         await asyncio.to_thread(_move, left, trial_dir)
 
 
@@ -86,7 +85,7 @@ def _move(left: Path, trial_dir: Path) -> None:
             raise OSError(errno.EEXIST, "is there already", str(trial_dir / name))
         if name != RESULT:
             shutil.move(left / name, trial_dir / name)
-    # Last, and in one step also from another file system: a trial that has a result is whole.
+    # Last, and atomically even across file systems: a trial with a result must be complete.
     if os.path.lexists(left / RESULT):
         write_atomic(trial_dir / RESULT, read_small(str(left / RESULT)))
     shutil.rmtree(left)
@@ -100,7 +99,7 @@ def _finish(trial_dir: Path, begun: Path) -> int:
 
 
 def _rename_record(path: Path, trial_id: str) -> None:
-    """Give a record another trial_id; one that cannot be read is left as it is."""
+    """Change a record's trial_id; an unreadable record is left unchanged."""
     try:
         renamed = replace_id(read_small(str(path)), "trial_id", trial_id)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -110,7 +109,7 @@ def _rename_record(path: Path, trial_id: str) -> None:
 
 
 def list_names(directory: str) -> list[str]:
-    """The names in a directory; none where there is no directory."""
+    """The names in a directory; empty if it does not exist."""
     try:
         with os.scandir(directory) as entries:
             return [entry.name for entry in entries]

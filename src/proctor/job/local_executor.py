@@ -1,6 +1,6 @@
-"""Trials in this process, each in the directory in which its job keeps it.
+"""Run trials in this process, each in its final directory in the job.
 
-A trial that is killed half-way leaves its files where `resume` finds them.
+A killed trial leaves its files where `resume` finds them.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ _KINDS = Kinds(make_agent, make_environment)
 
 
 class LocalExecutor:
-    """See Executor."""
+    """Runs trials in this process; see Executor."""
 
     def __init__(self, trials_dir: Path, capacity: int) -> None:
-        """`trials_dir`: where the job keeps its trials, in the words of its config."""
+        """`trials_dir`: directory of the job's trials, as its config spells it."""
         self._trials_dir = trials_dir
         self.capacity = capacity
 
@@ -55,11 +55,12 @@ class LocalExecutor:
                 kept: Sequence[str] = reap_for(environment).kept
             except OSError as error:
                 kept = [f"what killed runs left could not be removed: {reason_of(error)}"]
-            # The loop may have gone meanwhile: then nobody waits.
+            # The loop may be closed by now; then nothing waits for the result.
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(end, kept)
 
-        # No thread of the loop's: it waits for those when it ends, also after Ctrl-C.
+        # Not in the loop's thread pool: the loop waits for its threads when it ends, even after
+        # Ctrl-C.
         threading.Thread(target=reap, name="reaping", daemon=True).start()
         return await reaped
 

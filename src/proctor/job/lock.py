@@ -1,4 +1,4 @@
-"""The plan of a job as harbor's lock.json. Nothing here writes it."""
+"""The plan of a job as harbor's lock.json. Does not write files."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -18,7 +18,7 @@ def lock_slots(
     created_at: datetime,
     host: Mapping[str, str],
 ) -> JobLock:
-    """The lock of a plan; attempts at the same thing are one object in it."""
+    """Make the lock of a plan; attempts at the same trial share one object."""
     known: dict[tuple[int, int], TrialLock] = {}
     trials: list[TrialLock] = []
     for slot in slots:

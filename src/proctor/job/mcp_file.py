@@ -1,7 +1,7 @@
-"""MCP servers from a file: a Claude-style .mcp.json, or a config of harbor's in JSON, YAML or TOML.
+"""Load MCP servers from a file: a Claude-style .mcp.json, or harbor's format in JSON, YAML or TOML.
 
-Fields of a server that harbor does not have, such as its variables, are dropped as harbor drops
-them. Nothing here speaks to a server.
+Fields that harbor does not have, such as a server's variables, are dropped as in harbor. Does not
+connect to servers.
 """
 
 import json
@@ -28,10 +28,10 @@ _KEYS = frozenset({"name", "transport", "type", "url", "command", "args"})
 
 
 def load_mcp_servers(path: Path) -> list[McpServer]:
-    """The servers in a file.
+    """Load the servers in a file.
 
     Raises:
-        ConfigError: unreadable, or a server that cannot be reached as it is described.
+        ConfigError: the file is unreadable, or a server's description is unusable.
     """
     document = _load(path)
     claude = "mcpServers" in document

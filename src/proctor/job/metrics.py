@@ -1,8 +1,8 @@
-"""Which metrics a running job computes, for each dataset, in harbor's order.
+"""Select the metrics that a job computes for each dataset, in harbor's order.
 
-A dataset's own come first: the metric.py of a package, what a registry declares; then the job's.
-Without any it is the mean. A metric.py is run here without being asked for twice: whoever runs a
-job runs its tasks as well.
+A dataset's own come first: the metric.py of a package, or those a registry declares; then the
+job's. The default is the mean. A metric.py runs without further confirmation: a user who runs a job
+runs its tasks' code as well.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,10 +20,10 @@ from proctor.reward.script import run_metric_script
 
 
 def find_metrics(config: JobConfig, resolved: Resolved) -> dict[str, tuple[DeclaredMetric, ...]]:
-    """The metrics of every dataset of a job, and of tasks that are of none.
+    """Return the metrics of every dataset of a job, and of tasks without a dataset.
 
     Raises:
-        ConfigError: a metric has arguments that it does not take, or no script.
+        ConfigError: a metric has invalid arguments, or its script is missing.
     """
     own = [declare_metric(metric) for metric in config.metrics]
     found: dict[str, list[DeclaredMetric]] = {ADHOC: list(own)}
@@ -31,22 +31,22 @@ def find_metrics(config: JobConfig, resolved: Resolved) -> dict[str, tuple[Decla
         # A dataset that is named twice has its metrics twice, as in harbor.
         found.setdefault(dataset.source, []).extend([*dataset.metrics, *own])
     for task in resolved.tasks:
-        # Harbor dies of a task that says it is of a dataset which the job does not name.
+        # harbor crashes on a task that names a dataset which the job does not.
         found.setdefault(task.config.source or ADHOC, list(own))
     default = (DeclaredMetric(DEFAULT_METRIC),)
     return {name: tuple(metrics) or default for name, metrics in found.items()}
 
 
 def make_metrics(declared: Mapping[str, Sequence[DeclaredMetric]]) -> dict[str, list[Metric]]:
-    """The metrics, ready to be computed; a script raises MetricError when it fails."""
+    """Make the metrics ready to be computed; a failing script raises MetricError."""
     return {name: [_make(metric) for metric in metrics] for name, metrics in declared.items()}
 
 
 def declare_metric(metric: MetricConfig) -> DeclaredMetric:
-    """A metric as a job or a registry writes it.
+    """Convert a metric from a job's or registry's configuration.
 
     Raises:
-        ConfigError: its arguments are not what it takes.
+        ConfigError: its arguments are invalid.
     """
     allowed = {"script_path"} if metric.type == SCRIPT else set()
     if strange := sorted(set(metric.kwargs) - allowed):

@@ -1,4 +1,4 @@
-"""What a job is told, and what comes of it, as values."""
+"""Options and outcome of a job."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -26,115 +26,115 @@ class LedgerOptions(msgspec.Struct, frozen=True):
     directory: Path
     """Absolute."""
     key_file: Path | None = None
-    """The signing key; None: the user's own."""
+    """The signing key; None: the user's default key."""
     extends: bool = False
-    """Whether trials may be added to an experiment that they do not belong to."""
+    """Whether to allow trials that do not belong to the experiment."""
 
 
 def exit_at_once() -> None:
-    """End the process without another word; what it left is for `resume` and `clean`."""
+    """Exit the process immediately; `resume` and `clean` handle what it leaves."""
     os._exit(INTERRUPTED)
 
 
 def approve_all(_tasks: Sequence[Task], _config: JobConfig) -> None:
-    """Let any tasks be run."""
+    """Approve any tasks."""
 
 
 class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that is to be run."""
+    """Options of a job to run."""
 
     config: JobConfig
-    """With the values of secrets, not their written form."""
+    """Contains the values of secrets, not their redacted form."""
     settings: Settings = msgspec.field(default_factory=Settings)
     invocation: Sequence[str] = ()
     """The command line, for lock.json."""
     host: Mapping[str, str] = msgspec.field(default_factory=lambda: os.environ)
-    """The host's variables, for templates."""
+    """Environment variables of the host, for templates."""
     is_auto: bool = False
-    """-n auto: as many trials at once as fit, whatever the config says."""
+    """-n auto: as many concurrent trials as fit, overriding the config."""
     environment_why: str = "the default"
     """Why the config names this kind of environment."""
     also: frozenset[str] = frozenset({CANCELLED})
-    """Exception types that are run again where the job is there already."""
+    """Exception types whose trials are run again if the job exists already."""
     stop_at_once: Callable[[], None] = exit_at_once
-    """What a second Ctrl-C does; it must not return to the job."""
+    """Called on a second Ctrl-C; must not return."""
     approve: Callable[[Sequence[Task], JobConfig], None] = approve_all
-    """Called with the tasks before anything is created; raises where they are not to be run."""
+    """Called with the tasks before anything is created; raises to refuse them."""
     ledger: LedgerOptions | None = None
-    """None: the trials are not sealed."""
+    """None: do not seal the trials."""
 
 
 class ResumeOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that is to be gone on with."""
+    """Options of a job to resume."""
 
     also: frozenset[str] = frozenset({CANCELLED})
-    """Exception types that are run again."""
+    """Exception types whose trials are run again."""
     n_concurrent: int | None = None
-    """Trials at once; None: as the job was told."""
+    """Number of concurrent trials; None: as configured in the job."""
     is_auto: bool = False
     """-n auto."""
     secrets: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Values for variables that the job's files have only redacted."""
+    """Values for variables that are redacted in the job's files."""
     host: Mapping[str, str] = msgspec.field(default_factory=lambda: os.environ)
-    """The host's variables, for templates and for secrets that were not given."""
+    """Environment variables of the host, for templates and for secrets not given above."""
     invocation: Sequence[str] = ()
-    """The command line, for a lock.json that has to be written anew."""
+    """The command line, for a lock.json that must be rewritten."""
     stop_at_once: Callable[[], None] = exit_at_once
-    """What a second Ctrl-C does; it must not return to the job."""
+    """Called on a second Ctrl-C; must not return."""
     approve: Callable[[Sequence[Task], JobConfig], None] = approve_all
-    """Called with the tasks before anything is written; raises where they are not to be run."""
+    """Called with the tasks before anything is written; raises to refuse them."""
     ledger: Path | None = None
-    """Where to seal, absolute; None: into the ledger that the job was begun with."""
+    """Absolute path of the ledger to seal into; None: the one the job was begun with."""
     key_file: Path | None = None
-    """The signing key; None: the user's own."""
+    """The signing key; None: the user's default key."""
     is_sealed: bool = True
-    """False: the trials are not sealed, whatever the job was begun with."""
+    """False: do not seal the trials, even if the job was begun with a ledger."""
 
 
 @dataclass(slots=True)
 class SealedTrials:
-    """What became of a job's trials in the ledger, in one run."""
+    """How many of a job's trials were sealed in one run."""
 
     directory: Path
-    """The ledger's."""
+    """Directory of the ledger."""
     is_new_ledger: bool = False
     sealed: int = 0
-    """Complete records."""
+    """Trials with complete records."""
     diagnostic: int = 0
-    """Partial ones."""
+    """Trials with partial records."""
     refused: list[str] = field(default_factory=list)
-    """A sentence for each that was not sealed."""
+    """A sentence for each trial that was not sealed."""
     unrecorded: list[str] = field(default_factory=list)
-    """Trials that are not sealed since there is no record of them: harbor ran them."""
+    """Trials without a record, which cannot be sealed: harbor ran them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """What a job's numbers rest on: planned = run + not_run; run = scored + zero_by_missing."""
+    """Trial counts of a job: planned = run + not_run; run = scored + zero_by_missing."""
 
     planned: int
-    """Slots of the plan."""
+    """Slots in the plan."""
     run: int
-    """Trials that have a result, those of earlier runs included."""
+    """Trials with a result, including those of earlier runs."""
     scored: int
     """Trials with a reward."""
     errored: int
-    """Trials with an exception; some of them have a reward all the same."""
+    """Trials with an exception; some of them also have a reward."""
     zero_by_missing: int
     """Trials without a reward, which harbor counts as 0."""
     not_run: int
     """Slots without a result."""
     kept: int
-    """Trials whose result was there already."""
+    """Trials whose result existed already."""
     retried: int
-    """How often a failed trial was begun again, over the job's whole life."""
+    """Number of retries over the job's whole life."""
 
     @classmethod
     def of(cls, table: TrialTable, *, planned: int, kept: int, retried: int) -> Self:
-        """The counts of these trials.
+        """Count these trials.
 
         Raises:
-            JobError: they do not add up.
+            JobError: the counts do not add up.
         """
         scored = sum(group.n_rewarded for group in table.groups.values())
         if table.n_trials > planned:
@@ -155,25 +155,25 @@ class Counts:
 
 
 class JobOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a job."""
+    """Outcome of a job."""
 
     directory: Path
     result: JobResult
     """As result.json has it."""
     counts: Counts
     refused: Sequence[RefusedTask]
-    """Tasks that are in no number."""
+    """Tasks that are not counted anywhere."""
     unplanned: Sequence[str]
-    """Trials of the directory that the plan has no slot for any more: kept, in no number."""
+    """Trials in the directory that match no slot of the plan: kept, but not counted."""
     notes: Sequence[str]
-    """What a reader of the numbers should know, in sentences."""
+    """Notes that a reader of the numbers should know."""
     interrupted: bool
-    """Stopped by a signal; `resume` goes on."""
+    """Stopped by a signal; `resume` continues."""
     is_marked: bool = True
-    """Verification was not switched off, so that a trial without a reward is one too few."""
+    """Whether verification was enabled, so that a trial without a reward is a problem."""
     sealed: SealedTrials | None = None
-    """None where nothing was to be sealed."""
+    """None if nothing was to be sealed."""
     flakes: Flakes | None = None
-    """How far further verifications agree; None where none were asked for."""
+    """Agreement of repeated verifications; None if none were requested."""
     table: TrialTable = msgspec.field(default_factory=TrialTable)
-    """The trials that have a result, in the order of the plan."""
+    """The trials with a result, in plan order."""

@@ -1,8 +1,8 @@
-"""Packages of tasks and datasets, as far as harbor's local cache has them. Nothing is fetched.
+"""Find packages of tasks and datasets in harbor's local cache. Does not fetch.
 
 A task's package is a directory named after its digest. A dataset's package is a list of such
-digests, dataset.toml, and perhaps a metric.py; harbor keeps only the files that were published
-with it, and so it can be that the list is not there.
+digests, dataset.toml, and optionally a metric.py. harbor caches only the files published with it,
+so the list may be missing.
 """
 
 import re
@@ -32,7 +32,7 @@ class _Manifest(BaseModel, defer_build=True):
 
 
 def find_package_task(wanted: TaskConfig, caches: Caches) -> Path:
-    """The directory of a task's package; the directory's own name is its digest.
+    """Find the directory of a task's package; its name is the digest.
 
     Raises:
         TaskError: it is not in the cache, or several versions are and none is named.
@@ -45,7 +45,7 @@ def find_package_task(wanted: TaskConfig, caches: Caches) -> Path:
 
 
 def find_package_dataset(wanted: DatasetConfig, caches: Caches) -> Path:
-    """The directory of a dataset's package, with a dataset.toml in it.
+    """Find the directory of a dataset's package, with its dataset.toml.
 
     Raises:
         TaskError: it is not in the cache, or its list of tasks is not.
@@ -64,10 +64,10 @@ def find_package_dataset(wanted: DatasetConfig, caches: Caches) -> Path:
 
 
 def package_task_configs(directory: Path, wanted: DatasetConfig) -> list[TaskConfig]:
-    """The tasks of a dataset's package, in its order, as a job's files name them.
+    """The tasks of a dataset's package, in its order, as config entries.
 
     Raises:
-        TaskError: its dataset.toml cannot be used.
+        TaskError: its dataset.toml is invalid.
     """
     path = directory / "dataset.toml"
     try:

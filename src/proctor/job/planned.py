@@ -1,4 +1,4 @@
-"""What a job consists of before it runs, as values: tasks, what was refused, what is shared."""
+"""Tasks and shared inputs of a job before it runs, and the tasks it refused."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,30 +22,30 @@ class PlannedTask:
     """A task that a job will run."""
 
     config: TaskConfig
-    """Where it is from, as the job's files say it."""
+    """Its source, as in the job's files."""
     directory: Path
-    """Where it is: absolute, without links."""
+    """Its absolute directory, links resolved."""
     task: Task
-    """With extra instructions joined to its own. Equal directories share it."""
+    """Includes extra instructions. Identical directories share it."""
     digests: TaskDigests
-    """Equal directories share them."""
+    """Identical directories share them."""
     commit: str | None = None
-    """The commit that was found, of a task of a git repository."""
+    """The resolved commit of a task from a git repository."""
     package: str | None = None
     """The digest of a task's package, `sha256:…`."""
     dataset_id: str | None = None
-    """`name@version` of the dataset that names it; None where that has no version."""
+    """`name@version` of its dataset; None if that has no version."""
 
     @property
     def kind(self) -> TaskKind:
-        """What it is from."""
+        """Kind of its source."""
         if self.config.name is not None:
             return "package"
         return "git" if self.config.git_url is not None else "local"
 
     @property
     def name(self) -> str:
-        """What harbor calls it before it is read: `org/name` of a package, else its directory."""
+        """Its name in harbor before it is read: `org/name` of a package, else its directory."""
         if self.config.name is not None:
             return self.config.name
         if self.config.git_url is not None and self.config.path is not None:
@@ -59,11 +59,11 @@ class PlannedTask:
 
 
 class RefusedTask(msgspec.Struct, frozen=True):
-    """A task that was asked for and cannot be run."""
+    """A requested task that cannot be run."""
 
     name: str
     path: Path
-    """Where it is, or where it was looked for."""
+    """Its directory, or where it was expected."""
     reason: str
     """A sentence."""
 
@@ -78,7 +78,7 @@ class PinnedFile(msgspec.Struct, frozen=True):
 
 
 class DatasetMetrics(msgspec.Struct, frozen=True):
-    """The metrics that a dataset brings, before the job's own."""
+    """The metrics of a dataset, which come before the job's own."""
 
     source: str
     """Name of the dataset."""
@@ -91,11 +91,11 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     tasks: tuple[PlannedTask, ...]
     refused: tuple[RefusedTask, ...] = ()
     notes: tuple[str, ...] = ()
-    """What is worth knowing of the tasks, each once."""
+    """Notes about the tasks, each once."""
     datasets: tuple[DatasetMetrics, ...] = ()
     """One for each dataset of the job, in order."""
     extra_instructions: tuple[PinnedFile, ...] = ()
     compose_files: tuple[PinnedFile, ...] = ()
     skills: Mapping[tuple[Path, ...], tuple[Skill, ...]] = msgspec.field(default_factory=dict)
-    """By the paths that an agent was given."""
+    """By the paths given to an agent."""
     settings: Settings = msgspec.field(default_factory=Settings)

@@ -1,7 +1,7 @@
-"""A job before it runs, as a value: its tasks, its slots, and what is done about each of them.
+"""Plan a job: its tasks, its slots, and whether each is kept, run or redone.
 
-Planning reads and decides. Tasks of a registry may be fetched into harbor's cache; nothing is
-written to the job's directory.
+Planning reads and decides. It may fetch tasks of a registry into harbor's cache; it writes nothing
+to the job's directory.
 """
 
 import math
@@ -36,7 +36,7 @@ from proctor.job.tasks import resolve_tasks
 from proctor.task.directory import Task
 from proctor.trial.spec import RecordFields, TrialSpec
 
-# `-n auto`: how many trials fit on this machine at once, by the task that needs the most
+# `-n auto`: how many trials fit on this machine at once, given the most demanding task
 
 
 _KIB_PER_MB = 1024
@@ -50,9 +50,9 @@ def size_concurrency(
     task_memory_mb: int = 2048,
     cap: int | None = None,
 ) -> int:
-    """Trials at once by processors and memory of the hungriest task; a cap can only lower it.
+    """Return how many trials fit by processors and memory of the most demanding task, up to `cap`.
 
-    At least 1, even where not one task fits, and never more than there are processors.
+    At least 1, even if no task fits, and never more than there are processors.
 
     Raises:
         PolicyError: a task asks for no processor or no memory.
@@ -73,7 +73,10 @@ _MEMORY = Path("/proc/meminfo")
 
 
 def find_concurrency(tasks: Iterable[Task], environment: EnvironmentConfig) -> int:
-    """Trials at once, each having what the hungriest task asks for, or 1 cpu and 2 GB."""
+    """Return how many trials fit at once.
+
+    Each gets what the most demanding task asks for, or 1 CPU and 2 GB.
+    """
     wanted = [task.config.environment for task in tasks]
     cpus = environment.override_cpus or max(
         (table.cpus or _DEFAULT_CPUS for table in wanted), default=_DEFAULT_CPUS
@@ -98,10 +101,10 @@ def _total_memory_kib() -> int:
 
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job consists of, wherever it is to lie."""
+    """The contents of a job, independent of its directory."""
 
     config: JobConfig
-    """With the values of secrets."""
+    """Includes the values of secrets."""
     settings: Settings
     resolved: Resolved
     slots: Sequence[Slot]
@@ -112,30 +115,30 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A job and its place."""
+    """A job and its location."""
 
     prepared: Prepared
     existing: Existing
     directory: Path
     """Absolute."""
     trials_dir: Path
-    """The same in the words of the config."""
+    """The same directory as the config spells it."""
     uri: str
-    """The same without links."""
+    """The same directory with links resolved."""
     cwd: Path
-    """Where relative paths start from."""
+    """Base of relative paths."""
     job_id: UUID
     started_at: datetime
     decisions: Sequence[Decision]
-    """One for each slot, in the order of the plan."""
+    """One for each slot, in plan order."""
     unplanned: Sequence[NamedSlot]
-    """Trials of earlier plans that no slot is left for."""
+    """Trials of earlier plans that match no slot any more."""
     strangers: Sequence[str]
-    """Directories that are nothing of this job."""
+    """Directories that do not belong to this job."""
 
     @property
     def todo(self) -> list[Decision]:
-        """What is to be run."""
+        """The slots to run."""
         return [decision for decision in self.decisions if decision.deed is not SlotAction.KEEP]
 
     @property
@@ -147,7 +150,7 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
         ]
 
     def make_spec(self, decision: Decision, attempt: int) -> TrialSpec:
-        """The trial of a slot, given the number of the attempt."""
+        """Make the trial of a slot, for an attempt."""
         slot, prepared = decision.slot, self.prepared
         record = prepared.records[slot.index % len(prepared.records)]
         return TrialSpec(
@@ -155,7 +158,7 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
             uri=f"{self.uri}/{quote_from_bytes(os.fsencode(decision.trial))}",
             task=slot.planned.task,
             digests=slot.planned.digests,
-            # What the person says goes before what the dataset is called.
+            # The user's dataset id wins over the dataset's own.
             record=replace(record, dataset_id=record.dataset_id or slot.planned.dataset_id),
             is_harbor_compatible=prepared.settings.verifier_compat is not None,
             verify_again=prepared.settings.verify_again,
@@ -165,10 +168,10 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_kinds(config: JobConfig) -> None:
-    """See that there are such agents, and such an environment.
+    """Check that the agents and the environment exist.
 
     Raises:
-        InputError: there is none, or it cannot be used as it is asked for.
+        InputError: one does not exist, or does not support its options.
     """
     for agent in config.agents:
         check_agent(agent)
@@ -187,7 +190,7 @@ async def prepare(
     """Find a job's tasks and make its slots.
 
     Raises:
-        InputError: something that was asked for cannot be had.
+        InputError: the config is invalid or something it names is unavailable.
     """
     check_kinds(config)
     resolved = await resolve_tasks(config, settings, host=host)
@@ -209,7 +212,7 @@ async def prepare(
 def _pin(
     slots: Sequence[Slot], config: JobConfig, records: Sequence[RecordFields]
 ) -> Sequence[Slot]:
-    """The slots with the revision of their agent and their image in their key, where known."""
+    """Add the revision of the agent and the image, if known, to the keys of the slots."""
     agents = dict(zip(map(id, config.agents), records, strict=True))
     images: dict[int, str | None] = {}
     keys: dict[str, str] = {}
@@ -230,11 +233,11 @@ def _pin(
 
 
 def make_records(config: JobConfig, settings: Settings) -> list[RecordFields]:
-    """What the records say beyond what their trials know, for each agent.
+    """Make the fields of the records that trials do not know, for each agent.
 
     Raises:
         JobError: the system prompt cannot be read.
-        AgentError: an agent's revision cannot be had.
+        AgentError: an agent's revision cannot be determined.
     """
     prompt = None
     if settings.system_prompt is not None:
@@ -256,18 +259,18 @@ def make_records(config: JobConfig, settings: Settings) -> list[RecordFields]:
 
 
 class Place(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a job lies."""
+    """Location of a job."""
 
     directory: Path
     """Absolute."""
     trials_dir: Path
-    """The same in the words of the config."""
+    """The same directory as the config spells it."""
     cwd: Path
-    """Where relative paths start from."""
+    """Base of relative paths."""
 
 
 def plan_job(prepared: Prepared, existing: Existing, place: Place, also: frozenset[str]) -> JobPlan:
-    """Decide about every slot, by what lies in the job's directory.
+    """Decide for every slot whether it is kept, run or redone, by the files in the job's directory.
 
     Raises:
         JobError: the directory cannot be read.
@@ -277,7 +280,7 @@ def plan_job(prepared: Prepared, existing: Existing, place: Place, also: frozens
     seen: dict[tuple[int, int], Told] = {}
 
     def tell(slot: Slot) -> Told:
-        # Attempts at one task by one agent are told the same.
+        # Attempts at one task by one agent have the same config, so it is made once.
         same = (id(slot.planned), id(slot.agent))
         if same not in seen:
             config = trial_config(slot, "?", place.trials_dir, job_id)
@@ -302,7 +305,7 @@ def plan_job(prepared: Prepared, existing: Existing, place: Place, also: frozens
 
 
 def _check_none_lost(prepared: Prepared, existing: Existing, places: Places) -> None:
-    """Refuse to plan a job anew without a task that it had and that cannot be read just now."""
+    """Refuse to re-plan a job if one of its earlier tasks is temporarily unreadable."""
     state = existing.state
     refused_then = state.refused if state else ()
     refused = [one for one in prepared.resolved.refused if str(one.path) not in refused_then]

@@ -1,6 +1,6 @@
-"""What a job would do: which slots it would run, keep and redo, and why. Nothing is written.
+"""Show what a job would do: which slots it would run, keep and redo, and why. Writes nothing.
 
-Tasks of a registry are fetched into harbor's cache all the same: without them there is no plan.
+Tasks of a registry are still fetched into harbor's cache: they are needed for the plan.
 """
 
 from collections import Counter
@@ -20,18 +20,17 @@ from proctor.job.store import ChosenEnvironment
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True):
-    """What would be done."""
+    """What a job would do."""
 
     directory: Path
-    """The job's."""
+    """The job's directory."""
     is_begun: bool
-    """The job is there already."""
+    """Whether the job exists already."""
     decisions: Sequence[Decision]
-    """One for each slot, in the order in which they would be run. Names of trials that are not
-    there yet would be others."""
+    """One for each slot, in execution order. New trials will get different names."""
     refused: Sequence[RefusedTask]
     unplanned: Sequence[str]
-    """Trials that would be kept and counted in nothing."""
+    """Trials that would be kept but not counted."""
     strangers: Sequence[str]
     """Directories that would be left alone."""
     notes: Sequence[str]
@@ -39,7 +38,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     n_concurrent: int
 
     def count(self, deed: SlotAction) -> int:
-        """Slots about which this would be done."""
+        """Number of slots with this action."""
         return Counter(decision.deed for decision in self.decisions)[deed]
 
 
@@ -47,7 +46,7 @@ async def preview_run(options: JobOptions) -> Preview:
     """What `run_job` would do.
 
     Raises:
-        InputError: something that was asked for cannot be had.
+        InputError: the options are invalid or something they name is unavailable.
     """
     request = await request_run(options)
     return _preview(request, request.plan())
@@ -57,7 +56,7 @@ async def preview_resume(directory: Path, options: ResumeOptions) -> Preview:
     """What `resume_job` would do.
 
     Raises:
-        InputError: something that the job needs cannot be had.
+        InputError: something the job needs is unavailable.
     """
     with opened_job(directory) as job:
         request = await request_resume(job, options)

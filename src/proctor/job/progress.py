@@ -1,8 +1,8 @@
-"""The figures of a job while its trials come and go, and at its end.
+"""The statistics of a job, while it runs and at its end.
 
 While it runs they are harbor's live ones: trials in the order they ended, no pass@k. At the end
-they are added up anew in the order of the plan. What counts of a trial is kept, never its whole
-result: ten thousand of them are a few megabytes. Nothing here writes a file.
+they are recomputed in plan order. Only the counted values of a trial are kept, never its whole
+result: ten thousand of them take a few megabytes. Does not write files.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,59 +24,59 @@ from proctor.harbor.stats import (
 type Metrics = Mapping[str, Sequence[Metric]]
 """Metrics by dataset."""
 
+# Up to this many trials, live metrics are recomputed after each one: that is fast enough.
 _ALWAYS_FRESH = 1000
-"""Up to so many trials the live metrics are computed whenever a trial ends: it costs nothing."""
 
 
 def local_now() -> datetime:
-    """Now, in local time without a zone: harbor's form for a job's own times."""
+    """Local time without a zone: harbor's format for a job's own times."""
     return datetime.now(UTC).astimezone().replace(tzinfo=None)
 
 
 class Progress:
-    """What is known of each slot of a plan, and what it adds up to."""
+    """Results by slot, and the statistics over them."""
 
     def __init__(self, n_planned: int, metrics: Metrics, *, live_metrics: Metrics) -> None:
         self.stats = JobStats()
-        """harbor's live figures."""
+        """harbor's live statistics."""
         self.n_retries = 0
-        """How often a failed trial was begun again."""
+        """Number of retries."""
         self.notes: list[str] = []
-        """Metrics that have no value, and why."""
+        """Metrics without a value, and why."""
         self._rows: list[Trial | None] = [None] * n_planned
         self._metrics = metrics
         self._live_metrics = live_metrics
         self._running = 0
         self._done: dict[str, Trial] = {}
         self._table: TrialTable | None = None
-        """In the order they ended; None until somebody asks."""
+        """In the order they ended; built when needed."""
         self._planned: TrialTable | None = None
-        """In the order of the plan; None until somebody asks."""
+        """In plan order; built when needed."""
 
     @property
     def n_planned(self) -> int:
-        """Slots of the plan."""
+        """Slots in the plan."""
         return len(self._rows)
 
     @property
     def n_done(self) -> int:
-        """Slots that have a result."""
+        """Slots with a result."""
         return len(self._done)
 
     def begin(self) -> None:
-        """A trial begins."""
+        """Count a trial that begins."""
         self._running += 1
         self._count_progress()
 
     def end(self, index: int, row: Trial) -> None:
-        """The trial of a slot ended."""
+        """Count a trial that ended with a result."""
         self._running -= 1
         self.keep(index, row)
         if len(self._done) <= _ALWAYS_FRESH:
             self.refresh_metrics()
 
     def keep(self, index: int, row: Trial) -> None:
-        """A slot has a result."""
+        """Record the result of a slot."""
         self._rows[index] = row
         self._done[row.name] = row
         if self._table is not None:
@@ -86,12 +86,12 @@ class Progress:
         self._count_progress()
 
     def leave(self) -> None:
-        """A trial ended without a result that counts: it has none, or is to be run again."""
+        """Count a trial that ended without a result that counts, or is retried."""
         self._running -= 1
         self._count_progress()
 
     def refresh_metrics(self) -> None:
-        """Bring the metrics of the live figures up to date."""
+        """Recompute the metrics of the live statistics."""
         if self._table is None:
             self._table = TrialTable(self._done.values())
         for key, entry in self.stats.evals.items():
@@ -100,17 +100,17 @@ class Progress:
             entry.metrics = list(_compute(metrics, group, [])) if group else []
 
     def names(self) -> list[str]:
-        """The trials that have a result, in the order of the plan."""
+        """Names of the trials with a result, in plan order."""
         return [row.name for row in self._rows if row is not None]
 
     def table(self) -> TrialTable:
-        """The trials that have a result, in the order of the plan."""
+        """The trials with a result, in plan order."""
         if self._planned is None:
             self._planned = TrialTable(row for row in self._rows if row is not None)
         return self._planned
 
     def final_stats(self) -> JobStats:
-        """The figures of a job that ran to its end."""
+        """Compute the final statistics."""
         table = self.table()
         stats = assemble_final(table, {})
         self.notes.clear()
@@ -127,7 +127,7 @@ class Progress:
 
 
 def _compute(metrics: Sequence[Metric], group: Group, notes: list[str]) -> Iterator[MetricEntry]:
-    """What the metrics make of a group; one that has no value ends neither the job nor the rest."""
+    """Compute the metrics of a group; one without a value ends neither the job nor the others."""
     for metric in metrics:
         try:
             yield metric(group.column)

@@ -1,9 +1,9 @@
-"""Datasets by name, from a JSON registry: a file, or an address that gives one.
+"""Datasets from a JSON registry: a file or a URL.
 
     [{"name", "version", "description", "tasks": [{"name", "git_url", "git_commit_id", "path"}],
       "metrics": [{"type", "kwargs"}]}]
 
-Harbor's own registry, which is no file, is not spoken to.
+proctor does not contact harbor's own registry, which is not a file.
 """
 
 import re
@@ -21,7 +21,7 @@ from proctor.files import read_small
 from proctor.harbor.configs import DatasetConfig, MetricConfig, TaskConfig
 from proctor.sentence import reason_of
 
-# Which version of a dataset is the newest: head, else the highest by PEP 440, else by the text
+# Choosing the newest version: head, else the highest by PEP 440, else the last by text
 
 
 _VERSION = re.compile(
@@ -38,10 +38,10 @@ type VersionKey = tuple[int, tuple[int, ...], tuple[int, int], int, float, tuple
 
 
 def newest_version(versions: Iterable[str]) -> str:
-    """The version that is meant where none is named.
+    """Return the version to use if none is named.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there are no versions.
     """
     named = list(versions)
     if not named:
@@ -55,7 +55,7 @@ def newest_version(versions: Iterable[str]) -> str:
 
 
 def parse_version(text: str) -> VersionKey | None:
-    """A key that sorts as PEP 440 sorts versions; None for what is no version."""
+    """Return a key that sorts as PEP 440 does; None if the text is not a version."""
     found = _VERSION.fullmatch(text)
     if found is None:
         return None
@@ -75,14 +75,14 @@ def parse_version(text: str) -> VersionKey | None:
 
 
 def _stage(found: re.Match[str], *, is_dev_alone: bool) -> tuple[int, int]:
-    """Alpha before beta before candidate before release; a bare .dev comes before them all."""
+    """Sort key: alpha, beta, candidate, release; a bare .dev comes before them all."""
     if found["pre"]:
         return _STAGES[found["pre"].lower()], int(found["pre_n"] or 0)
     return (-1, 0) if is_dev_alone else (len(_STAGES), 0)
 
 
 def _local(text: str | None) -> tuple[object, ...]:
-    """None before any; of parts, text before numbers."""
+    """Sort key: None first; text parts before numbers."""
     parts = re.split(r"[-_.]", text.lower()) if text else []
     return tuple((1, int(part), "") if part.isdigit() else (0, 0, part) for part in parts)
 
@@ -92,7 +92,7 @@ _LARGEST = 1 << 28
 
 
 class RegistryTask(BaseModel, defer_build=True):
-    """A task that a registry names."""
+    """A task in a registry."""
 
     name: str
     git_url: str | None = None
@@ -114,10 +114,10 @@ _REGISTRY = TypeAdapter(list[RegistryDataset])
 
 
 def load_registry_dataset(wanted: DatasetConfig) -> RegistryDataset:
-    """The dataset that a job names, in the version it names or else the newest.
+    """Load the dataset that a job names, in the named version or the newest.
 
     Raises:
-        TaskError: no registry is named, it cannot be read, or the dataset is not in it.
+        TaskError: no registry is named, it cannot be read, or it lacks the dataset.
     """
     if wanted.registry_path is not None:
         where = str(wanted.registry_path)
@@ -135,7 +135,7 @@ def load_registry_dataset(wanted: DatasetConfig) -> RegistryDataset:
 
 
 def registry_task_configs(dataset: RegistryDataset, wanted: DatasetConfig) -> list[TaskConfig]:
-    """The tasks of a dataset, in its order, as a job's files name them."""
+    """The tasks of a dataset, in its order, as config entries."""
     return [
         TaskConfig(
             path=task.path,
@@ -156,7 +156,7 @@ def _versioned(wanted: DatasetConfig) -> str:
 def _find(
     where: str, datasets: Sequence[RegistryDataset], wanted: DatasetConfig
 ) -> RegistryDataset:
-    # Of two entries with one name and version the later one counts, as in harbor.
+    # Of two entries with the same name and version the later one wins, as in harbor.
     versions = {one.version: one for one in datasets if one.name == wanted.name}
     if not versions:
         known = sorted({one.name for one in datasets})
@@ -200,7 +200,7 @@ def _fetch(url: str) -> bytes:
         raise TaskError(
             f"{url}: a registry's address begins with https://; a file: --registry-path"
         )
-    # Only http and https get here.
+    # The scheme was checked above: only http and https.
     request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310
     try:
         with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310

@@ -1,4 +1,4 @@
-"""A job that is asked for, by its command line or by its own files, ready to be planned."""
+"""A requested job, from the command line or from its own files, ready to be planned."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,10 +19,11 @@ from proctor.job.store import CONFIG, LOCK, STATE
 from proctor.record.ids import check_id
 from proctor.sentence import shown
 
-# Whether a job that is there already is the one that is asked for: which keys differ
+# Comparing an existing job with the requested one: which keys differ
 #
-# What decides neither which trials there are nor what they do may differ: the job's place and name,
-# how many run at once, how much is said. Values of secrets are not compared, since a file has none.
+# Keys that affect neither which trials there are nor what they do may differ: the job's directory
+# and name, concurrency, verbosity. Values of secrets are not compared because files do not contain
+# them.
 
 
 _FREE = {"job_name", "jobs_dir", "debug", "quiet", "n_concurrent_trials"}
@@ -30,7 +31,7 @@ _MOST_SHOWN = 5
 
 
 def check_same_job(directory: str, there: JobConfig, asked: JobConfig) -> None:
-    """Refuse to go on with a job under another config.
+    """Refuse to resume a job with a different config.
 
     Raises:
         JobError: names the keys that differ.
@@ -41,7 +42,7 @@ def check_same_job(directory: str, there: JobConfig, asked: JobConfig) -> None:
 
 
 def check_same_settings(directory: str, there: Settings, asked: Settings) -> None:
-    """Refuse to go on with a job under other settings.
+    """Refuse to resume a job with different settings.
 
     Raises:
         JobError: names the keys that differ.
@@ -84,19 +85,18 @@ def _difference_at(there: object, asked: object, name: str) -> Iterator[str]:
     yield from _differences(there, asked, f"{name}.")
 
 
-# Where a job's relative paths start from, so that it can be gone on with from anywhere
+# Resolving a job's relative paths, so that it can be resumed from anywhere
 #
-# A job's paths start from the directory in which it was begun, and stand in their own words in each
-# trial's config.json, which is how harbor recognises its trials. So whoever resumes a job works
-# from that directory, wherever the command was given: the process changes to it, and back at the
-# end.
+# A job's paths are relative to the directory in which it was begun, and each trial's config.json
+# repeats them verbatim, which is how harbor recognises its trials. Therefore resume changes the
+# process's working directory to that directory, and back at the end.
 
 
 def find_origin(directory: Path, recorded: str | None, config: JobConfig) -> Path:
-    """The directory that the relative paths of a job start from.
+    """Return the directory that the relative paths of a job start from.
 
-    The recorded one, or one seen from where the job lies, or the present one: the first from
-    which everything that the config names is there.
+    The recorded one, one derived from the job's location, or the current one: the first in which
+    everything that the config names exists.
     """
     candidates = [place for place in _candidates(directory, recorded, config) if place.is_dir()]
     wanted = list(_relative_paths(config))
@@ -107,7 +107,7 @@ def find_origin(directory: Path, recorded: str | None, config: JobConfig) -> Pat
 
 
 def find_trials_dir(directory: Path, origin: Path, config: JobConfig) -> Path:
-    """The job's directory in the words of its config, where those still lead there."""
+    """The job's directory as its config spells it, if that still leads there."""
     told = config.jobs_dir / config.job_name
     try:
         return told if (origin / told).samefile(directory) else directory
@@ -118,7 +118,7 @@ def find_trials_dir(directory: Path, origin: Path, config: JobConfig) -> Path:
 def _candidates(directory: Path, recorded: str | None, config: JobConfig) -> Iterator[Path]:
     if recorded is not None:
         yield Path(recorded)
-    # A job of a relative jobs_dir lies at a known distance from where it was begun.
+    # A job with a relative jobs_dir lies at a known depth below where it was begun.
     where = directory.absolute()
     below = (config.jobs_dir / config.job_name).parts
     if not config.jobs_dir.is_absolute() and where.parts[-len(below) :] == below:
@@ -137,27 +137,27 @@ def _relative_paths(config: JobConfig) -> Iterator[Path]:
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
-    """A job that is asked for."""
+    """A job to run or resume."""
 
     prepared: Prepared
     place: Place
     is_begun: bool
-    """The job is there already."""
+    """Whether the job exists already."""
     also: frozenset[str]
-    """Exception types that are run again."""
+    """Exception types whose trials are run again."""
     n_concurrent: int
-    """Trials at once."""
+    """Number of concurrent trials."""
     invocation: Sequence[str]
     host: Mapping[str, str]
     stop_at_once: Callable[[], None]
     ledger: LedgerOptions | None
-    """None: the trials are not sealed."""
+    """None: do not seal the trials."""
 
     def plan(self) -> JobPlan:
-        """The plan, by what lies in the job's directory now.
+        """Plan the job by the current contents of its directory.
 
         Raises:
-            JobError: another job of this name has been begun meanwhile; or its files are broken.
+            JobError: another job of this name was begun meanwhile, or its files are invalid.
         """
         existing = load_existing(self.place.directory)
         if not self.is_begun:
@@ -167,11 +167,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def request_run(options: JobOptions) -> Request:
-    """The job that a command line asks for.
+    """Make the request for a command line.
 
     Raises:
-        InputError: something that was asked for cannot be had, or there is another job of this
-            name.
+        InputError: the options are invalid, something they name is unavailable, or another job has
+            this name.
     """
     config = options.config
     check_id(config.job_name, "job name")
@@ -203,12 +203,12 @@ async def request_run(options: JobOptions) -> Request:
 
 
 class OpenJob(msgspec.Struct, frozen=True):
-    """A job that is there, with the directory that its paths start from."""
+    """An existing job and the directory its paths start from."""
 
     directory: Path
     """Absolute."""
     config: JobConfig
-    """With secrets redacted."""
+    """Secrets are redacted."""
     existing: Existing
     origin: Path
 
@@ -221,10 +221,10 @@ class OpenJob(msgspec.Struct, frozen=True):
 
 @contextlib.contextmanager
 def opened_job(directory: Path) -> Iterator[OpenJob]:
-    """A job that is there; while this lasts, the working directory is the one it was begun in.
+    """Open an existing job, and work in the directory where it was begun until the context ends.
 
     Raises:
-        JobError: there is no job that can be gone on with.
+        JobError: there is no job that can be resumed.
     """
     directory = directory.absolute()
     _check_is_job(directory)
@@ -248,7 +248,7 @@ def _check_may_be_there(directory: Path) -> None:
         file = next(path for path in directory.parents if path.is_file())
         raise JobError(f"{file}: a file; expected a directory in which jobs are kept") from error
     except OSError:
-        # Nothing is there, or nobody may look: whoever makes it finds out.
+        # Missing or unreadable: creating the job reports it.
         return
 
 
@@ -263,10 +263,10 @@ def _check_is_job(directory: Path) -> None:
 
 
 async def request_resume(job: OpenJob, options: ResumeOptions) -> Request:
-    """The rest of a job.
+    """Make the request for the rest of a job.
 
     Raises:
-        InputError: something that the job needs cannot be had.
+        InputError: something the job needs is unavailable.
     """
     trials_dir = find_trials_dir(job.directory, job.origin, job.config)
     check_wanted(job.config, options.secrets, f"{job.directory}/{CONFIG}")

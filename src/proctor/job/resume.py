@@ -1,19 +1,18 @@
-"""Which slots of a plan are kept, run or redone, and why, by what lies in the job's directory.
+"""Decide which slots of a plan are kept, run or redone, by the files in the job's directory.
 
     no directory of its trial                run
     result.json, whole                       kept
     … with an exception of a type that
-      the person wants run again             redone
+      the user wants run again               redone
     … that was still to be retried when
       the runner was killed                  redone
     … torn, or of another trial              redone
     no result.json: it was killed            redone
 
-A slot that is redone keeps its trial's name; what the earlier attempt left moves to attempts/N of
-that trial when the new one begins. A slot is known by its key, which is a digest of its content: a
-changed task, agent or image makes a new slot under a new name, and the trial of the old one stays
-as it is, in no number. Directories that are no trials of this job are left alone. Nothing here
-writes.
+A redone slot keeps its trial's name; the files of the earlier attempt move to attempts/N of that
+trial when the new one begins. A slot is identified by its key, a digest of its content: a changed
+task, agent or image makes a new slot with a new name, and the old trial stays but is no longer
+counted. Directories that are not trials of this job are left alone. Does not write files.
 """
 
 import os
@@ -38,18 +37,18 @@ from proctor.record.ids import check_id
 
 
 class SlotAction(StrEnum):
-    """What is done about a slot."""
+    """What to do with a slot."""
 
     KEEP = "keep"
-    """Its trial has a result, which counts."""
+    """Its trial has a result that counts."""
     RUN = "run"
     """It has not been begun."""
     REDO = "redo"
-    """It has been begun; what is there is kept as an attempt."""
+    """It has been begun; its files are kept as an attempt."""
 
 
 class Decision(msgspec.Struct, frozen=True, gc=False):
-    """A slot, and what is done about it."""
+    """A slot and what to do with it."""
 
     slot: Slot
     trial: str
@@ -57,22 +56,22 @@ class Decision(msgspec.Struct, frozen=True, gc=False):
     deed: SlotAction
     why: str
     row: Trial | None = None
-    """What counts of a result that is kept."""
+    """The counted values of a result that is kept."""
 
 
 class Places(msgspec.Struct, frozen=True):
-    """Which trial is of which slot."""
+    """Which trial belongs to which slot."""
 
     names: Sequence[str | None]
-    """By slot; None: it has no trial yet."""
+    """By slot; None: no trial yet."""
     present: Collection[str]
-    """Names of all directories of the job."""
+    """Names of all directories in the job."""
     unplanned: Sequence[NamedSlot]
-    """Trials of earlier plans that no slot is left for."""
+    """Trials of earlier plans that match no slot any more."""
     strangers: Sequence[str]
-    """Directories that are nothing of this job."""
+    """Directories that do not belong to this job."""
     foreign: Sequence[str] = ()
-    """Those among the strangers that are somebody's trials."""
+    """Those among the strangers that are trials."""
 
 
 def place_slots(
@@ -81,16 +80,16 @@ def place_slots(
     known: Sequence[NamedSlot],
     tell: Callable[[Slot], Told],
 ) -> Places:
-    """Find each slot's trial: by the key it was planned with, else by what it was told to do.
+    """Find each slot's trial: by the key it was planned with, else by its configuration.
 
     Raises:
         JobError: the directory cannot be read.
-        RecordError: proctor.json names a trial that is no name.
+        RecordError: proctor.json has an invalid trial name.
     """
     present = _find_directories(directory)
     names, unplanned = _place_known(slots, known)
     strangers = present.difference(named.trial for named in known)
-    # A trial that was planned and never begun may have been run by harbor, under its own name.
+    # harbor may have run a trial that was planned but never begun, under a name of its own.
     empty = [place for place, name in enumerate(names) if name not in present]
     foreign = [trial for name in sorted(strangers) if (trial := load_foreign(str(directory), name))]
     found = match_foreign([tell(slots[place]) for place in empty], foreign) if foreign else {}
@@ -131,22 +130,22 @@ def _find_directories(directory: Path) -> set[str]:
 
 
 class Again(msgspec.Struct, frozen=True):
-    """Which trials that have a result are run again all the same."""
+    """Rules for running trials again although they have a result."""
 
     also: Collection[str]
-    """Types of exceptions."""
+    """Exception types to run again."""
     retry: RetryConfig
     """The job's rule for retries."""
 
     def explain(self, row: Trial, trial_dir: str) -> str | None:
-        """Why this one is run again; None when it is not."""
+        """Return why this trial is run again; None if it is not."""
         exception = row.exception
         if exception is None:
             return None
         if exception in self.also:
             return _ended_in(exception)
-        # A runner that lived would have kept this attempt: it did not get round to it. harbor keeps
-        # none and writes no record: its trials have had their retries.
+        # The runner was killed before it moved this attempt aside. harbor keeps no attempts and
+        # writes no record: its trials have had their retries.
         is_ours = os.path.lexists(f"{trial_dir}/record.json")
         if is_ours and is_retried(exception, self.retry, count_attempts(trial_dir)):
             return f"it ended in {exception} and was to be retried"
@@ -158,7 +157,7 @@ def _ended_in(exception: str) -> str:
 
 
 def find_idle(also: Collection[str], decisions: Sequence[Decision]) -> list[str]:
-    """Sentences about exceptions that were to be run again, where no trial ended in them."""
+    """Return notes about requested exception types that no trial ended in."""
     said = {decision.why for decision in decisions}
     idle = sorted(kind for kind in also if kind != CANCELLED and _ended_in(kind) not in said)
     there = sorted({row.exception for each in decisions if (row := each.row) and row.exception})
@@ -167,7 +166,7 @@ def find_idle(also: Collection[str], decisions: Sequence[Decision]) -> list[str]
 
 
 def decide(slot: Slot, name: str, trial_dir: str, again: Again) -> Decision:
-    """What is done about a slot whose trial has a directory."""
+    """Decide about a slot whose trial has a directory."""
     if is_being_kept(trial_dir):
         return Decision(
             slot, name, SlotAction.REDO, "the runner was killed as it was to be run again"

@@ -1,6 +1,6 @@
-"""When a failed trial is run again: harbor's rule, and what an agent could force on purpose.
+"""Decide when a failed trial is retried: harbor's rule, except for failures an agent can cause.
 
-It moves no file and waits for nothing.
+Does not move files or wait.
 """
 
 from typing import Final
@@ -8,14 +8,16 @@ from typing import Final
 from proctor.harbor.configs import RetryConfig
 
 ONLY_BY_NAME: Final = frozenset({"ToolsChangedError", "SandboxDiedError", "ContainerDiedError"})
-"""Ends that an agent can bring about from inside, which would give it another attempt each time."""
+"""Exceptions that an agent can cause from inside, gaining another attempt each time. They are
+retried only if the config includes them by name.
+"""
 
 
 def is_retried(exception_type: str, retry: RetryConfig, n_retried: int) -> bool:
-    """Whether a trial that failed so, and was run again so often, is run once more.
+    """Whether a trial that failed this way, after `n_retried` retries, is retried.
 
-    Names are compared whole. What is excluded stays excluded though it is included as well; an
-    empty list of either kind is none. Those of ONLY_BY_NAME have to be included.
+    Names are compared exactly. Exclusion wins over inclusion; an empty list counts as none.
+    Exceptions of ONLY_BY_NAME must be included explicitly.
     """
     if n_retried >= retry.max_retries:
         return False
@@ -27,7 +29,7 @@ def is_retried(exception_type: str, retry: RetryConfig, n_retried: int) -> bool:
 
 
 def retry_delay(retry: RetryConfig, n_retried: int) -> float:
-    """Seconds before it is run again, having been run again so often."""
+    """Seconds to wait before the next retry, after `n_retried` retries."""
     try:
         delay = retry.min_wait_sec * retry.wait_multiplier**n_retried
     except OverflowError:

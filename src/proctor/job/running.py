@@ -1,7 +1,7 @@
-"""One slot of a job, with its retries: the trial is run, counted, kept and run again.
+"""Run one slot of a job with its retries: run the trial, count it, keep it, and retry it.
 
-Whatever a trial does, the job goes on. A trial that could not write its own files has no result on
-disk; it is counted as errored, the sentence is said, and resume runs it again.
+The job continues whatever a trial does. A trial that could not write its own files has no result on
+disk: it is counted as errored and reported, and resume runs it again.
 """
 
 import asyncio
@@ -37,30 +37,30 @@ from proctor.trial.opening import begin_result
 from proctor.trial.paths import TrialPaths
 from proctor.trial.spec import TrialSpec
 
-# Findings of earlier attempts at a trial, for the attempt that follows: no retry wipes them off
+# Findings of earlier attempts, carried over to the next one so that a retry does not erase them
 #
-# They are read from `<trial>/attempts/N/findings.json`, each from the attempt that it was made in.
-# Nothing here writes a file.
+# They are read from `<trial>/attempts/N/findings.json`, each from the attempt in which it was made.
+# Does not write files.
 
 
 MOST = 100
-"""Findings that are carried on, of all earlier attempts together."""
+"""Most findings carried over, from all earlier attempts together."""
 _LARGEST = 16 << 20
 _ORDER = (Level.ALARM, Level.NOTICE, Level.INFO)
 _decode = msgspec.json.Decoder(list[Finding]).decode
 
 
 class Carried(msgspec.Struct, frozen=True):
-    """What earlier attempts leave to the next one."""
+    """Findings that earlier attempts pass on to the next one."""
 
     findings: tuple[Finding, ...]
     """By attempt; each names its attempt in its message and in `detail.attempt`."""
     problems: tuple[str, ...]
-    """What could not be carried on, as sentences."""
+    """Findings that could not be carried over, as sentences."""
 
 
 def carry_findings(trial_dir: str) -> Carried:
-    """The findings of all attempts at a trial that were kept; of too many, the gravest."""
+    """Load the findings of all kept attempts at a trial; if there are too many, the most severe."""
     found: list[Finding] = []
     problems: list[str] = []
     for number in list_attempts(trial_dir):
@@ -84,7 +84,7 @@ def carry_findings(trial_dir: str) -> Carried:
 def _load(trial_dir: str, number: int) -> Iterator[Finding]:
     data = read_inside(trial_dir, f"{trial_dir}/{ATTEMPTS}/{number}/findings.json", _LARGEST)
     for finding in _decode(data):
-        # Those that this attempt was left by others are read where they were made.
+        # Skip findings carried over from earlier attempts: they are read where they were made.
         if ATTEMPT not in finding.detail:
             yield msgspec.structs.replace(
                 finding,
@@ -103,25 +103,25 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
     retry: RetryConfig
     executor: Executor
     make_spec: Callable[[Decision, int], TrialSpec]
-    """A slot's trial, given the number of the attempt."""
+    """Makes a slot's trial, given the number of the attempt."""
     progress: Progress
     watch: Watch
     changed: Callable[[], None]
-    """Called when the job's figures have changed."""
+    """Called when the job's statistics have changed."""
     files: JobFiles
-    """The job's own."""
+    """The job's own files."""
     durable: Durable
-    """Brings results to the disk."""
+    """Flushes results to the disk."""
     sealer: Sealer | None
     """Seals trials as they end; None: they are not sealed."""
     reaping: asyncio.Task[None]
-    """Brings what killed environments hold to their trials; one that is redone waits for it."""
+    """Recovers files from killed environments; a trial that is redone waits for it."""
 
     async def run(self, decision: Decision) -> None:
         """Run a slot until it has a result that counts.
 
         Raises:
-            JobError: the job's own files are gone, or cannot be written.
+            JobError: the job's own files are gone or cannot be written.
         """
         self.files.check_held()
         if decision.deed is SlotAction.REDO:
@@ -146,7 +146,7 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
             return
 
     async def _is_put_aside(self, decision: Decision, result: TrialResult, n_retried: int) -> bool:
-        """Whether what an attempt left is kept and in no number, because another follows."""
+        """Move an attempt's files aside if another attempt follows; return whether one does."""
         error = _find_error(result)
         if error is None or not is_retried(error, self.retry, n_retried):
             return False
@@ -161,7 +161,7 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
 
     async def _keep(self, decision: Decision) -> bool:
         try:
-            # Beside the event loop: it waits for the disk.
+            # In a thread: it waits for the disk.
             await asyncio.to_thread(keep_attempt, self.files.directory / decision.trial)
         except OSError as error:
             self._say(
@@ -186,7 +186,7 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
         self.progress.n_retries += 1
 
     async def _run_attempt(self, decision: Decision, attempt: int) -> TrialResult:
-        """Run one attempt; when it returns, what the trial left lies in the job's directory."""
+        """Run one attempt; its files are in the job's directory when this returns."""
         self.progress.begin()
         self.changed()
         self.watch.trial_started(decision.trial, decision.slot.planned.task.name, attempt)
@@ -195,7 +195,10 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
         try:
             outcome = await self.executor.run(spec, watch)
             await take_over(outcome.directory, self.files.directory / decision.trial)
-        except (Exception, asyncio.CancelledError) as error:  # the trial boundary: it ends no other
+        except (
+            Exception,
+            asyncio.CancelledError,
+        ) as error:  # the trial boundary: no failure ends other trials
             if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                 self.files.append_log(f"Trial {decision.trial} cancelled")
                 self.progress.leave()
@@ -207,7 +210,7 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
         spec = self.make_spec(decision, attempt)
         if attempt == 1:
             return spec
-        # Beside the event loop: it waits for the disk.
+        # In a thread: it waits for the disk.
         trial_dir = f"{self.files.directory}/{decision.trial}"
         carried = await asyncio.to_thread(carry_findings, trial_dir)
         for problem in carried.problems:
@@ -230,12 +233,12 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
         self.progress.end(decision.slot.index, counted(result))
         self.changed()
         self.watch.trial_ended(decision.trial, result, self.progress.stats)
-        # One that was stopped is run again by resume: its end is still to come.
+        # A cancelled trial is not sealed: resume runs it again.
         if self.sealer is not None and _find_error(result) != CANCELLED:
             self.sealer.put(self.files.directory / decision.trial)
 
     def _make_errored(self, spec: TrialSpec, error: BaseException) -> TrialResult:
-        """The result of a trial that could not make its own."""
+        """Make a result for a trial that could not make its own."""
         if isinstance(error, JobError):
             raise error
         paths = TrialPaths(self.files.directory / spec.name)
@@ -247,7 +250,7 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
             occurred_at=local_now(),
         )
         with suppress(OSError):
-            # The directory may be gone, the disk full: then resume runs it again.
+            # If the directory is gone or the disk is full, resume runs the trial again.
             paths.trial_dir.mkdir(parents=True, exist_ok=True)
             write_atomic(paths.result_path, render_trial_result(result))
             if spec.carried and not paths.findings_path.exists():
@@ -260,6 +263,6 @@ def _find_error(result: TrialResult) -> str | None:
 
 
 def _is_cancelled() -> bool:
-    """Whether the job itself wants to stop, or only something in the trial was cancelled."""
+    """Whether the job itself is being cancelled, rather than something inside the trial."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

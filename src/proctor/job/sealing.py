@@ -1,8 +1,8 @@
-"""Seals the trials of a job as they end, several of them with one signature.
+"""Seal the trials of a job as they end, several with one signature.
 
-One thread does it, beside the event loop: sealing waits for the disk. What ended while it waited is
-sealed together. What cannot be sealed is said and stays where it is; the job goes on, and
-`proctor resume` or `proctor ledger seal` tries again.
+Sealing waits for the disk, so one thread does it outside the event loop. Trials that end meanwhile
+are sealed together. A trial that cannot be sealed is reported and stays where it is; the job
+continues, and `proctor resume` or `proctor ledger seal` tries again.
 """
 
 import contextlib
@@ -33,18 +33,18 @@ from proctor.ledger.submission import has_record
 from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.trial_sealing import seal_trials
 
-# Whether the trials of a new job belong to the experiment that they would be sealed under
+# Checking that the trials of a new job belong to their experiment
 
 
 _SHOWN = 3
 
 
 def check_experiment(ledger: OpenLedger, prepared: Prepared) -> None:
-    """See that a new job adds nothing else to an experiment than what belongs to it.
+    """Check that a new job's trials belong to the experiment they would be sealed under.
 
     Raises:
-        InputError: it does; no trial was begun.
-        DamageError: the log does not give what its checkpoint says.
+        InputError: they do not; no trial was begun.
+        DamageError: the log does not match its checkpoint.
     """
     experiment = prepared.settings.experiment or prepared.config.job_name
     content = find_content(ledger, experiment)
@@ -82,17 +82,17 @@ def _digest(agent: AgentConfig, prepared: Prepared) -> str:
 
 
 def _dataset_of(slot: Slot, prepared: Prepared) -> str:
-    """The name that the trial's dataset will have in lists and on boards."""
+    """The trial's dataset, as shown in lists and on boards."""
     declared = prepared.settings.dataset_id or slot.planned.dataset_id
     return declared or slot.planned.config.source or ADHOC
 
 
+# Most trials that share a signature.
 _TOGETHER = 100
-"""Trials that share a signature at most."""
 
 
 class Sealer:
-    """Takes trials as they end, from any thread; `close` returns when all of them are sealed."""
+    """Accepts trials from any thread as they end; `close` returns when all are sealed."""
 
     def __init__(self, options: LedgerOptions, key: SigningKey, secrets: Secrets) -> None:
         self._wish = options
@@ -105,11 +105,11 @@ class Sealer:
         self._thread.start()
 
     def put(self, trial: Path) -> None:
-        """Seal this trial, when there is time."""
+        """Queue a trial for sealing."""
         self._ended.put(trial)
 
     def close(self) -> None:
-        """Wait until everything is sealed that can be; a defect of the sealer comes out here."""
+        """Wait until everything that can be sealed is sealed; re-raises unexpected errors."""
         self._ended.put(None)
         self._thread.join()
         if self._died is not None:
@@ -124,7 +124,7 @@ class Sealer:
             self._died = error
 
     def _seal_all(self) -> None:
-        # The index belongs to the thread that opened it.
+        # An SQLite connection may be used only in the thread that opened it.
         with OpenLedger.open(self._wish.directory, key=self._key) as ledger:
             is_open = True
             while is_open:
@@ -134,7 +134,7 @@ class Sealer:
                     self.trials.unrecorded += [one.name for one in batch if not has_record(one)]
 
     def _take(self) -> tuple[list[Path], bool]:
-        """What has ended by now, at least one; and whether more may come."""
+        """Return the trials that have ended by now, at least one, and whether more may come."""
         batch: list[Path] = []
         trial = self._ended.get()
         while trial is not None:
@@ -151,7 +151,7 @@ class Sealer:
             if len(batch) == 1:
                 self.trials.refused.append(str(error))
                 return
-            # One of them; each by itself shows which.
+            # One of the batch is refused: seal each by itself to see which.
             for trial in batch:
                 self._seal(ledger, [trial])
 
@@ -162,13 +162,13 @@ class Sealer:
 
 
 def check_ledger(request: Request) -> None:
-    """Refuse a ledger that could not be sealed into; it is not made yet, but a missing key is.
+    """Check that trials can be sealed into the ledger; creates a missing key, but not the ledger.
 
     Raises:
-        LedgerError: what is there is none.
+        LedgerError: the directory is not a ledger.
         KeyFileError: there is no key for it.
-        DamageError: it is not what was signed.
-        InputError: the experiment is of other trials.
+        DamageError: it does not match its signature.
+        InputError: the experiment contains other trials.
     """
     options = request.ledger
     if options is None:
@@ -182,13 +182,13 @@ def check_ledger(request: Request) -> None:
 
 
 def check_belonging(request: Request) -> None:
-    """Refuse a new job that adds to an experiment what does not belong to it.
+    """Refuse a new job whose trials do not belong to its experiment.
 
-    One that is resumed was admitted when it began.
+    A resumed job was admitted when it began.
 
     Raises:
-        InputError: the experiment is of other trials.
-        DamageError: the ledger is not what was signed.
+        InputError: the experiment contains other trials.
+        DamageError: the ledger does not match its signature.
     """
     options = request.ledger
     if options is None or options.extends or request.is_begun:
@@ -202,10 +202,10 @@ def check_belonging(request: Request) -> None:
 def sealing(
     options: LedgerOptions | None, config: JobConfig, host: Mapping[str, str]
 ) -> Iterator[Sealer | None]:
-    """A sealer while a job runs, or None; at the end everything is sealed that can be.
+    """Provide a sealer while a job runs, or None; seal everything that can be sealed on exit.
 
     Raises:
-        LedgerError: the ledger can neither be opened nor made.
+        LedgerError: the ledger can neither be opened nor created.
         KeyFileError: the key cannot be used.
     """
     if options is None:
@@ -223,9 +223,9 @@ def sealing(
 
 
 def find_secrets(config: JobConfig, host: Mapping[str, str]) -> dict[str, str]:
-    """The values of a job's variables that are secret by their names, and keys of its agents.
+    """Return the job's variables whose names mark them as secret, and the keys of its agents.
 
-    Where two agents have other values under one name, the second goes by `NAME (2)`.
+    If two agents have different values under one name, the second is named `NAME (2)`.
     """
     owned = [(one.env, find_keys(one, host)) for one in config.agents]
     owned += [(config.environment.env, {}), (config.verifier.env, {})]
@@ -245,11 +245,11 @@ def _add(found: dict[str, str], name: str, value: str) -> None:
 
 
 def _is_word(name: str, value: str) -> bool:
-    """Whether this is what an endpoint that needs no key is given in its place."""
+    """Whether this is a placeholder for an endpoint that needs no key."""
     return name == CHAT_KEY and len(value) < SHORTEST_CHAT_KEY
 
 
 def find_sealed_names(directory: Path, experiment: str) -> set[str]:
-    """The ids of an experiment's trials that are in a ledger."""
+    """The ids of an experiment's trials in a ledger."""
     with OpenLedger.open(directory) as ledger:
         return {row.trial_id for row in find_trials(ledger, TrialFilter(experiment=experiment))}

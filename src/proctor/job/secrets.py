@@ -1,4 +1,4 @@
-"""Values that a job needs and its files do not have: they are asked for again, never made up."""
+"""Fill in secrets that a job needs and its files do not contain."""
 
 import shlex
 from collections.abc import Iterator, Mapping
@@ -15,10 +15,10 @@ from proctor.job.store import CONFIG
 def fill_secrets(
     config: JobConfig, given: Mapping[str, str], host: Mapping[str, str], where: str
 ) -> JobConfig:
-    """The config with every redacted value replaced: by what was given, else by the host's own.
+    """Replace every redacted value: by the given one, else by the host's variable.
 
     Raises:
-        JobError: some are neither given nor among the host's variables; names them.
+        JobError: names those that are neither given nor set on the host.
     """
     filled = fill_redacted(config, {**host, **given})
     missing = sorted({redacted.name for redacted in find_redacted(filled)})
@@ -33,10 +33,10 @@ def fill_secrets(
 
 
 def check_wanted(config: JobConfig, given: Mapping[str, str], where: str) -> None:
-    """Look whether every value that was given stands for one that the job's files left out.
+    """Check that every given value replaces a redacted one.
 
     Raises:
-        JobError: one would be passed to nobody.
+        JobError: one would not be used.
     """
     redacted = sorted({found.name for found in find_redacted(config)})
     for name in sorted(set(given).difference(redacted)):
@@ -49,21 +49,21 @@ def check_wanted(config: JobConfig, given: Mapping[str, str], where: str) -> Non
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """A variable of the host that a job's config names."""
+    """A host variable that a job's config names."""
 
     name: str
     where: str
     """The key of the config, such as agents[0].env.API_KEY."""
     option: str | None
-    """What gives a value in place of it on the command line."""
+    """The command-line option that sets it instead."""
 
 
 def check_variables(
     config: JobConfig, host: Mapping[str, str], resumed: Path | None = None
 ) -> None:
-    """Look whether the host has every variable that the config takes from it.
+    """Check that the host has every variable that the config refers to.
 
-    `resumed` is the directory of a job that is gone on with: its config stands.
+    `resumed` is the directory of a job to resume, whose config cannot change.
 
     Raises:
         JobError: some are not set; says which, where they are named, and what to type.

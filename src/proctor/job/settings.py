@@ -1,4 +1,4 @@
-"""What a job is told beyond harbor's own configuration: `<job>/proctor.json`."""
+"""Settings of a job beyond harbor's configuration: `<job>/proctor.json`."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -11,7 +11,7 @@ type TaskOrder = Literal["name", "directory"]
 type VerifierCompat = Literal["harbor-0.13.1"]
 
 MOST_AGAIN = 100
-"""How often a trial is verified again at most."""
+"""Most repeated verifications of a trial."""
 
 
 class Settings(BaseModel):
@@ -24,17 +24,17 @@ class Settings(BaseModel):
     dataset_id: str | None = None
     """name@version of the dataset, for the records."""
     adaptation: AdaptationProvenance | None = None
-    """Which variation of a task it is, for the records."""
+    """Which variant of a task it is, for the records."""
     system_prompt: Path | None = None
-    """A file with the system prompt that the agent is run with, for the records."""
+    """File with the agent's system prompt, for the records."""
     verifier_compat: VerifierCompat | None = None
-    """Leave things before the verifier as that release of harbor does."""
+    """Prepare the verifier's directories as that release of harbor does."""
     task_order: TaskOrder = "name"
-    """Order of a directory's tasks: sorted by name, or as the directory has them, as harbor."""
+    """Order of a directory's tasks: sorted by name, or in directory order as in harbor."""
     strict_tasks: bool = False
-    """An invalid task ends the job before it begins."""
+    """Whether an invalid task prevents the job from starting."""
     verify_again: Annotated[int, Field(ge=0, le=MOST_AGAIN)] = 0
-    """How often what an agent left is verified beyond the time that counts."""
+    """Number of verifications of a trial beyond the one that counts."""
     clean_room: bool = True
     """Whether the tests of a trial with a reward are repeated in a clean room."""
     agent_version_command: str | None = None

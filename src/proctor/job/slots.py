@@ -1,9 +1,9 @@
-"""The slots of a job: every trial that is to be run, before it is run, in harbor's order.
+"""The slots of a job: every trial to run, in harbor's order.
 
-A slot's key is a digest of all that decides its trial: the contents of its task, its agent, model,
-environment, verifier, limits and what is collected. Places, names, secrets, the working directory
-and how many run at once are not in it. Slots of one key are attempts at the same thing; their order
-tells them apart.
+A slot's key is a digest of everything that decides its trial: the contents of its task, its agent,
+model, environment, verifier, limits and artifacts. It does not cover directories, names, secrets,
+the working directory or concurrency. Slots with the same key are attempts at the same trial,
+distinguished by their order.
 """
 
 import json
@@ -35,27 +35,27 @@ _LONGEST_PREFIX = 32
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One trial that is to be run."""
+    """One trial to run."""
 
     index: int
-    """Its place in the plan, from 0."""
+    """Position in the plan, from 0."""
     attempt: int
-    """Which attempt at its task by its agent it is, from 1."""
+    """Number of the attempt at its task by its agent, from 1."""
     planned: PlannedTask
     agent: AgentConfig
     key: str
-    """Digest of all that decides it."""
+    """Digest of everything that decides the trial."""
     job: JobConfig
-    """What the job was told; all slots of a job share it."""
+    """The job's configuration, shared by all slots."""
 
 
 def make_slots(
     config: JobConfig, resolved: Resolved, pins: Mapping[str, str] | None = None
 ) -> tuple[Slot, ...]:
-    """Every trial of a job: attempts, in each the tasks, of each the agents.
+    """Make the slots of a job: for each attempt the tasks, for each task the agents.
 
-    `pins` are further digests that decide every trial, by name: those of a root file system or of
-    an agent's tree.
+    `pins` are additional digests that decide every trial, by name: those of a root file system or
+    of an agent's source.
     """
     shared = _describe_shared(config, resolved, pins or {})
     agents = [(agent, _describe_agent(agent, resolved)) for agent in config.agents]
@@ -72,7 +72,7 @@ def make_slots(
 
 
 def trial_config(slot: Slot, name: str, trials_dir: Path, job_id: UUID) -> TrialConfig:
-    """What the trial of a slot is told to do."""
+    """Make the configuration of a slot's trial."""
     job = slot.job
     return TrialConfig(
         task=slot.planned.config,
@@ -93,9 +93,9 @@ def trial_config(slot: Slot, name: str, trials_dir: Path, job_id: UUID) -> Trial
 
 
 def new_trial_name(task: str, rng: Random, taken: Container[str] = ()) -> str:
-    """A name for a trial of a task: the task's own, cut, and seven letters; none of `taken`.
+    """Make a trial name that is not in `taken`: the task's name, shortened, and seven characters.
 
-    A task whose name must not become part of a path gets a name that may.
+    A task name that is not safe in a path is replaced by one that is.
     """
     short = task.rpartition("/")[2]
     prefix = make_id(short[:_LONGEST_PREFIX].rstrip("_-") or short or "task")
@@ -146,7 +146,7 @@ def _describe_shared(config: JobConfig, resolved: Resolved, pins: Mapping[str, s
 
 
 def _without_secrets(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values without those of secrets: a file has them redacted, and they change."""
+    """Drop secret values: files have them redacted, and they may change."""
     return {
         name: None if is_sensitive(name) else _inner_without_secrets(value)
         for name, value in values.items()

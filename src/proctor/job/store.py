@@ -1,17 +1,17 @@
-"""A job's own files: what is in them, and who may write them.
+"""A job's own files: their contents, and the lock that protects them.
 
     <job>/
-      proctor.json    what harbor's files have no place for: settings, slots and their trials
-      config.json     what the job was told, as harbor writes it
-      lock.json       what was planned, as harbor writes it; earlier plans are lock.1.json, …
-      result.json     the figures so far, as harbor writes them
-      flakes.json     how far further verifications agree, where any were asked for
-      job.log         what happened, for people
-      runner.lock     held by the process that runs the job; of no meaning otherwise
-      <trial>/…       one directory a trial
+        proctor.json    what harbor's files have no place for: settings, slots and their trials
+        config.json     the job's configuration, as harbor writes it
+        lock.json       the plan, as harbor writes it; earlier plans are lock.1.json, …
+        result.json     the statistics so far, as harbor writes them
+        flakes.json     agreement of repeated verifications, if requested
+        job.log         log messages, for people
+        runner.lock     held by the process that runs the job; has no other meaning
+        <trial>/…       one directory per trial
 
-Each is written whole or not at all. proctor.json comes first, so that whoever finds a config.json
-finds the settings with it; a trial's name stands in it before the trial's directory is made.
+Files are written atomically. proctor.json is written first, so that every config.json has its
+settings next to it. A trial's name is in proctor.json before the trial's directory is created.
 """
 
 import contextlib
@@ -41,25 +41,25 @@ _NO_LINK = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class NamedSlot(msgspec.Struct, frozen=True, gc=False):
-    """A slot of the plan and the trial that fills it."""
+    """A slot of the plan and its trial."""
 
     index: int
-    """Its place in the plan, from 0."""
+    """Position in the plan, from 0."""
     key: str
-    """Digest of everything that decides what is run in it."""
+    """Digest of everything that decides the trial."""
     trial: str
     """Name of the trial, and of its directory."""
 
 
 class ChosenEnvironment(msgspec.Struct, frozen=True):
-    """The kind of environment that a job runs in; resume keeps to it."""
+    """The kind of environment that a job runs in; resume uses the same."""
 
     kind: str
     """harbor's type, or an import path."""
     why: str
     """Why it was chosen."""
     base: str | None = None
-    """The root file system that was asked for."""
+    """The requested root file system."""
 
 
 class JobState(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,23 +71,23 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     started_at: datetime
     """Local time without a zone, as in result.json."""
     cwd: str
-    """The working directory that relative paths of config.json start from."""
+    """The working directory that relative paths in config.json start from."""
     settings: dict[str, object]
     environment: ChosenEnvironment
     slots: list[NamedSlot]
-    """In the order of the plan."""
+    """In plan order."""
     refused: list[str] = []
     """Paths of tasks that could not be run when it was planned."""
     ledger: str | None = None
-    """The ledger that its trials are sealed into, absolute; None: they are not."""
+    """Absolute path of the ledger that its trials are sealed into; None: not sealed."""
     unplanned: list[NamedSlot] = []
     """Slots of earlier plans whose task, agent or image has changed since."""
 
     def read_settings(self, path: str) -> Settings:
-        """The settings as a value.
+        """Parse the settings.
 
         Raises:
-            JobError: they are none.
+            JobError: they are invalid.
         """
         try:
             return Settings.model_validate(self.settings)
@@ -99,10 +99,10 @@ _decode_state = msgspec.json.Decoder(JobState).decode
 
 
 def load_state(directory: Path) -> JobState | None:
-    """proctor.json of a job; None where there is none, as in a job that harbor began.
+    """Load a job's proctor.json; None if missing, as in a job that harbor began.
 
     Raises:
-        JobError: it is there and cannot be used.
+        JobError: it is invalid.
     """
     path = f"{directory}/{STATE}"
     try:
@@ -119,10 +119,10 @@ def load_state(directory: Path) -> JobState | None:
 
 
 def load_config(directory: Path) -> JobConfig | None:
-    """config.json of a job; None where there is none.
+    """Load a job's config.json; None if missing.
 
     Raises:
-        JobError: it is there and cannot be used.
+        JobError: it is invalid.
     """
     path = f"{directory}/{CONFIG}"
     try:
@@ -142,17 +142,17 @@ def _first_of(error: ValidationError) -> str:
 
 
 class JobFiles:
-    """The files of a job that this process holds."""
+    """The files of a job that this process has locked."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._runner = f"{directory}/{RUNNER}"
 
     def check_held(self) -> None:
-        """Look whether the directory is still the one that this process holds.
+        """Check that the directory is still the one that this process locked.
 
         Raises:
-            JobError: it is gone; what made it anew would not be this job.
+            JobError: it is gone; a directory created in its place would not be this job.
         """
         if not os.path.exists(self._runner):
             raise JobError(
@@ -161,16 +161,16 @@ class JobFiles:
             )
 
     def write_state(self, state: JobState) -> None:
-        """proctor.json."""
+        """Write proctor.json."""
         text = msgspec.json.format(msgspec.json.encode(state), indent=1)
         self._write(STATE, text)
 
     def write_config(self, text: bytes) -> None:
-        """config.json."""
+        """Write config.json."""
         self._write(CONFIG, text)
 
     def write_lock(self, text: bytes) -> None:
-        """lock.json; one of another plan stays, under the next free number."""
+        """Write lock.json; one of a different plan is kept under the next free number."""
         path = self.directory / LOCK
         if path.exists():
             numbers = (path.with_name(f"lock.{number}.json") for number in range(1, 1_000_000))
@@ -191,20 +191,20 @@ class JobFiles:
             return False
 
     def write_result(self, text: str) -> None:
-        """result.json."""
+        """Write result.json."""
         self._write(RESULT, text.encode())
 
     def write_live_result(self, text: str) -> None:
-        """result.json while the job runs: whole, and nobody waits for the disk."""
+        """Write result.json while the job runs: atomically, without waiting for the disk."""
         with self._saying(RESULT):
             replace_file(f"{self.directory}/{RESULT}", text.encode())
 
     def write_flakes(self, text: bytes) -> None:
-        """flakes.json."""
+        """Write flakes.json."""
         self._write(FLAKES, text)
 
     def append_log(self, sentence: str) -> None:
-        """Another line of job.log."""
+        """Append a line to job.log."""
         with self._saying(LOG):
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | _NO_LINK
             fd = os.open(self.directory / LOG, flags, 0o666)
@@ -238,9 +238,9 @@ class JobFiles:
 
 @contextlib.contextmanager
 def held_job(directory: Path) -> Iterator[JobFiles]:
-    """The job's files, for this process alone; the directory is made where it is missing.
+    """Lock a job's files for this process; creates the directory if needed.
 
-    The lock is the kernel's: it ends with the process, however that ends.
+    The kernel releases the lock when the process ends, however it ends.
 
     Raises:
         JobError: another process runs the job, or its directory cannot be written.
@@ -259,7 +259,9 @@ def held_job(directory: Path) -> Iterator[JobFiles]:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise JobError(f"{directory}: {_describe_holder(fd)}") from error
-        with contextlib.suppress(OSError):  # a full disk: only the next one's message is poorer
+        with contextlib.suppress(
+            OSError
+        ):  # on a full disk, only the next process's error message lacks details
             os.ftruncate(fd, 0)
             os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         yield JobFiles(directory)

@@ -1,11 +1,11 @@
-"""The tasks of a job, found, read and hashed; what cannot be run is reported by name and reason.
+"""Find, read and hash the tasks of a job; invalid ones are reported by name and reason.
 
-    a directory        read where it is
+    a directory        read in place
     a git repository   fetched into harbor's cache
     a package          taken from harbor's cache
-    an older task.yaml written as a task of harbor's into a cache of our own, and run from there
+    an older task.yaml converted to harbor's format in our own cache, and run from there
 
-Equal directories are read and hashed once. Nothing here decides how often a task is run.
+Identical directories are read and hashed once.
 """
 
 import asyncio
@@ -40,11 +40,11 @@ _MOST_SHOWN = 20
 async def resolve_tasks(
     config: JobConfig, settings: Settings, *, host: Mapping[str, str]
 ) -> Resolved:
-    """Everything that a job is planned from; `host` says where caches are and how git is run.
+    """Resolve everything that a job is planned from; `host` locates caches and configures git.
 
     Raises:
-        TaskError: there is no task to run, or one cannot be run and `strict_tasks` is set.
-        ConfigError: an extra instruction, a skill or a metric cannot be used.
+        TaskError: there is no task to run, or one is invalid and `strict_tasks` is set.
+        ConfigError: an extra instruction, a skill or a metric is invalid.
     """
     return await asyncio.to_thread(_resolve, config, settings, host)
 
@@ -122,7 +122,7 @@ def _check_links(directory: Path, within: Path | None = None) -> None:
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """Where a task lies."""
+    """Location of a task."""
 
     directory: Path
     config: TaskConfig
@@ -132,20 +132,20 @@ class _Found(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads tasks, each directory once, and remembers what it refused."""
+    """Reads tasks, each directory once, and remembers those it refused."""
 
     caches: Caches
     verifying: bool
     extra: Sequence[str]
-    """Texts that are joined to every instruction."""
+    """Texts appended to every instruction."""
     fetched: Mapping[GitKey, GitTask]
     refused: list[RefusedTask] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     _known: dict[str, tuple[Task, TaskDigests] | str] = field(default_factory=dict)
-    """By real path; text: why it is refused."""
+    """By real path; a string is the reason why it is refused."""
 
     def read(self, wish: TaskConfig, within: Path | None = None) -> PlannedTask | None:
-        """The task that is meant, in the dataset that it is `within`; None when it is refused."""
+        """Read a task of the dataset it is `within`; None if it is refused."""
         try:
             found = self._find(wish, within)
             task, digests = self._load(found.directory)
@@ -186,7 +186,7 @@ class _Reader:
         return _Found(mapped, wish.model_copy(update={"path": mapped}))
 
     def _map(self, directory: Path) -> Path | None:
-        """Where an older task lies in harbor's form; None when it is none."""
+        """Directory of an older task in harbor's format; None if it is not one."""
         try:
             if not is_terminal_bench_task(directory):
                 return None
@@ -205,7 +205,7 @@ class _Reader:
         try:
             mapped = map_task(directory, target)
         except TaskError:
-            # Another job may have been faster.
+            # Another job may have created it meanwhile.
             if not target.is_dir():
                 raise
             return

@@ -1,4 +1,4 @@
-"""Who looks on while a job runs: the command line draws, a test counts."""
+"""Observers of a running job, such as the progress display."""
 
 from typing import Protocol
 
@@ -7,31 +7,31 @@ from proctor.harbor.trial_result import TrialResult
 
 
 class Watch(Protocol):
-    """What a job tells of its progress, in its own event loop; each call returns at once."""
+    """Receives the progress of a job, in its event loop; each call must return at once."""
 
     def job_planned(self, n_total: int, n_kept: int) -> None:
-        """The job has so many trials, of which so many are done already."""
+        """The job has this many trials, of which some are done already."""
 
     def trial_started(self, trial: str, task: str, attempt: int) -> None:
-        """A trial has a slot and begins."""
+        """A trial begins."""
 
     def phase_began(self, trial: str, phase: str) -> None:
-        """A trial is in another phase."""
+        """A trial entered another phase."""
 
     def trial_ended(self, trial: str, result: TrialResult, stats: JobStats) -> None:
-        """A trial ended and counts; `stats` is the job so far."""
+        """A trial ended and counts; `stats` are the job's statistics so far."""
 
     def trial_retried(
         self, trial: str, attempt: int, result: TrialResult, delay_sec: float
     ) -> None:
-        """An attempt failed and does not count: the trial will be begun again."""
+        """An attempt failed and does not count: the trial will be retried."""
 
     def said(self, sentence: str) -> None:
-        """Something that the person should know."""
+        """A message for the user."""
 
 
 class NullWatch:
-    """Nobody looks."""
+    """Ignores all progress."""
 
     def job_planned(self, n_total: int, n_kept: int) -> None:
         """See Watch."""
