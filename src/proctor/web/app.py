@@ -1,18 +1,18 @@
-"""The table of routes. Each group of pages has a module of its own, with its `routes`.
+"""The table of routes. Each group of pages has a module that defines its `routes`.
 
-    /                                    what there is: experiments, or jobs
+    /                                    list of experiments or jobs
     /experiments/{experiment}            one of them, trial by trial
-    /experiments/{experiment}/events     … and when something of it changed
-    /trials/{experiment}/{trial}         one trial; …/files/{path}: a file, …/reviews: to write one
-    /ledger, /ledger/entries/{seq}       the ledger, an entry; …/verification: all of it checked
+    /experiments/{experiment}/events     its changes, as server-sent events
+    /trials/{experiment}/{trial}         one trial; …/files/{path}: a file, …/reviews: write one
+    /ledger, /ledger/entries/{seq}       the ledger, an entry; …/verification: verify all of it
     /compare?a=E&b=E                     two experiments side by side
     /trials/{experiment}/{trial}/trace   what an agent did, step by step
-    /diff                                two traces beside each other
-    /search                              words in all traces
-    /boards, /boards/{dataset}           what every agent scored, at a position of the ledger
+    /diff                                two traces side by side
+    /search                              search all traces
+    /boards, /boards/{dataset}           scores of all agents, at a position of the ledger
     /static/{path}                       style and script
 
-Paths are plain and absolute, so that a link can be sent to a colleague.
+Paths are plain and absolute, so links can be shared.
 """
 
 import contextlib
@@ -58,14 +58,14 @@ ROUTES: list[BaseRoute] = [
     Mount("/static", StaticFiles(directory=STATIC), name="static"),
 ]
 
+# Pages rendered at a time: their memory adds up.
 _THREADS = 8
-"""Pages that are made at a time: what each holds in memory adds up."""
 
 
 def make_app(
     subject: Subject, *, token: str | None = None, hosts: tuple[str, ...] = LOOPBACK
 ) -> Starlette:
-    """The viewer of a subject; without a token nothing can be written."""
+    """Make the viewer of a subject; without a token it is read-only."""
     app = Starlette(
         routes=ROUTES,
         middleware=[Middleware(Guard, hosts=hosts)],

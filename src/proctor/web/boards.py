@@ -1,4 +1,4 @@
-"""Boards: the datasets there are, one board at a position, and the trials of one of its rows."""
+"""Boards: the list of datasets, one board at a position, and the trials of one of its rows."""
 
 import threading
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ from proctor.web.pages import ENVIRONMENT, render_page
 from proctor.web.shown import board_path
 from proctor.web.subject import Subject
 
-# A number and its interval as a small drawing: inline SVG, colours by class
+# Drawing a number and its interval as inline SVG, with colours by class
 
 
 _WIDTH, _HEIGHT, _MARGIN = 160, 18, 6
@@ -50,13 +50,13 @@ class Scale:
     high: float
 
     def place(self, value: float) -> float:
-        """Where a number is, in the drawing's own units."""
+        """Position of a number, in the drawing's units."""
         share = (value - self.low) / (self.high - self.low)
         return round(_MARGIN + share * (_WIDTH - 2 * _MARGIN), 2)
 
 
 def draw_bar(value: float | None, interval: Interval | None, scale: Scale, label: str) -> Markup:
-    """A dot at a number, a line over its interval, and the scale behind; nothing without one."""
+    """Draw a dot at a number and a line over its interval; empty without a number."""
     if value is None:
         return Markup()
     middle = _HEIGHT / 2
@@ -83,8 +83,9 @@ def draw_bar(value: float | None, interval: Interval | None, scale: Scale, label
 
 
 _ON_A_PAGE = 200
+# A board of a large ledger needs much memory, so only one is computed at a time; waiting requests
+# then find it in the cache.
 _ONE_AT_A_TIME = threading.Lock()
-"""A board of a large ledger takes its memory: those that wait find it kept."""
 _WORDS = {
     "cost": render_cost,
     "heading": render_heading,
@@ -155,7 +156,7 @@ def _render_board(board: Board) -> Markup:
 
 
 def _find_scale(rows: Sequence[BoardRow]) -> Scale:
-    """From the least end of an interval to the greatest, 0 and 1 among them."""
+    """From the lowest to the highest end of the intervals, including 0 and 1."""
     values = [row.numbers.score for row in rows if row.numbers.score is not None]
     for row in rows:
         if row.numbers.score_interval is not None:
@@ -193,7 +194,7 @@ def _add_names(trial: dict[str, Any]) -> dict[str, Any]:
 
 
 def _render(template: str, **values: Any) -> Markup:
-    # The engine escaped every value in it.
+    # The template engine has escaped every value in it.
     return Markup(ENVIRONMENT.get_template(template).render(**values))  # noqa: S704
 
 

@@ -1,7 +1,7 @@
 """Two experiments side by side: `/compare?a=E&b=E`.
 
-What `proctor compare` says, with links to the trials and to two of them at a time. Sides that are
-not alike are refused here too; the form has what can be allowed.
+Shows what `proctor compare` prints, with links to the trials and to pairs of them. Sides that are
+not comparable are refused here too; the form lists what can be allowed.
 """
 
 from collections.abc import Mapping
@@ -28,21 +28,21 @@ from proctor.web.pages import render_page
 from proctor.web.shown import pair_path, trial_path
 from proctor.web.subject import Subject
 
+# Experiments that the form offers; others can be typed.
 _MOST_NAMED: Final = 200
-"""Experiments that the form offers; others can be typed."""
+# Traces of up to this many trials are read by default; more would take too long for a page.
 _MOST_TRACES: Final = 200
-"""Trials whose traces are read without being asked to: more take longer than a page should."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What the address says."""
+    """Parameters of the request."""
 
     names: tuple[str, str]
     groups: tuple[str, str]
     terms: Terms
     traces: str
-    """yes, no, or "" where it is left to the number of trials."""
+    """yes, no, or "" to decide by the number of trials."""
 
     @property
     def is_whole(self) -> bool:
@@ -86,7 +86,7 @@ def _show_compare(request: Request) -> Response:
 
 
 def _load(subject: Subject, ledger: LedgerReader | None, name: str) -> Run:
-    """A run by its name.
+    """Load a run by its name.
 
     Raises:
         NotThereError: there is none.
@@ -104,10 +104,10 @@ def _load(subject: Subject, ledger: LedgerReader | None, name: str) -> Run:
 
 
 def _compare(runs: list[Run], asked: _Asked, ledger: LedgerReader | None) -> tuple[str, Markup]:
-    """The title of the comparison, and the comparison.
+    """Render the comparison; return its title and contents.
 
     Raises:
-        InputError: the sides are not alike, or it is not plain which groups are meant.
+        InputError: the sides are not comparable, or the groups are ambiguous.
     """
     a = make_side("A", runs[0], asked.groups[0] or None)
     b = make_side("B", runs[1], asked.groups[1] or None)
@@ -122,14 +122,14 @@ def _read_traces(a: Side, b: Side, asked: _Asked, ledger: LedgerReader | None) -
     wanted = asked.traces or ("yes" if len(attempts) <= _MOST_TRACES else "no")
     if wanted != "yes":
         return None
-    # A process with threads must not fork.
+    # In this process: forking a process that has threads is unsafe.
     return summarise_attempts(
         list(attempts.values()), ledger, lambda _what, _done, _of: None, is_alone=True
     )
 
 
 def _make_links(a: Side, b: Side) -> Links:
-    """Addresses by the names that the pages know trials by: in a job, those of directories."""
+    """Addresses by the names that pages use for trials: in a job, those of directories."""
     known = {
         each.name: (side.run.name, Path(each.place).name if each.place else each.trial_id)
         for side in (a, b)

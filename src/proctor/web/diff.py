@@ -1,8 +1,8 @@
-"""Two trials beside each other: the shared beginning, where they part, and what comes after.
+"""Two trials side by side: the shared beginning, where they diverge, and what follows.
 
     /diff?a=EXPERIMENT/TRIAL&b=EXPERIMENT/TRIAL     and part= for trials of several parts
 
-It is what `proctor trace diff` says, with the actions beside each other and links to their steps.
+Shows what `proctor trace diff` prints, with the actions side by side and links to their steps.
 """
 
 from contextlib import ExitStack
@@ -37,7 +37,7 @@ _MOST: Final = 2000
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One of the two."""
+    """One of the two trials."""
 
     name: str
     experiment: str

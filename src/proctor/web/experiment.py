@@ -1,4 +1,4 @@
-"""An experiment or a job as pages show it: its rows, what became of each trial, and the counts."""
+"""An experiment or a job as pages show it: its rows, the state of each trial, and the counts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ UNSCORED: Final = "unscored"
 RUNNING: Final = "running"
 """A status that only jobs have: the trial has no result yet, or was killed."""
 BROKEN: Final = "broken"
-"""Likewise: its files cannot be read, and `exception` says why."""
+"""A status that only jobs have: its files cannot be read; `exception` says why."""
 ASIDE: Final = "aside"
 ATTEMPT: Final = "attempt"
 
@@ -43,7 +43,7 @@ _TEXTS: Final = {ERRORED: "E", RUNNING: "…", BROKEN: "?", WITHHELD: "w"}
 
 
 def state_of(row: TrialRow) -> str:
-    """scored; errored or unscored, both without a reward; else what its status says."""
+    """Return scored; errored or unscored, both without a reward; else the status."""
     if found := _STATES.get(row.status):
         return found
     if row.reward is not None:
@@ -57,7 +57,7 @@ def is_errored(row: TrialRow) -> bool:
 
 
 def grade_of(row: TrialRow) -> str:
-    """The one scale of colours: full, part or none of a reward, else the state."""
+    """Colour class: full, partial or no reward, else the state."""
     state = state_of(row)
     if state != SCORED or row.reward is None:
         return state
@@ -65,7 +65,7 @@ def grade_of(row: TrialRow) -> str:
 
 
 def text_of(row: TrialRow) -> str:
-    """What a cell of a table shows of it."""
+    """Text of its table cell."""
     state = state_of(row)
     if row.reward is not None and state in (SCORED, SUPERSEDED, ASIDE, ATTEMPT):
         return f"{row.reward:.3g}"
@@ -73,18 +73,18 @@ def text_of(row: TrialRow) -> str:
 
 
 def why_of(row: TrialRow) -> str:
-    """What it raised, or why it has no reward."""
+    """The exception, or why it has no reward."""
     return row.exception or row.reason_code or ""
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Trials by what became of them; a mean is never without it."""
+    """Counts of trials by state, shown with every mean."""
 
     account: Account
-    """Of those that ended."""
+    """Counts of those that ended."""
     errored: int
-    """Of those that count, whatever they scored."""
+    """How many of those that count raised an exception, whatever they scored."""
     running: int = 0
     broken: int = 0
 
@@ -95,12 +95,12 @@ class Tally:
 
     @property
     def mean(self) -> float | None:
-        """Over all that count, a missing reward counted as 0: harbor's rule, as on boards."""
+        """Mean over all that count, a missing reward counted as 0: harbor's rule, as on boards."""
         return self.account.mean_errors_as_zero
 
 
 def count_trials(rows: Sequence[TrialRow]) -> Tally:
-    """The counts of these trials."""
+    """Count these trials."""
     ended = [row for row in rows if row.status not in _NOT_ENDED]
     running = sum(row.status == RUNNING for row in rows)
     return Tally(
@@ -113,37 +113,38 @@ def count_trials(rows: Sequence[TrialRow]) -> Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experiment:
-    """An experiment or a job, as far as it has got."""
+    """An experiment or a job so far."""
 
     name: str
     trials: list[TrialRow]
     is_finished: bool
-    """Whether a job says that it ran to its end; an experiment of a ledger never does."""
+    """Whether a job reports to be finished; always False for an experiment of a ledger."""
     is_job: bool
     version: str
-    """Changes whenever anything of it does."""
+    """Changes whenever the experiment does."""
     planned: int | None = None
-    """Number of planned trials, where it is known."""
+    """Number of planned trials, if known."""
     problems: tuple[str, ...] = ()
-    """Files that cannot be used, and why."""
+    """Unusable files, and why."""
     boards: tuple[str, ...] = ()
-    """Datasets of a ledger whose boards have trials of it."""
+    """Datasets of a ledger whose boards include its trials."""
     disclosed: str | None = None
     """What its ledger withheld without naming a trial, in a sentence."""
     published: dict[str, str] = field(default_factory=dict)
-    """What a job's result.json gives as its metrics, by group and metric."""
+    """Metrics from a job's result.json, by group and metric."""
 
 
 # Experiments of a ledger
 
 
 def load_sealed(ledger: LedgerReader, name: str) -> Experiment | None:
-    """The trials of an experiment as they stand; None where there is none of that name.
+    """Load an experiment's current trials; None if there is none of that name.
 
     Raises:
-        DamageError: the log does not give what its checkpoint says.
+        DamageError: the log does not match its checkpoint.
     """
-    # The version first: what is sealed meanwhile is then shown again under its own.
+    # Read the version first: trials sealed meanwhile then get a newer version, and the page
+    # reloads.
     with looking(ledger):
         version = ledger.index.experiment_version(name)
     if version is None:
@@ -172,16 +173,16 @@ class Listed:
     when: str
     """When its last trial was sealed."""
     is_mixed: bool
-    """Whether its trials are of several agents, models or datasets."""
+    """Whether it mixes several agents, models or datasets."""
 
 
 def list_experiments(
     ledger: LedgerReader, *, words: str = "", first: int = 0, count: int = 50
 ) -> tuple[int, list[Listed]]:
-    """How many experiments match, and some of them; the most recently sealed first.
+    """Return how many experiments match, and a page of them, most recently sealed first.
 
     Raises:
-        DamageError: the log does not give what its checkpoint says.
+        DamageError: the log does not match its checkpoint.
     """
     with looking(ledger):
         found = ledger.index.experiments(words)

@@ -1,4 +1,4 @@
-"""The first page: what there is, the newest first."""
+"""The front page: all experiments or jobs, the newest first."""
 
 from dataclasses import dataclass
 
@@ -27,12 +27,12 @@ class _ListedJob:
 
     @property
     def metrics(self) -> list[tuple[str, str]]:
-        """The first of what result.json gives."""
+        """The first metrics in result.json."""
         return list(self.about.published.items())[:_METRICS]
 
     @property
     def further(self) -> int:
-        """How many more it gives."""
+        """Number of further metrics."""
         return max(len(self.about.published) - _METRICS, 0)
 
 

@@ -1,13 +1,13 @@
-"""A static site of runs: the report, and the viewer's own pages of every trial, as files.
+"""Export runs as a static site: the report, and the viewer's pages of every trial.
 
     index.html                   the report, with a list of all trials
-    trials/EXPERIMENT/TRIAL.html the page of a trial, as the viewer has it
+    trials/EXPERIMENT/TRIAL.html the page of a trial, as in the viewer
     traces/EXPERIMENT/TRIAL.html its trace; TRIAL~2.html is that of the second part, and so on
-    proctor-site.json            which files are the site's
+    proctor-site.json            the list of the site's files
 
-It needs no server and no script: what only a server can do is left out of the pages, and links are
-relative. The same runs give the same bytes. The directory is made whole beside its place, then
-moved there; or not at all. Nothing in a page names a place on this machine.
+It needs no server and no script: features that need a server are left out of the pages, and links
+are relative. The same runs give the same bytes. The directory is written next to its destination,
+then moved there atomically. Pages do not reveal paths of this machine.
 """
 
 import contextlib
@@ -56,11 +56,11 @@ from proctor.web.visible import shorten
 
 _MARKER: Final = "proctor-site.json"
 _FORMAT: Final = "proctor-site-1"
+# From a trial's or trace's page to the front page: all of them are two directories deep.
 _UP: Final = "../../"
-"""From a page of a trial or of a trace to the front page: all of them lie two directories deep."""
 
 MOST_STEPS: Final = 400
-"""Steps of one trace that a page shows."""
+"""Most steps of one trace on a page."""
 MOST_ENTRIES: Final = 1600
 MOST_CHARACTERS: Final = 400_000
 
@@ -70,10 +70,10 @@ _POLICY: Final = make_policy(*_STYLES.values())
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """What is around every page of a site."""
+    """Values shared by all pages of a site."""
 
     title: str
-    """Of the front page."""
+    """Title of the front page."""
     front: str = f"{_UP}index.html"
     policy: Markup = _POLICY
 
@@ -85,11 +85,11 @@ def make_pages(
     ledger: LedgerReader | None,
     watch: Watch,
 ) -> Iterator[tuple[str, str]]:
-    """Every page as its relative name and its text.
+    """Yield every page as its relative name and its text.
 
     Raises:
         InputError: a trial is in two of the runs.
-        DamageError: the log does not give what its checkpoint says.
+        DamageError: the log does not match its checkpoint.
     """
     rows = [each for run in runs for each in run.attempts]
     names = _name_pages(rows)
@@ -105,7 +105,7 @@ def make_pages(
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Where the pages of a trial are; ids are made safe to be names of files."""
+    """File names of a trial's pages; ids are made safe for file names."""
 
     stem: str
 
@@ -114,7 +114,7 @@ class _Names:
         return f"trials/{self.stem}.html"
 
     def trace(self, number: int) -> str:
-        """Of the part of that number, from 0; no id has a tilde in it."""
+        """The page of a part, from 0. Ids contain no tilde, so the names are unique."""
         return f"traces/{self.stem}{f'~{number + 1}' if number else ''}.html"
 
 
@@ -187,12 +187,12 @@ class _ExportedTrial:
         self._names, self._own = names, names[row.name]
         self._frame = frame
         place = row.place or (str(ledger.where) if ledger is not None else "")
-        # The relative path of a ledger may be any word, such as "ledger": it is left alone.
+        # The relative path of a ledger may be any word, such as "ledger", so it is not replaced.
         places = (os.path.realpath(place), str(Path(place).absolute()), row.place or "")
         self._places = sorted(filter(None, places), key=len, reverse=True) if place else []
 
     def make(self, summary: TrialSummary) -> Iterator[tuple[str, str]]:
-        """Its page and those of its traces, each with its name."""
+        """Yield its page and those of its traces, with their names."""
         known = load_known(self._row, self._ledger)
         excerpts: list[_Excerpt] = []
         if not known.is_withheld and known.damage is None:
@@ -213,7 +213,7 @@ class _ExportedTrial:
             yield self._own.trace(number), self._render_trace(excerpt, excerpts)
 
     def _values(self) -> dict[str, Any]:
-        """What differs between a page of a site and the same page of a server."""
+        """Values that differ from the same page of the viewer."""
         return {
             "site": self._frame,
             "style": lambda name: Markup("<style>{}</style>").format(Markup(_STYLES[name])),  # noqa: S704
@@ -224,7 +224,7 @@ class _ExportedTrial:
         }
 
     def _shorten(self, value: object, longest: int = 2000) -> str:
-        """A value as visible text, without the place on this machine."""
+        """Format a value as visible text, without paths of this machine."""
         text = str(value)
         for place in self._places:
             text = text.replace(place, self._row.trial_id)
@@ -235,7 +235,7 @@ class _ExportedTrial:
         return None if names is None else f"{_UP}{names.trial}"
 
     def _find_step(self, excerpts: Sequence[_Excerpt], error: ToolError | None) -> str | None:
-        """The page of a trace, or an error in it; None where no page shows it."""
+        """The page of a trace, or of an error in it; None if no page shows it."""
         if error is None:
             return f"{_UP}{self._own.trace(0)}" if excerpts else None
         for number, excerpt in enumerate(excerpts):
@@ -285,36 +285,36 @@ class _ExportedTrial:
 
 
 def _count_shown(index: TraceIndex) -> int:
-    """How many entries a page shows: those of the first steps."""
+    """Number of entries on a page: those of the first steps."""
     steps = 0
     for number in range(min(len(index), MOST_ENTRIES)):
-        # The beginning, 0, is no step.
+        # Step 0 is what comes before the first step.
         steps += index.is_first(number) and index.steps[number] > 0
         if steps > MOST_STEPS:
             return number
     return min(len(index), MOST_ENTRIES)
 
 
-# The directory of a site
+# Writing the directory of a site
 
 
 class _Marker(msgspec.Struct, frozen=True):
-    """What tells a site from any other directory."""
+    """Marks a directory as a site."""
 
     format: str
     files: list[str]
-    """All files of the site but this one, sorted."""
+    """All other files of the site, sorted."""
 
 
 def write_site(
     place: Path, pages: Iterator[tuple[str, str]], read: Sequence[str] = ()
 ) -> list[str]:
-    """Write pages, each a relative name and its text, into a directory; their names, sorted.
+    """Write pages, each a relative name and its text, into a directory; return their names, sorted.
 
-    A site that was written there before is replaced; anything else is left alone.
+    Replaces an earlier site, and nothing else.
 
     Raises:
-        InputError: something else is there, it is in what was read, or it cannot be written.
+        InputError: the directory is not a site, overlaps the input, or cannot be written.
     """
     target = Path(os.path.realpath(place))
     for each in read:
@@ -348,10 +348,10 @@ def _write_pages(made: Path, pages: Iterator[tuple[str, str]]) -> Iterator[str]:
 
 
 def _check_place(target: Path, place: Path) -> None:
-    """See that nothing but a site, and nothing beside a site, would be replaced.
+    """Check that only files of an earlier site would be replaced.
 
     Raises:
-        InputError: something would be.
+        InputError: others would be.
     """
     if not os.path.lexists(target):
         return
@@ -366,7 +366,7 @@ def _check_place(target: Path, place: Path) -> None:
 
 
 def _find_strange(target: Path) -> Iterator[str]:
-    """Files there that are no site's; of a directory that is none, the names in it."""
+    """Files that do not belong to a site; for other directories, all names in it."""
     own = {_MARKER, *_list_own(target)}
     if len(own) == 1:
         yield from sorted(each.name for each in target.iterdir())

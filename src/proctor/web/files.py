@@ -1,12 +1,11 @@
-"""One file of a trial: as text to be read, or its bytes to be taken away.
+"""One file of a trial, as text in a page or as a download.
 
     /trials/{experiment}/{trial}/files/{path}            text, a part at a time
     /trials/{experiment}/{trial}/files/{path}?raw=1      the bytes
 
-Only names that the trial lists lead anywhere. A browser shows no file by itself but pictures,
-sound and film that can hold no script; SVG and HTML are text, and are saved, not opened. Files of
-any size go out in constant memory; what is sealed was seen to be what was sealed before its first
-byte goes.
+Only files that the trial lists are served. Browsers display only pictures, sound and video that
+cannot contain scripts; SVG and HTML are shown as text, and downloaded instead of opened. Files of
+any size are sent in constant memory; sealed files are verified before their first byte is sent.
 """
 
 import contextlib
@@ -32,11 +31,11 @@ from proctor.web.trials.filetypes import HEAD, FileType, find_type
 from proctor.web.trials.known import Known, opened_trial
 from proctor.web.visible import shorten, visible
 
+# Bytes of a file on one page.
 _PART = 1 << 17
-"""Bytes of a file that one page shows."""
 _CHUNK = 1 << 16
+# Bytes shown of a binary file.
 _HEX = 512
-"""Bytes that are shown of what is no text."""
 _SANDBOX = "sandbox; default-src 'none'"
 
 
@@ -70,7 +69,7 @@ def _say_withheld(file: KnownFile) -> Response:
 
 
 def _open(known: Known, file: KnownFile, stack: contextlib.ExitStack) -> BinaryIO:
-    """The file; of one that is sealed, a copy whose every byte was looked at."""
+    """Open the file; for a sealed one, a verified copy."""
     path = stack.enter_context(known.traced.open_file(file.path))
     try:
         return stack.enter_context(open_plain(Path(path)))
@@ -92,7 +91,7 @@ def _send(file: KnownFile, opened: BinaryIO, stack: contextlib.ExitStack) -> Res
 
 
 class _FileResponse(StreamingResponse):
-    """A file on its way; what was opened for it is closed, also where nobody takes all of it."""
+    """Sends a file and closes it, even if the client disconnects."""
 
     def __init__(
         self,
@@ -107,7 +106,7 @@ class _FileResponse(StreamingResponse):
         self._stack = stack
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
+        """Send the file."""
         with self._stack:
             await super().__call__(scope, receive, send)
 
@@ -148,13 +147,13 @@ def _show_text(known: Known, file: KnownFile, opened: BinaryIO, wanted: str) -> 
 
 
 def _whole_lines(data: bytes, *, is_last: bool) -> bytes:
-    """As much of a part as ends with a line, so that none is shown in two halves."""
+    """Cut a part at its last line end, so that no line is split between pages."""
     end = data.rfind(b"\n")
     return data if is_last or end < 0 else data[: end + 1]
 
 
 def dump_hex(data: bytes) -> str:
-    """Bytes for people: where, which, and as characters."""
+    """Hex dump: offset, bytes and characters."""
     lines = []
     for at in range(0, len(data), 16):
         row = data[at : at + 16]

@@ -1,6 +1,7 @@
-"""What every request passes: the host by which it asks, a token in its address, the headers.
+"""Check the Host header of every request, exchange tokens, and set the response headers.
 
-A page of another site that has itself resolved to this machine asks by another host's name.
+The Host check prevents DNS rebinding: a site that resolves its name to this machine sends that
+name.
 """
 
 from collections.abc import MutableMapping
@@ -17,19 +18,19 @@ from proctor.web.problems import say_problem
 from proctor.web.writing import exchange_token
 
 LOOPBACK: Final = ("127.0.0.1", "localhost")
-"""Names by which this machine may be asked."""
+"""Host names that requests may use."""
 _LONGEST_PATH = 4096
 
 
 class Guard:
-    """The application, guarded."""
+    """Middleware around the application."""
 
     def __init__(self, app: ASGIApp, hosts: tuple[str, ...] = LOOPBACK) -> None:
         self._app = app
         self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Handle one request."""
         if scope["type"] != "http":
             if scope["type"] == "websocket":
                 await send({"type": "websocket.close", "code": 1008})

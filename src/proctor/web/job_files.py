@@ -1,8 +1,8 @@
-"""A job's directory, looked at again and again while it may be running.
+"""Read a job's directory repeatedly while the job may be running.
 
-A trial is read once, and again when its result or its reward file is another one. Whatever
-vanishes or is half written meanwhile is told, never an error. No link is followed, and no name
-from a request gets here: names are those that the directory lists.
+A trial is read once, and again if its result or its reward file changes. Files that vanish or are
+half written are reported and never an error. Links are not followed, and names come only from the
+directory's own listing, never from a request.
 """
 
 import contextlib
@@ -29,38 +29,38 @@ from proctor.record.ids import shown_name
 from proctor.reward.profile import DEFAULT_PROFILE
 from proctor.web.experiment import BROKEN, RUNNING, Experiment
 
+# Seconds for which a reading of a job is reused, by whether the job has finished.
 _FRESH = {False: 0.5, True: 2.0}
-"""Seconds for which a look at a job holds: one that may be running, and one that has finished."""
 _LONGEST = 300
 _REWARDS = ("verifier/reward.txt", "verifier/reward.json")
 
 type Stamp = tuple[int, int, int]
-"""Inode, size and time of a file."""
+"""Inode, size and time of modification."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """A trial as it was read."""
+    """A trial as it was last read."""
 
     stamp: Stamp | None
-    """Of its result.json; None where there was none."""
+    """Of its result.json; None if there was none."""
     reward: str | None
     """The reward file that was there."""
     reward_stamp: Stamp | None
     trials: tuple[TrialRow, ...]
-    """The attempts that are kept in it, and the trial."""
+    """The kept attempts and the trial itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class AboutJob:
-    """What a job's own files say, none of its trials read."""
+    """Contents of a job's own files, without its trials."""
 
     stamps: tuple[Stamp | None, ...] = ()
-    """Of the files."""
+    """Stamps of the files."""
     planned: int | None = None
     is_finished: bool = False
     completed: int | None = None
-    """Trials that ended, as result.json counts; None without one."""
+    """Number of finished trials by result.json; None without one."""
     errored: int | None = None
     aside: frozenset[str] = frozenset()
     problems: tuple[str, ...] = ()
@@ -82,16 +82,16 @@ class JobFiles:
 
     @property
     def size(self) -> int:
-        """Trials that are kept in memory."""
+        """Number of trials kept in memory."""
         return len(self._trials)
 
     def forget(self) -> None:
-        """Let go of what was read; the next look reads it again."""
+        """Discard what was read."""
         with self._lock:
             self._trials, self._found, self._about = {}, None, AboutJob()
 
     def look(self) -> Experiment:
-        """The job as it is now, or was a moment ago."""
+        """The job as of now or a moment ago."""
         with self._lock:
             found = self._found
             if found is not None and time.monotonic() - self._at < _FRESH[found.is_finished]:
@@ -106,13 +106,13 @@ class JobFiles:
             return found
 
     def glance(self) -> AboutJob:
-        """What the job's own files say now."""
+        """The current contents of the job's own files."""
         with self._lock:
             self._read_about()
             return self._about
 
     def changed_at(self) -> float:
-        """When its result was written last, or its directory, in seconds; 0 where it is gone."""
+        """When its result or directory was last written, in seconds; 0 if it is gone."""
         for path in (self.directory / "result.json", self.directory):
             with contextlib.suppress(OSError):
                 return path.lstat().st_mtime
@@ -132,7 +132,7 @@ class JobFiles:
         )
 
     def _read_about(self) -> None:
-        """Read the job's own files, if they are others than before."""
+        """Read the job's own files if they changed."""
         names = ("result.json", "lock.json", "proctor.json")
         stamps = tuple(_stamp(f"{self.directory}/{name}") for name in names)
         if stamps == self._about.stamps:
@@ -155,7 +155,7 @@ class JobFiles:
         )
 
     def _read_trials(self) -> bool:
-        """Read the trials that are new or others than before; whether any is."""
+        """Read new and changed trials; return whether there were any."""
         try:
             names = list(_list_directories(self.directory))
             root = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -193,13 +193,13 @@ class JobFiles:
         return _Read(stamp, reward, reward_stamp, trials)
 
     def _make_unfinished(self, name: str, place: str) -> TrialRow | None:
-        """A trial without a result; None for a directory that is not a trial's."""
+        """A trial without a result; None if the directory is not a trial."""
         if not any(os.path.lexists(f"{place}/{each}") for each in ("config.json", "trial.log")):
             return None
         return self._row(name, place, RUNNING, task_id=_task_of(name))
 
     def _read_attempts(self, name: str, place: str, status: str) -> Iterator[TrialRow]:
-        """The attempts that are kept in a trial; reading the trial names what cannot be read."""
+        """The attempts kept in a trial; unreadable ones are reported with the trial."""
         kept = status if status == SET_ASIDE else RESTARTED
         with contextlib.suppress(NotSealedError):
             for attempt in find_attempts(Path(place)):
@@ -234,10 +234,10 @@ class JobFiles:
         )
 
     def _row(self, name: str, place: str, status: str, **facts: Any) -> TrialRow:
-        """A row with the facts that a list shows, as `load_jobs` has them.
+        """Make a row with the facts that a list shows, as `load_jobs` does.
 
-        No record is made for it: that reads the whole trace of a trial, and a list of thousands
-        must not wait for gigabytes of traces.
+        No record is made: that would read the whole trace, and a list of thousands of trials must
+        not wait for gigabytes of traces.
         """
         experiment = self.directory.name
         return TrialRow(NOT_IN_A_LOG, experiment, name, "", status, place=place, **facts)
@@ -291,7 +291,7 @@ def _find_published(
 
 
 def _find_metrics(published: PublishedResult | None) -> dict[str, str]:
-    """Every metric that result.json gives, with the group it is of."""
+    """All metrics in result.json, by group and metric."""
     if published is None:
         return {}
     return {
@@ -304,7 +304,7 @@ def _find_metrics(published: PublishedResult | None) -> dict[str, str]:
 
 
 def _task_of(name: str) -> str:
-    """The task that the directory of an unfinished trial is named after, or all of the name."""
+    """The task that an unfinished trial's directory is named after, or the whole name."""
     return shown_name(name.rpartition("__")[0] or name)
 
 

@@ -1,7 +1,7 @@
-"""One experiment, trial by trial: what it scored, task by task, and which trial to open.
+"""The page of one experiment: its scores by task, with links to its trials.
 
-What a page shows is kept for as long as nothing of the experiment changes: a page of thousands of
-trials is then made once.
+Rendered pages are cached until the experiment changes: one with thousands of trials is rendered
+once.
 """
 
 from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ from proctor.web.pages import ENVIRONMENT, render_page
 from proctor.web.shown import experiment_path, path_part, trial_path
 from proctor.web.subject import Subject
 
-# What is asked of an experiment's page, and the trials that fit
+# Parameters of an experiment's page, and the trials that match
 
 
 OUTCOMES: Final = {
@@ -69,7 +69,7 @@ SORTS: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a page shall show."""
+    """Parameters of the page."""
 
     task: str = ""
     """Part of the task's or the trial's name."""
@@ -82,7 +82,7 @@ class Asked:
 
     @property
     def fields(self) -> dict[str, str]:
-        """As an address has it, but for the page; what is usual is left out."""
+        """As query fields, without the page number and default values."""
         sort = "" if self.sort == "task" else self.sort
         view = "" if self.view == "tasks" else self.view
         return {
@@ -92,15 +92,15 @@ class Asked:
 
     @property
     def is_narrowed(self) -> bool:
-        """Whether trials are left out."""
+        """Whether a filter is set."""
         return bool(self.task or self.outcome or self.model or self.agent)
 
 
 def read_asked(query: QueryParams) -> Asked:
-    """What an address asks for.
+    """Parse the parameters of an address.
 
     Raises:
-        InputError: it asks for something that there is not.
+        InputError: a parameter is invalid.
     """
     return Asked(
         task=read_words(query, "task"),
@@ -114,7 +114,7 @@ def read_asked(query: QueryParams) -> Asked:
 
 
 def choose_trials(trials: list[TrialRow], asked: Asked) -> list[TrialRow]:
-    """The trials that fit."""
+    """The trials that match."""
     word = asked.task.lower()
     return [
         row
@@ -146,7 +146,7 @@ class TaskRow:
 
 
 def group_tasks(trials: list[TrialRow], sort: str) -> list[TaskRow]:
-    """The tasks with their trials, in the order asked for."""
+    """Group trials by task, in the requested order."""
     tasks: dict[str, list[TrialRow]] = {}
     for row in trials:
         tasks.setdefault(row.task_id or "", []).append(row)
@@ -155,7 +155,7 @@ def group_tasks(trials: list[TrialRow], sort: str) -> list[TaskRow]:
 
 
 def sort_trials(trials: list[TrialRow], sort: str) -> list[TrialRow]:
-    """The trials in the order asked for."""
+    """Sort trials in the requested order."""
     return sorted(trials, key=_TRIAL_ORDERS[sort])
 
 
@@ -163,7 +163,7 @@ type _Key = tuple[bool, float, str, str]
 
 
 def _by(value: Callable[[TrialRow], float | None], sign: int) -> Callable[[TrialRow], _Key]:
-    """An order in which what is not known comes last."""
+    """A sort key that puts unknown values last."""
 
     def key(row: TrialRow) -> _Key:
         found = value(row)
@@ -209,8 +209,8 @@ ENVIRONMENT.filters.update(
 )
 ENVIRONMENT.tests["errored"] = is_errored
 
+# Most trials on a page of tasks; every page has at least one task, whatever its size.
 _MARKS = 6000
-"""Trials on a page of tasks; one task more where a page would have none."""
 _TASKS = 300
 _TRIALS = 200
 _OF_A_TASK = 1500
@@ -247,7 +247,7 @@ class _Group:
 
 
 def _render(experiment: Experiment, asked: Asked) -> Markup:
-    """All that changes while an experiment runs."""
+    """Render the part of the page that changes while an experiment runs."""
     chosen = choose_trials(experiment.trials, asked)
     path = experiment_path(experiment.name)
     by_trial = asked.view == "trials"
@@ -276,7 +276,7 @@ def _render(experiment: Experiment, asked: Asked) -> Markup:
 
 
 class _Choices:
-    """What the form offers."""
+    """Options that the form offers."""
 
     def __init__(self, trials: list[TrialRow]) -> None:
         self.outcomes = OUTCOMES
@@ -287,7 +287,7 @@ class _Choices:
 
 
 class _Task:
-    """A task as the table has it."""
+    """A row of the task table."""
 
     def __init__(self, experiment: str, row: TaskRow) -> None:
         self.name = row.task
@@ -301,7 +301,7 @@ class _Task:
 
 
 def _render_link(beginning: Markup, row: TrialRow) -> str:
-    """A link; made here and not by a template, because there are thousands."""
+    """Render a link without a template, which would be too slow for thousands of them."""
     title = f"{row.trial_id}: {why}" if (why := why_of(row)) else row.trial_id
     flag = " err" if is_errored(row) else ""
     return (
@@ -311,7 +311,7 @@ def _render_link(beginning: Markup, row: TrialRow) -> str:
 
 
 def _split(rows: list[TaskRow]) -> Iterator[list[TaskRow]]:
-    """Tasks in pages, none of which has too many trials."""
+    """Split tasks into pages with a limited number of trials."""
     page: list[TaskRow] = []
     number = 0
     for row in rows:
@@ -326,7 +326,7 @@ def _split(rows: list[TaskRow]) -> Iterator[list[TaskRow]]:
 
 
 def _find_groups(trials: list[TrialRow]) -> list[_Group]:
-    """Agent, model and dataset: what differs in them is never one mean."""
+    """Group by agent, model and dataset: a mean over different ones would be meaningless."""
     groups: dict[tuple[str, str, str], list[TrialRow]] = {}
     for row in trials:
         if row.agent is not None:

@@ -2,7 +2,7 @@
 
 /ledger                          the checkpoint, and the entries, the newest first
 /ledger/entries/{seq}            one entry; …/raw its line, …/proof a proof that it is in the log
-/ledger/verification             everything recomputed; …/progress tells how far it is
+/ledger/verification             verify everything; …/progress reports progress
 """
 
 import contextlib
@@ -27,8 +27,8 @@ from proctor.web.pages import render_page
 from proctor.web.subject import Subject
 from proctor.web.visible import shorten, visible
 
+# Most characters of an entry on its page.
 _LONGEST = 30_000
-"""Characters of an entry that its page shows."""
 _SANDBOX = "sandbox; default-src 'none'"
 
 
@@ -81,7 +81,7 @@ def _show_entry(request: Request) -> Response:
 
 
 def _gather_entry(log: Log, seq: int) -> dict[str, Any]:
-    """All that the page of an entry shows; what is damaged is said, and the rest is shown."""
+    """Values of the page of an entry; damage is reported, and the rest is shown."""
     line, leaf, damage = b"", None, log.damage
     entry: AnyEntry | Withheld | None = None
     try:
@@ -121,7 +121,7 @@ def _format(line: bytes) -> str:
 
 
 def _prove(log: Log, seq: int) -> tuple[InclusionProof | None, str | None]:
-    """The proof that the entry is in the log, or why there is none."""
+    """Proof that the entry is in the log, or why there is none."""
     if log.ledger is None or log.checkpoint is None or log.damage is not None:
         return None, "the log is damaged"
     try:

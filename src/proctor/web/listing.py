@@ -1,4 +1,4 @@
-"""Long lists in pages: what an address asks for, and the addresses around it."""
+"""Pagination: parameters of a list, and the addresses of its pages."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,18 +13,18 @@ _LONGEST = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pages:
-    """One page of a list, and the ones beside it."""
+    """One page of a list, and its neighbours."""
 
     number: int
-    """Of this page, from 1 on."""
+    """Number of this page, from 1."""
     last: int
     earlier: str | None
-    """Address of the page before."""
+    """Address of the previous page."""
     later: str | None
 
 
 def make_pages(path: str, asked: Mapping[str, str], number: int, last: int) -> Pages:
-    """The pages around one; a number beyond the last is the last."""
+    """Make the links around a page; a number beyond the last becomes the last."""
     number = min(number, max(last, 1))
 
     def address(to: int) -> str | None:
@@ -36,7 +36,7 @@ def make_pages(path: str, asked: Mapping[str, str], number: int, last: int) -> P
 
 
 def make_address(path: str, asked: Mapping[str, str]) -> str:
-    """A path with what is asked of it; what is empty, and a first page, is left out."""
+    """A path with query parameters; empty ones and page 1 are omitted."""
     kept = {
         name: value
         for name, value in asked.items()
@@ -46,10 +46,10 @@ def make_address(path: str, asked: Mapping[str, str]) -> str:
 
 
 def read_page(query: QueryParams) -> int:
-    """The page that is asked for.
+    """Parse the page number.
 
     Raises:
-        InputError: it is no number.
+        InputError: it is not a number.
     """
     text = query.get("page", "1")
     if not (text.isascii() and text.isdecimal() and int(text[:9]) > 0):
@@ -58,10 +58,10 @@ def read_page(query: QueryParams) -> int:
 
 
 def read_choice(query: QueryParams, name: str, choices: Mapping[str, str]) -> str:
-    """One of a few; the first where none is named.
+    """Parse one of a few choices; the first is the default.
 
     Raises:
-        InputError: it is none of them.
+        InputError: it is not one of them.
     """
     given = query.get(name) or next(iter(choices))
     if given not in choices:
@@ -72,7 +72,7 @@ def read_choice(query: QueryParams, name: str, choices: Mapping[str, str]) -> st
 
 
 def read_words(query: QueryParams, name: str) -> str:
-    """What somebody typed into a box.
+    """Parse a text field.
 
     Raises:
         InputError: it is longer than any name.

@@ -1,10 +1,10 @@
-"""An experiment while it runs: a stream of events that says when something of it changed.
+"""Server-sent events that report when an experiment changes.
 
-    event: change    data: {"version": …}     look at the page again
-    event: end       data: {"version": …}     the job has finished; nothing more will come
+    event: change    data: {"version": …}     reload the page
+    event: end       data: {"version": …}     the job has finished; no more events follow
 
-Files are looked at twice a second at most, however many listen, and at most so many may listen.
-The stream ends when the job does, when its reader goes, or when the viewer is ended.
+Files are checked at most twice a second, however many clients listen, and the number of clients is
+limited. The stream ends when the job does, when the client disconnects, or when the viewer exits.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ from proctor.web.subject import Subject
 
 MOST_LISTENERS = 32
 _EVERY = 0.5
+# Seconds between keep-alive lines, by which a disconnected client is noticed.
 _BEAT = 15.0
-"""Seconds after which a line is sent that says nothing, so that a reader who went is noticed."""
 
 
 class Listeners:
-    """Who listens, and whether the viewer is being ended."""
+    """Number of listeners, and whether the viewer is shutting down."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -35,10 +35,10 @@ class Listeners:
 
 
 async def stream_events(request: Request) -> Response:
-    """The events of one experiment.
+    """Stream the events of one experiment.
 
     Raises:
-        HTTPException: 503: too many listen.
+        HTTPException: 503: too many clients listen.
         NotThereError: there is none of that name.
     """
     subject: Subject = request.app.state.subject
@@ -74,7 +74,7 @@ async def _watch(
             try:
                 version = await run_in_threadpool(subject.version, name)
             except ProctorError:
-                # It is gone; the page says so when it is looked at again.
+                # The experiment is gone; reloading the page reports it.
                 yield _event("change", "")
                 return
             if time.monotonic() - beat >= _BEAT:

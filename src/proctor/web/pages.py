@@ -1,4 +1,4 @@
-"""Templates to responses, and the headers that every response has."""
+"""Render templates into responses, and the headers of every response."""
 
 from contextvars import ContextVar
 from pathlib import Path
@@ -37,28 +37,28 @@ HEADERS: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-"""Nothing from elsewhere is loaded, and nobody may put a page into a frame."""
+"""Security headers: no external resources, and no framing by other sites."""
 
 ENVIRONMENT: Final = Environment(
     loader=FileSystemLoader(TEMPLATES),
     autoescape=True,
     undefined=StrictUndefined,
-    # A viewer that runs keeps its templates when proctor is installed anew.
+    # A running viewer keeps its templates when proctor is upgraded.
     auto_reload=False,
     trim_blocks=True,
     lstrip_blocks=True,
 )
 
 SUBJECT: ContextVar[Subject | None] = ContextVar("subject", default=None)
-"""What the request is about: every page tells its damage, and leads only to what it has."""
+"""Data of the current request: pages show its damage, and link only to what exists."""
 
 
 HERE: ContextVar[str] = ContextVar("here", default="")
-"""The path that was asked for, which the navigation marks."""
+"""The path of the current request, highlighted in the navigation."""
 
 
 def _mark_current(page: str) -> Markup:
-    """The attribute of a link of the navigation: whether the reader is below that page."""
+    """The aria attribute of a navigation link: whether the current page is below it."""
     groups = {"/": ("", "experiments", "trials"), "/compare": ("compare", "diff")}
     group = HERE.get().split("/")[1:2]
     is_current = any(group == [each] for each in groups.get(page, (page[1:],)))
@@ -76,7 +76,7 @@ def _has_ledger() -> bool:
 
 
 def _link(address: str | None, text: object) -> Markup:
-    """A text as a link; as plain text where it leads nowhere, as in an exported page."""
+    """A link; plain text without an address, as in an exported page."""
     return Markup('<a href="{}">{}</a>').format(address, text) if address else escape(text)
 
 
@@ -109,11 +109,11 @@ ENVIRONMENT.globals.update(
 
 
 def render_text(template: str, **values: Any) -> str:
-    """The text of a page; every value is escaped, and replaces a function of the same name."""
+    """Render a page; every value is escaped, and overrides a global function of the same name."""
     return ENVIRONMENT.get_template(template).render(**values)
 
 
 def render_page(template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
-    """A page as a response."""
-    # A name on a disk need not be text: what cannot be sent of it is spelled out.
+    """Render a page as a response."""
+    # A file name need not be valid Unicode: undecodable bytes are escaped.
     return HTMLResponse(render_text(template, **values).encode("utf-8", "backslashreplace"), status)

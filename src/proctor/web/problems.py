@@ -1,6 +1,6 @@
-"""What becomes of a request that leads nowhere: a plain page with the right code.
+"""Error pages with the right status code.
 
-No traceback is shown; that of a defect goes to the terminal.
+Tracebacks are not shown; those of unexpected errors go to the terminal.
 """
 
 from collections.abc import Mapping
@@ -14,19 +14,19 @@ from starlette.responses import Response
 from proctor.errors import DamageError, LedgerError, NotThereError, ProctorError
 from proctor.web.pages import HEADERS, render_page
 
+# Most characters of a message, which may quote the request.
 _LONGEST = 400
-"""Characters of a sentence; it may hold what the request said."""
 
 
 def say_problem(
     code: int, sentence: str | None = None, headers: Mapping[str, str] | None = None
 ) -> Response:
-    """A page that says what is wrong."""
+    """Make an error page."""
     phrase = HTTPStatus(code).phrase
     response = render_page(
         "problem.html", status=code, title=f"{code} {phrase}", sentence=_cut(sentence or phrase)
     )
-    # A defect is answered outside of what gives the others their headers.
+    # Responses to unexpected errors bypass the middleware that sets the headers.
     response.headers.update(HEADERS)
     response.headers.update(headers or {})
     return response
@@ -50,7 +50,7 @@ def _say_error(request: Request, error: Exception) -> Response:
         case NotThereError():
             return say_problem(404, str(error))
         case DamageError() if not has_ledger:
-            # A file of a job, which may have been taken away since it was listed.
+            # A file of a job may have been removed since it was listed.
             return say_problem(404, str(error))
         case DamageError():
             return say_problem(500, f"this ledger is damaged: {error}")
@@ -69,4 +69,5 @@ HANDLERS: Mapping[Any, Any] = {
     ProctorError: _say_error,
     Exception: _say_defect,
 }
-"""For the application; an error that nobody expected is raised again behind its page."""
+"""Exception handlers of the application; unexpected errors are re-raised after their page is sent.
+"""

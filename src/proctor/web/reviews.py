@@ -1,9 +1,8 @@
-"""Reviews written from the page of a trial: one more entry of the ledger, signed with one's key.
+"""Reviews submitted from the page of a trial: new entries of the ledger, signed by the user.
 
     POST /trials/{experiment}/{trial}/reviews    verdict, reviewer, note
 
-Append-only: nothing that was sealed or said before is changed. What is refused is refused with a
-sentence, before anything is written.
+Append-only: existing entries never change. Invalid reviews are refused before anything is written.
 """
 
 import os
@@ -25,7 +24,7 @@ from proctor.web.subject import Subject, find_row
 from proctor.web.writing import read_form, require_token
 
 PATIENCE_SEC: Final = 3.0
-"""How long a running job may keep the ledger to itself before the review is refused."""
+"""How long to wait for a running job that has locked the ledger before the review is refused."""
 _VERDICTS: Final = get_args(Verdict.__value__)
 
 
@@ -40,11 +39,11 @@ async def _take_review(request: Request) -> Response:
 
 
 def _append(subject: Subject, name: tuple[str, str], fields: dict[str, str]) -> int:
-    """Append the review; its entry's place.
+    """Append the review; return the number of its entry.
 
     Raises:
-        HTTPException: 400, 413 for what is no review; 403 without the right or the key to write;
-            409 where there is no ledger; 503 while another process writes.
+        HTTPException: 400, 413 if the review is invalid; 403 without permission or key; 409 without
+            a ledger; 503 while another process writes.
     """
     if subject.ledger is None:
         subject.trial_directory(*name)
@@ -71,7 +70,7 @@ def _append(subject: Subject, name: tuple[str, str], fields: dict[str, str]) -> 
 
 
 def _read_fields(fields: dict[str, str]) -> tuple[str, str, str]:
-    """Verdict, reviewer and note, as they may be appended."""
+    """Verdict, reviewer and note, validated."""
     verdict = fields.get("verdict", "")
     if verdict not in _VERDICTS:
         raise HTTPException(

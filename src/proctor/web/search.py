@@ -2,7 +2,7 @@
 
     /search?q=&page=&order=rank
 
-What is wrong with a query is said as a sentence, above how one is written.
+Errors in a query are shown above the explanation of its syntax.
 """
 
 import contextlib
@@ -42,25 +42,25 @@ from proctor.web.subject import Subject
 from proctor.web.traces.place import find_place
 from proctor.web.traces.plain import make_plain
 
-# Answers to a query: from a ledger's index, or by looking through the traces of jobs
+# Answering a query: from a ledger's index, or by scanning the traces of jobs
 #
-# An index that has to be made first is made beside the requests, once for all of them; who asks
-# meanwhile is told how far it is. Jobs have no index: as many traces are looked through as a few
-# seconds allow, and what was left out is said.
+# A missing index is built in the background, once for all requests; meanwhile requests show its
+# progress. Jobs have no index: their traces are scanned for a few seconds, and the page says how
+# many were left out.
 
 
 PATIENCE: Final = 1.0
 """Seconds that a request waits for the index."""
+# Seconds for which traces of jobs are scanned.
 _SECONDS: Final = 4.0
-"""Seconds that jobs are looked through."""
 _AT_ONCE: Final = 2
+# Entries between two checks of the clock.
 _OFTEN: Final = 100
-"""After so many entries somebody looks at the clock."""
 
 
 @dataclass(slots=True)
 class _Run:
-    """The index of one ledger, while it is brought up to the log."""
+    """Update of one ledger's index."""
 
     done: int = 0
     total: int = 0
@@ -82,30 +82,30 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far an index is, in bytes of evidence."""
+    """Progress of an index, in bytes of evidence."""
 
     done: int
     total: int
 
 
 class Upkeep:
-    """Brings indexes up to their logs, one thread a ledger."""
+    """Updates indexes from their logs, with one thread per ledger."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._runs: dict[Path, _Run] = {}
 
     def wait(self, directory: Path, patience: float = PATIENCE) -> Progress | None:
-        """How far the index is after a while; None once it is as far as the log.
+        """Wait for the index; return its progress, or None once it is up to date.
 
         Raises:
-            ProctorError: it cannot be made.
+            ProctorError: it cannot be built.
         """
         with self._lock:
             run = self._runs.get(directory)
             if run is None:
                 run = self._runs[directory] = _Run()
-                # It ends with the program: what was taken in by then is kept.
+                # A daemon thread ends with the program; what it has indexed by then is kept.
                 threading.Thread(target=run.bring_up, args=(directory,), daemon=True).start()
         if not run.ended.wait(patience):
             return Progress(run.done, run.total)
@@ -118,15 +118,15 @@ class Upkeep:
 
 
 UPKEEP: Final = Upkeep()
-"""That of this program."""
+"""The instance of this process."""
 _SCANS: Final = threading.Semaphore(_AT_ONCE)
 
 
 def search_ledger(ledger: LedgerReader, query: Query, page: Page) -> tuple[Found, list[str]]:
-    """A page of hits, and what could not be searched.
+    """Return a page of hits, and notes about what could not be searched.
 
     Raises:
-        LedgerError: the index cannot be used.
+        LedgerError: the index is unusable.
     """
 
     def ask(index: SearchIndex) -> tuple[Found, list[str]]:
@@ -139,7 +139,7 @@ def search_ledger(ledger: LedgerReader, query: Query, page: Page) -> tuple[Found
 
 @dataclass(frozen=True, slots=True)
 class JobHit:
-    """An entry of a trace in a job."""
+    """A matching entry of a trace in a job."""
 
     experiment: str
     trial: str
@@ -148,23 +148,23 @@ class JobHit:
 
 @dataclass(slots=True)
 class Scanned:
-    """What was found in the traces of jobs."""
+    """Matches in the traces of jobs."""
 
     hits: list[JobHit] = field(default_factory=list)
     looked: int = 0
-    """Trials that were looked through to their ends."""
+    """Trials that were scanned completely."""
     trials: int = 0
-    """Trials that there are."""
+    """Number of trials."""
     problems: list[str] = field(default_factory=list)
 
     @property
     def is_all(self) -> bool:
-        """Whether everything was looked through."""
+        """Whether everything was scanned."""
         return self.looked == self.trials and len(self.hits) < COUNTED
 
 
 def search_jobs(subject: Subject, query: Query, seconds: float = _SECONDS) -> Scanned:
-    """Entries that fit, of the trial that was run last first, until the time is over."""
+    """Scan for matching entries, the most recently run trial first, until the time is up."""
     scanned = Scanned()
     with _SCANS, Scanner(query) as scanner:
         until = time.monotonic() + seconds
@@ -181,7 +181,7 @@ def search_jobs(subject: Subject, query: Query, seconds: float = _SECONDS) -> Sc
 
 @dataclass(frozen=True, slots=True)
 class _Looking:
-    """A scanner that stops when the time is over."""
+    """A scanner that stops when the time is up."""
 
     scanner: Scanner
     until: float
@@ -250,7 +250,7 @@ def _is_meant(query: Query, job: Path, trial: str) -> bool:
 
 
 def list_pages(total: int, page: Page) -> Iterator[tuple[str, int]]:
-    """The pages beside one, by name."""
+    """The previous and next page, by name."""
     if page.number > 1:
         yield "previous", page.number - 1
     if page.skipped + page.limit < total:
@@ -264,7 +264,7 @@ _SNIPPET: Final = 260
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What was asked for."""
+    """Parameters of the request."""
 
     text: str
     page: Page
@@ -276,7 +276,7 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class _Hit:
-    """What the page shows of one entry."""
+    """An entry as the page shows it."""
 
     name: str
     href: str

@@ -1,4 +1,4 @@
-"""The program that answers: one process, on loopback, until it is interrupted."""
+"""The HTTP server: one process, on loopback, until interrupted."""
 
 import contextlib
 import signal
@@ -17,22 +17,22 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from proctor.errors import InputError
 
 HOST = "127.0.0.1"
+# Backlog of connections waiting to be accepted.
 _WAITING = 512
-"""Connections that may wait to be taken."""
+# Most concurrent connections; further ones get a 503.
 _MOST = 400
-"""Connections at a time; whoever comes then is told to come again."""
+# Seconds within which a client must make progress sending its request or reading the answer.
 _PATIENCE = 15.0
-"""Seconds after which a client must have got on: with its request, or with taking the answer."""
 
 
 def listen(port: int, host: str = HOST) -> socket.socket:
-    """A socket of this machine that takes connections; port 0 takes any that is free.
+    """Open a listening socket on this machine; port 0 selects a free one.
 
     Raises:
         InputError: the port is taken, or may not be used.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio sends small answers at once only where the protocol is named.
+    # asyncio sets TCP_NODELAY, which sends small answers at once, only if the protocol is given.
     found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -47,7 +47,7 @@ def listen(port: int, host: str = HOST) -> socket.socket:
 
 
 def serve(app: Starlette, listening: socket.socket) -> None:
-    """Answer until interrupted; what is under way is given a moment to end."""
+    """Serve until interrupted; running requests get a moment to end."""
     server = make_server(app)
     threading.Thread(target=app.state.subject.prepare, name="prepare", daemon=True).start()
     with _ended_by_signals(server):
@@ -55,7 +55,7 @@ def serve(app: Starlette, listening: socket.socket) -> None:
 
 
 def make_server(app: Starlette) -> "ViewerServer":
-    """The server of an app; whoever runs it gives it a socket."""
+    """Make the server of an app; the caller provides its socket."""
     config = uvicorn.Config(
         app,
         http=PatientProtocol,
@@ -72,21 +72,21 @@ def make_server(app: Starlette) -> "ViewerServer":
 
 
 class ViewerServer(uvicorn.Server):
-    """A server that ends its streams of events when it is ended itself."""
+    """A server that ends its event streams when it shuts down."""
 
     def __init__(self, config: uvicorn.Config, app: Starlette) -> None:
         super().__init__(config)
         self._app = app
 
     def end(self, *_: int | FrameType | None) -> None:
-        """Come to an end; at once when it is asked for again."""
+        """Shut down; immediately on a second call."""
         self._app.state.listeners.is_closing = True
         self.force_exit = self.should_exit
         self.should_exit = True
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Nothing: an interrupt is how it is ended, and no failure that is handed on."""
+        """Do nothing: uvicorn would re-raise the interrupt, the normal way to exit here."""
         yield
 
 
@@ -101,22 +101,22 @@ def _ended_by_signals(server: ViewerServer) -> Iterator[None]:
 
 
 class PatientProtocol(H11Protocol):
-    """HTTP with a client that may be slow, but not for ever: it is looked at now and then.
+    """HTTP with a limit on slow clients, checked periodically.
 
-    Closed is who has not sent a whole request from one look to the next, and who has not taken
-    anything of the answer that waits for him.
+    Closes a connection if, between two checks, the client has not sent a complete request, or has
+    not read any of a pending answer.
     """
 
     _look: TimerHandle | None = None
     _before: tuple[bool, int] = (False, 0)
 
     def connection_made(self, transport: BaseTransport) -> None:
-        """Begin to look."""
+        """Start checking."""
         super().connection_made(transport)  # type: ignore[arg-type]
         self._look = self.loop.call_later(_PATIENCE, self._look_again)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Look no more."""
+        """Stop checking."""
         super().connection_lost(exc)
         if self._look is not None:
             self._look.cancel()
@@ -138,7 +138,7 @@ class PatientProtocol(H11Protocol):
         return cycle is not None
 
     def _is_incomplete(self) -> bool:
-        """Whether a request has been begun and not sent, or none was on a new connection."""
+        """Whether a request is incomplete, or a new connection has sent none."""
         if self.conn.their_state is h11.IDLE:
             return not self._has_had_one or bool(self.conn.trailing_data[0])
         return self.conn.their_state is h11.SEND_BODY

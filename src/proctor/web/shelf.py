@@ -1,4 +1,4 @@
-"""The jobs that are looked at, by the names of their directories."""
+"""The viewed jobs, by the names of their directories."""
 
 import threading
 import time
@@ -7,27 +7,27 @@ from pathlib import Path
 from proctor.exchange.harbor_job import find_jobs
 from proctor.web.job_files import JobFiles
 
+# Seconds for which a list of jobs is reused.
 _FRESH = 2.0
-"""Seconds for which a list of jobs holds."""
 
 
 class JobShelf:
-    """Jobs; the trials of those that were looked at last are kept in memory."""
+    """Jobs; the trials of recently viewed ones are kept in memory."""
 
     def __init__(
         self, jobs: tuple[Path, ...], root: Path | None = None, most: int = 60_000
     ) -> None:
         self._jobs = {job.name: JobFiles(job) for job in jobs}
+        # The directory in which new jobs may appear.
         self._root = root
-        """The directory that the jobs lie in, where new ones may come."""
+        # Most trials kept in memory.
         self._most = most
-        """Trials that are kept in memory."""
         self._at = time.monotonic()
         self._used: dict[str, None] = {}
         self._lock = threading.Lock()
 
     def all(self) -> list[JobFiles]:
-        """All jobs that there are now."""
+        """All jobs that exist now."""
         with self._lock:
             self._list_again()
             return list(self._jobs.values())
@@ -49,7 +49,7 @@ class JobShelf:
         self._jobs = {name: self._jobs.get(name) or JobFiles(job) for name, job in found.items()}
 
     def _keep(self, name: str) -> None:
-        """Let go of the trials of jobs that nobody looked at for the longest, if there are many."""
+        """Evict the trials of the least recently viewed jobs, if there are too many."""
         self._used.pop(name, None)
         self._used[name] = None
         self._used = {each: None for each in self._used if each in self._jobs}

@@ -1,4 +1,4 @@
-"""Values as pages show them; what is not known is a dash, never a nought."""
+"""Format values for pages; unknown values are a dash, never 0."""
 
 from datetime import UTC, datetime
 from urllib.parse import quote
@@ -8,17 +8,17 @@ _MINUTE, _HOUR = 60, 3600
 
 
 def show_mean(value: float | None) -> str:
-    """A mean, to four digits."""
+    """Format a mean with four digits."""
     return NOT_KNOWN if value is None else f"{value:.4g}"
 
 
 def show_count(value: int | None) -> str:
-    """A whole number."""
+    """Format a whole number."""
     return NOT_KNOWN if value is None else f"{value:,}"
 
 
 def show_seconds(value: float | None) -> str:
-    """How long something took."""
+    """Format a duration."""
     if value is None:
         return NOT_KNOWN
     if value < _MINUTE:
@@ -30,12 +30,12 @@ def show_seconds(value: float | None) -> str:
 
 
 def show_usd(value: float | None) -> str:
-    """Money."""
+    """Format a cost in US dollars."""
     return NOT_KNOWN if value is None else f"${value:,.4f}" if value < 1 else f"${value:,.2f}"
 
 
 def show_time(value: str | float | None) -> str:
-    """A moment, in UTC, to the minute; text that is none as it is."""
+    """Format a time in UTC to the minute; other text is returned unchanged."""
     if not value:
         return NOT_KNOWN
     try:
@@ -61,7 +61,7 @@ def trial_path(experiment: str, trial: str) -> str:
 
 
 def board_path(dataset: str, at: int | None = None, row: str | None = None) -> str:
-    """The address of a board, or of one of its rows, perhaps at a position."""
+    """The address of a board, or of one of its rows, optionally at a position."""
     asked = [f"at={at}"] if at is not None else []
     asked += [f"row={row}"] if row is not None else []
     return f"/boards/{path_part(dataset)}" + (f"?{'&'.join(asked)}" if asked else "")
@@ -73,12 +73,12 @@ def entry_path(seq: int) -> str:
 
 
 def pair_path(one: tuple[str, str], other: tuple[str, str]) -> str:
-    """The address of two trials side by side, each an experiment and a trial of it."""
+    """The address of two trials side by side, each given as experiment and trial."""
     a, b = ("/".join(map(path_part, each)) for each in (one, other))
     return f"/diff?a={a}&b={b}"
 
 
 def path_part(name: str) -> str:
-    """A name as a part of an address."""
-    # A name of bytes that are no text leads nowhere, and must still be shown.
+    """Quote a name for a URL path."""
+    # Such a link leads nowhere, but a name that is not valid Unicode must still be shown.
     return quote(name, safe="", errors="replace")

@@ -1,4 +1,4 @@
-"""Style sheets as text: pages that stand by themselves carry them inside."""
+"""Style sheets as text, for pages that embed them."""
 
 from pathlib import Path
 from typing import Final
@@ -7,5 +7,5 @@ _STATIC: Final = Path(__file__).parent / "static"
 
 
 def load_style(name: str = "style.css") -> str:
-    """A style sheet; the one that all pages share, unless another is named."""
+    """Load a style sheet; by default the one that all pages share."""
     return (_STATIC / name).read_text(encoding="utf-8")

@@ -1,8 +1,8 @@
-"""What is looked at: a ledger, or job directories without one.
+"""The data behind the pages: a ledger, or job directories without one.
 
 An experiment is one of the ledger, or a job by its directory's name; a trial is found in it by its
-id or by its directory's name. A request opens what it needs and closes it, so that what changes
-underneath is seen by the next one. No name of a request becomes part of a path.
+id or by its directory's name. Each request opens what it needs and closes it, so the next request
+sees changes. Names from requests never become part of a path.
 """
 
 import contextlib
@@ -37,63 +37,63 @@ from proctor.web.experiment import Experiment, load_sealed
 from proctor.web.job_files import JobFiles
 from proctor.web.shelf import JobShelf
 
-# Whether the ledger is damaged, and what can be shown of it then
+# Detecting a damaged ledger, and showing as much of it as possible
 #
-# A cheap look at each request: where neither the checkpoint nor the log changed since the last one,
-# what was found then holds. Else the index is brought up to the log, which must give what the
-# checkpoint signs; and all lines are hashed once in the background. Evidence is not read here: who
-# opens it sees whether it is what was sealed.
+# Each request makes a cheap check: if neither the checkpoint nor the log changed since the last
+# one, the earlier result still holds. Otherwise the index is updated from the log, which must match
+# the signed checkpoint, and all lines are hashed once in the background. Evidence is not read here:
+# opening a file verifies its digest.
 #
-# A log that does not give what was signed is shown as it was found, by an index of its own.
+# A log that does not match its signature is shown as found, with a separate index.
 
 
 type Seen = tuple[bytes, dict[int, Stamp]]
 """The checkpoint, and the stamps of the segments."""
 
+# Seconds between two verifications of a growing ledger; at least ten times what one took.
 _PAUSE = 20.0
-"""Seconds between two verifications of a ledger that grows; at least ten times what one took."""
 _BATCH = 1000
+# Higher than any entry number of a genuine log.
 _HIGHEST = 1 << 31
-"""No entry of an honest log has such a number."""
 
 
 class Health:
-    """What is known of a ledger's state; one for all requests."""
+    """State of a ledger, shared by all requests."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._lock = threading.Lock()
         self._seen: Seen | None = None
         self._found: str | None = None
-        """What the cheap look found."""
+        """Result of the cheap check."""
         self._verified: str | None = None
-        """What the last verification found."""
+        """Result of the last verification."""
         self._verified_of: Seen | None = None
         self._verifying: threading.Thread | None = None
         self._next = 0.0
         self._kept: tempfile.TemporaryDirectory[str] | None = None
-        """Where the index of a damaged log lies."""
+        """Directory of a damaged log's index."""
 
     @property
     def seen(self) -> Seen | None:
-        """What the ledger was at the last look."""
+        """The ledger's files at the last check."""
         return self._seen
 
     def look(self) -> str | None:
-        """What is wrong with the ledger, in a sentence; None where nothing is known to be."""
+        """Describe the damage to the ledger in a sentence; None if none is known."""
         with self._lock:
             seen = _see(self._directory)
             if seen != self._seen:
                 self._check()
                 self._seen = seen
                 if self._verified is not None:
-                    self._next = 0.0  # whether it still holds is worth knowing at once
+                    self._next = 0.0  # verify at once whether the damage is still there
             self._verify_later(seen)
             return self._found or self._verified
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[OpenLedger]:
-        """The ledger; a damaged one as it was found.
+        """Open the ledger; a damaged one as found.
 
         Raises:
             LedgerError: it cannot be opened.
@@ -117,7 +117,7 @@ class Health:
         except (DamageError, NoteError) as error:
             found, kept = str(error), _index_found(self._directory)
         except LedgerError as error:
-            # Without a checkpoint it is still a log.
+            # A log without a checkpoint is still a log.
             if _stamps(FileLog(self._directory)):
                 found, kept = str(error), _index_found(self._directory)
         self._found = found
@@ -126,7 +126,7 @@ class Health:
         self._kept = kept
 
     def _verify_later(self, seen: Seen) -> None:
-        """Hash all lines in the background, once after a change, and not all the time."""
+        """Hash all lines in the background, once after a change, at a limited rate."""
         is_busy = self._verifying is not None and self._verifying.is_alive()
         if seen == self._verified_of or is_busy or time.monotonic() < self._next:
             return
@@ -141,14 +141,14 @@ class Health:
         sentence = _verify(self._directory)
         took = time.monotonic() - start
         with self._lock:
-            # Files that were replaced while they were read give a finding that holds of neither.
+            # If files were replaced while they were read, the result is true of neither version.
             holds = sentence is None or _is_grown(seen, _see(self._directory))
             self._verified = sentence if holds else None
             self._verified_of = seen if holds else None
             self._next = time.monotonic() + max(_PAUSE, 10 * took)
 
     def close(self) -> None:
-        """Let go of what was kept; the next look finds it again."""
+        """Discard what was kept; the next check finds it again."""
         self.wait()
         with self._lock:
             if self._kept is not None:
@@ -156,21 +156,21 @@ class Health:
             self._kept = self._seen = None
 
     def wait(self) -> None:
-        """Wait until a verification that is under way has ended."""
+        """Wait until a running verification has ended."""
         verifying = self._verifying
         if verifying is not None:
             verifying.join()
 
 
 class FoundLedger(OpenLedger):
-    """A damaged ledger for reading, as it was found: nothing is held against the checkpoint."""
+    """A damaged ledger, opened for reading without checking it against the checkpoint."""
 
     def refresh(self) -> Checkpoint:
-        """What the log would be that was found; nobody signed it."""
+        """The unsigned checkpoint that the found log would have."""
         return Checkpoint("", Tree(self.index.size(), EMPTY_ROOT))
 
     def keep_up(self) -> None:
-        """Nothing: whatever changes is found anew."""
+        """Do nothing: changes are found by reopening."""
 
 
 def _see(directory: Path) -> Seen:
@@ -183,7 +183,7 @@ def _see(directory: Path) -> Seen:
 
 
 def _is_grown(before: Seen, after: Seen) -> bool:
-    """Whether nothing that was there was replaced or cut off."""
+    """Whether the log only grew: nothing was replaced or cut off."""
     for number, (_, size, changed) in before[1].items():
         _, now, changed_now = after[1].get(number, (0, -1, 0))
         if (now, changed_now) != (size, changed) and now <= size:
@@ -192,7 +192,7 @@ def _is_grown(before: Seen, after: Seen) -> bool:
 
 
 def _stamps(log: FileLog) -> dict[int, Stamp]:
-    """The segments that are there; none where their directory cannot be read."""
+    """Stamps of the segments; empty if their directory cannot be read."""
     try:
         return log.stamps()
     except DamageError:
@@ -212,7 +212,7 @@ def _verify(directory: Path) -> str | None:
 
 
 def _index_found(directory: Path) -> tempfile.TemporaryDirectory[str]:
-    """An index of all lines that are entries, whatever was signed."""
+    """Index all lines that are valid entries, whatever was signed."""
     kept = tempfile.TemporaryDirectory(prefix="proctor-view-")
     index = Index.open(Path(kept.name) / INDEX, "")
     try:
@@ -231,11 +231,11 @@ def _index_found(directory: Path) -> tempfile.TemporaryDirectory[str]:
 def _read_entries(log: FileLog) -> Iterator[Indexed]:
     known: set[int] = set()
     for number in _stamps(log):
-        with contextlib.suppress(DamageError):  # a segment that cannot be read has no lines
+        with contextlib.suppress(DamageError):  # an unreadable segment has no lines
             for line in read_lines(log, Place(number)):
                 if line.place.segment != number:
                     break
-                with contextlib.suppress(DamageError):  # no entry, or none that may be used
+                with contextlib.suppress(DamageError):  # not an entry, or not a usable one
                     entry = admit_line(line.data, "a line")
                     if entry.seq in known or not 0 <= entry.seq < _HIGHEST:
                         continue
@@ -248,7 +248,7 @@ def _add(index: Index, batch: list[Indexed]) -> None:
         _add_all(index, batch)
     except (DamageError, sqlite3.Error, OverflowError):
         for line in batch:
-            # One of them holds no record, or numbers that an index has no room for.
+            # One of them has no record, or numbers too large for SQLite.
             with contextlib.suppress(DamageError, sqlite3.Error, OverflowError):
                 _add_all(index, [line])
 
@@ -258,7 +258,7 @@ def _add_all(index: Index, batch: list[Indexed]) -> None:
     index.add(batch, Position(Place(), Frontier(size, []), ""), after=index.size())
 
 
-# What was made last, for as long as it is good: a few large texts, by what they are of
+# Cache of rendered pages
 
 
 _MOST = 8
@@ -266,19 +266,19 @@ _LARGEST = 4_000_000
 
 
 class PageCache:
-    """The pieces that were made last."""
+    """Most recently rendered pages."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pieces: dict[Hashable, Markup] = {}
 
     def find(self, key: Hashable) -> Markup | None:
-        """One of them."""
+        """Return a cached page."""
         with self._lock:
             return self._pieces.get(key)
 
     def keep(self, key: Hashable, piece: Markup) -> None:
-        """Keep one, unless it is very large, and let go of the oldest."""
+        """Cache a page unless it is very large, and evict the oldest."""
         if len(piece) > _LARGEST:
             return
         with self._lock:
@@ -288,15 +288,15 @@ class PageCache:
 
 
 ATTEMPT: Final = ".attempt-"
-"""Between the name of a trial and the number of an attempt that is kept of it."""
+"""Separates a trial's name from the number of a kept attempt."""
 _SHOWN = 80
 _VERSIONS = 200
+# Jobs whose trials are read in advance.
 _PREPARED = 3
-"""Jobs whose trials are read before anybody asks."""
 
 
 class Subject:
-    """What the pages are about; either a ledger or jobs."""
+    """A ledger or jobs, as shown by the pages."""
 
     def __init__(
         self,
@@ -306,19 +306,19 @@ class Subject:
     ) -> None:
         self.ledger = ledger
         self.shelf = JobShelf(jobs, root)
-        """The jobs; those in `root` as they come and go."""
+        """The jobs; those in `root` are listed as they come and go."""
         self.kept = PageCache()
+        # Versions of experiments in the ledger, with the state of the ledger they belong to.
         self._versions: dict[str, tuple[object, str]] = {}
-        """Of experiments of the ledger, with what it was when they were found."""
         self.health = Health(ledger) if ledger is not None else None
 
     @property
     def jobs(self) -> tuple[Path, ...]:
-        """Job directories, by whose names they are known."""
+        """Job directories, identified by their names."""
         return tuple(job.directory for job in self.shelf.all())
 
     def prepare(self) -> None:
-        """Read what the first pages will show, before somebody waits for it."""
+        """Read what the first pages will show, before a request waits for it."""
         with contextlib.suppress(ProctorError):
             self.damage()
         jobs = sorted(self.shelf.all(), key=JobFiles.changed_at, reverse=True)
@@ -326,17 +326,17 @@ class Subject:
             job.look()
 
     def close(self) -> None:
-        """Let go of what is kept on the disk."""
+        """Delete temporary files."""
         if self.health is not None:
             self.health.close()
 
     def damage(self) -> str | None:
-        """What is wrong with the ledger, in a sentence."""
+        """Describe the damage to the ledger in a sentence; None if none is known."""
         return self.health.look() if self.health is not None else None
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[OpenLedger | None]:
-        """The ledger, for one request; a damaged one as it was found; None for jobs.
+        """Open the ledger for one request, a damaged one as found; None for jobs.
 
         Raises:
             LedgerError: it cannot be opened.
@@ -348,7 +348,7 @@ class Subject:
             yield ledger
 
     def experiment(self, name: str) -> Experiment:
-        """An experiment or a job, trial by trial.
+        """Load an experiment or a job with its trials.
 
         Raises:
             NotThereError: there is none of that name.
@@ -364,7 +364,7 @@ class Subject:
         return found
 
     def version(self, name: str) -> str:
-        """What differs where anything of an experiment does.
+        """Return a string that changes whenever the experiment does.
 
         Raises:
             NotThereError: there is none of that name.
@@ -386,12 +386,12 @@ class Subject:
         return found
 
     def has_ended(self, name: str) -> bool:
-        """Whether nothing more will come of an experiment: a job that says so."""
+        """Whether an experiment is a job that reports to be finished."""
         job = self.shelf.find(name) if self.ledger is None else None
         return job is not None and job.look().is_finished
 
     def trial_directory(self, experiment: str, trial: str) -> Path:
-        """Where a trial of a job lies, or an attempt that is kept in it.
+        """Return the directory of a trial of a job, or of an attempt kept in it.
 
         Raises:
             NotThereError: there is none of that name.
@@ -412,11 +412,11 @@ class Subject:
 
 
 def find_row(ledger: LedgerReader, experiment: str, trial: str) -> TrialRow:
-    """The sealed trial of exactly that name.
+    """Find the sealed trial of exactly that name.
 
     Raises:
         NotThereError: there is none.
-        DamageError: the log does not give what its checkpoint says.
+        DamageError: the log does not match its checkpoint.
     """
     wanted = TrialFilter(experiment=_text(experiment), trial=_text(trial))
     rows = find_trials(ledger, wanted)
@@ -442,10 +442,10 @@ def _no_trial(experiment: str, trial: str) -> NotThereError:
 
 
 def _text(name: str) -> str:
-    """A name that an index can be asked for.
+    """Check that an index can be queried for a name.
 
     Raises:
-        NotThereError: it has control characters, or is no text; nothing has such a name.
+        NotThereError: it has control characters or is not valid text, so nothing has that name.
     """
     if not name.isprintable():
         raise NotThereError(f"nothing is called {_shown(name)}")

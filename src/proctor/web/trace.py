@@ -1,12 +1,12 @@
-"""The page of a trace, and what its script asks for while somebody reads.
+"""The page of a trace, and the JSON that its script requests.
 
-    …/trace                    the page: the first entries, or those that `from` and filters name
+    …/trace                    the page: the first entries, or those that `from` and filters select
     …/steps?from=&count=       some entries, as JSON
-    …/outline                  how many entries there are, of which roles and tools, which errors
-    …/find?q=                  which entries hold a text
+    …/outline                  counts of entries by role and tool, and the errors
+    …/find?q=                  which entries contain a text
 
-All take `part` (of a trial of several), `role`, `tool` and `errors=1`. Without script the page is a
-plain list with links to what comes before and after.
+All take `part` (for trials of several parts), `role`, `tool` and `errors=1`. Without script the
+page is a plain list with links to the previous and next entries.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,17 +36,17 @@ from proctor.web.traces.window import read_beginning, read_rows
 
 _FIRST: Final = 40
 _MOST: Final = 500
+# Traces up to this many bytes are indexed before their first entries are shown.
 _SHORT: Final = 1 << 20
-"""Bytes of a trace that is read to its end before its first entries are shown."""
+# Most characters of a text that is requested in full; the file has the rest.
 _WHOLE: Final = 400_000
-"""Characters of a text that is asked for whole; the file itself has the rest."""
 _STRIP: Final = 240
 _TRIES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a request is about."""
+    """Parameters of the request."""
 
     place: TracePlace
     traces: list[KeptTrace]
@@ -54,7 +54,7 @@ class _Asked:
     choice: Choice
     base: str
     kept: dict[str, str]
-    """What links within the plain list keep of the request."""
+    """Parameters that links within the plain list keep."""
 
     def showing(self, *, whole: bool = False) -> Showing:
         return Showing(
@@ -63,7 +63,7 @@ class _Asked:
 
 
 def _in_json(answer: Callable[[Request], object]) -> Callable[[Request], Response]:
-    """An answer as JSON, also where something is wrong: a script shows the sentence."""
+    """Return the answer as JSON, errors included: the script shows their message."""
 
     @wraps(answer)
     def respond(request: Request) -> Response:
@@ -84,7 +84,7 @@ def _render_json(value: object, status: int) -> Response:
 
 
 def _look_again[T](answer: Callable[[Request], T], request: Request) -> T:
-    """An answer about a trace that may be written meanwhile: then it is looked at anew."""
+    """Retry an answer whose trace was being written meanwhile."""
     for _ in range(_TRIES - 1):
         try:
             return answer(request)
@@ -186,7 +186,7 @@ def _render(request: Request, asked: _Asked) -> Response:
 
 
 def _find_index(asked: _Asked, begin: int) -> TraceIndex | None:
-    """What is known of a trace; None where its beginning can be shown without knowing the rest."""
+    """The index of a trace; None if its beginning can be shown without one."""
     trace = asked.trace
     is_beginning = not begin and asked.choice.is_all
     if is_beginning and trace.lines.size > _SHORT and not trace.index.done():
@@ -206,7 +206,7 @@ def _read_rows(
 def _find_links(
     asked: _Asked, shown: tuple[int, int, int], total: int | None
 ) -> dict[str, str | None]:
-    """Where the plain list goes on."""
+    """Links to the previous and next entries of the plain list."""
     begin, length, count = shown
     after = begin + length
     has_more = length == count if total is None else after < total
@@ -255,7 +255,7 @@ def _give_steps(request: Request) -> object:
 
 
 def _find_around(request: Request, index: TraceIndex, chosen: Sequence[int]) -> int | None:
-    """Where the anchor stands that a request names: step-12, or entry-40; None without one."""
+    """Position of the requested anchor, such as step-12 or entry-40; None without one."""
     name = request.query_params.get("around")
     if name is None or not chosen:
         return None
@@ -287,7 +287,7 @@ def _give_outline(request: Request) -> object:
 
 @_in_json
 def _give_hits(request: Request) -> object:
-    """Positions, among the chosen, of entries that are errors or hold a text."""
+    """Positions, among the selected entries, of errors or of a text."""
     with _asked(request) as asked:
         index = KEPT.index_of(asked.trace)
         text = request.query_params.get("q", "")

@@ -1,8 +1,8 @@
-"""The page of one trial: its score and how that came to be, and all that it rests on.
+"""The page of one trial: its score, how it was derived, and the evidence.
 
     /trials/{experiment}/{trial}
 
-The files are pages of their own, see `files`; what is written here goes through `reviews`.
+Files have their own pages, see `files`; reviews are submitted through `reviews`.
 """
 
 import json
@@ -54,13 +54,13 @@ def _show_trial(request: Request) -> Response:
 
 
 def _find_new(request: Request) -> int | None:
-    """The review that was written just now, as the address says it."""
+    """The review that was just written, according to the address."""
     given = request.query_params.get("review", "")
     return int(given) if given.isascii() and given.isdecimal() and len(given) < 19 else None
 
 
 def gather(known: Known, summary: TrialSummary) -> dict[str, Any]:
-    """All that the page shows."""
+    """Values of the page."""
     address = trial_path(known.experiment, known.trial)
     times = load_times(known)
     changed = find_changed(known)
@@ -97,7 +97,7 @@ def gather(known: Known, summary: TrialSummary) -> dict[str, Any]:
 
 
 def _tell_verdict(known: Known) -> tuple[str, str]:
-    """The score in a word, and how it is coloured."""
+    """The score as text, and its colour class."""
     record = known.traced.record
     if known.damage is not None:
         return "damaged", "bad"
@@ -114,7 +114,7 @@ def _tell_verdict(known: Known) -> tuple[str, str]:
 
 
 def _find_pins(known: Known) -> list[tuple[str, str | None]]:
-    """What the trial was made of; None for what is not known."""
+    """The versions that decided the trial; None for unknown ones."""
     record = known.traced.record
     if record is None:
         return []
@@ -151,7 +151,7 @@ def _trace_path(address: str, error: ToolError | None) -> str:
 
 
 def as_json(value: object) -> str:
-    """A value as JSON for people, cut aloud."""
+    """Format a value as JSON for people, shortened with a note."""
     try:
         text = json.dumps(value, indent=2, ensure_ascii=False, default=msgspec.to_builtins)
     except (TypeError, ValueError, RecursionError):

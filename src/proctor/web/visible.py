@@ -1,12 +1,12 @@
-"""Text from runs, made fit to be seen: control characters are shown, and what is long is cut aloud.
+"""Make untrusted text visible: escape control characters, and shorten long text with a note.
 
-The template engine escapes it for HTML afterwards; that alone would let a stranger turn the text
-around or hide a part of it.
+The template engine escapes it for HTML afterwards; that alone would not stop characters that
+reverse or hide parts of the text.
 """
 
 import re
 
-# Control characters, marks that turn text around or hide it, and what is no character at all.
+# Control characters, characters that reverse or hide text, and lone surrogates.
 _UNSEEN = re.compile(
     "[^\n\t\x20-\x7e\xa0-\U0010ffff]"
     "|[\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb\ud800-\udfff"
@@ -15,12 +15,12 @@ _UNSEEN = re.compile(
 
 
 def visible(text: str) -> str:
-    """The text with what nobody would see spelled out, as Python spells it."""
+    """Escape invisible characters as Python does."""
     return _UNSEEN.sub(_spell, text.replace("\r\n", "\n"))
 
 
 def shorten(value: object, longest: int = 2000) -> str:
-    """A value as visible text; where it is longer, it says how much more there is."""
+    """Format a value as visible text; if shortened, say by how much."""
     text = str(value)
     if len(text) <= longest:
         return visible(text)

@@ -1,10 +1,10 @@
-"""Who may write: whoever started the viewer, from a page of the viewer or from a program.
+"""Authorize writing: only for the user who started the viewer, from its pages or a program.
 
     proctor view            prints http://127.0.0.1:8380/?token=…
-    …/?token=…              opened once, gives the browser a cookie and leads to the page without it
+    …/?token=…              opened once, sets a cookie and redirects to the page without the token
     POST                    needs the cookie and a page of our own, or `Authorization: Bearer TOKEN`
 
-Reading needs none of it. Nothing here writes.
+Reading needs no token.
 """
 
 import hmac
@@ -17,19 +17,19 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 LARGEST_BODY: Final = 1 << 18
-"""Bytes that a request may bring."""
+"""Largest body of a request, in bytes."""
 _MOST_FIELDS = 100
 _PARAMETER = "token"
 _HINT = "open the address with ?token=… that `proctor view` printed"
 
 
 def new_token() -> str:
-    """A token that nobody can guess."""
+    """Generate an unguessable token."""
     return secrets.token_urlsafe(24)
 
 
 def require_token(request: Request) -> None:
-    """Let a request pass that may write; call it first in every handler that does.
+    """Reject a request that may not write; call it first in every handler that writes.
 
     Raises:
         HTTPException: 401 without a token, 403 with a wrong one or from a page of another site.
@@ -43,22 +43,22 @@ def require_token(request: Request) -> None:
     if cookie is None:
         raise HTTPException(401, f"writing needs a token: {_HINT}", {"WWW-Authenticate": "Bearer"})
     _check_token(request, cookie)
-    # A browser sends the cookie along by itself: it must also say which page sent it.
+    # Browsers send the cookie with requests of other sites too (CSRF), so check the page of origin.
     if not _says_own_page(request):
         raise HTTPException(403, "the request does not say that a page of this viewer sent it")
 
 
 def may_write(request: Request) -> bool:
-    """Whether the reader has the cookie: whether a page shows its forms."""
+    """Whether the client has the cookie, so that pages show their forms."""
     cookie = request.cookies.get(cookie_name(request))
     return cookie is not None and _is_token(request, cookie)
 
 
 async def read_form(request: Request) -> dict[str, str]:
-    """The fields of a form that was sent; of several of one name the last.
+    """The fields of a submitted form; the last of equal names.
 
     Raises:
-        HTTPException: 413 for a large one, 415 for what is no form, 400 for what is no text.
+        HTTPException: 413 if it is too large, 415 if it is not a form, 400 if it is not text.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/x-www-form-urlencoded":
@@ -74,7 +74,7 @@ async def read_form(request: Request) -> dict[str, str]:
 
 
 async def read_body(request: Request, most: int = LARGEST_BODY) -> bytes:
-    """What a request brings.
+    """Read the body of a request.
 
     Raises:
         HTTPException: 413: it is larger than `most` bytes.
@@ -88,13 +88,13 @@ async def read_body(request: Request, most: int = LARGEST_BODY) -> bytes:
 
 
 def cookie_name(request: Request) -> str:
-    """The cookie of this viewer: a browser sends it to every port of the machine."""
+    """The cookie of this viewer, by its port: browsers share cookies between ports."""
     server = request.scope.get("server")
     return f"proctor-{server[1] if server else 0}"
 
 
 def exchange_token(request: Request) -> Response | None:
-    """The answer to an address with a token in it: a cookie, and the address without it.
+    """Answer an address that contains a token: set a cookie and redirect without it.
 
     Raises:
         HTTPException: 403: it is not this viewer's token.
@@ -104,7 +104,7 @@ def exchange_token(request: Request) -> Response | None:
         return None
     _check_token(request, given)
     rest = [pair for pair in request.query_params.multi_items() if pair[0] != _PARAMETER]
-    # One slash: with two, the browser would take what follows for a host.
+    # A single slash: the browser would take what follows two of them for a host.
     path = "/" + request.scope.get("raw_path", b"/").partition(b"?")[0].decode("latin-1").lstrip(
         "/"
     )

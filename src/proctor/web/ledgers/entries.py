@@ -1,4 +1,4 @@
-"""What an entry of a ledger says, in a line; what it refers to; what was said of it since."""
+"""Summarize an entry of a ledger, and find the entries it refers to and that refer to it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ from proctor.web.shown import trial_path
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A trial that is spoken of."""
+    """A trial that an entry refers to."""
 
     experiment: str
     trial: str
@@ -41,13 +41,13 @@ class Reference:
 
     @property
     def address(self) -> str:
-        """Its page."""
+        """Address of its page."""
         return trial_path(self.experiment, self.trial)
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """Something that an entry speaks of, or that speaks of it."""
+    """A reference from or to an entry."""
 
     what: str
     text: str
@@ -59,10 +59,10 @@ def _reference(subject: Subject | None) -> Reference | None:
 
 
 def tell_entry(entry: AnyEntry | Withheld) -> tuple[str, Reference | None]:
-    """What an entry says, and of which trial.
+    """Summarize an entry, and return the trial it is about.
 
     Raises:
-        DamageError: a trial's entry holds no record.
+        DamageError: a trial's entry has no record.
     """
     match entry:
         case ReviewEntry() | SupersedeEntry() | RescoreEntry() | WithholdEntry():
@@ -137,7 +137,7 @@ def find_links(entry: AnyEntry | Withheld) -> Iterator[Link]:
 
 
 def find_said(ledger: LedgerReader, seq: int, entry: AnyEntry | Withheld) -> Iterator[Link]:
-    """What later entries say of this one."""
+    """Later entries that refer to this one."""
     if isinstance(entry, TrialEntry):
         for remark in find_remarks(ledger, record_digest(entry)):
             yield _say(remark.seq, remark.entry)

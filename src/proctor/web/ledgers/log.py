@@ -1,7 +1,6 @@
-"""The log of a ledger for its pages: its checkpoint, its entries page by page.
+"""The log of a ledger for its pages: its checkpoint, and its entries page by page.
 
-A log that is not what its checkpoint says is shown as it lies there, line by line, and called
-damaged; nothing of it is hidden.
+A log that does not match its checkpoint is shown as found, line by line, and marked as damaged.
 """
 
 import contextlib
@@ -28,7 +27,7 @@ from proctor.web.subject import Subject
 PAGE: Final = 50
 WITHHELD: Final = "withheld"
 FILTERS: Final = (*KINDS, WITHHELD)
-"""What the list can be narrowed to."""
+"""Filters of the list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,48 +44,48 @@ class Listed:
 
 @dataclass(slots=True)
 class Log:
-    """A ledger that is looked at."""
+    """A ledger as the pages show it."""
 
     directory: Path
     note: str
-    """The checkpoint's file, as it is."""
+    """The checkpoint file, unchanged."""
     ledger: LedgerReader | None = None
-    """None where it cannot even be opened."""
+    """None if it cannot be opened."""
     checkpoint: Checkpoint | None = None
     damage: str | None = None
-    """Why it is not what was signed."""
+    """Why it does not match its signature."""
 
     def list_entries(self, before: int | None, kind: str | None) -> list[Listed]:
-        """A page of entries and one more, the newest first.
+        """A page of entries plus one more, the newest first.
 
         Raises:
-            LedgerError: the index cannot be used.
+            LedgerError: the index is unusable.
         """
         if self.ledger is not None and self.damage is None:
             return _list_indexed(self.ledger, before, kind)
         return _list_found(FileLog(self.directory), before, kind)
 
     def count_kinds(self) -> dict[str, int]:
-        """How many entries of each kind there are; empty where the log is damaged."""
+        """Number of entries of each kind; empty if the log is damaged."""
         if self.ledger is None or self.damage is not None:
             return {}
         found = self.ledger.index.count_kinds()
         return {kind or WITHHELD: count for kind, count in found.items()}
 
     def tell_unnamed(self) -> str | None:
-        """What was withheld without naming a trial, in a sentence; None where nothing was."""
+        """Describe what was withheld without naming a trial; None if nothing was."""
         if self.ledger is None or self.damage is not None:
             return None
         return render_unnamed(find_unnamed(self.ledger))
 
     def find_key(self) -> str | None:
-        """The public key that signs, as the log itself names it."""
+        """The public signing key that the log itself names."""
         if self.ledger is None or self.damage is not None:
             return None
         return self.ledger.index.position().key or None
 
     def tell_signature(self) -> tuple[bool, str]:
-        """Whether the key signed the checkpoint, in a sentence."""
+        """Whether the key signed the checkpoint, with a sentence."""
         key = self.find_key()
         if self.checkpoint is None or key is None:
             return False, "not checked: the log does not say which key signs"
@@ -99,10 +98,10 @@ class Log:
 
 @contextlib.contextmanager
 def opened_log(subject: Subject) -> Iterator[Log]:
-    """The ledger, whatever state it is in.
+    """Open the ledger, damaged or not.
 
     Raises:
-        NotThereError: no ledger is looked at.
+        NotThereError: the viewer shows jobs, not a ledger.
     """
     if subject.ledger is None:
         raise NotThereError("no ledger is looked at: these are plain job directories")
@@ -148,7 +147,7 @@ def _list_entry(ledger: LedgerReader, entry: IndexedEntry, trial: TrialRow | Non
 
 
 def _list_found(log: LogStore, before: int | None, kind: str | None) -> list[Listed]:
-    """The lines as they lie there; their numbers are their places, whatever they say."""
+    """The lines as found, numbered by position, whatever they claim."""
     found: deque[Listed] = deque(maxlen=PAGE + 1)
     with contextlib.suppress(DamageError):
         for number, line in enumerate(read_lines(log)):
@@ -172,7 +171,7 @@ def _list_line(number: int, line: Line) -> Listed:
 
 
 def find_line(log: Log, seq: int) -> tuple[bytes, str | None]:
-    """The line of an entry, and the hash under which it is in the tree, as hex.
+    """The line of an entry, and its hash in the tree, as hex.
 
     Raises:
         NotThereError: there is no such entry.

@@ -1,7 +1,7 @@
-"""A verification of the ledger while it runs: one at a time, and none that nobody waits for.
+"""Verify the ledger in the background: one verification at a time, stopped if the client leaves.
 
-It runs in a thread of its own and tells how far it is; when the reader goes away it ends at the
-next piece.
+It runs in a separate thread and reports progress; when the client disconnects, it stops at the next
+piece.
 """
 
 import queue
@@ -21,33 +21,33 @@ from proctor.sentence import count_of
 from proctor.web.visible import shorten, visible
 
 ONE = threading.Lock()
-"""Held while one runs: each reads all of a ledger."""
+"""Held by a running verification: each reads the whole ledger."""
 _LOOK_EVERY_SEC = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far it is."""
+    """Progress of a verification."""
 
     what: str
     done: int
     total: int
 
 
+# Most damages listed individually.
 _MOST_SHOWN = 200
-"""Damages that are listed one by one."""
 
 type Told = Progress | Verification | str
-"""How far it is; at last what was found, or why nothing could be."""
+"""Progress, and at the end the result, or why there is none."""
 
 
 class _EndedError(Exception):
-    """Nobody waits for it any more."""
+    """The client has disconnected."""
 
 
 @dataclass(slots=True)
 class Running:
-    """A verification; whoever begins it holds the lock, and it lets go of it."""
+    """A running verification. The caller acquires the lock, and the thread releases it."""
 
     directory: Path
     latest: Progress | None = None
@@ -55,7 +55,7 @@ class Running:
     is_left: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> None:
-        """Verify, and put down what was found."""
+        """Verify, and store the result."""
         try:
             self.result.put(verify_ledger(self.directory, progress=self._tell))
         except _EndedError:
@@ -74,7 +74,7 @@ class Running:
         self.latest = Progress(what, done, total)
 
     def wait(self) -> Told | None:
-        """What there is to tell, after a moment at most."""
+        """The next report, or None after a short wait."""
         try:
             return self.result.get(timeout=_LOOK_EVERY_SEC)
         except queue.Empty:
@@ -82,10 +82,10 @@ class Running:
 
 
 def begin_verification(request: Request, directory: Path) -> AsyncIterator[Told]:
-    """Verify a ledger; how far that is, and at the end what was found.
+    """Verify a ledger; yield progress and finally the result.
 
     Raises:
-        HTTPException: 503 while another one runs, 403 for a page of another site.
+        HTTPException: 503 while another one runs, 403 for a request from another site.
     """
     if request.headers.get("sec-fetch-site") not in (None, "none", "same-origin"):
         raise HTTPException(403, "a page of another site asked for this")
@@ -112,7 +112,7 @@ async def _watch(request: Request, running: Running) -> AsyncIterator[Told]:
 
 
 def describe_found(found: Verification) -> dict[str, Any]:
-    """What was found, as pages and scripts show it: all of it text."""
+    """The result as text, for pages and scripts."""
     more = len(found.damage) - _MOST_SHOWN
     notes = [visible(note) for note in found.notes]
     if more > 0:

@@ -1,16 +1,16 @@
-"""One trace for the pages: any step of it at once, whatever its size, in bounded memory.
+"""Access to one trace for the pages: any step of it, whatever its size, in bounded memory.
 
-    place     the trial that is meant, and which of its files can be traces
-    lines     where the lines of a trace lie: in a file, in sealed frames, in a temporary copy
-    index     what is known of every entry: its step, role, tool, whether it is an error
-    labels    what every turn was for
-    kept      traces that were looked at, the last ones, and what is known of them
-    window    some entries of a trace, read where they lie
-    row       an entry as a page shows it
-    plain     text of a trace without what a screen would obey
-    finding   which entries hold a text
-    chosen    which entries a filter lets through
-    beside    two traces beside each other
+    place     locate a trial and the files that may be its traces
+    lines     random access to lines: in a file, in sealed frames, in a temporary copy
+    index     each entry's step, role, tool, and whether it is an error
+    labels    the purpose of every turn
+    kept      cache of recently viewed traces
+    window    read some entries of a trace
+    row       convert an entry for display
+    plain     make text safe to display, and fold it
+    finding   find the entries that contain a text
+    chosen    select the entries that match a filter
+    beside    two traces side by side
 
-Nothing here makes a response; nothing is written but temporary copies without a name.
+Does not make responses; writes only unnamed temporary copies.
 """

@@ -1,7 +1,7 @@
-"""Two traces beside each other: what both did the same, and what only one did, in their order.
+"""Two traces side by side: what both did, and what only one did, in order.
 
-`traces.divergence` says where they part and how the rest is aligned; here the actions that a
-page shows of it are fetched, the first of every stretch.
+`traces.divergence` finds where they diverge and aligns the rest; this module loads the actions that
+a page shows of it, the first of every stretch.
 """
 
 from array import array
@@ -20,12 +20,12 @@ from proctor.web.traces.lines import Lines
 from proctor.web.traces.plain import Folded, fold, make_plain
 from proctor.web.traces.window import read_some
 
+# Actions shown of each stretch.
 _FIRST: Final = 3
-"""Actions of a stretch that are shown."""
+# Most entries that are read again for one action.
 _MOST_ENTRIES: Final = 2000
-"""Entries that are looked at again for one action."""
+# Actions shown of the shared beginning: its last ones.
 _SHARED: Final = 2
-"""Actions of the shared beginning that are shown, the last ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class ShownAction:
 
 @dataclass(slots=True, kw_only=True)
 class Stretch:
-    """Actions that have one fate: the same on both sides, or only on one, or other ones on each."""
+    """Consecutive actions that are the same on both sides, on one side only, or different."""
 
     is_same: bool
     count_a: int = 0
@@ -49,24 +49,24 @@ class Stretch:
     answers_differ: int = 0
     begin_a: int = 0
     begin_b: int = 0
-    """Its first action on either side, counted from 0."""
+    """Its first action on each side, from 0."""
     a: list[ShownAction] = field(default_factory=list)
     b: list[ShownAction] = field(default_factory=list)
 
 
 class Side:
-    """One of two traces: its actions while they are compared, and some of them again later."""
+    """One of two traces: yields its actions for comparison, and loads some of them again."""
 
     def __init__(self, lines: Lines, index: TraceIndex) -> None:
         self.opening = Opening()
         self._lines, self._index = lines, index
         self._read = 0
+        # For each action, the number of entries read when it was complete.
         self._ends = array("I")
-        """For each action, how many entries were read when it was known."""
         self._steps = array("q")
 
     def actions(self) -> Iterator[Action]:
-        """All actions, in their order."""
+        """All actions, in order."""
         for action in read_actions(self.opening.listen(self._entries())):
             self._ends.append(self._read)
             self._steps.append(min(action.step, (1 << 62) - 1))
@@ -81,7 +81,7 @@ class Side:
                         yield entry
 
     def load(self, number: int) -> ShownAction | None:
-        """One action again, by the few entries that it was made of."""
+        """Load one action again from the entries it was made of."""
         end, step = self._ends[number], self._steps[number]
         first = bisect_left(self._ends, end)
         begin = self._ends[first - 1] - 1 if first else 0
@@ -94,22 +94,22 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """Two traces, as a page shows them."""
+    """Two traces as a page shows them."""
 
     found: Divergence
     told_the_same: bool
     stretches: list[Stretch]
     left_out: int
-    """Stretches that are not shown."""
+    """Number of stretches not shown."""
     shared: Stretch
 
 
 def lay_beside(a: Side, b: Side, most: int) -> Beside:
-    """Two traces beside each other, with as many stretches as are wanted.
+    """Compare two traces, with at most `most` stretches.
 
     Raises:
         TraceError: one cannot be read.
-        DamageError: what was sealed is missing or altered.
+        DamageError: sealed evidence is missing or altered.
     """
     found = compare_actions(a.actions(), b.actions())
     stretches = list(_join(found.hunks, found.prefix))
@@ -130,7 +130,7 @@ def lay_beside(a: Side, b: Side, most: int) -> Beside:
 
 
 def _join(hunks: Sequence[Hunk], prefix: int) -> Iterator[Stretch]:
-    """Stretches; what only A did and what only B did instead are one."""
+    """Make stretches; adjacent actions of A only and of B only become one."""
     at = to = prefix
     apart: Stretch | None = None
     for hunk in hunks:
@@ -160,7 +160,7 @@ def _join(hunks: Sequence[Hunk], prefix: int) -> Iterator[Stretch]:
 
 
 def _fill(stretches: list[Stretch], a: Side, b: Side) -> None:
-    """Fetch the first actions of every stretch."""
+    """Load the first actions of every stretch."""
     for stretch in stretches:
         for side, begin, count, shown in (
             (a, stretch.begin_a, stretch.count_a, stretch.a),
@@ -171,7 +171,7 @@ def _fill(stretches: list[Stretch], a: Side, b: Side) -> None:
 
 
 def show_action(action: Action) -> ShownAction:
-    """An action as a page shows it."""
+    """Convert an action for display."""
     return ShownAction(
         step=action.step,
         tool=make_plain(action.tool[:120]),
@@ -182,12 +182,12 @@ def show_action(action: Action) -> ShownAction:
 
 
 def pair_up(stretch: Stretch) -> Iterator[tuple[ShownAction | None, ShownAction | None]]:
-    """The shown actions of a stretch, beside each other."""
+    """Pair the shown actions of a stretch."""
     for at in range(max(len(stretch.a), len(stretch.b))):
         pair = [side[at] if at < len(side) else None for side in (stretch.a, stretch.b)]
         yield pair[0], pair[1]
 
 
 def count_unshown(stretch: Stretch) -> tuple[int, int]:
-    """How many actions of a stretch are not shown, on either side."""
+    """Number of actions of a stretch not shown, on each side."""
     return stretch.count_a - len(stretch.a), stretch.count_b - len(stretch.b)

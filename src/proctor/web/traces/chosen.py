@@ -1,4 +1,4 @@
-"""Which entries of a trace a filter lets through, as numbers that rise."""
+"""Select the entries of a trace that match a filter, as ascending numbers."""
 
 from array import array
 from bisect import bisect_left
@@ -11,21 +11,21 @@ from proctor.web.traces.index import TraceIndex
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What somebody wants to see; "" is everything."""
+    """A filter; "" matches everything."""
 
     role: str = ""
     tool: str = ""
     errors: bool = False
-    """Only steps with an error, all of each."""
+    """Only steps with an error, with all their entries."""
 
     @property
     def is_all(self) -> bool:
-        """Whether nothing is left out."""
+        """Whether everything matches."""
         return not (self.role or self.tool or self.errors)
 
 
 def choose(index: TraceIndex, choice: Choice) -> Sequence[int]:
-    """The numbers of the entries wanted."""
+    """The numbers of the matching entries."""
     if choice.is_all:
         return range(len(index))
     rows: Sequence[int] = _in_wrong_steps(index) if choice.errors else range(len(index))
@@ -49,5 +49,5 @@ def _in_wrong_steps(index: TraceIndex) -> Sequence[int]:
 
 
 def find_position(chosen: Sequence[int], row: int) -> int:
-    """Where an entry stands among the chosen, or the next one that does."""
+    """The position of an entry among the selected ones, or of the next one."""
     return min(bisect_left(chosen, row), max(len(chosen) - 1, 0))

@@ -1,7 +1,7 @@
-"""Which entries of a trace hold a text: as it stands there, small and capital letters alike.
+"""Find the entries of a trace that contain a text, ignoring case.
 
-The whole trace is read for it, piece by piece. Most pieces need no decoding: where the text has no
-character that JSON spells in another way, and is not in the bytes, it is not in the entries.
+The whole trace is read, piece by piece. Most pieces need no decoding: if the text has no character
+that JSON escapes, and is not in the bytes, it is not in the entries.
 """
 
 import re
@@ -17,26 +17,26 @@ from proctor.web.traces.lines import Lines
 from proctor.web.traces.row import find_data
 
 MOST: Final = 10_000
-"""Entries that are listed."""
+"""Most entries that are listed."""
 LONGEST: Final = 500
+# Texts that appear in JSON unescaped.
 _DIRECT: Final = re.compile(r"[A-Za-z0-9 _.,:;=+*()\[\]{}<>!?@#$%^&|~`'-]+")
-"""Texts that stand in a file of JSON as they are."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hits:
-    """Entries that hold a text."""
+    """Entries that contain a text."""
 
     rows: list[int]
     is_all: bool
 
 
 def find_text(lines: Lines, index: TraceIndex, text: str) -> Hits:
-    """The entries that hold a text, in their order, up to a bound.
+    """Find the entries that contain a text, in order, up to a limit.
 
     Raises:
         TraceError: the trace cannot be read.
-        DamageError: what was sealed is missing or altered.
+        DamageError: sealed evidence is missing or altered.
     """
     wanted = text.lower()
     direct = wanted.encode() if _DIRECT.fullmatch(wanted) else None
@@ -59,13 +59,13 @@ def find_text(lines: Lines, index: TraceIndex, text: str) -> Hits:
 
 
 def _may_hold(piece: bytes, wanted: bytes) -> bool:
-    # A writer may spell any character as an escape: then the bytes tell nothing.
+    # JSON allows any character to be escaped; if there are escapes, the bytes prove nothing.
     lowered = piece.lower()
     return wanted in lowered or b"\\u00" in lowered
 
 
 def _texts(entry: Entry) -> Iterator[str]:
-    """All that a page shows of an entry."""
+    """All texts that a page shows of an entry."""
     for text in (entry.content, entry.command, entry.stdout, entry.stderr, entry.tool_name):
         if text:
             yield text

@@ -1,7 +1,7 @@
-"""What is known of every entry of a trace: its step, role and tool, and whether it is an error.
+"""Index of a trace: each entry's step, role and tool, and whether it is an error.
 
-Some bytes an entry, whatever it says. It is made by one reading of the trace, piece by piece; where
-each piece lies is remembered, so that any entry is read by reading one piece.
+It needs a few bytes per entry, whatever its size. It is built in one pass over the trace, piece by
+piece; the position of each piece is kept, so any entry can be read by reading one piece.
 """
 
 from array import array
@@ -21,11 +21,11 @@ _MOST_ROLES = 200
 _MOST_TOOLS = 2000
 _MOST_NOTICED = 100
 OTHER = "(others)"
-"""The name for roles and tools beyond those that are told apart."""
+"""Collective name for roles and tools beyond the limit."""
 
 
 class Names:
-    """Names as small numbers; of more than there is room for, the rest has one together."""
+    """Maps names to small numbers; names beyond the limit share one."""
 
     def __init__(self, most: int) -> None:
         self.listed: list[str] = []
@@ -33,7 +33,7 @@ class Names:
         self._most = most
 
     def number(self, name: str) -> int:
-        """The number of a name, a new one where it has none."""
+        """The number of a name, assigned if it is new."""
         found = self._numbers.get(name)
         if found is None:
             if len(self.listed) >= self._most:
@@ -50,13 +50,13 @@ class Names:
 
 
 class TraceIndex:
-    """What is known of the entries of one trace; an entry's number counts from 0."""
+    """Index of one trace; entries are numbered from 0."""
 
     def __init__(self) -> None:
         self.steps = array("q")
         self.roles = array("B")
         self.tools = array("H")
-        """0 is none."""
+        """0 means no tool."""
         self.errors = array("I")
         """Numbers of the entries that are errors."""
         self.role_names = Names(_MOST_ROLES)
@@ -66,14 +66,14 @@ class TraceIndex:
         self.noticed: list[str] = []
         self._spans: list[Span] = []
         self._begins: list[int] = []
+        # The first entry of each span.
         self._firsts: list[int] = []
-        """The first entry of each span."""
 
     def __len__(self) -> int:
         return len(self.steps)
 
     def add(self, span: Span, chunks: list[Chunk]) -> None:
-        """Take in the next piece."""
+        """Add the next piece."""
         self._spans.append(span)
         self._begins.append(span.begin)
         self._firsts.append(len(self.steps))
@@ -82,7 +82,7 @@ class TraceIndex:
             self._take(chunk.entries)
 
     def step_over(self, found: Diagnostic) -> None:
-        """Take in a line that is too long to be held."""
+        """Add a line that is too long to keep in memory."""
         self._notice([found])
 
     def _notice(self, found: list[Diagnostic]) -> None:
@@ -111,20 +111,20 @@ class TraceIndex:
             tools.append(tool)
 
     def spans(self, first: int, count: int) -> Iterator[tuple[Span, int]]:
-        """The pieces that hold some entries, each with the number of its first entry."""
+        """The pieces that contain some entries, each with the number of its first entry."""
         at = max(bisect_right(self._firsts, first) - 1, 0)
-        # Pieces without an entry have the same first one: the search ends at the last of them.
+        # Pieces without entries share their first number; the bisection ends at the last of them.
         while at < len(self._spans) and self._firsts[at] < first + count:
             yield self._spans[at], self._firsts[at]
             at += 1
 
     def next_after(self, span: Span) -> int:
-        """The number of the first entry behind a piece."""
+        """The number of the first entry after a piece."""
         at = bisect_right(self._begins, span.begin)
         return self._firsts[at] if at < len(self._firsts) else len(self)
 
     def find_step(self, step: int) -> int | None:
-        """The first entry of a step; of one that there is not, of the next that there is."""
+        """The first entry of a step, or of the next existing step."""
         try:
             return self.steps.index(step)
         except ValueError:
@@ -136,22 +136,22 @@ class TraceIndex:
         return row == 0 or self.steps[row] != self.steps[row - 1]
 
     def count_steps(self) -> int:
-        """How many steps there are, as often as one begins; the beginning, 0, is none."""
+        """Number of steps; step 0, before the first one, does not count."""
         return sum(1 for step, _ in groupby(self.steps) if step > 0)
 
     def count_roles(self) -> list[tuple[str, int]]:
-        """Roles in the order they come up, with how many entries each has."""
+        """Roles in order of appearance, with their numbers of entries."""
         counts = Counter(self.roles)
         return [(name, counts[at]) for at, name in enumerate(self.role_names.listed)]
 
     def count_tools(self) -> list[tuple[str, int]]:
-        """Tools by how many entries each has, calls and results."""
+        """Tools by number of entries, calls and results."""
         counts = Counter(self.tools)
         named = [(name, counts[at]) for at, name in enumerate(self.tool_names.listed) if at]
         return sorted(named, key=lambda each: -each[1])
 
     def draw(self, places: int) -> list[int]:
-        """How many errors there are in each of so many equal stretches of the trace."""
+        """Number of errors in each of `places` equal parts of the trace."""
         found = [0] * max(min(places, len(self)), 1)
         for row in self.errors:
             found[row * len(found) // len(self)] += 1
@@ -159,11 +159,11 @@ class TraceIndex:
 
 
 def build_index(lines: Lines) -> TraceIndex:
-    """The index of a trace.
+    """Build the index of a trace.
 
     Raises:
         TraceError: it cannot be read.
-        DamageError: what was sealed is missing or altered.
+        DamageError: sealed evidence is missing or altered.
     """
     index = TraceIndex()
     for span, piece in lines.pieces():

@@ -1,7 +1,7 @@
-"""Traces that were looked at: where their lines lie and what is known of their entries.
+"""Cache of recently viewed traces: their lines and what is known of their entries.
 
-The last ones are kept, within bounds of number, of entries and of temporary copies. What changed
-underneath is looked at anew: every request says which bytes it means.
+It is bounded by the number of traces, of entries and of temporary copies. Every request identifies
+the contents it means, so changed files are read again.
 """
 
 import os
@@ -30,15 +30,15 @@ from proctor.web.traces.lines import (
 from proctor.web.traces.place import Stamp, TracePlace
 
 _MOST_TRIALS = 24
+# Most entries indexed in total: about 15 bytes each.
 _MOST_ENTRIES = 4_000_000
-"""Entries whose places are kept in all: about 15 bytes each."""
 _MOST_COPIED = 1 << 30
+# Traces that are indexed at the same time.
 _AT_ONCE = 2
-"""Traces that are read at the same time to know their entries."""
 
 
 class KeptTrace:
-    """One trace, and what is known of it by now."""
+    """One trace, and what is known of it so far."""
 
     def __init__(self, found: FoundTrace, lines: Lines) -> None:
         self.part, self.kind = found.part, found.kind
@@ -50,7 +50,7 @@ class KeptTrace:
 
     @property
     def problems(self) -> int:
-        """How much of the file could not be read, found while a copy was made of it."""
+        """Number of problems found while the file was copied."""
         return self.lines.problems if isinstance(self.lines, CopiedLines) else 0
 
     @property
@@ -59,9 +59,9 @@ class KeptTrace:
         return self.lines.noticed if isinstance(self.lines, CopiedLines) else ()
 
     def begin(self, turn: threading.Semaphore) -> None:
-        """Have it read, once, when there is a turn for it."""
+        """Start indexing it, once, when there is a free slot."""
         if self._begun.acquire(blocking=False):
-            # It ends with the program: nobody waits for it then.
+            # A daemon thread, so that the program can exit without waiting for it.
             threading.Thread(target=self._read, args=(turn,), daemon=True).start()
 
     def _read(self, turn: threading.Semaphore) -> None:
@@ -79,13 +79,13 @@ class KeptTrace:
 
     @property
     def weight(self) -> int:
-        """How many entries are known."""
+        """Number of indexed entries."""
         done = self.index.done() and self.index.exception() is None
         return len(self.index.result()) if done else 0
 
 
 class KeptTraces:
-    """The traces that were looked at last."""
+    """The most recently viewed traces."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -94,14 +94,14 @@ class KeptTraces:
         self._turn = threading.Semaphore(_AT_ONCE)
 
     def find(self, place: TracePlace) -> list[KeptTrace]:
-        """The traces of a trial; empty where it left none.
+        """The traces of a trial; empty if it has none.
 
         Raises:
             DamageError: sealed evidence is missing or altered.
         """
         with self._lock:
             opening = self._opening.setdefault(place.key, threading.Lock())
-        # Many requests may ask for a trial that nobody has looked at: one of them opens it.
+        # Many requests may ask for a new trial at once: one of them opens it.
         with opening:
             found = self._recall(place)
             if found is None:
@@ -110,17 +110,17 @@ class KeptTraces:
             return found
 
     def index_of(self, trace: KeptTrace) -> TraceIndex:
-        """What is known of a trace's entries, which is read for it if it was not.
+        """The index of a trace; waits until it is complete.
 
         Raises:
             TraceError: it cannot be read.
-            DamageError: what was sealed is missing or altered.
+            DamageError: sealed evidence is missing or altered.
         """
         trace.begin(self._turn)
         return trace.index.result()
 
     def forget(self, place: TracePlace) -> None:
-        """Look at a trial anew the next time."""
+        """Drop a trial from the cache."""
         with self._lock:
             self._kept.pop(place.key, None)
 
@@ -150,11 +150,11 @@ class KeptTraces:
 
 
 KEPT: Final = KeptTraces()
-"""Those of this program."""
+"""The instance of this process."""
 
 
 def open_traces(place: TracePlace) -> Iterator[KeptTrace]:
-    """The traces of a trial, opened anew.
+    """Open the traces of a trial, bypassing the cache.
 
     Raises:
         DamageError: sealed evidence is missing or altered.
@@ -164,7 +164,7 @@ def open_traces(place: TracePlace) -> Iterator[KeptTrace]:
         if large is not None:
             yield large
             continue
-        # A copy is made while the file is open: it is not unpacked again for every step.
+        # Copy while the file is open, so that it is not unpacked again for every step.
         with ExitStack() as stack:
             for found in open_parts([part], place.open_file, stack):
                 yield KeptTrace(found, _find_lines(found, is_sealed=place.is_sealed))

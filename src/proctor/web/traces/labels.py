@@ -1,4 +1,4 @@
-"""What every turn of a trace was for: a few bytes a turn."""
+"""The purpose of every turn of a trace, in a few bytes per turn."""
 
 from array import array
 from bisect import bisect_left
@@ -17,7 +17,7 @@ class Labels:
         self._kinds = array("H")
         self._told: list[tuple[str, str, float]] = []
         known: dict[tuple[str, str, float], int] = {}
-        # Few labels, cues and degrees of sureness come together: each is held once.
+        # There are few distinct combinations of label, cue and confidence, so each is stored once.
         for label in given:
             told = (label.label, label.cue, label.confidence)
             kind = known.setdefault(told, len(known))
@@ -27,13 +27,13 @@ class Labels:
             self._kinds.append(kind)
 
     def find(self, step: int) -> tuple[str, str, float] | None:
-        """The label of a step, what decided it, and how sure that is."""
+        """The label of a step, the cue that decided it, and the confidence."""
         at = bisect_left(self._steps, step)
         is_there = at < len(self._steps) and self._steps[at] == step
         return self._told[self._kinds[at]] if is_there else None
 
     def count(self) -> dict[str, int]:
-        """How often each label was given."""
+        """Number of turns with each label."""
         counts: dict[str, int] = {}
         for kind in self._kinds:
             name = self._told[kind][0]
@@ -42,11 +42,11 @@ class Labels:
 
 
 def label_turns(lines: Lines) -> Labels:
-    """The labels of a trace's turns.
+    """Label the turns of a trace.
 
     Raises:
         TraceError: it cannot be read.
-        DamageError: what was sealed is missing or altered.
+        DamageError: sealed evidence is missing or altered.
     """
     classifier = Classifier()
     for span, piece in lines.pieces():

@@ -1,8 +1,8 @@
-"""Where the lines of a trace lie, so that some of them can be read without the rest.
+"""Random access to the lines of a trace, without reading the rest.
 
-A trajectory that lies in a job is read where it is, a large sealed one frame by frame, each held
-against its digest. Of every other trace the entries are written to a temporary file that has no
-name: it is gone when nobody looks at it any more, however the program ends.
+A trajectory in a job is read in place, a large sealed one frame by frame, each checked against its
+digest. The entries of every other trace are copied to an unnamed temporary file, which the kernel
+removes when it is no longer open, however the program ends.
 """
 
 import os
@@ -30,62 +30,62 @@ _ENCODE = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Whole lines that follow one another."""
+    """Consecutive whole lines."""
 
     begin: int
-    """Where they are, as `read` of the same lines takes it."""
+    """Their position, for `read` of the same object."""
     size: int
     line: int
-    """The first of them, counted from 1."""
+    """Number of the first line, from 1."""
 
 
 class Lines(Protocol):
     """The lines of one trace."""
 
     def pieces(self) -> Iterator[tuple[Span, bytes | Diagnostic]]:
-        """All of them in their order; a line that is too long to be held is a diagnostic."""
+        """All lines in order; a line too long to keep in memory is a diagnostic."""
         ...
 
     def read(self, span: Span) -> bytes:
-        """Some of them again.
+        """Read some lines again.
 
         Raises:
-            ChangedTraceError: the file is another one by now.
-            DamageError: what was sealed is missing or altered.
+            ChangedTraceError: the file has changed.
+            DamageError: sealed evidence is missing or altered.
         """
         ...
 
     @property
     def held(self) -> int:
-        """Bytes of temporary copies."""
+        """Size of temporary copies, in bytes."""
         ...
 
     @property
     def size(self) -> int:
-        """Bytes of all lines."""
+        """Size of all lines, in bytes."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class FileLines:
-    """The lines of a file that lies in a job."""
+    """The lines of a file in a job."""
 
     path: str
     stamp: tuple[int, int, int]
-    """Which bytes are meant: inode, size and time of the last change."""
+    """Identifies the file's contents: inode, size and time of the last change."""
     held: int = 0
 
     @property
     def size(self) -> int:
-        """Bytes of all lines."""
+        """Size of all lines, in bytes."""
         return self.stamp[1]
 
     def pieces(self) -> Iterator[tuple[Span, bytes | Diagnostic]]:
-        """All of them in their order."""
+        """All lines in order."""
         yield from walk_lines(self.path)
 
     def read(self, span: Span) -> bytes:
-        """Some of them again."""
+        """Read some lines again."""
         try:
             with open(self.path, "rb", buffering=0) as file:  # noqa: PTH123 - a path as text
                 self._check(os.fstat(file.fileno()))
@@ -99,7 +99,7 @@ class FileLines:
 
 
 class Temporary:
-    """A temporary file without a name, for as long as anybody refers to it."""
+    """An unnamed temporary file that exists as long as it is referenced."""
 
     def __init__(self) -> None:
         with tempfile.TemporaryFile(prefix="proctor-trace-") as file:
@@ -110,7 +110,7 @@ class Temporary:
         os.close(self.fd)
 
     def write(self, data: bytes) -> None:
-        """Put bytes to its end."""
+        """Append bytes."""
         write_all(self.fd, data)
         self.size += len(data)
 
@@ -123,25 +123,25 @@ class CopiedLines:
     held: int
     problems: int = 0
     noticed: tuple[str, ...] = ()
-    """What was wrong with the trace that they were made from."""
+    """Problems with the trace that they were made from."""
 
     @property
     def size(self) -> int:
-        """Bytes of all lines."""
+        """Size of all lines, in bytes."""
         return self.held
 
     def pieces(self) -> Iterator[tuple[Span, bytes | Diagnostic]]:
-        """All of them in their order."""
+        """All lines in order."""
         return walk_lines(f"/proc/self/fd/{self.file.fd}")
 
     def read(self, span: Span) -> bytes:
-        """Some of them again."""
+        """Read some lines again."""
         return os.pread(self.file.fd, span.size, span.begin)
 
 
 @dataclass(frozen=True, slots=True)
 class SealedLines:
-    """The lines of a large artifact, which is unpacked part by part."""
+    """The lines of a large artifact, decompressed frame by frame."""
 
     artifacts: ArtifactStore
     sha256: str
@@ -150,16 +150,16 @@ class SealedLines:
 
     @property
     def size(self) -> int:
-        """Bytes of all lines."""
+        """Size of all lines, in bytes."""
         return sum(part.size for part in self.parts)
 
     def pieces(self) -> Iterator[tuple[Span, bytes | Diagnostic]]:
-        """All of them in their order."""
+        """All lines in order."""
         for at, part in enumerate(self.parts):
             yield Span(at, part.size, part.line), self._load(part)
 
     def read(self, span: Span) -> bytes:
-        """Some of them again."""
+        """Read some lines again."""
         return self._load(self.parts[span.begin])
 
     def _load(self, part: SealedPart) -> bytes:
@@ -167,12 +167,12 @@ class SealedLines:
 
 
 def stamp_of(status: os.stat_result) -> tuple[int, int, int]:
-    """What tells one state of a file from another."""
+    """Stamp that changes with a file's contents."""
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def walk_lines(path: str) -> Iterator[tuple[Span, bytes | Diagnostic]]:
-    """Pieces of a file, each with its place.
+    """Yield pieces of a file, each with its position.
 
     Raises:
         TraceError: it cannot be read.
@@ -192,7 +192,7 @@ def walk_lines(path: str) -> Iterator[tuple[Span, bytes | Diagnostic]]:
 
 
 def copy_lines(path: str) -> CopiedLines:
-    """A file's lines as they are, in a temporary file."""
+    """Copy a file's lines unchanged to a temporary file."""
     target = Temporary()
     with open(path, "rb", buffering=0) as source:  # noqa: PTH123 - a path as text
         while data := source.read(_COPY):
@@ -201,7 +201,7 @@ def copy_lines(path: str) -> CopiedLines:
 
 
 def copy_entries(path: str, kind: TraceKind) -> CopiedLines:
-    """The entries of a conversation or an ATIF file, as lines in a temporary file.
+    """Copy the entries of a conversation or an ATIF file, as lines, to a temporary file.
 
     Raises:
         TraceError: it cannot be read.
@@ -221,7 +221,7 @@ def _encode(entry: Entry) -> bytes:
     try:
         return _ENCODE(entry)
     except _UNFIT:
-        # Numbers that no JSON reader takes, or values nested without end.
+        # Numbers that JSON readers reject, or values nested too deeply.
         told = f"(an entry that cannot be shown; role {entry.role[:40]!r})"
         return _ENCODE(Entry(role="unreadable", step=0, content=told))
 

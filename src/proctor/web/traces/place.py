@@ -1,8 +1,8 @@
-"""The trial that is meant, and which of its files can be traces; no trace is read here.
+"""Locate a trial and the files that may be its traces, without reading them.
 
-In a job, only the places are looked at where traces lie: to list all files of a trial, or to make a
-record of it, would take longer than to show a step. A name of a request makes no path: it is one
-that a directory lists, or none.
+In a job, only the usual locations of traces are checked: listing all files of a trial, or making
+its record, would take longer than showing a step. Names from requests never become paths: they must
+match a name that a directory lists.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ _RESULT = "result.json"
 
 
 class _Outputs(msgspec.Struct, frozen=True):
-    """What a record calls its traces."""
+    """Paths of traces in a record."""
 
     trajectory_path: str | None = None
     conversation_path: str | None = None
@@ -46,14 +46,14 @@ class _Record(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class TracePlace:
-    """One trial, as far as its traces are concerned."""
+    """One trial, as the source of its traces."""
 
     name: str
     """EXPERIMENT/TRIAL."""
     key: str
-    """What tells it from every other trial that was ever looked at."""
+    """Identifies the trial among all that were ever viewed."""
     stamp: Stamp
-    """What tells its traces from what they were, or may become."""
+    """Changes when its traces change."""
     parts: list[Part]
     open_file: Callable[[str], Opened]
     has_file: Callable[[str], bool]
@@ -61,10 +61,10 @@ class TracePlace:
     is_sealed: bool = False
     artifacts: ArtifactStore | None = None
     digests: dict[str, EvidenceFile] | None = None
-    """Of a sealed trial: its files."""
+    """Files of a sealed trial."""
 
     def find_large(self, part: Part) -> str | None:
-        """The digest of a sealed trajectory that is better not unpacked as a whole."""
+        """The digest of a sealed trajectory that is too large to unpack as a whole."""
         if self.digests is None or not part.candidates:
             return None
         kind, name = part.candidates[0]
@@ -75,7 +75,7 @@ class TracePlace:
 
 @contextlib.contextmanager
 def find_place(subject: Subject, experiment: str, trial: str) -> Iterator[TracePlace]:
-    """The trial of these names, readable as long as it is open.
+    """Locate a trial; it is readable inside the context.
 
     Raises:
         NotThereError: there is none, or it was withheld.
@@ -90,7 +90,7 @@ def find_place(subject: Subject, experiment: str, trial: str) -> Iterator[TraceP
 
 
 def load_place(row: TrialRow, ledger: LedgerReader | None) -> TracePlace:
-    """The trial of a row, which is sealed or lies in a directory.
+    """Locate the trial of a row, sealed or in a directory.
 
     Raises:
         NotThereError: it was withheld.
@@ -151,7 +151,7 @@ def _place_in_job(root: Path, name: str) -> TracePlace:
 
 
 def _list_traces(root: Path) -> Iterator[str]:
-    """Files of a trial that may be traces: those that lie where traces do."""
+    """Files of a trial in the usual locations of traces."""
     yield from _list_in(root, "")
     for step in [each.name for each in _list_own(root / _STEPS) if each.is_dir()][:_MOST_STEPS]:
         yield from _list_in(root, f"{_STEPS}/{step}/")
@@ -166,7 +166,7 @@ def _list_in(root: Path, place: str) -> Iterator[str]:
 
 
 def _list_own(directory: Path) -> list[os.DirEntry[str]]:
-    """What lies in a directory, by name; no link, and nothing where the directory is one."""
+    """Entries of a directory by name, without links; empty if the directory is a link."""
     if directory.is_symlink():
         return []
     with contextlib.suppress(OSError), os.scandir(directory) as found:

@@ -1,7 +1,7 @@
-"""Text of a trace without what a screen would obey, and folded where it is long.
+"""Make text of a trace safe to display, and fold long text.
 
-Colours of a terminal are dropped, and so are pictures that stand in the text; every other control
-character is spelled out, as is what turns the direction of writing (see `web.visible`).
+Terminal colours and embedded images are removed; other control characters are escaped, as are those
+that change the direction of writing (see `web.visible`).
 """
 
 import re
@@ -12,16 +12,16 @@ import msgspec
 from proctor.web.visible import visible
 
 FIRST: Final = 2400
-"""Characters of a folded text's beginning."""
+"""Characters shown of a folded text's beginning."""
 LAST: Final = 800
-"""Characters of its end."""
+"""Characters shown of its end."""
 _FIRST_LINES, _LAST_LINES = 24, 8
+# Text only slightly longer than its folded form is shown in full.
 _FEW_LINES, _FEW = _FIRST_LINES + _LAST_LINES + 4, FIRST + LAST + 400
-"""What is hardly longer than it would be folded is shown whole."""
 
 _COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
+# An embedded image or other data URL.
 _DATA = re.compile(r"data:([\w.+-]{1,60}/[\w.+-]{1,60})?[^,\s\"']{0,100};base64,[\w+/=-]{64,}")
-"""An image or the like that stands in the text itself."""
 
 
 class Folded(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -29,15 +29,15 @@ class Folded(msgspec.Struct, frozen=True, omit_defaults=True):
 
     text: str
     end: str = ""
-    """What comes after that which is left out."""
+    """The part after the omission."""
     lines: int = 0
-    """Lines that are left out; 0 with characters left out: of one line."""
+    """Omitted lines; 0 with omitted characters: part of one line."""
     characters: int = 0
-    """Characters that are left out; 0: it is whole."""
+    """Omitted characters; 0 if the text is complete."""
 
 
 def make_plain(text: str) -> str:
-    """Text that is safe to show."""
+    """Return text that is safe to display."""
     if "\x1b" in text:
         text = _COLOURS.sub("", text)
     if ";base64," in text:
@@ -48,7 +48,7 @@ def make_plain(text: str) -> str:
 
 
 def fold(text: str, longest: int | None = None) -> Folded:
-    """Both ends of a long text; of one that is wanted whole, as much as `longest` allows."""
+    """Fold a long text to both ends; if `longest` is given, cut it there instead."""
     text = text.removesuffix("\n")
     if longest is not None:
         left = len(text) - longest

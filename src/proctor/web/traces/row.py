@@ -1,4 +1,4 @@
-"""An entry as a page shows it: a head, its texts, its media. Every text is made plain here."""
+"""Convert an entry for display: a head, its texts, its media. All texts are made safe here."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -29,15 +29,15 @@ class Text(msgspec.Struct, frozen=True, omit_defaults=True):
     """said, thought, command, output, error or data."""
     folded: Folded
     label: str = ""
-    """What it is, where that does not go without saying."""
+    """What the text is, if that is not obvious."""
 
 
 class Medium(msgspec.Struct, frozen=True):
-    """Something to see or hear."""
+    """A picture, sound or video."""
 
     name: str
     href: str | None
-    """Where the page of the trial gives it; null where the trial has no such file."""
+    """Its address; null if the trial has no such file."""
 
 
 class Row(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -48,7 +48,7 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     step: int
     role: str
     is_first: bool = False
-    """Whether it begins its step."""
+    """Whether it is the first entry of its step."""
     tool: str = ""
     exit_code: int | None = None
     milliseconds: int | None = None
@@ -56,13 +56,15 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     tokens: str = ""
     call_type: str = ""
     error: str = ""
-    """By what sign it is an error; "" where it is none."""
+    """Why it counts as an error; "" if it does not."""
     label: tuple[str, str, float] | None = None
-    """What its turn was for, what decided that, and how sure it is; with the first of a step."""
+    """Purpose of its turn, the cue that decided it, and the confidence; on the first entry of a
+    step.
+    """
     texts: tuple[Text, ...] = ()
     media: tuple[Medium, ...] = ()
     notes: tuple[str, ...] = ()
-    """What was wrong with its line, or with those before it."""
+    """Problems with its line, or with those before it."""
 
 
 class Showing(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,11 +74,11 @@ class Showing(msgspec.Struct, frozen=True, kw_only=True):
     """The address of the trial."""
     has_file: Callable[[str], bool]
     longest: int | None = None
-    """Characters of a text that is shown whole; null: long ones are folded."""
+    """Characters of a text shown in full; null: long ones are folded."""
 
 
 def make_row(entry: Entry, number: int, showing: Showing, *, notes: Sequence[str] = ()) -> Row:
-    """What a page shows of an entry."""
+    """Convert an entry for display."""
     found = find_error(entry) if entry.role == "tool_result" else None
     return Row(
         row=number,
@@ -100,7 +102,7 @@ def _name(text: str) -> str:
 
 
 def _within(number: int | None) -> int | None:
-    """A number that a script can hold; what is larger only a liar writes."""
+    """Drop numbers that JavaScript cannot represent; only forged traces have them."""
     return number if number is None or abs(number) < 1 << 53 else None
 
 
@@ -133,7 +135,7 @@ def _texts(entry: Entry, longest: int | None) -> Iterator[Text]:
 
 
 def find_data(entry: Entry) -> Iterator[tuple[str, str]]:
-    """What an entry holds beside its texts, as JSON, each with its name."""
+    """Other data of an entry, as names and JSON."""
     said = {"command": entry.command}
     for label, held in (
         ("arguments", None if entry.arguments == said else entry.arguments),
@@ -145,7 +147,7 @@ def find_data(entry: Entry) -> Iterator[tuple[str, str]]:
 
 
 def _without_known(metadata: Object) -> Object:
-    """What is said nowhere else on the page."""
+    """Metadata that the page does not show elsewhere."""
     left = {key: value for key, value in metadata.items() if key not in ("tokens", "usage")}
     for key in (ATIF_KEY, "conversation"):
         held = left.pop(key, None)

@@ -1,4 +1,4 @@
-"""Some entries of a trace, read where they lie: a piece of the file for every stretch of them."""
+"""Read some entries of a trace, one piece of the file for each run of them."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,15 +15,15 @@ from proctor.web.traces.labels import Labels
 from proctor.web.traces.lines import Lines
 from proctor.web.traces.row import Row, Showing, make_row
 
+# Characters after which no more rows are returned; the client requests the rest.
 _ENOUGH: Final = 3_000_000
-"""Characters of texts after which no further row is given; whoever wants more asks again."""
 _MOST_NOTES: Final = 20
 
 type _Told = tuple[int, Entry, list[str]]
 
 
 def read_beginning(lines: Lines, count: int, showing: Showing) -> list[Row]:
-    """The first entries of a trace, of which nothing else is known yet."""
+    """Read the first entries of a trace that is not indexed yet."""
     found: list[Row] = []
     before: int | None = None
     for span, piece in lines.pieces():
@@ -47,11 +47,11 @@ def read_rows(
     labels: Labels | None = None,
     enough: int = _ENOUGH,
 ) -> list[Row]:
-    """The entries of these numbers, which rise; no further one after `enough` characters.
+    """Read the entries with these ascending numbers, up to `enough` characters.
 
     Raises:
-        ChangedTraceError: the trace is no longer the one that the index was made of.
-        DamageError: what was sealed is missing or altered.
+        ChangedTraceError: the trace changed since it was indexed.
+        DamageError: sealed evidence is missing or altered.
     """
     found: list[Row] = []
     size = 0
@@ -67,11 +67,11 @@ def read_rows(
 
 
 def read_some(lines: Lines, index: TraceIndex, wanted: Sequence[int]) -> Iterator[Entry]:
-    """The entries of these numbers, which rise, as they are.
+    """Read the entries with these ascending numbers, unconverted.
 
     Raises:
-        ChangedTraceError: the trace is no longer the one that the index was made of.
-        DamageError: what was sealed is missing or altered.
+        ChangedTraceError: the trace changed since it was indexed.
+        DamageError: sealed evidence is missing or altered.
     """
     return (entry for _, entry, _ in _read(lines, index, wanted))
 
@@ -91,7 +91,7 @@ def _read(lines: Lines, index: TraceIndex, wanted: Sequence[int]) -> Iterator[_T
 
 
 def _tell(chunks: Iterable[Chunk], number: int) -> Iterator[_Told]:
-    """Entries with their numbers, and what was noticed up to the line of each."""
+    """Entries with their numbers, and the problems up to the line of each."""
     for chunk in chunks:
         noticed = deque(each for each in chunk.diagnostics if each.is_problem)
         for entry, line in zip(chunk.entries, chunk.lines, strict=True):

@@ -1,4 +1,4 @@
-"""What the agent changed of its environment, and what the tests gave in a clean room."""
+"""The agent's changes to its environment, and the clean-room result, for the page."""
 
 from dataclasses import dataclass
 
@@ -31,17 +31,17 @@ class Changed:
 
     file: KnownFile
     part: str = ""
-    """The step of a trial of several; "" for the trial itself."""
+    """Name of the step; "" for the trial itself."""
     counts: str = ""
-    """How many paths of each class the agent changed."""
+    """Number of paths the agent changed in each class."""
     total: int = 0
     rows: tuple[Change, ...] = ()
-    """The first of them, system paths before all others."""
+    """The first changes, system paths before all others."""
     problems: tuple[str, ...] = ()
 
     @property
     def left_out(self) -> int:
-        """How many paths are in the file, or on record, and not among the rows."""
+        """Number of recorded paths that are not among the rows."""
         return max(self.total - len(self.rows), 0)
 
 
@@ -57,7 +57,7 @@ class RoomRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """What is known of a trial's clean room."""
+    """The clean-room result of a trial."""
 
     summary: str
     is_alarming: bool = False
@@ -68,7 +68,7 @@ class Room:
 
 
 def find_changed(known: Known) -> list[Changed]:
-    """The change records of a trial; rows of the last alone, which has what the others have."""
+    """The change records of a trial; only the last has rows, because it includes the others."""
     named = find_change_files([file.path for file in known.files])
     files = {file.path: file for file in known.files if file.path in named.values()}
     gone = [Changed(file=file) for file in files.values() if not file.is_here]
@@ -96,7 +96,7 @@ def _show(file: KnownFile, found: PartChanges, *, has_rows: bool) -> Changed:
 
 
 def find_room(known: Known, changed: list[Changed]) -> Room | None:
-    """What the clean room gave, or why there was none; None where nothing is known of any."""
+    """The clean-room result, or why there is none; None if nothing is known."""
     file = known.find_file(CLEAN_ROOM)
     if file is not None and not file.is_here:
         return Room(summary="", file=file)

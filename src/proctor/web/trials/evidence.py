@@ -1,7 +1,6 @@
-"""The files of a trial: what is there, what was taken out, what is lost. And what they are.
+"""The files of a trial, and whether each is present, withheld or lost.
 
-Withheld is not lost, and neither is a file that was never there: each is said as what it is. Only
-names that the trial itself lists are opened, and no link is followed.
+Only files that the trial itself lists are opened, and links are not followed.
 """
 
 import contextlib
@@ -23,13 +22,13 @@ _MOST_NAMED = 5
 
 
 class State(StrEnum):
-    """What became of a file."""
+    """State of a file."""
 
     HERE = "here"
     WITHHELD = "withheld"
-    """It was taken out, and an entry says why."""
+    """It was withheld, and an entry says why."""
     LOST = "lost"
-    """It should be there, and is not."""
+    """It should be there and is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,14 +38,14 @@ class KnownFile:
     path: str
     """Relative to the trial, with slashes."""
     size: int | None
-    """Bytes; None where nobody could look."""
+    """In bytes; None if unknown."""
     sha256: str | None = None
-    """Of its bytes as they were sealed; None in a job, where nothing is hashed for a list."""
+    """Of its sealed bytes; None in a job, where files are not hashed for a list."""
     changed_ns: int | None = None
-    """When it was written last, in a job."""
+    """Time of the last modification, in a job."""
     state: State = State.HERE
     withheld_by: WithholdEntry | None = None
-    """The entry that says why it was taken out."""
+    """The entry that says why it was withheld."""
 
     @property
     def is_here(self) -> bool:
@@ -80,7 +79,7 @@ def _state_of(sha256: str, gone: set[str], said: dict[str, WithholdEntry]) -> St
 
 
 def list_directory(place: Path) -> tuple[tuple[KnownFile, ...], tuple[str, ...]]:
-    """The files of a trial in a directory, and what is wrong with others that lie there."""
+    """The files of a trial in a directory, and problems with others that are there."""
     try:
         names, refused = list_files(str(place))
     except NotSealedError as error:
@@ -103,7 +102,7 @@ def _look_at(place: Path, name: str) -> KnownFile:
 
 
 class Directory:
-    """Files that lie in a directory, of which only the listed ones are opened."""
+    """Files in a directory, of which only the listed ones are opened."""
 
     def __init__(self, root: Path, names: frozenset[str]) -> None:
         self._root = root
@@ -111,18 +110,18 @@ class Directory:
 
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[str]:
-        """The path of a file that was seen to be a plain one, which no link leads to.
+        """The path of a listed regular file that is not behind a link.
 
         Raises:
             NotThereError: the trial does not list it.
-            MissingArtifactError: it is gone since, or is no plain file any more.
+            MissingArtifactError: it is gone, or is no longer a regular file.
         """
         with self.open_binary(name):
             pass
         yield str(self._root / name)
 
     def open_binary(self, name: str) -> BinaryIO:
-        """The file itself, whatever is put in its place meanwhile; raises the same."""
+        """Open the file itself, safe against a later replacement; raises the same."""
         if name not in self._names:
             raise NotThereError(f"the trial lists no file {name[:200]!r}")
         try:

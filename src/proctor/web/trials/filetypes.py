@@ -1,14 +1,14 @@
-"""What a file is, by its bytes and not by its name; and whether a browser may show it.
+"""Detect the type of a file from its contents, and whether a browser may display it.
 
-Only pictures, sound and film that can hold no script are shown in a page. SVG and HTML are text
-here, whatever they are called.
+Only pictures, sound and video that cannot contain scripts are displayed. SVG and HTML count as
+text, whatever their names.
 """
 
 from dataclasses import dataclass
 from typing import Final
 
 HEAD: Final = 512
-"""Bytes that are looked at."""
+"""Bytes needed to detect the type."""
 _SUFFIXES: Final = frozenset(
     (
         *("png", "jpg", "jpeg", "gif", "webp", "avif", "bmp"),
@@ -34,25 +34,25 @@ _BRANDS: Final = {b"avif": "image/avif", b"M4A ": "audio/mp4"}
 
 @dataclass(frozen=True, slots=True)
 class FileType:
-    """What a file's bytes are."""
+    """Type of a file's contents."""
 
     media: str | None
-    """Its type, if it is a picture, sound or film that a page may show."""
+    """Its media type, if a page may display it."""
     is_text: bool
 
     @property
     def element(self) -> str | None:
-        """How a page shows it: image, audio or video."""
+        """The element that displays it: image, audio or video."""
         return self.media.partition("/")[0] if self.media else None
 
 
 def may_be_media(name: str) -> bool:
-    """Whether a name looks as if there were something to see or hear: worth a look inside."""
+    """Whether a name looks like media, so that its contents are worth checking."""
     return name.rpartition(".")[2].lower() in _SUFFIXES
 
 
 def find_type(head: bytes) -> FileType:
-    """What a file is that begins so."""
+    """Detect the type of a file from its first bytes."""
     media = _find_media(head)
     return FileType(media, is_text=media is None and _is_text(head))
 
@@ -73,6 +73,6 @@ def _is_text(head: bytes) -> bool:
     try:
         head.decode("utf-8")
     except UnicodeDecodeError as error:
-        # The last character may only be cut.
+        # An error in the last bytes may only be a character that was cut.
         return error.start >= len(head) - 3 and len(head) >= HEAD
     return True

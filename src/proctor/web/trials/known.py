@@ -1,9 +1,9 @@
-"""All that is known of one trial, sealed or in a job's directory, for the pages about it.
+"""Everything known about one trial, sealed or in a job's directory, for its pages.
 
     with opened_trial(subject, "nightly", "fix-bug__a1B2c3D") as known: …
 
-Of a job's trial, what would be sealed of it is taken, and nothing is. What cannot be read is said
-in `problem`, and the rest is still there.
+A trial in a job is described by the entry that sealing it would make, without sealing it. What
+cannot be read is described in `problem`, and the rest is still available.
 """
 
 import contextlib
@@ -33,34 +33,34 @@ from proctor.web.trials.remembered import SUBMISSIONS, key_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """One trial, and how to get at its files."""
+    """One trial, and access to its files."""
 
     experiment: str
     trial: str
     traced: TracedTrial
     files: tuple[KnownFile, ...] = ()
     entry: TrialEntry | None = None
-    """As it is sealed, or would be; None where it was withheld or cannot be read."""
+    """The entry as sealed, or as it would be; None if withheld or unreadable."""
     ledger: LedgerReader | None = None
     """None in a job."""
     is_sound: bool = True
-    """Whether nothing is known to be wrong with the ledger."""
+    """Whether the ledger has no known damage."""
     row: TrialRow | None = None
     """None in a job."""
     leaf: str | None = None
-    """The hash under which its line is in the tree."""
+    """Hash of its line in the tree."""
     remarks: tuple[Remark, ...] = ()
-    """What was said of it since it was sealed."""
+    """Later entries about it."""
     related: tuple[str, ...] = ()
     """Other attempts and reruns of the same trial."""
     problems: tuple[str, ...] = ()
-    """What is wrong with it, a sentence each."""
+    """Problems with it, one sentence each."""
     damage: str | None = None
     """Why its line is not what was sealed."""
 
     @property
     def is_withheld(self) -> bool:
-        """Whether its record was taken out of the ledger."""
+        """Whether its record was withheld from the ledger."""
         return self.row is not None and self.entry is None and self.damage is None
 
     def find_file(self, path: str) -> KnownFile | None:
@@ -72,9 +72,9 @@ class Known:
 def opened_trial(
     subject: Subject, experiment: str, trial: str, *, files_only: bool = False
 ) -> Iterator[Known]:
-    """One trial, its files readable as long as it is open.
+    """Open one trial; its files are readable inside the context.
 
-    `files_only` makes no record of a trial in a job, which would read its whole trace.
+    `files_only` skips the record of a trial in a job, which would read its whole trace.
 
     Raises:
         NotThereError: there is none of that name.
@@ -92,7 +92,7 @@ def opened_trial(
 
 
 def load_known(row: TrialRow, ledger: LedgerReader | None) -> Known:
-    """The trial of a row, which is sealed or lies in a directory.
+    """Load the trial of a row, sealed or in a directory.
 
     Raises:
         DamageError: the ledger is damaged.
@@ -126,7 +126,7 @@ def _know_sealed(ledger: LedgerReader, row: TrialRow) -> Known:
 
 
 def _read_sealed(ledger: LedgerReader, seq: int, leaf: str | None) -> TrialEntry | None:
-    """The entry, every byte of it as it was sealed; None where it was withheld."""
+    """The entry, verified byte for byte; None if it was withheld."""
     line = ledger.line(seq)
     where = f"{ledger.where}: entry {seq}"
     entry = decode_line(line, where)
@@ -143,7 +143,7 @@ def _trace_nothing(name: str, seq: int | None) -> TracedTrial:
 
 
 def _find_related(ledger: LedgerReader, experiment: str, trial: str) -> tuple[str, ...]:
-    """The trial itself, its kept attempts and its reruns, whichever of them is looked at."""
+    """The trial itself, its kept attempts and its reruns, starting from any of them."""
     base = _base_of(trial)
     own = ledger.index.trials(TrialFilter(experiment=experiment, trial=base))
     others = TrialFilter(experiment=experiment, trial_prefix=f"{base}.", first=100)
@@ -177,7 +177,7 @@ def _know_in_job(place: Path, experiment: str, trial: str) -> Known:
 
 
 def _with_record(known: Known, place: Path) -> Known:
-    """The same with what would be sealed of it; where that cannot be made, with the reason."""
+    """Add what would be sealed of it; if that fails, the reason."""
     try:
         key = key_of(str(place), known.files)
         submission = SUBMISSIONS.find(key, lambda: _submit(place, known.experiment))

@@ -1,4 +1,4 @@
-"""What a trial left to be read, seen and heard: the verifier's output, errors, media."""
+"""Outputs of a trial: the verifier's output, errors, media."""
 
 import os
 from collections.abc import Iterable
@@ -12,8 +12,8 @@ from proctor.web.trials.filetypes import HEAD, FileType, find_type, may_be_media
 from proctor.web.trials.known import Known
 from proctor.web.trials.phases import TrialTimes
 
+# Bytes shown of an output: the last ones, where results are.
 _END = 16_384
-"""Bytes of an output that the page shows: the last ones, where verdicts stand."""
 _MOST_OUTPUTS = 12
 _MOST_MEDIA = 40
 _REWARDS = ("reward.json", "reward.txt")
@@ -22,18 +22,18 @@ _TEXTS = (".txt", ".log", ".json", ".xml", ".out", ".err", ".md")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """A text that something printed, or the end of it."""
+    """A printed text, or the end of it."""
 
     file: KnownFile
     text: str | None = None
     left_out: int = 0
-    """Bytes before what is shown."""
+    """Bytes before the shown part."""
     problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Medium:
-    """Something to see or hear."""
+    """A picture, sound or video."""
 
     file: KnownFile
     element: str
@@ -42,7 +42,7 @@ class Medium:
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """What ended a trial, or a step of it."""
+    """The exception that ended a trial or a step."""
 
     step: str
     kind: str
@@ -51,7 +51,7 @@ class Error:
 
 
 def read_verifier_outputs(known: Known) -> list[Output]:
-    """The ends of the texts that the verifier left, of the trial and of its steps."""
+    """The ends of the verifier's outputs, of the trial and of its steps."""
     wanted = [file for file in known.files if _is_output(file.path)]
     wanted.sort(key=lambda file: ("test-stdout" not in file.path, file.path))
     return [_read(known, file) for file in wanted[:_MOST_OUTPUTS]]
@@ -75,7 +75,7 @@ def _read(known: Known, file: KnownFile) -> Output:
 
 
 def read_end(path: str, size: int) -> tuple[str, int]:
-    """The end of a file as text, and how many bytes are before it.
+    """The end of a file as text, and how many bytes come before it.
 
     Raises:
         OSError: it cannot be read.
@@ -85,14 +85,14 @@ def read_end(path: str, size: int) -> tuple[str, int]:
         begin = max(whole - size, 0)
         file.seek(begin)
         data = file.read(size)
-    # A cut within a line shows half of it, and within a character none.
+    # Start at a line: the cut may be in the middle of a line or of a character.
     if begin and (end := data.find(b"\n")) >= 0:
         data, begin = data[end + 1 :], begin + end + 1
     return data.decode("utf-8", "replace"), begin
 
 
 def find_errors(times: TrialTimes | None) -> list[Error]:
-    """What ended the trial or its steps, as result.json has it."""
+    """Exceptions of the trial and its steps, from result.json."""
     return [
         Error(where, each.exception_type, each.exception_message, each.exception_traceback)
         for where, each in (times.exceptions() if times else ())
@@ -100,7 +100,7 @@ def find_errors(times: TrialTimes | None) -> list[Error]:
 
 
 def find_media(known: Known) -> list[Medium]:
-    """Pictures, sound and film among the trial's files, by what their bytes are."""
+    """Pictures, sound and video among the trial's files, recognised by their contents."""
     wanted = [file for file in known.files if file.is_here and may_be_media(file.path)]
     return list(_look_into(known, wanted[:_MOST_MEDIA]))
 
@@ -116,7 +116,7 @@ def _look_into(known: Known, files: Iterable[KnownFile]) -> Iterable[Medium]:
 
 
 def look_at(known: Known, file: KnownFile) -> FileType:
-    """What a file is, by its first bytes.
+    """Detect the type of a file from its first bytes.
 
     Raises:
         OSError, DamageError: it cannot be read.

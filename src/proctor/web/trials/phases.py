@@ -1,6 +1,6 @@
-"""A trial's phases on a line: when each began and how long it took.
+"""A trial's phases on a timeline: when each began and how long it took.
 
-From result.json where it has them; else the seconds in the record, laid end to end, which is said.
+From result.json if it has them; else the durations in the record, end to end, and the page says so.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _SHARES = 100.0
 
 
 class ExceptionTold(msgspec.Struct, frozen=True):
-    """What ended a trial, or a step of it."""
+    """The exception that ended a trial or a step."""
 
     exception_type: str
     exception_message: str = ""
@@ -38,7 +38,7 @@ class _Step(msgspec.Struct, frozen=True):
 
 
 class TrialTimes(msgspec.Struct, frozen=True):
-    """What a trial's result.json says of times and errors, and nothing else of it."""
+    """The times and exceptions in a trial's result.json."""
 
     started_at: datetime | None = None
     finished_at: datetime | None = None
@@ -51,11 +51,11 @@ class TrialTimes(msgspec.Struct, frozen=True):
 
     @property
     def steps(self) -> list[str]:
-        """The names of its steps, in the order they were run."""
+        """The names of its steps, in execution order."""
         return [step.step_name for step in self.step_results or ()]
 
     def exceptions(self) -> list[tuple[str, ExceptionTold]]:
-        """What ended the trial, then what ended steps of it, by their names."""
+        """The trial's exception, then those of its steps, by name."""
         found = [("", self.exception_info)]
         found += [(step.step_name, step.exception_info) for step in self.step_results or ()]
         return [(where, error) for where, error in found if error is not None]
@@ -63,15 +63,15 @@ class TrialTimes(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """One phase; its place is in hundredths of the whole, for drawing."""
+    """One phase; its position is in percent of the whole, for drawing."""
 
     name: str
     kind: str
-    """setup, agent or verifier: which colour it has."""
+    """setup, agent or verifier; decides its colour."""
     seconds: float | None
-    """None: it has no end on record."""
+    """None if no end is recorded."""
     began: float | None = None
-    """Seconds after the trial began; None where only its length is known."""
+    """Seconds after the trial began; None if only its duration is known."""
     left: float = 0.0
     width: float = 0.0
 
@@ -82,15 +82,15 @@ class Timeline:
 
     phases: tuple[Phase, ...]
     total: float | None
-    """Seconds of the whole trial."""
+    """Duration of the whole trial, in seconds."""
     is_laid_out: bool
-    """Whether only lengths are known, so that the phases are drawn one after the other."""
+    """Whether only durations are known, so that the phases are drawn end to end."""
     started_at: str | None = None
     finished_at: str | None = None
 
 
 def load_times(known: Known) -> TrialTimes | None:
-    """What result.json says of times; None where it is not there or cannot be read."""
+    """Load the times in result.json; None if missing or unreadable."""
     file = known.find_file(_RESULT)
     if file is None or not file.is_here:
         return None
@@ -103,7 +103,7 @@ def load_times(known: Known) -> TrialTimes | None:
 
 
 def draw_timeline(known: Known, times: TrialTimes | None) -> Timeline:
-    """The phases of a trial."""
+    """Lay out the phases of a trial."""
     found = list(_list_phases(times)) if times else []
     if times is not None and times.started_at is not None and found:
         return _place(times, times.started_at, found)

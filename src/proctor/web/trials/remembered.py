@@ -1,7 +1,7 @@
-"""What took long to find out of a trial, for as long as its files are the same.
+"""Cache of values that are slow to compute from a trial, valid while its files are unchanged.
 
-A long trace takes a second to be counted; whoever comes back to the page does not wait for it
-again. Few are kept: the ones that were asked for last.
+Counting a long trace takes a second; reopening the page does not repeat it. Only the most recently
+used values are kept.
 """
 
 import threading
@@ -15,7 +15,7 @@ _MOST = 64
 
 
 class Remembered[Value]:
-    """Values by what they are of."""
+    """A small LRU cache."""
 
     def __init__(self, most: int = _MOST) -> None:
         self._most = most
@@ -23,12 +23,12 @@ class Remembered[Value]:
         self._values: dict[Hashable, Value] = {}
 
     def find(self, key: Hashable, make: Callable[[], Value]) -> Value:
-        """The value, made where it is not known; whatever making it raises is raised."""
+        """Return the cached value, or make it; exceptions of `make` are raised."""
         with self._lock:
             if key in self._values:
                 self._values[key] = value = self._values.pop(key)
                 return value
-        # Made outside of the lock: others need not wait for it.
+        # Outside the lock, so that other requests need not wait.
         value = make()
         with self._lock:
             self._values[key] = value
@@ -42,7 +42,7 @@ SUBMISSIONS: Remembered[Submission] = Remembered()
 
 
 def key_of(where: str, files: tuple[KnownFile, ...]) -> Hashable:
-    """What differs where anything of a trial's files does."""
+    """A key that changes whenever one of a trial's files does."""
     return where, tuple(
         (file.path, file.size, file.changed_ns, file.sha256, file.state) for file in files
     )

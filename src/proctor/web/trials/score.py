@@ -1,7 +1,7 @@
-"""How a trial's score came to be: from the bytes of the reward files to the number on record.
+"""Explain a trial's score: from the bytes of the reward files to the recorded number.
 
-Every step is shown, and held against the next one: what the files give is read again here, by the
-rules of the profile that marked the trial. Nothing here changes a score.
+Each stage is shown and compared with the next: the reward files are read again here, by the rules
+of the profile that scored the trial. Does not change scores.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,40 +27,40 @@ _MOST_STEPS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewardFile:
-    """A file in which a verifier said what it found."""
+    """A reward file of a verifier."""
 
     file: KnownFile
     step: str
-    """The step of a trial of several; "" for the trial itself."""
+    """Name of the step; "" for the trial itself."""
     raw: str | None = None
-    """Its bytes, as text where they are text; None where they cannot be read."""
+    """Its contents, decoded if they are text; None if unreadable."""
     is_cut: bool = False
     rewards: Rewards | None = None
-    """What it is read as."""
+    """The rewards read from it."""
     problem: str | None = None
-    """Why it gives no reward."""
+    """Why it has no rewards."""
     beside: str | None = None
-    """A reward.txt beside it, which decides nothing."""
+    """A reward.txt next to it, which is ignored."""
 
     @property
     def is_scored(self) -> bool:
-        """Whether it was read, and holds a map of rewards or null."""
+        """Whether it was read, and has rewards or null."""
         return self.raw is not None and self.problem is None
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One number that counts, to the last bit."""
+    """One exact number that counts."""
 
     key: str
     written: str
-    """A float as `float.hex` writes it, an int as it is."""
+    """A float as `float.hex` writes it, an int in decimal."""
     decimal: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Derivation:
-    """The way to a score."""
+    """How a score was derived."""
 
     profile: str | None
     files: tuple[RewardFile, ...]
@@ -68,13 +68,13 @@ class Derivation:
     exception: str | None
     group: str | None
     words: tuple[str, ...]
-    """The way in sentences."""
+    """The derivation in sentences."""
     disagrees: str | None = None
-    """Where one step does not follow from the one before."""
+    """Where a stage does not follow from the one before."""
 
 
 def derive_score(known: Known, steps: Sequence[str] = ()) -> Derivation:
-    """How the score of a trial came to be; `steps` are those of a trial of several, in order."""
+    """Derive the score of a trial; `steps` are those of a multi-step trial, in order."""
     score = known.entry.score if known.entry else None
     certificate = (score.certificate if score else None) or {}
     profile = PROFILES.get(score.profile, DEFAULT_PROFILE) if score else DEFAULT_PROFILE
@@ -103,7 +103,7 @@ def _text(value: object) -> str | None:
 
 
 def _read_all(known: Known, profile: Profile) -> Iterator[RewardFile]:
-    """The reward files of the trial, then of its steps; where there are two, the first decides."""
+    """The reward files of the trial, then of its steps; of two, the deciding one comes first."""
     decided: set[str] = set()
     named = {file.path: file for file in known.files}
     folders = sorted(
@@ -147,7 +147,7 @@ def _read(known: Known, file: KnownFile, folder: str, profile: Profile) -> Rewar
 
 
 def _operands_of(certificate: dict[str, Any]) -> dict[str, Number | None]:
-    """The numbers that count, by key; None for what is none."""
+    """The numbers that count, by key; None for what is not a number."""
     rewards = certificate.get("rewards")
     if not isinstance(rewards, dict):
         return {}
@@ -173,7 +173,7 @@ def _show_operand(operand: tuple[str, Number | None]) -> Operand:
 def _find_strategy(
     files: tuple[RewardFile, ...], operands: dict[str, Number | None], order: Sequence[str]
 ) -> Strategy | None:
-    """Which way of putting the steps together gives what counted."""
+    """Find which way of combining the steps gives the recorded numbers."""
     verdicts = {file.step: Verdict(file.rewards) for file in files if file.is_scored and file.step}
     executed = [Step(name, verdicts.get(name)) for name in order or verdicts]
     ways: tuple[Strategy, ...] = ("mean", "final")
@@ -202,7 +202,8 @@ def _find_disagreement(
         return None
     whole = [file.rewards for file in files if not file.step]
     given = whole[0] if whole else None
-    # A basis is the owner's word: numbers beside a reward file must be the file's under any name.
+    # The basis is only claimed by the record: next to a reward file, the numbers must be the
+    # file's.
     is_by_file = basis == "reward file" or (basis is not None and whole and operands)
     if is_by_file and not _is_same(given, operands):
         return "The reward file does not give the recorded numbers."
@@ -214,7 +215,7 @@ def _find_disagreement(
 def _find_other_record(
     known: Known, files: tuple[RewardFile, ...], basis: object, operands: dict[str, Number | None]
 ) -> str | None:
-    """Where the record states another reward than what counts gives it."""
+    """Where the record states another reward than its operands give."""
     record = known.traced.record
     whole = [file for file in files if not file.step]
     if record is None or (basis is None and not whole):

@@ -1,6 +1,6 @@
-"""Tokens and money of a trial, what the numbers rest on, and the advisor's share of them.
+"""Tokens and cost of a trial, their source, and the advisor's share.
 
-What is not known is None, never 0.
+Unknown values are None, never 0.
 """
 
 from dataclasses import dataclass
@@ -13,24 +13,24 @@ from proctor.web.trials.words import COSTS
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What a trial used."""
+    """Tokens and cost of a trial."""
 
     usd: float | None
     basis: str
     """reported, estimated or unknown."""
     basis_words: str
     tokens: tuple[tuple[str, int | None], ...]
-    """What they are, and how many."""
+    """Numbers of tokens by kind."""
     coverage: str
-    """What the tokens were counted from."""
+    """Source of the token counts."""
     advisor_calls: int | None
     advisor_tokens: int | None
     advisor_share: float | None
-    """The advisor's tokens among all, 0 to 1."""
+    """The advisor's share of all tokens, 0 to 1."""
 
 
 def find_spent(known: Known, summary: TrialSummary) -> Spent:
-    """What a trial used, by its record, else by its trace."""
+    """Find what a trial used, from its record or else from its trace."""
     basis = (known.entry.cost_basis if known.entry else None) or "unknown"
     tokens, advisor = summary.tokens, summary.advisor
     is_told = tokens.source != "unknown" or bool(advisor.calls)

@@ -1,4 +1,4 @@
-"""How a trial stands: what reviewers said, which findings are open, what stands in for what."""
+"""Status of a trial: its reviews, open findings, and replacements."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,7 @@ from proctor.web.trials.words import FINDINGS
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something about a trial's integrity."""
+    """An integrity finding."""
 
     code: str
     level: Level
@@ -29,17 +29,17 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class StandingIn:
-    """That one trial stands in for another, seen from one of the two."""
+    """A replacement of one trial by another, seen from one of them."""
 
     entry: SupersedeEntry
     other: Subject
     is_replaced: bool
-    """Whether it is the one looked at that does not count any more."""
+    """Whether the viewed trial is the one that no longer counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialStatus:
-    """What is said of a trial."""
+    """Reviews, findings and replacements of a trial."""
 
     reviews: tuple[ReviewEntry, ...]
     """In the order they were written; the last one counts."""
@@ -47,18 +47,18 @@ class TrialStatus:
     rescores: tuple[RescoreEntry, ...]
     withholdings: tuple[WithholdEntry, ...]
     gone: tuple[int, ...]
-    """Entries about it that were taken out themselves."""
+    """Entries about it that were withheld."""
     findings: tuple[Finding, ...]
 
     @property
     def settled_by(self) -> ReviewEntry | None:
-        """The latest review, where it judges; one that defers leaves findings open."""
+        """The latest review if it gives a verdict; one that defers leaves findings open."""
         last = self.reviews[-1] if self.reviews else None
         return last if last is not None and last.verdict != "defer" else None
 
 
 def find_standing(known: Known) -> TrialStatus:
-    """What is said of a trial, sorted by what it is."""
+    """Collect the status of a trial."""
     entries = [remark.entry for remark in known.remarks]
     record = known.row.record if known.row else None
     return TrialStatus(

@@ -1,4 +1,4 @@
-"""Codes of the formats, in words for people. A code that is not here is shown as it is."""
+"""Labels for codes of the formats. Codes without a label are shown unchanged."""
 
 from typing import Final
 
@@ -73,7 +73,7 @@ FINDINGS: Final[dict[str, str]] = {
     FindingCode.TESTS_KILLED: "A signal ended the test script, and there is a reward.",
     FindingCode.SYSTEM_CHANGED_LATE: "Programs of the image changed while the tests ran.",
 }
-"""What a finding about the integrity of a trial means."""
+"""Explanations of integrity findings."""
 
 CAUSES: Final[dict[str, str]] = {
     CauseKind.AGENT: "the agent did not solve it",
@@ -83,7 +83,7 @@ CAUSES: Final[dict[str, str]] = {
     CauseKind.LIMIT: "a limit of time, turns, tokens, money or context ended it",
     CauseKind.CHEATING: "what was found about its integrity speaks against it",
 }
-"""Whose doing a failure was."""
+"""Who caused a failure."""
 
 STATUSES: Final[dict[str, str]] = {
     "sealed": "a complete record, sealed in the ledger",
@@ -91,14 +91,14 @@ STATUSES: Final[dict[str, str]] = {
     "superseded": "another trial supersedes it",
     "withheld": "its bytes were withheld from the ledger; their hashes stay",
 }
-"""How a trial stands in a ledger."""
+"""Status of a trial in a ledger."""
 
 COSTS: Final[dict[str, str]] = {
     "reported": "the amount that the provider or the agent reported",
     "estimated": "tokens times listed prices of the day",
     "unknown": "no amount was reported, and not all of the tokens have a price",
 }
-"""Where an amount of money comes from."""
+"""Source of a cost."""
 
 BASES: Final[dict[str, str]] = {
     "reward file": "Verification ended without an exception, so the reward file counts, "
@@ -107,4 +107,4 @@ BASES: Final[dict[str, str]] = {
     "trial result": "What result.json says counts, not a file: verification was turned off, was "
     "broken off, or its verifier leaves no file.",
 }
-"""What the rewards of a trial were read from."""
+"""Source of a trial's rewards."""
