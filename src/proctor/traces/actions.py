@@ -1,8 +1,8 @@
-"""What an agent did and what it was answered, made comparable between two runs.
+"""An agent's actions and their answers, made comparable between two runs.
 
 An action is a tool call: the tool, and its command (else its arguments) without insignificant
 blanks. A step without a call is an action too, that of saying something; the text is not compared,
-since no model says the same thing twice in the same words.
+since a model rarely repeats itself word for word.
 
 Answers are compared without what differs from run to run: times, process ids, temporary names. Each
 is replaced by its name; NORMALISATIONS lists all of them. The answers themselves are never changed.
@@ -22,7 +22,7 @@ from proctor.traces.commands import read_commands
 from proctor.traces.entry import Entry
 
 LONGEST: Final = 1 << 20
-"""Characters of an answer that are made comparable; beyond them it is compared as it is."""
+"""Most characters of an answer that are normalised; a longer one is compared as it is."""
 
 NORMALISATIONS: Final = (
     ("colours", "", r"\x1b\[[0-9;]{0,20}m"),
@@ -58,6 +58,7 @@ NORMALISATIONS: Final = (
 )
 """Name, replacement and pattern, in the order in which they are applied."""
 
+# A text must contain one of these, in lower case, before the much slower pattern is tried.
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _SIGNS: Final = {
     "colours": ("\x1b",),
@@ -70,7 +71,6 @@ _SIGNS: Final = {
     "address": ("0x",),
     "port": ("localhost:", "127.0.0.1:"),
 }
-"""What a lowered text must contain before a pattern is tried, which would be far slower."""
 _RULES = [
     (_SIGNS.get(name, ("",)), instead, re.compile(pattern, re.MULTILINE))
     for name, instead, pattern in NORMALISATIONS
@@ -92,29 +92,29 @@ def normalise_answer(text: str) -> str:
 
 SAYS = "(says)"
 """The tool of an action that calls none."""
+# Entries of one step that are paired at a time.
 _MOST_OF_A_STEP = 1000
-"""Entries of one step that are paired at a time."""
 _BLANKS = re.compile(r"(?<=\S)[ \t]+")
 
 
 class Action(msgspec.Struct, frozen=True, gc=False):
-    """One thing that an agent did, and what came back."""
+    """One action of an agent, and its answer."""
 
     step: int
     tool: str
     command: str
-    """As it was given; for a step without a call, its text."""
+    """As given; for a step without a call, its text."""
     answer: str | None
-    """As it came back; None without a result."""
+    """As received; None without a result."""
     exit_code: int | None
     key: bytes
-    """Equal for actions that are the same."""
+    """Equal for equal actions."""
     answer_key: bytes | None
-    """Equal for answers that are the same after normalisation; None without an answer."""
+    """Equal for answers that are equal after normalisation; None without an answer."""
 
 
 def read_actions(entries: Iterable[Entry]) -> Iterator[Action]:
-    """The actions of a trace, in their order; only one step is held at a time."""
+    """Yield the actions of a trace, in order; only one step is held in memory."""
     for step, group in groupby(entries, key=lambda entry: entry.step):
         while some := list(islice(group, _MOST_OF_A_STEP)):
             yield from _actions_of(step, some)
@@ -162,9 +162,9 @@ def _text_of(result: Entry) -> str:
 
 
 def normalise_command(command: str) -> str:
-    """A command without blank lines, blanks at line ends, and repeated blanks between words.
+    """Remove blank lines, blanks at line ends, and repeated blanks between words.
 
-    Where there are quotes, or at the beginning of a line, blanks may mean something and are kept.
+    In lines with quotes, and at the beginning of a line, blanks may matter and are kept.
     """
     lines = (line.rstrip() for line in command.replace("\r\n", "\n").split("\n"))
     kept = [

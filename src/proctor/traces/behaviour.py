@@ -1,4 +1,4 @@
-"""The labels of one trial, and of many, as facts: shares, transitions, loops, distances.
+"""The labels of one or more trials as numbers: shares, transitions, loops, distances.
 
 A run's transitions are counted with a beginning and an end, so that a run of one turn has some.
 References are the other trials at the same task that were scored 1 or more; where the task has
@@ -14,8 +14,8 @@ Two distances, both from 0 (the same) to 1 (nothing in common), and neither grow
                   left out (E E E V V is E V), over the longer one; the mean over the references
                   (of more than 20, the first 20 by name).
 
-A share of nothing, a mean over nothing and a distance to nothing are None, never 0; every mean says
-over how many trials it is. Two sets of labels of the same turns are compared by Cohen's kappa.
+A share of nothing, a mean over nothing and a distance to nothing are None, never 0; every mean has
+the number of trials it covers. Two sets of labels of the same turns are compared by Cohen's kappa.
 """
 
 import math
@@ -32,7 +32,7 @@ from proctor.traces.labels import LABELS, count_labels, find_dominant
 GOOD_REWARD: Final = 1.0
 """The lowest reward of a reference."""
 MOST_REFERENCES: Final = 20
-"""References whose order is compared, the first by name: the work is bounded."""
+"""References whose order is compared, the first by name, so that the work is bounded."""
 MOST_STRETCHES: Final = 200
 """Stretches of a run whose order is compared."""
 _BEGIN, _END = "begin", "end"
@@ -41,27 +41,27 @@ type Counts = tuple[tuple[int, ...], ...]
 """Transitions, 4 by 4: from the row's label to the column's."""
 type Basis = Literal["task", "family"]
 type Row = tuple[float, ...] | None
-"""Shares that sum to 1; None where nothing follows."""
+"""Shares that sum to 1; None if nothing follows the label."""
 
 
 class LabelledRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A trial with the labels of its turns, in their order."""
+    """A trial with the labels of its turns, in order."""
 
     trial: str
     """Its unique name."""
     task: str | None
-    """The task's id; None where it is not known."""
+    """The task's id; None if unknown."""
     reward: float | None
     """None: not scored."""
     labels: tuple[str, ...]
     confidences: tuple[float, ...] = ()
-    """Of each label."""
+    """Confidence of each label."""
     has_trace: bool = True
-    """Whether there was a trace that could be labelled."""
+    """Whether there was a trace to label."""
 
 
 class Loop(msgspec.Struct, frozen=True):
-    """How long a label continues without another in between."""
+    """How long a label continues without interruption."""
 
     longest: int
     """Turns of the longest stretch."""
@@ -72,18 +72,18 @@ class Loop(msgspec.Struct, frozen=True):
 
 
 class Distance(msgspec.Struct, frozen=True, kw_only=True):
-    """How far a run is from its references."""
+    """The distance of a run from its references."""
 
     basis: Basis
-    """Whose good runs they are."""
+    """Whether they are runs at the same task or in its family."""
     references: int
-    """How many."""
+    """Number of references."""
     transitions: float
     order: float
 
 
 def count_transitions(labels: Sequence[str]) -> Counts:
-    """How often each label follows each."""
+    """Count how often each label follows each."""
     at = {label: place for place, label in enumerate(LABELS)}
     counts = [[0] * len(LABELS) for _ in LABELS]
     for one, following in pairwise(labels):
@@ -92,7 +92,7 @@ def count_transitions(labels: Sequence[str]) -> Counts:
 
 
 def add_counts(counts: Iterable[Counts]) -> Counts:
-    """Transitions of many runs; each counts once, so that long runs weigh more."""
+    """Add up the transitions of many runs; long runs weigh more."""
     total = [[0] * len(LABELS) for _ in LABELS]
     for one in counts:
         for row, added in zip(total, one, strict=True):
@@ -102,7 +102,7 @@ def add_counts(counts: Iterable[Counts]) -> Counts:
 
 
 def make_matrix(counts: Counts) -> tuple[Row, ...]:
-    """Where each label leads, as shares."""
+    """The share of each following label, per label."""
     return tuple(tuple(count / sum(row) for count in row) if any(row) else None for row in counts)
 
 
@@ -118,13 +118,13 @@ def find_loops(labels: Sequence[str]) -> dict[str, Loop | None]:
 
 
 def find_family(task: str) -> str | None:
-    """What a task's id has in common with its like; None where it has no such part."""
+    """The prefix that related tasks share; None if the id has no such part."""
     cut = max(task.rfind("/"), task.rfind("-"))
     return task[:cut] if cut > 0 else None
 
 
 def measure_distances(runs: Sequence[LabelledRun]) -> dict[str, Distance | None]:
-    """How far each run is from its references, by trial; None where there is none to compare."""
+    """The distance of each run from its references, by trial; None without references."""
     good = sorted((run for run in runs if _is_good(run)), key=lambda run: run.trial)
     by_task, by_family = _group(good, lambda task: task), _group(good, find_family)
     return {run.trial: _find_distance(run, by_task, by_family) for run in runs}
@@ -139,7 +139,7 @@ type _Transitions = Counter[tuple[str, str]]
 
 @dataclass(slots=True)
 class _Group:
-    """Good runs that belong together, and their transitions."""
+    """Related runs with a full reward, and their transitions."""
 
     runs: dict[str, LabelledRun] = field(default_factory=dict)
     transitions: _Transitions = field(default_factory=Counter)
@@ -149,7 +149,7 @@ class _Group:
         self.transitions += _count(run.labels)
 
     def measure(self, run: LabelledRun, basis: Basis) -> Distance | None:
-        """How far a run is from the others."""
+        """The distance of a run from the others."""
         is_own = run.trial in self.runs
         others = (each for each in self.runs.values() if each.trial != run.trial)
         orders = [
@@ -223,7 +223,7 @@ def _leave_repeats_out(labels: Sequence[str]) -> list[str]:
 
 
 def count_edits(first: Sequence[str], second: Sequence[str]) -> int:
-    """Labels to insert, leave out or replace to get from one sequence to the other."""
+    """Edit distance: labels to insert, delete or replace."""
     before = list(range(len(second) + 1))
     for row, one in enumerate(first, 1):
         now = [row]
@@ -235,7 +235,7 @@ def count_edits(first: Sequence[str], second: Sequence[str]) -> int:
 
 
 class TrialBehaviour(msgspec.Struct, frozen=True, kw_only=True):
-    """How one trial behaved."""
+    """The behaviour of one trial."""
 
     trial: str
     task: str | None
@@ -251,26 +251,26 @@ class TrialBehaviour(msgspec.Struct, frozen=True, kw_only=True):
     matrix: tuple[Row, ...]
     loops: dict[str, Loop | None]
     distance: Distance | None
-    """Null where there is no good run at the same task or in its family to compare with."""
+    """Null if there is no good run at the same task or in its family."""
 
 
 class Mean(msgspec.Struct, frozen=True):
-    """A mean, and over how many trials."""
+    """A mean, with the number of trials."""
 
     mean: float
     trials: int
 
 
 class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
-    """How many trials behaved, taken together."""
+    """The behaviour of many trials together."""
 
     trials: int
     labelled: int
-    """Trials that have a label at all."""
+    """Trials with at least one label."""
     turns: int
     counts: dict[str, int]
     shares: dict[str, float] | None
-    """Of all turns together: a long trial weighs more."""
+    """Share of all turns: a long trial weighs more."""
     dominant: dict[str, int]
     """How many trials each label dominates."""
     transitions: Counts
@@ -281,7 +281,7 @@ class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def describe_trials(runs: Sequence[LabelledRun]) -> list[TrialBehaviour]:
-    """Each trial, compared with the others."""
+    """Describe each trial, compared with the others."""
     distances = measure_distances(runs)
     return [_describe(run, distances[run.trial]) for run in runs]
 
@@ -305,7 +305,7 @@ def _describe(run: LabelledRun, distance: Distance | None) -> TrialBehaviour:
 
 
 def describe_all(trials: Sequence[TrialBehaviour]) -> Behaviour:
-    """All trials together."""
+    """Describe all trials together."""
     counts = {label: sum(trial.counts[label] for trial in trials) for label in LABELS}
     transitions = add_counts(trial.transitions for trial in trials)
     dominant = [trial.dominant for trial in trials]
@@ -326,7 +326,7 @@ def describe_all(trials: Sequence[TrialBehaviour]) -> Behaviour:
 
 
 def find_shares(counts: dict[str, int]) -> dict[str, float] | None:
-    """Counts as shares of their sum; None where there is nothing to share."""
+    """Counts as shares of their sum; None if the sum is 0."""
     total = sum(counts.values())
     return {label: count / total for label, count in counts.items()} if total else None
 
@@ -344,23 +344,23 @@ def _mean(values: Sequence[float]) -> Mean | None:
 
 
 type Confusion = tuple[tuple[int, ...], ...]
-"""Counts, 4 by 4 in the order of LABELS: a row for what the first said, a column for the second."""
+"""Counts, 4 by 4 in the order of LABELS: rows are the first labels, columns the second."""
 
 
 class Agreement(msgspec.Struct, frozen=True, kw_only=True):
-    """How far two sets of labels of the same turns agree."""
+    """Agreement between two sets of labels of the same turns."""
 
     turns: int
-    """Turns that both have a label for."""
+    """Turns with both labels."""
     agreed: int
-    """Turns that both gave the same."""
+    """Turns with equal labels."""
     kappa: float | None
-    """Cohen's kappa: agreement beyond chance, at most 1; null where chance alone explains it."""
+    """Cohen's kappa: agreement beyond chance, at most 1; null if undefined."""
     confusion: Confusion
 
 
 def compare_labels(first: Sequence[str], second: Sequence[str]) -> Agreement:
-    """Two labels of each turn, in the same order."""
+    """Compare two labels of each turn, in the same order."""
     at = {label: place for place, label in enumerate(LABELS)}
     counts = [[0] * len(LABELS) for _ in LABELS]
     for one, other in zip(first, second, strict=True):
@@ -374,13 +374,13 @@ def compare_labels(first: Sequence[str], second: Sequence[str]) -> Agreement:
 
 
 def find_kappa(counts: Sequence[Sequence[int]]) -> float | None:
-    """Cohen's kappa of a square of counts; None where it is not defined."""
+    """Cohen's kappa of a square of counts; None if undefined."""
     total = sum(sum(row) for row in counts)
     if not total:
         return None
     agreed = sum(row[place] for place, row in enumerate(counts))
     columns: list[int] = [sum(column) for column in zip(*counts, strict=True)]
-    # In whole numbers, so that "chance agrees everywhere" is found exactly.
+    # In whole numbers, so that full agreement by chance is detected exactly.
     by_chance = sum(sum(row) * columns[place] for place, row in enumerate(counts))
     if by_chance == total * total:
         return None

@@ -1,6 +1,6 @@
-"""Tool calls: which result answers which call, and the same call again and again.
+"""Tool calls: pairing results with calls, and repeated calls.
 
-No id pairs a call with its result, only their order within a step.
+Calls and results have no common id, so they are paired by their order within a step.
 """
 
 from collections.abc import Iterable
@@ -11,10 +11,10 @@ import msgspec
 from proctor.traces.entry import Entry, Object
 
 MOST_OPEN: Final = 256
-"""Calls of one step that are remembered at a time."""
+"""Most calls of one step that are remembered."""
 _COMMANDS: Final = ("command", "cmd", "keystrokes")
+# Characters kept of either end of a text.
 _END: Final = 240
-"""Characters of either end of a text that are kept."""
 _ENCODE = msgspec.json.Encoder().encode
 
 
@@ -30,7 +30,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
 
 def find_command(arguments: Object | None) -> str:
-    """What a call's arguments ask for: a command among them, else all of them as JSON."""
+    """The command in a call's arguments, else all arguments as JSON."""
     if not arguments:
         return ""
     # Keystrokes count as a command here: what a terminal was sent is what the agent asked for.
@@ -43,11 +43,11 @@ def find_command(arguments: Object | None) -> str:
     try:
         return _ENCODE(arguments).decode()
     except (msgspec.MsgspecError, ValueError, RecursionError, TypeError):
-        return ""  # nested too deeply, or half a character
+        return ""  # nested too deeply, or a lone surrogate
 
 
 def take_answered(waiting: list[Call], entry: Entry) -> Call:
-    """Take out the call that a result belongs to; without one, what the result itself says."""
+    """Remove and return the call that a result answers; without one, make it from the result."""
     name = entry.tool_name or ""
     # Results come in the order of their calls, so the first call that fits is the one.
     for at, call in enumerate(waiting):
@@ -57,17 +57,17 @@ def take_answered(waiting: list[Call], entry: Entry) -> Call:
 
 
 def shorten(text: str) -> str:
-    """Both ends of a long text, all of a short one."""
+    """Both ends of a long text; a short text unchanged."""
     return text if len(text) <= 2 * _END else f"{text[:_END]} … {text[-_END:]}"
 
 
 def find_texts(values: Iterable[object]) -> list[str]:
-    """Those of them that are texts with something in them."""
+    """The values that are non-empty texts."""
     return [value for value in values if isinstance(value, str) and value]
 
 
 MOST_CALLS: Final = 1 << 16
-"""Different calls that are remembered; further ones are only compared with the one before."""
+"""Most different calls that are remembered; further ones are only compared with the last."""
 _MOST_REPEATED: Final = 1 << 12
 _MOST_STEPS: Final = 10
 _SHOWN: Final = 5
@@ -78,11 +78,11 @@ class Repeated(msgspec.Struct, frozen=True, kw_only=True):
 
     tool: str
     command: str
-    """Both ends of it, where it is long."""
+    """Both ends, if it is long."""
     times: int
-    """How often in all."""
+    """Total number of calls."""
     steps: tuple[int, ...]
-    """The first ten steps it was made in."""
+    """The first ten steps with the call."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,29 +94,29 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     first_step: int
     last_step: int
     part: str = ""
-    """The step of a trial of several."""
+    """The step of a multi-step trial."""
 
 
 class LoopSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Calls that were made before."""
+    """Repeated calls."""
 
     repeats: int = 0
-    """Calls whose tool and command had been called before."""
+    """Calls with a tool and command that occurred before."""
     longest: Run | None = None
-    """The longest row of at least two."""
+    """The longest run of at least two."""
     most: tuple[Repeated, ...] = ()
-    """The calls made most often, at most five."""
+    """The most frequent calls, at most five."""
     is_exact: bool = True
-    """False where there were more different calls than are remembered."""
+    """False if there were more different calls than are remembered."""
 
 
 class Loops:
-    """The calls of one trace, one by one."""
+    """Collects the calls of one trace."""
 
     def __init__(self) -> None:
         self._first_steps: dict[int, int] = {}
         self._repeated: dict[int, tuple[Call, list[int]]] = {}
-        """Calls made more than once, each with its number of times and its first steps."""
+        """Calls made more than once, with their count and first steps."""
         self._repeats = 0
         self._is_exact = True
         self._last: Call | None = None
@@ -185,7 +185,7 @@ class Loops:
 
 
 def merge_loops(parts: dict[str, LoopSummary]) -> LoopSummary:
-    """The loops of the parts of one trial; each part counts its own calls."""
+    """Merge the loops of a trial's parts; calls are not compared across parts."""
     runs = [
         msgspec.structs.replace(each.longest, part=part)
         for part, each in parts.items()

@@ -1,10 +1,11 @@
-"""Why a trial failed: one cause, by ordered rules, with the evidence that a rule rests on.
+"""Why a trial failed: one cause, by ordered rules, with the evidence for it.
 
-The first rule with evidence decides. What invalidates a score goes before what explains one: a
-trial whose verifier could not download its tools was not judged, whatever limit its agent reached.
+The first rule with evidence decides. Rules that invalidate a score come before rules that explain
+one: a trial whose verifier could not download its tools was not judged, whatever limit its agent
+reached.
 
-A cause explains a score and never changes it: nothing that scores imports this module. Rules look
-for words, so a cause can be wrong; that is why each shows where it was read, and quotes the line.
+A cause explains a score and never changes it: the code that scores does not import this module.
+Rules search for words, so a cause can be wrong; therefore each names its source and quotes it.
 """
 
 import re
@@ -19,35 +20,35 @@ from proctor.traces.limits import Limit
 from proctor.traces.tool_errors import ToolError
 
 LONGEST_QUOTE: Final = 300
-"""Characters of what is quoted as evidence."""
+"""Most characters of a quote."""
 PASSED: Final = 1.0
-"""A reward below it is a failure that has a cause."""
+"""A reward below it is a failure, which has a cause."""
 
 
 class CauseKind(StrEnum):
     """Who or what caused a failure."""
 
     AGENT = "agent"
-    """The agent did not solve it."""
+    """The agent did not solve the task."""
     TASK = "task"
     """The task is invalid."""
     VERIFIER = "verifier"
-    """The verifier gave no number that counts."""
+    """The verifier gave no valid number."""
     INFRASTRUCTURE = "infrastructure"
     """Machines, networks, endpoints, or a person who stopped it."""
     LIMIT = "limit"
     """A limit of time, turns, tokens, money or context ended it."""
     CHEATING = "cheating suspected"
-    """Integrity findings speak against it."""
+    """Integrity findings suggest it."""
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True):
-    """What a rule read."""
+    """What a rule is based on."""
 
     where: str
-    """A file of the trial, a field of the record, a finding, a step of the trace."""
+    """A file of the trial, a field of the record, a finding, or a step of the trace."""
     quote: str
-    """What is written there, at most 300 characters."""
+    """The text there, at most 300 characters."""
 
 
 class Cause(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,39 +56,39 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
 
     kind: CauseKind
     rule: str
-    """Name of the rule that decided; docs/summaries.md has a line for each."""
+    """Name of the rule that decided; docs/summaries.md describes each."""
     evidence: tuple[Evidence, ...]
 
 
 class LogText(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that may say what went wrong."""
+    """A file that may explain a failure."""
 
     name: str
-    """Which of the trial's files."""
+    """Its path in the trial."""
     text: str
-    """Its beginning and its end."""
+    """Its beginning and end."""
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """All facts that the rules look at."""
+    """The facts that the rules use."""
 
     reward: float | None
-    """Null where it was not scored."""
+    """Null if not scored."""
     reason_code: str | None = None
     exceptions: tuple[tuple[str, str], ...] = ()
-    """Each error on record: its class, and its sentence."""
+    """Each recorded error: its class and its text."""
     agent_error: str | None = None
-    """The error with which the agent ended, by the record."""
+    """The error with which the agent ended, according to the record."""
     verifier_completed: bool = False
     breakdown: dict[str, Any] | None = None
     findings: tuple[dict[str, Any], ...] = ()
     limit: Limit | None = None
     verifier_logs: tuple[LogText, ...] = ()
-    """What the verifier printed."""
+    """The verifier's output."""
     tracebacks: tuple[LogText, ...] = ()
-    """What ended the trial, with the frames."""
+    """Tracebacks of the exceptions that ended the trial."""
     was_verified: bool = True
-    """Whether the verifier left anything at all."""
+    """Whether the verifier left any file."""
     is_unverified: bool = False
     """Whether the job disabled verification."""
     last_error: ToolError | None = None
@@ -102,7 +103,7 @@ def has_failed(reward: float | None) -> bool:
 
 
 def quoted(where: str, text: str) -> Evidence:
-    """Evidence, shortened to what is shown."""
+    """Make evidence with a shortened quote."""
     short = text.strip()
     cut = short if len(short) <= LONGEST_QUOTE else f"{short[: LONGEST_QUOTE - 1]}…"
     return Evidence(where=where, quote=cut)
@@ -118,25 +119,25 @@ NETWORK: Final = re.compile(
     r"|dns error|connection timed out|502 bad gateway|503 service unavailable",
     re.IGNORECASE,
 )
-"""A download that failed, or a name that was not resolved."""
+"""A failed download, or a name that could not be resolved."""
 MACHINE: Final = re.compile(
     r"no space left on device|cannot allocate memory|out of memory|oom-?kill"
     r"|too many open files|read-only file system|input/output error|resource temporarily unavail",
     re.IGNORECASE,
 )
-"""The machine ran out of something."""
+"""A resource of the machine ran out."""
 RAN: Final = re.compile(
     r"^={2,80} .{0,200}\b(?:passed|failed)\b"
     r"|^(?:Ran \d+ tests?|ok \d+|not ok \d+|PASS(?:ED)?|FAIL(?:ED)?)\b"
     r"|\b\d+ (?:passed|failed)\b",
     re.MULTILINE,
 )
-"""Tests that ran and were counted: network errors in them are about the agent's work."""
+"""Tests ran and were counted: network errors in them are about the agent's work."""
 NO_TESTS: Final = re.compile(
     r"no tests ran|collected 0 items|INTERNALERROR|file or directory not found: /tests"
     r"|(?:pytest|uvx|uv|python3?|node|npm): (?:command )?not found|No module named '?pytest",
 )
-"""Tests that never began."""
+"""Tests did not start."""
 FAILED: Final = re.compile(r"^(?:FAILED|FAIL:?|not ok|ERROR)\b", re.MULTILINE)
 """A test that failed."""
 ENDPOINT: Final = re.compile(
@@ -146,14 +147,14 @@ ENDPOINT: Final = re.compile(
     r"|(?:status|error|code|http)\W{0,12}(?:429|5\d\d)\b",
     re.IGNORECASE,
 )
-"""A model's endpoint that gave no answer."""
+"""A model endpoint that did not answer."""
 _LOCAL: Final = re.compile(r"localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\]")
 
 
 def find_line(
     logs: Sequence[LogText], words: re.Pattern[str], *, local: bool = True
 ) -> Evidence | None:
-    """The first line with one of the words; without `local`, not about this machine itself."""
+    """The first line with one of the words; without `local`, only lines about other machines."""
     for log in logs:
         for match in words.finditer(log.text):
             start = log.text.rfind("\n", 0, match.start()) + 1
@@ -165,7 +166,7 @@ def find_line(
 
 
 def has_run(logs: Sequence[LogText]) -> bool:
-    """Whether tests were counted in what the verifier printed."""
+    """Whether the verifier's output has a count of tests."""
     return any(RAN.search(log.text) for log in logs)
 
 
@@ -177,7 +178,7 @@ CHEATS: Final = frozenset(
         "system-changed-late",
     }
 )
-"""Findings that are alarms: evidence that a score may not be earned."""
+"""Findings that are alarms: evidence that a score was not earned."""
 _ENDPOINTS: Final = frozenset(
     {
         *("ModelUnreachableError", "ModelTimeoutError", "ModelServerError", "ModelRateLimitError"),
@@ -211,15 +212,15 @@ _REWARD_ERRORS: Final = frozenset(
         "VerifierOutputParseError",
     }
 )
+# Frames of a traceback that show in which phase a trial ended, the latest phase first.
 _FRAMES: Final = (
     (CauseKind.VERIFIER, ("/verifier/", "trial/verif", "in verify")),
     (CauseKind.AGENT, ("_run_agent", "/agents/", "agent_phase.py")),
     (CauseKind.INFRASTRUCTURE, ("/environments/", "_setup_agent_environment", "_prepare")),
 )
-"""Frames of a traceback that say in which phase a trial ended, the latest phase first."""
 _TIMED_OUT = re.compile(r"timed out after [\d.]{1,20} ?s", re.IGNORECASE)
+# Beginning of the recorded error of a trial that wrote no result.
 _KILLED: Final = "the trial was killed"
-"""The beginning of the error in the record of a trial that wrote no result."""
 _ERRORS: Final = "evaluation.validity.errors"
 
 type _Found = Evidence | list[Evidence] | None
@@ -234,7 +235,7 @@ class Rule(NamedTuple):
 
 
 def find_cause(case: Case) -> Cause | None:
-    """Why a trial failed; None for one that did not. It changes nothing about the trial."""
+    """Why a trial failed; None if it did not."""
     if not has_failed(case.reward):
         return None
     for rule in RULES:
@@ -288,7 +289,7 @@ def _machine(case: Case) -> _Found:
     errors = [LogText(name=_ERRORS, text=text) for _, text in case.exceptions]
     if found := find_line(errors, MACHINE) or find_line(errors, NETWORK, local=False):
         return found
-    # Where the trial has a reward, a code alone does not show what failed.
+    # If the trial has a reward, a code alone does not show what failed.
     if case.reward is None and case.reason_code in RETRYABLE:
         return quoted("reason_code", str(case.reason_code))
     return None
@@ -315,7 +316,7 @@ def _task(case: Case) -> _Found:
 
 def _verifier_silent(case: Case) -> _Found:
     codes = [case.reason_code, *(normalize_reason(text) for _, text in case.exceptions)]
-    # With a reward, or without a verifier, silence is not the verifier's fault.
+    # With a reward, or without a verifier, missing output is not the verifier's fault.
     if case.reward is not None or not case.was_verified:
         return None
     if found := _exception(case, _REWARD_ERRORS):
@@ -326,7 +327,7 @@ def _verifier_silent(case: Case) -> _Found:
 
 
 def _last_lines(case: Case) -> list[Evidence]:
-    """How the verifier's output ends."""
+    """The last lines of the verifier's output."""
     ends = [(log.name, log.text.strip().splitlines()[-3:]) for log in case.verifier_logs]
     return [quoted(name, "\n".join(lines)) for name, lines in ends if lines]
 
@@ -403,11 +404,11 @@ RULES: Final = (
     Rule("agent-error", CauseKind.AGENT, _agent_error),
     Rule("scored-low", CauseKind.AGENT, _scored_low),
 )
-"""All rules; what none of them explains is explained by the traceback, or not at all."""
+"""All rules; if none applies, the traceback decides, or the cause is unexplained."""
 
 
 def _find_phase(case: Case) -> Cause | None:
-    """The phase that a traceback ends in."""
+    """The phase in which a traceback ends."""
     for log in case.tracebacks:
         for kind, frames in _FRAMES:
             for frame in frames:
@@ -422,8 +423,8 @@ def _find_phase(case: Case) -> Cause | None:
 
 
 def _in_phase(case: Case, kind: CauseKind) -> CauseKind:
-    """The cause of a phase's end: a command of the agent that took too long hit a limit."""
-    # A time-out in the agent's phase is a limit, though the traceback only names the phase.
+    """The cause for a phase: a time-out in the agent's phase is a limit."""
+    # The traceback only names the phase, so the message has to show the time-out.
     is_late = any(_TIMED_OUT.search(text[:2000]) for _, text in case.exceptions)
     return CauseKind.LIMIT if kind is CauseKind.AGENT and is_late else kind
 

@@ -1,16 +1,16 @@
 """The shell commands of a trace, with their output, and how much of a script they repeat.
 
-Which tools are shells is a list, not a guess: a call of any other tool is `Unreplayable`, with the
-reason. Tools that touch nothing outside their harness (a plan, a thought, "I am done") are left
-out. Nothing is run here.
+Which tools are shells is a fixed list: a call of any other tool is `Unreplayable`, with the reason.
+Tools without effects outside of their harness (a plan, a thought, "I am done") are left out. Does
+not run anything.
 
 A script is compared part by part. A part is a line, or a command between `;`, `&&` and `||`: joined
-commands say the same as commands below each other. Blanks, quotes, backslashes and comments do not
-count, so `echo  'a'` and `echo "a"` are the same; blank lines, comments, `#!` and `set -e` are
-ignored. The share is that of the script's characters, each different part once: a long part says
-more than `cd /app`. Only scripts that two people would not write alike are compared: at least three
-different parts and eighty characters. The same holds for a sequence of commands: three commands and
-eighty characters, or two hundred characters.
+commands equal commands on separate lines. Blanks, quotes, backslashes and comments are ignored, so
+`echo  'a'` and `echo "a"` are equal; so are blank lines, `#!` and `set -e`. The share is that of
+the script's characters, counting each different part once: a long part means more than `cd /app`.
+Only scripts that two people would not write alike are compared: at least three different parts and
+eighty characters. A sequence of commands needs three commands and eighty characters, or two hundred
+characters.
 """
 
 import json
@@ -31,26 +31,26 @@ SHELLS: Final = frozenset(
         *("developer__shell", "developer.shell"),
     }
 )
-"""Tools that run a shell command, in lower case: ours, and those of the agents that harbor runs."""
+"""Tools that run a shell command, in lower case: ours, and those of harbor's agents."""
 PERSISTENT_SHELLS: Final = frozenset({"Bash", "execute_bash", "terminal", "exec_command"})
-"""Shells that live on from call to call, so that a `cd` or an `export` lasts."""
+"""Shells that persist between calls, so that a `cd` or an `export` lasts."""
 TOOLS_WITHOUT_EFFECT: Final = frozenset(
     {"think", "finish", "mark_task_complete", "update_plan", "todowrite", "todoread"}
 )
-"""Tools that change nothing outside their harness, in lower case."""
+"""Tools without effects outside of their harness, in lower case."""
 TIMED_OUT: Final = -1
-"""Exit code of a command that took too long, in trajectories."""
+"""Exit code of a command that timed out, in trajectories."""
 MALFORMED: Final = "malformed"
-"""Key in what a call carries: its harness ran nothing for it."""
+"""Key in a call's carried data: the harness ran nothing for it."""
 CUT: Final = "characters_cut"
-"""Key in what a result carries: how much of the output's middle was left out."""
+"""Key in a result's carried data: number of characters cut from the middle of the output."""
 
 _COMMANDS = ("command", "cmd")
 _DIRECTORIES = ("cwd", "workdir", "working_dir", "working_directory", "directory", "dir_path")
+# Argument names of a limit with a known unit, and how many of the unit make a second.
 _SECONDS = {"timeout_sec": 1, "timeout_seconds": 1, "timeout_ms": 1000}
-"""Names of a limit whose unit is plain, and how many of it make a second."""
+# Tools whose `timeout` is in milliseconds; for others the unit is unknown.
 _MILLISECONDS = frozenset({"Bash"})
-"""Tools whose `timeout` is in milliseconds; of others the unit is not known."""
 _NOT_ALONE = {
     "is_input": "is input for a program that is already running",
     "run_in_background": "was put into the background",
@@ -62,28 +62,28 @@ class Observation(msgspec.Struct, frozen=True):
     """The recorded output of a command."""
 
     text: str | None
-    """What it printed; None where only its beginning is known."""
+    """The output; None if only its beginning is known."""
     exit_code: int | None
-    """None where the trace does not say."""
+    """None if not recorded."""
     beginning: str | None = None
-    """The beginning of what it printed, where the rest was not kept."""
+    """The beginning of the output, if the rest was not kept."""
     ending: str | None = None
-    """The end of it, where that was kept too."""
+    """The end of the output, if that was kept too."""
 
 
 class ShellCommand(msgspec.Struct, frozen=True, kw_only=True):
     """One command that can be run again."""
 
     step: int
-    """The turn that gave it."""
+    """The step of the trace."""
     tool: str
     command: str
     cwd: str | None = None
-    """None: where the environment starts."""
+    """None: the environment's initial directory."""
     timeout_sec: int | None = None
-    """Whole seconds, rounded up; None: no limit is on record."""
+    """Whole seconds, rounded up; None: no limit recorded."""
     observation: Observation | None = None
-    """None where the trace ends before it."""
+    """None if the trace ends before it."""
 
 
 class Unreplayable(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,7 +102,7 @@ type Call = ShellCommand | Unreplayable
 
 
 def read_calls(entries: Sequence[Entry]) -> list[Call]:
-    """Every tool call that may have done something, in order."""
+    """Every tool call that may have had an effect, in order."""
     tools = [entry for entry in entries if entry.role in ("tool_call", "tool_result")]
     calls = [entry for entry in tools if entry.role == "tool_call"]
     results = [entry for entry in tools if entry.role == "tool_result"]
@@ -120,19 +120,19 @@ def read_calls(entries: Sequence[Entry]) -> list[Call]:
 
 
 def render_cut(n_characters: int) -> str:
-    """The mark in an output where this many characters of its middle were left out."""
+    """The mark in an output where characters of its middle were cut."""
     return f"\n[… {n_characters:,} characters cut here …]\n"
 
 
 def _carried_with(entry: Entry) -> Object:
-    """What its harness stored with an entry beyond its fields."""
+    """What the harness stored with an entry beyond its fields."""
     held = (entry.metadata or {}).get(ATIF_KEY)
     extra = held.get("extra") if isinstance(held, dict) else None
     return extra if isinstance(extra, dict) else {}
 
 
 def read_commands(entries: Iterable[Entry]) -> list[str]:
-    """What every tool call of a trace asked for, as text: a command, else the call's arguments."""
+    """The command of every tool call of a trace, else its arguments as text."""
     return [
         _find_command(entry) or _describe_arguments(entry)
         for entry in entries
@@ -144,7 +144,7 @@ def _describe_arguments(entry: Entry) -> str:
     try:
         told = json.dumps(entry.arguments or {}, sort_keys=True)
     except (ValueError, RecursionError):
-        # Nested too deeply to be written; it then equals any other such call.
+        # Too deep to serialise; it then equals any other such call.
         told = ""
     return f"{entry.tool_name or ''} {told}"
 
@@ -206,7 +206,7 @@ def _find_timeout(tool: str, arguments: Object) -> int | None:
 
 
 def _find_patience(result: Entry | None) -> int | None:
-    """The limit of a command that took too long, where only how long it took is on record."""
+    """The limit of a command that timed out, if only its duration is recorded."""
     if result is None or result.exit_code != TIMED_OUT or result.duration_ms is None:
         return None
     return max(1, round(result.duration_ms / 1000))
@@ -232,7 +232,7 @@ def _observe(result: Entry) -> Observation:
 LEAST_PARTS = 3
 LEAST_CHARACTERS = 80
 CLOSE = 0.8
-"""The share from which on commands are close to a script."""
+"""The share from which commands count as close to a script."""
 _SEQUENCE_COMMANDS = 3
 _SEQUENCE_CHARACTERS = 200
 
@@ -243,18 +243,18 @@ _OPTIONS = re.compile(r"set\s+[-+][a-zA-Z]+(\s+[a-z]+)?$")
 
 
 class Likeness(msgspec.Struct, frozen=True):
-    """How much of a script comes back."""
+    """How much of a script is repeated."""
 
     share: float
     """Of the script's characters, 0 to 1."""
     parts: int
-    """Different parts of the script that come back."""
+    """Different parts of the script that are repeated."""
     of: int
     """Different parts of the script."""
 
     @property
     def is_close(self) -> bool:
-        """Whether it is worth a look."""
+        """Whether it is close enough for a note."""
         return self.share >= CLOSE
 
     def __str__(self) -> str:
@@ -262,7 +262,7 @@ class Likeness(msgspec.Struct, frozen=True):
 
 
 def find_likeness(commands: Iterable[str], script: str) -> Likeness | None:
-    """How much of a script comes back in commands; None for a script too short to say."""
+    """How much of a script is repeated in commands; None for a script that is too short."""
     wanted = set(_parts_of(script))
     n_characters = sum(map(len, wanted))
     # Short scripts are alike by chance: `make` and `make test` prove nothing.
@@ -274,7 +274,7 @@ def find_likeness(commands: Iterable[str], script: str) -> Likeness | None:
 
 
 def is_telling(commands: Sequence[str]) -> bool:
-    """Whether a sequence of commands is so long that two attempts hardly share it by chance."""
+    """Whether a sequence is so long that two attempts would hardly share it by chance."""
     n_characters = sum(len(_DROPPED.sub("", command)) for command in commands)
     least = LEAST_CHARACTERS if len(commands) >= _SEQUENCE_COMMANDS else _SEQUENCE_CHARACTERS
     return n_characters >= least

@@ -1,8 +1,8 @@
-"""What aec-bench's report says of an experiment's behaviour, exactly as it computes it.
+"""aec-bench's report of an experiment's behaviour, exactly as it computes it.
 
 Its mistakes are kept, so that its numbers can be reproduced: references are compared with
-themselves and pooled over all tasks, rows of averaged matrices need not sum to 1, and what is not
-defined is 0. behaviour.py has the corrected definitions.
+themselves and pooled over all tasks, rows of averaged matrices need not sum to 1, and undefined
+values are 0. behaviour.py has the corrected definitions.
 """
 
 import math
@@ -44,7 +44,7 @@ def list_references(runs: Sequence[LabelledRun]) -> list[LabelledRun]:
 
 
 def average_matrix(runs: Sequence[LabelledRun]) -> CompatMatrix | None:
-    """The references' matrices, weighted by turns; None, where it crashes, without any."""
+    """The references' matrices, weighted by turns; None without any, where aec-bench crashes."""
     matrices = [make_matrix(run.labels) for run in list_references(runs)]
     total = sum(matrix.sample_count for matrix in matrices)
     if not total:
@@ -60,7 +60,7 @@ def average_matrix(runs: Sequence[LabelledRun]) -> CompatMatrix | None:
 
 
 def find_ideal_sequence(runs: Sequence[LabelledRun]) -> tuple[str, ...]:
-    """The most frequent whole sequence of the references; then the longer, then by names."""
+    """The most frequent complete sequence of the references; ties: the longer, then by name."""
     counts = Counter(run.labels for run in list_references(runs))
     ranked = sorted(counts, key=lambda bonds: (-counts[bonds], -len(bonds), bonds))
     return ranked[0] if ranked else ()
@@ -69,7 +69,7 @@ def find_ideal_sequence(runs: Sequence[LabelledRun]) -> tuple[str, ...]:
 def score_run(
     bonds: Sequence[str], reference: CompatMatrix | None, ideal: Sequence[str]
 ) -> dict[str, float | None]:
-    """How a run compares with the references, itself among them where it is one."""
+    """Compare a run with the references, which may include the run itself."""
     if reference is None or not bonds:
         return dict.fromkeys(_SCORES)
     edits = count_edits(bonds, ideal)
@@ -89,11 +89,11 @@ def _cosine(first: CompatMatrix, second: CompatMatrix) -> float:
 
 METHOD: Final = "behavioral-turn-classifier"
 LOW: Final = 0.75
-"""A confidence strictly below that is low."""
+"""A confidence strictly below this is low."""
 
 
 def summarise(runs: Sequence[LabelledRun]) -> dict[str, Any]:
-    """The report's `summary`; what is not defined is 0 in it."""
+    """The report's `summary`; undefined values are 0."""
     traced = [run for run in runs if run.has_trace]
     matrix, ideal = average_matrix(traced), find_ideal_sequence(traced)
     rows = [_describe(run, score_run(run.labels, matrix, ideal)) for run in traced]
@@ -119,7 +119,7 @@ def summarise(runs: Sequence[LabelledRun]) -> dict[str, Any]:
 
 
 def summarise_confidence(traces: Sequence[Sequence[float]], total: int) -> dict[str, Any]:
-    """How sure the labels are, by turn and by trial; `traces` holds those that were found."""
+    """Confidence of the labels, by turn and by trial; `traces` has those that were found."""
     turns = [sure for trace in traces for sure in trace]
     means = [_mean(trace) for trace in traces if trace]
     return {

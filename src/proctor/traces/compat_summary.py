@@ -1,4 +1,4 @@
-"""aec-bench's own numbers of a trial and of many, exactly as it computes them.
+"""aec-bench's numbers of one or more trials, exactly as it computes them.
 
 The definitions, and their known mistakes, are aec-bench's: errors in a conversation are found by
 words, and the two kinds of trace disagree about what an error is. summary.py has our definitions.
@@ -21,10 +21,10 @@ OUTPUTS: Final = ("output.md", "output.jsonl")
 
 
 class Signals(msgspec.Struct, kw_only=True):
-    """The ten signals, by their own names."""
+    """The ten signals, by aec-bench's names."""
 
     has_transcript: int = 0
-    """1 where there is a trace, 0 where there is none."""
+    """1 if there is a trace, else 0."""
     total_messages: int = 0
     assistant_messages: int = 0
     tool_result_messages: int = 0
@@ -34,13 +34,13 @@ class Signals(msgspec.Struct, kw_only=True):
     tool_errors: int = 0
     used_calc_tool: bool = False
     wrote_output: bool = False
-    """Whether a command has the text output.md or output.jsonl in it."""
+    """Whether a command contains the text output.md or output.jsonl."""
     first_error: str | None = None
-    """The first error that has a text, 200 characters of it."""
+    """The first error with a text, shortened to 200 characters."""
 
 
 def read_trajectory_signals(path: str) -> Signals:
-    """The signals of a trajectory; lines that cannot be read are left out.
+    """The signals of a trajectory; unreadable lines are left out.
 
     Raises:
         TraceError: the file cannot be read at all.
@@ -76,7 +76,7 @@ def _add_call(signals: Signals, entry: Entry) -> None:
 
 
 def note_command(signals: Signals, command: str) -> None:
-    """Look whether a command names an output."""
+    """Note whether a command names an output file."""
     if any(name in command for name in OUTPUTS):
         signals.wrote_output = True
 
@@ -100,7 +100,7 @@ _WORDS: Final = (
 
 
 def read_conversation_signals(path: str) -> Signals:
-    """The signals of a conversation; an empty one is a transcript too.
+    """The signals of a conversation; an empty one counts as a transcript too.
 
     Raises:
         TraceError: the file cannot be read at all.
@@ -137,7 +137,7 @@ def _parse(line: bytes) -> object:
     except (msgspec.MsgspecError, ValueError, RecursionError):
         pass
     try:
-        # NaN and half characters are read by the peer, and so here.
+        # aec-bench accepts NaN and lone surrogates, so they are accepted here too.
         return json.loads(line)
     except (ValueError, RecursionError):
         return None
@@ -221,7 +221,7 @@ def _is_error(text: str) -> bool:
 
 
 class TraceSummaryRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the peer's `report traces`, by its own names."""
+    """One line of aec-bench's `report traces`, by its names."""
 
     trial_id: str
     model: str
@@ -230,17 +230,17 @@ class TraceSummaryRecord(msgspec.Struct, frozen=True, kw_only=True):
     task_type: str
     """The segment before it; the whole id where it has only one."""
     reward: float | None
-    """Null where the trial was not scored, which the peer cannot say."""
+    """Null if not scored, which aec-bench cannot represent."""
     turns_used: int | None
-    """As the agent reports it, 0 where it does not; null where it is no number."""
+    """As the agent reports it, 0 if it does not; null if it is not a number."""
     max_turns: int | None
-    """Likewise."""
+    """As for turns_used."""
     tokens_in: int
-    """0 where it is not known."""
+    """0 if unknown."""
     tokens_out: int
-    """0 where it is not known."""
+    """0 if unknown."""
     duration_sec: float
-    """Seconds of the agent, or of the whole trial where those are not known or 0."""
+    """Seconds of the agent; of the whole trial if those are unknown or 0."""
     tool_calls: int
     tool_errors: int
     used_calc_tool: bool
@@ -254,7 +254,7 @@ class TraceSummaryRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Aggregate(msgspec.Struct, frozen=True, kw_only=True):
-    """Many trials; every mean is over all of them, those without a transcript as 0."""
+    """Many trials; every mean is over all of them, with 0 for those without a transcript."""
 
     n_trials: int
     trials_with_transcript: int
@@ -264,7 +264,7 @@ class Aggregate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_signals(trajectory: str | None, conversation: str | None) -> Signals:
-    """The signals of a trial by the files it has: a trajectory hides the conversation.
+    """The signals of a trial from its files: a trajectory hides the conversation.
 
     Raises:
         TraceError: the file cannot be read at all.
@@ -278,7 +278,7 @@ def read_signals(trajectory: str | None, conversation: str | None) -> Signals:
 
 
 def make_summary_record(record: TrialRecord, signals: Signals) -> TraceSummaryRecord:
-    """What the peer's report says of a trial."""
+    """Make the line of aec-bench's report for a trial."""
     segments = record.task.task_id.split("/")
     result, cost, timing = record.outputs.agent_result or {}, record.cost, record.timing
     numbers = list(_numbers(record.evaluation.breakdown))
@@ -305,7 +305,7 @@ def make_summary_record(record: TrialRecord, signals: Signals) -> TraceSummaryRe
 
 
 def _whole(value: Any) -> int | None:
-    """A number as the peer casts it; null where it would stop."""
+    """Convert a number as aec-bench does; None where it would crash."""
     try:
         return int(value or 0)
     except (ValueError, TypeError, OverflowError):
@@ -313,7 +313,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _numbers(value: Any) -> Iterator[float]:
-    """Every number in objects within objects, booleans among them; no lists are entered."""
+    """Every number in nested objects, including booleans; lists are not searched."""
     left = [value]
     while left:
         found = left.pop()
@@ -324,7 +324,7 @@ def _numbers(value: Any) -> Iterator[float]:
 
 
 def aggregate(signals: Sequence[Signals]) -> Aggregate:
-    """Many trials as the peer sums them up; zeros for none."""
+    """Aggregate trials as aec-bench does; zeros if there are none."""
     return Aggregate(
         n_trials=len(signals),
         trials_with_transcript=sum(each.has_transcript for each in signals),

@@ -1,4 +1,4 @@
-"""Reading conversation.jsonl: every dialect to the same turns, strictly or salvaging.
+"""Read conversation.jsonl: every dialect to the same turns, strictly or leniently.
 
     for item in read_turns(path):                  strict: the first problem is a TraceError
     for item in read_turns(path, salvage=True):    turns, and diagnostics where they were noticed
@@ -11,9 +11,9 @@ Memory does not grow with the file. The dialect of a row is recognised by:
     anthropic      its content is a list that starts with a block of some `type`
     pydantic-ai    its `kind` is request or response, and it has `parts`
 
-A row without any of these could be of any dialect. A row of another dialect in between is read as
-well as the others; the conversation's dialect is that of the first row with a mark, and plain when
-no row has one.
+A row without any of these could be of any dialect. A row of another dialect in between is read like
+the others; the conversation's dialect is that of the first row with a mark, or plain if there is
+none.
 
 What is met                            strict     salvage
 an empty file                          no turns   no turns
@@ -54,13 +54,13 @@ from proctor.traces.pydantic_ai import KINDS, parse_pydantic_ai
 from proctor.traces.turn import Turn
 
 type Dialect = Literal["canonical", "openai", "anthropic", "pydantic-ai", "plain"]
-"""plain is a conversation without a mark: the rows of it have a role and a text."""
+"""plain is a conversation without a mark: its rows have a role and a text."""
 
 _OPENAI_PARTS: Final = ("image_url", "input_audio", "input_text", "output_text", "refusal")
 
 
 def find_dialect(row: Object) -> Dialect | None:
-    """The dialect that a row has the mark of; None when it could be of any."""
+    """The dialect whose mark a row has; None if it could be of any."""
     if "event" in row:
         return "canonical"
     if row.get("role") in RESULT_ROLES or "tool_calls" in row or "function_call" in row:
@@ -80,7 +80,7 @@ def _find_in_blocks(content: list[Any]) -> Dialect | None:
 
 
 def parse_row(row: Object, line: int, dialect: Dialect | None) -> tuple[Turn, ...]:
-    """The turns of a row that has the mark of a dialect, or of none."""
+    """The turns of a row with the mark of a dialect, or without a mark."""
     match dialect:
         case "canonical":
             return (parse_canonical(row, line),)
@@ -92,24 +92,25 @@ def parse_row(row: Object, line: int, dialect: Dialect | None) -> tuple[Turn, ..
             return (parse_message(row, line),)
 
 
+# Calls whose names are remembered for results without one.
 _REMEMBERED: Final = 4096
 
 
 class Conversation(msgspec.Struct, frozen=True):
-    """A whole file, for those that are small enough to hold."""
+    """A whole file, if it is small enough to hold in memory."""
 
     path: str
     dialect: Dialect
-    """That of the first row that has a mark; plain when none has."""
+    """The dialect of the first row with a mark; plain if there is none."""
     turns: tuple[Turn, ...]
     diagnostics: tuple[Diagnostic, ...] = ()
-    """What was noticed; without problems when it was read strictly."""
+    """Problems and notes; after strict reading only notes."""
 
 
 def load_conversation(
     path: str, *, salvage: bool = False, line_limit: int = LINE_LIMIT
 ) -> Conversation:
-    """The whole file.
+    """Load the whole file.
 
     Raises:
         TraceError: it cannot be read; unless salvaging, also the first problem in it.
@@ -128,7 +129,7 @@ def load_conversation(
 def read_turns(
     path: str, *, salvage: bool = False, line_limit: int = LINE_LIMIT
 ) -> Iterator[Turn | Diagnostic]:
-    """The file's turns one by one, with what was noticed in between.
+    """Yield the file's turns one by one, with diagnostics in between.
 
     Raises:
         TraceError: it cannot be read; unless salvaging, also the first problem in it.
@@ -137,7 +138,7 @@ def read_turns(
 
 
 class _Reading:
-    """How far one reading of a file has come."""
+    """The state of reading one file."""
 
     def __init__(self, *, salvage: bool) -> None:
         self.dialect: Dialect | None = None
@@ -189,7 +190,7 @@ class _Reading:
         return [self._complete(turn) for turn in turns]
 
     def _complete(self, turn: Turn) -> Turn:
-        """The turn with its results named after their calls."""
+        """Name the results of a turn after their calls."""
         for call in turn.calls:
             if call.call_id is not None and call.name:
                 self._names.pop(call.call_id, None)

@@ -1,11 +1,11 @@
-"""One kind of trace to another, with a list of everything that did not survive.
+"""Convert between kinds of traces, and list everything that was lost.
 
     ATIF ─▶ trajectory ─▶ ATIF      what has no field on the other side is carried in metadata or
-                                    extra, so that the way back restores it
+                                    extra, so that converting back restores it
     conversation ─▶ trajectory      and on to ATIF
 
-Reading is strict: a trace with a problem is refused, unless salvaging is asked for, and then what
-had to be left behind is listed as lost.
+Reading is strict: a trace with a problem is refused, unless `salvage` is set; then what had to be
+left out is listed as lost.
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,10 +25,10 @@ from proctor.traces.trajectory import LineRest, load_trajectory
 from proctor.traces.turn import turns_to_entries
 from proctor.traces.writer import HEADER, Redactor, render_line
 
+# Diagnostics of a trajectory about values that are kept; each such value is listed by itself.
 _LISTED = frozenset({"unknown-key", "wrong-type", "duplicate-key"})
-"""What a trajectory's reader says of values that it keeps, each of which is listed itself."""
+# Diagnostics of an ATIF reader about values that it replaces.
 _REPLACED = BEYOND_HARBOR | {"invalid-utf-8"}
-"""What an ATIF reader says of values that it puts something else in the place of."""
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -36,18 +36,18 @@ class Loaded(msgspec.Struct, frozen=True):
 
     entries: Sequence[Entry]
     losses: list[Loss]
-    """What the entries do not say."""
+    """What the entries do not contain."""
 
 
 def load_entries(path: str, kind: TraceKind, *, salvage: bool = False) -> Loaded:
-    """A trace of any kind as entries.
+    """Load a trace of any kind as entries.
 
     Raises:
         TraceError: it cannot be read; unless salvaging, also the first problem in it.
     """
     match kind:
         case TraceKind.TRAJECTORY:
-            # Thorough, because a value that a second key of its name hides is lost as well.
+            # Thorough, because a value hidden by a duplicate key is lost too.
             found = load_trajectory(path, salvage=salvage, thorough=True)
             unread = [each for each in found.diagnostics if each.code not in _LISTED]
             losses = [*_headers(found.headers), *_kept(found.kept), *_unread(unread)]
@@ -68,20 +68,20 @@ def load_entries(path: str, kind: TraceKind, *, salvage: bool = False) -> Loaded
 
 
 def _finite(entries: list[Entry], noticed: Iterable[Diagnostic]) -> list[Entry]:
-    """The entries with null for each number that JSON does not have; the losses name them."""
+    """Replace numbers that JSON does not have with null; they are listed as losses."""
     if all(found.code != "not-a-json-number" for found in noticed):
         return entries
     return msgspec.json.decode(msgspec.json.encode(entries), type=list[Entry])
 
 
 def redact_entries(loaded: Loaded, redactor: Redactor) -> Loaded:
-    """The same entries without secrets."""
+    """Redact secrets in the entries."""
     clean = [_redact_entry(entry, redactor) for entry in loaded.entries]
     return Loaded(clean, [_redact_loss(loss, redactor) for loss in loaded.losses])
 
 
 def _redact_entry(entry: Entry, redactor: Redactor) -> Entry:
-    # By field, so that a secret that is spelled like a key of the format does not break it.
+    # Per field, so that a secret that equals a key of the format does not break it.
     fields = msgspec.structs.asdict(entry)
     clean = {key: redactor.redact(value) for key, value in fields.items() if key != "step"}
     for key in ("exit_code", "duration_ms"):
@@ -92,14 +92,14 @@ def _redact_entry(entry: Entry, redactor: Redactor) -> Entry:
 
 def _redact_loss(loss: Loss, redactor: Redactor) -> Loss:
     def hide(text: str) -> str:
-        # A text that was cut may end with half of a secret, which cannot be found any more.
+        # A shortened text may end with half of a secret, which could not be recognised.
         return "not shown" if "…" in text else redactor.redact_text(text)
 
     return Loss(hide(loss.path), hide(loss.value_summary), hide(loss.why))
 
 
 def _headers(headers: Iterable[Header]) -> list[Loss]:
-    """What headers say beyond what every header that is written says."""
+    """What headers contain beyond the default header."""
     written = Header()
     return [
         Loss(f"header.{key}", render_summary(said), "a new header is written")
@@ -126,7 +126,7 @@ def _unread(diagnostics: Iterable[Diagnostic]) -> list[Loss]:
 
 
 def render_as_trajectory(loaded: Loaded, *, header: bool = True) -> tuple[bytes, list[Loss]]:
-    """trajectory.jsonl; later generations of aec-bench refuse the header."""
+    """Render trajectory.jsonl; later generations of aec-bench refuse the header."""
     # Only the first generation has a header; later ones refuse it.
     lines = [render_line(HEADER)] if header else []
     lines += [render_line(msgspec.to_builtins(entry)) for entry in loaded.entries]
@@ -134,10 +134,10 @@ def render_as_trajectory(loaded: Loaded, *, header: bool = True) -> tuple[bytes,
 
 
 def render_as_atif(loaded: Loaded, agent: Agent | None = None) -> tuple[bytes, list[Loss]]:
-    """An ATIF document of version 1.7, which harbor's validator takes.
+    """Render an ATIF document of version 1.7, which harbor's validator accepts.
 
     Raises:
-        TraceError: there is no entry to make a step of.
+        TraceError: there is no entry.
     """
     atif, losses = from_entries(loaded.entries, agent=agent)
     return render_atif(atif), [*loaded.losses, *losses]

@@ -5,12 +5,12 @@ from typing import Final
 
 MOST_NAMES: Final = 1000
 OTHERS: Final = "(others)"
-"""The name for all names beyond the first thousand."""
+"""Stands for all names beyond the first thousand."""
 _LONGEST: Final = 100
 
 
 class Tally:
-    """How often each name was seen."""
+    """Counts by name."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -31,12 +31,12 @@ class Tally:
         return sum(self.counts.values())
 
     def ranked(self) -> dict[str, int]:
-        """The most frequent first; equals by name."""
+        """Most frequent first; ties by name."""
         return rank(self.counts)
 
 
 def rank(counts: dict[str, int]) -> dict[str, int]:
-    """The most frequent first; equals by name."""
+    """Sort counts: most frequent first; ties by name."""
     # Most traces have one tool and one reason: nothing to sort.
     if len(counts) < 2:
         return counts
@@ -44,7 +44,7 @@ def rank(counts: dict[str, int]) -> dict[str, int]:
 
 
 def add_counts(*each: dict[str, int]) -> dict[str, int]:
-    """Several counts as one."""
+    """Add up several counts."""
     tally = Tally()
     for counts in each:
         for name, times in counts.items():
@@ -53,21 +53,21 @@ def add_counts(*each: dict[str, int]) -> dict[str, int]:
 
 
 MOST_GAPS: Final = 1 << 16
-"""Beyond it a gap is forgotten, and later steps inside it are not counted."""
+"""Most gaps that are remembered; beyond it, steps inside a forgotten gap are not counted."""
 
 
 class Steps:
-    """Counts different steps above 0. Most traces count up, so only the gaps are kept."""
+    """Counts different steps above 0. Most traces count up, so only gaps are stored."""
 
     def __init__(self) -> None:
         self.count = 0
         self.is_exact = True
-        """False once a gap was forgotten: there may be more."""
+        """False once a gap was forgotten: there may be more steps."""
         self._highest = 0
         self._last = 0
         self._starts: list[int] = []
         self._ends: list[int] = []
-        """Gaps below the highest step, in order, both ends included."""
+        """Gaps below the highest step, in order, both ends inclusive."""
 
     def add(self, step: int) -> None:
         """Count a step, unless it was counted before."""

@@ -1,8 +1,8 @@
-"""Rows of conversation.jsonl in the dialects of OpenAI, Anthropic and the canonical form, as turns.
+"""Parse rows of conversation.jsonl in the dialects of OpenAI, Anthropic and the canonical form.
 
-A row is read by taking keys out of it: whatever was not taken, or was of another type than
-expected, remains as its rest. So nothing is dropped by oversight, and nothing here fails. The
-dialect of pydantic-ai has a module of its own; which dialect a row has, conversation.py decides.
+Keys are removed from a row as they are read: whatever was not read, or has an unexpected type,
+remains as its rest. So nothing is dropped by oversight, and parsing never fails. pydantic_ai.py has
+its own module; conversation.py decides which dialect a row has.
 """
 
 import json
@@ -15,11 +15,11 @@ from proctor.traces.turn import ToolCall, ToolResult, Turn
 
 
 class Row:
-    """An object while it is read. The one it was made from stays as it is."""
+    """An object while it is read. The original is not changed."""
 
     def __init__(self, value: Object) -> None:
         self.rest = dict(value)
-        """What has not been taken."""
+        """What has not been read."""
 
     def take_text(self, *keys: str) -> str | None:
         """The string under the first of the keys that has one."""
@@ -40,7 +40,7 @@ class Row:
         return found
 
     def take_flag(self, key: str) -> bool | None:
-        """The true or false under a key."""
+        """The boolean under a key."""
         found: bool | None = self._take(key, bool)
         return found
 
@@ -67,7 +67,7 @@ class _Block(NamedTuple):
 
 
 class Blocks:
-    """Blocks of content, as far as they were read."""
+    """Blocks of content, as read so far."""
 
     def __init__(self) -> None:
         self.calls: list[ToolCall] = []
@@ -87,17 +87,17 @@ class Blocks:
         return "\n".join(self._thoughts) if self._thoughts else None
 
     def add_text(self, text: str, left: Any, whole: Any, *, says_more: bool) -> None:
-        """Add a text; `left` is its block without it, which may say more than its type."""
+        """Add a text; `left` is its block without the text, which may have more than its type."""
         self._texts.append(text)
         self._order.append(_Block(_TEXT, left, whole, says_more))
 
     def add_thought(self, text: str, left: Any, whole: Any, *, says_more: bool) -> None:
-        """Add a thought in the same way."""
+        """Add reasoning in the same way."""
         self._thoughts.append(text)
         self._order.append(_Block(_THOUGHT, left, whole, says_more))
 
     def add_call(self, call: ToolCall, mark: Any) -> None:
-        """Add a call, which holds the rest of its block itself; `mark` keeps its place."""
+        """Add a call, which keeps the rest of its block itself; `mark` keeps its position."""
         self.calls.append(call)
         self._order.append(_Block(_CALL, mark, mark, says_more=False))
 
@@ -111,11 +111,11 @@ class Blocks:
         self._order.append(_Block(_OTHER, block, block, says_more=True))
 
     def left_over(self) -> list[Any] | None:
-        """The blocks in their order without what the fields hold; None when that says nothing.
+        """The blocks in order without what the fields contain; None if that adds nothing.
 
-        It says something when a block holds more than its text, when the order is another than
-        thought, text, calls, results, and when there are several texts or thoughts: those are then
-        in it themselves, since joined they do not show where one ends.
+        It adds something if a block contains more than its text, if the order is not reasoning,
+        text, calls, results, and if there are several texts or thoughts: these are then included
+        whole, since joined they do not show where one ends.
         """
         ranks = [block.rank for block in self._order]
         single = {rank for rank in (_THOUGHT, _TEXT) if ranks.count(rank) == 1}
@@ -130,7 +130,7 @@ class Blocks:
 
 
 def read_call(row: Row, name: str, arguments: str, call_id: str) -> ToolCall:
-    """A call, given the keys under which its parts stand; all else is its rest."""
+    """Read a call, given the keys of its parts; everything else is its rest."""
     parsed, unparsed = take_arguments(row, arguments)
     return ToolCall(
         name=row.take_text(name) or "",
@@ -142,7 +142,7 @@ def read_call(row: Row, name: str, arguments: str, call_id: str) -> ToolCall:
 
 
 def take_arguments(row: Row, key: str) -> tuple[Object, str | None]:
-    """Arguments as an object or as JSON text; the text too where it cannot be parsed whole."""
+    """Arguments as an object or as JSON text; the text is kept if parsing would lose some of it."""
     text = row.take_text(key)
     if text is None:
         return row.take_object(key) or {}, None
@@ -153,7 +153,7 @@ def take_arguments(row: Row, key: str) -> tuple[Object, str | None]:
 
 
 def parse_object(text: str) -> Object | None:
-    """The object that a JSON text holds; None when it is not one, or parsing would lose of it."""
+    """Parse an object; None if it is not one, or if parsing would lose something."""
     try:
         value = parse_whole(text)
     except ValueError:
@@ -162,7 +162,7 @@ def parse_object(text: str) -> Object | None:
 
 
 def take_output(row: Row) -> str:
-    """The `content` of a result as text. What the text does not hold of it stays in the row."""
+    """The `content` of a result as text. What the text does not contain stays in the row."""
     text = row.take_text("content")
     if text is not None:
         return text
@@ -179,14 +179,14 @@ def take_output(row: Row) -> str:
 
 
 def _is_block(item: Any) -> bool:
-    """Whether it is part of a message rather than of data that a tool gave."""
+    """Whether it is part of a message, not of data that a tool returned."""
     if isinstance(item, dict):
         return isinstance(item.get("type"), str) or isinstance(item.get("kind"), str)
     return isinstance(item, str)
 
 
 def read_texts(content: list[Any]) -> Blocks:
-    """The texts among some blocks; any other block is kept as it is."""
+    """The texts among blocks; any other block is kept as it is."""
     blocks = Blocks()
     for block in content:
         if not add_text_block(blocks, block):
@@ -195,7 +195,7 @@ def read_texts(content: list[Any]) -> Blocks:
 
 
 def add_text_block(blocks: Blocks, block: Any) -> bool:
-    """Add the block if it is a text in one of the usual ways; says whether it is."""
+    """Add the block if it is a text in one of the usual forms; return whether it is."""
     if isinstance(block, str):
         blocks.add_text(block, block, block, says_more=False)
         return True
@@ -214,7 +214,7 @@ _TEXT_KEYS = {"text": "text", "input_text": "text", "output_text": "text", "refu
 
 
 def read_blocks(content: list[Any]) -> Blocks:
-    """Everything in a list of blocks."""
+    """Read everything in a list of blocks."""
     blocks = Blocks()
     for block in content:
         if not add_text_block(blocks, block) and not _add_object(blocks, block):
@@ -226,7 +226,7 @@ def _add_object(blocks: Blocks, block: Any) -> bool:
     kind = block.get("type") if isinstance(block, dict) else None
     if not isinstance(kind, str):
         return False
-    # A signature beside the thought makes it say more than its text, and is kept.
+    # A signature next to the thinking is kept too.
     if kind == "thinking" and isinstance(block.get("thinking"), str):
         left = {key: value for key, value in block.items() if key != "thinking"}
         says_more = left != {"type": "thinking"}
@@ -261,13 +261,13 @@ def _read_tool_result(block: Object) -> ToolResult:
 
 
 def parse_message(value: Object, line: int) -> Turn:
-    """The turn of a row whose calls and results, if it has any, are blocks of its content."""
+    """The turn of a row whose calls and results, if any, are blocks of its content."""
     row = Row(value)
     return make_turn(row, take_content(row), line)
 
 
 def take_content(row: Row) -> Blocks:
-    """The `content` as blocks; what is neither text nor a list stays in the row."""
+    """The `content` as blocks; anything but text or a list stays in the row."""
     text = row.take_text("content")
     if text is not None:
         blocks = Blocks()
@@ -287,7 +287,7 @@ def make_turn(
     calls: Sequence[ToolCall] = (),
     results: Sequence[ToolResult] = (),
 ) -> Turn:
-    """The turn of a row, with calls and results that stood beside its content."""
+    """Make the turn of a row, with calls and results from outside its content."""
     thinking = blocks.thinking
     if thinking is None:
         thinking = row.take_text("reasoning_content", "reasoning", "thinking")
@@ -305,7 +305,7 @@ def make_turn(
 
 
 def _find_refusal(row: Row) -> str:
-    # The key stays in the row too: that the model refused says more than its words.
+    # The key stays in the row too: that it was a refusal is more than its text.
     refusal = row.rest.get("refusal")
     return refusal if isinstance(refusal, str) else ""
 
@@ -323,7 +323,7 @@ def parse_openai(value: Object, line: int) -> Turn:
 
 
 def take_result(row: Row, name: str) -> ToolResult:
-    """The one result that a row is, with what its text does not hold of the content."""
+    """The single result that a row is, with what its text does not contain."""
     text = take_output(row)
     rest = {"content": row.rest.pop("content")} if "content" in row.rest else {}
     return ToolResult(
@@ -356,7 +356,7 @@ def _take_calls(row: Row) -> list[ToolCall]:
 
 
 def _read_call(given: Object) -> ToolCall:
-    """A call as {id, type, function: {name, arguments}}, or with name and arguments in itself."""
+    """A call as {id, type, function: {name, arguments}}, or with name and arguments directly."""
     row = Row(given)
     if row.rest.get("type") == "function":
         del row.rest["type"]
@@ -376,7 +376,7 @@ def _read_held_call(row: Row, holder: str, inner: Row, key: str) -> ToolCall:
 
 
 def parse_canonical(value: Object, line: int) -> Turn:
-    """The turn of a row. An event that the turn does not show by itself stays in its rest."""
+    """The turn of a row. An event that the turn does not imply stays in its rest."""
     row = Row(value)
     event = row.rest["event"]
     if event == "tool_call":

@@ -1,12 +1,12 @@
-"""Two traces side by side: where they part, who parted first, and what they share afterwards.
+"""Compare two traces: where they diverge, who diverged first, and what they share afterwards.
 
-Memory grows by some bytes an action; texts are held only around the place where they part.
+Memory grows by a few bytes per action; texts are kept only around the divergence.
 
-Sequences of some hundred actions are compared item by item, which finds the most equals there can
-be. In longer ones, items that occur once in both are taken for the same place, as far as the order
-allows; between two such places the same is done again, a few levels deep. A stretch with nothing
-unique that is too long to compare counts as different. So a million steps take seconds; the answer
-may then pair fewer than could be paired, but what is paired is equal.
+Sequences of some hundred actions are compared item by item, which finds the longest common
+subsequence. In longer ones, items that occur once in both are matched, as far as the order allows;
+between two matches this is repeated, a few levels deep. A stretch without unique items that is too
+long to compare counts as different. So a million steps take seconds; fewer items may be matched
+than possible, but matched items are equal.
 """
 
 from bisect import bisect_left
@@ -23,22 +23,22 @@ from proctor.traces.actions import Action
 from proctor.traces.entry import Entry
 
 _DEEPEST = 24
+# Comparisons of items in total, which take about a second.
 _COMPARISONS = 2_000_000
-"""How many items are compared with one another in all; that takes about a second."""
 
 
 class Block(NamedTuple):
-    """A run of equals."""
+    """A run of equal items."""
 
     left: int
-    """Where it begins in the first sequence."""
+    """Its start in the first sequence."""
     right: int
-    """Where it begins in the second."""
+    """Its start in the second."""
     size: int
 
 
 def align[Item: Hashable](left: Sequence[Item], right: Sequence[Item]) -> list[Block]:
-    """The runs of equals, in their order in both."""
+    """The runs of equal items, in the order of both."""
     pairs: list[tuple[int, int]] = []
     waiting = [(0, len(left), 0, len(right), 0)]
     left_over = _COMPARISONS
@@ -96,7 +96,7 @@ def _compare_all[Item: Hashable](
 def _find_anchors[Item: Hashable](
     left: Sequence[Item], right: Sequence[Item], mine: tuple[int, int], theirs: tuple[int, int]
 ) -> list[tuple[int, int]]:
-    """Places of items that occur once in both: the longest series in the order of both."""
+    """Items that occur once in both: the longest series in the order of both."""
     here = _find_unique(left, *mine)
     there = _find_unique(right, *theirs)
     common = [(at, there[item]) for item, at in here.items() if item in there]
@@ -109,7 +109,7 @@ def _find_unique[Item: Hashable](items: Sequence[Item], begin: int, end: int) ->
 
 
 def _longest_rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Most of the pairs, such that both numbers rise; the first numbers rise already."""
+    """The longest series of pairs in which both numbers rise; the first numbers already rise."""
     tops: list[int] = []
     at_top: list[int] = []
     before: list[int] = []
@@ -141,14 +141,14 @@ def _join(pairs: list[tuple[int, int]]) -> Iterator[Block]:
         yield Block(*begin, size)
 
 
+# Actions of each side whose commands are kept, for the list of hunks.
 _TOLD = 50_000
-"""Actions of each side whose commands are held, for what is listed of the rest."""
 _SHORT = 160
 _MOST_HUNKS = 10_000
 
 
 class First(StrEnum):
-    """Who was the first to differ."""
+    """Who differed first."""
 
     NOBODY = "nobody"
     AGENT = "agent"
@@ -156,27 +156,27 @@ class First(StrEnum):
 
 
 class Sides(msgspec.Struct, frozen=True, kw_only=True):
-    """One action of each, at the same place; None where that side has ended."""
+    """The actions of both at the same position; None if that side has ended."""
 
     number: int
-    """The place, counted from 1."""
+    """The position, from 1."""
     a: Action | None
     b: Action | None
 
 
 class Hunk(msgspec.Struct, frozen=True, kw_only=True):
-    """Consecutive actions that are all the same in both, or all in one only."""
+    """Consecutive actions that are equal in both, or that only one has."""
 
     kind: str
     """same, only_a or only_b."""
     count: int
     answers_differ: int = 0
-    """How many of the same were answered differently."""
+    """How many of the equal actions have different answers."""
     a: tuple[int, int] | None = None
-    """The first and the last step of it in A; null where it has none there."""
+    """First and last step in A; null if there is none."""
     b: tuple[int, int] | None = None
     first: str = ""
-    """The first of the commands, its beginning; "" far from where they part."""
+    """The beginning of the first command; "" far from the divergence."""
 
 
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):
@@ -185,33 +185,33 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     actions_a: int
     actions_b: int
     prefix: int
-    """Actions that are the same from the beginning on."""
+    """Equal actions from the beginning."""
     first: First
     action: Sides | None
-    """Where the agents act differently for the first time; null where they never do."""
+    """Where the agents first act differently; null if they never do."""
     answer: Sides | None
-    """Where, before that, the same action was answered differently for the first time."""
+    """Where, before that, an equal action first has a different answer."""
     same: int
-    """Actions that are aligned, the shared beginning counted."""
+    """Aligned actions, including the shared beginning."""
     only_a: int
     only_b: int
     answers_differ: int
-    """Aligned actions that were answered differently."""
+    """Aligned actions with different answers."""
     hunks: tuple[Hunk, ...]
-    """What there is after the shared beginning, in the order of both."""
+    """The hunks after the shared beginning, in the order of both."""
     hunks_left_out: int = 0
 
 
 class Opening:
-    """The instructions that an agent got before its first action, as a digest."""
+    """A digest of the instructions before an agent's first action."""
 
     def __init__(self) -> None:
         self.told = ""
-        """A digest of it; "" where there was nothing."""
+        """The digest; "" without instructions."""
         self._is_over = False
 
     def listen(self, entries: Iterable[Entry]) -> Iterator[Entry]:
-        """The same entries."""
+        """Pass the entries through, and hash the instructions."""
         for entry in entries:
             if entry.role in ("assistant", "tool_call"):
                 self._is_over = True
@@ -225,7 +225,7 @@ class Opening:
 
 
 class _Rest:
-    """The actions of one side from where they part on, without their texts."""
+    """The actions of one side from the divergence on, without their texts."""
 
     def __init__(self, ahead: Action | None, rest: Iterable[Action]) -> None:
         self.keys: list[bytes] = []
@@ -252,12 +252,12 @@ class _Rest:
 
 
 def compare_actions(a: Iterable[Action], b: Iterable[Action]) -> Divergence:
-    """How two trajectories differ, given as their actions."""
+    """Compare two trajectories, given as actions."""
     left, right = iter(a), iter(b)
     prefix = differing = 0
     answer: Sides | None = None
     action: Sides | None = None
-    # Streams, so that two long traces are never held in memory up to where they part.
+    # Streaming, so that long traces are not held in memory up to their divergence.
     for mine, theirs in zip_longest(left, right):
         if mine is None or theirs is None or mine.key != theirs.key:
             action = Sides(number=prefix + 1, a=mine, b=theirs)
@@ -300,7 +300,7 @@ def _conclude(
 
 
 def _differ(mine: bytes | None, theirs: bytes | None) -> bool:
-    """Whether two answers differ; a missing answer does not."""
+    """Whether two answers differ; a missing answer never differs."""
     return mine is not None and theirs is not None and mine != theirs
 
 
@@ -329,7 +329,7 @@ def _find_hunks(mine: _Rest, theirs: _Rest) -> Iterator[Hunk]:
 
 
 def describe_divergence(found: Divergence) -> str:
-    """How far two trajectories go together, and who parted first, as a sentence."""
+    """One sentence: how far two trajectories agree, and who diverged first."""
     shared = "The first action is the same"
     if found.prefix != 1:
         shared = f"The first {found.prefix:,} actions are the same"

@@ -1,7 +1,7 @@
-"""One line of trajectory.jsonl: the header, and an entry; and the kinds of trace files.
+"""One line of trajectory.jsonl, header or entry, and the kinds of trace files.
 
-The keys are those of the aec-bench format, all three generations of it. An entry holds what the
-format defines and no more: anything else in a line is kept beside the entry (see trajectory.py).
+The keys are those of all three generations of the aec-bench format. An entry has only what the
+format defines; anything else in a line is kept next to the entry (see trajectory.py).
 """
 
 from enum import StrEnum
@@ -11,7 +11,7 @@ import msgspec
 
 
 class TraceKind(StrEnum):
-    """What a trace can be read from, the preferred first."""
+    """The kinds of trace files, in order of preference."""
 
     TRAJECTORY = "trajectory"
     ATIF = "ATIF trajectory"
@@ -21,10 +21,10 @@ class TraceKind(StrEnum):
 FORMAT: Final = "aec-bench-trajectory"
 VERSION: Final = 1
 ROLES: Final = ("system", "user", "assistant", "tool_call", "tool_result")
-"""The documented roles. The format takes any string."""
+"""The documented roles. The format allows any string."""
 
 type Object = dict[str, Any]
-"""A free JSON object, as a harness wrote it."""
+"""A free-form JSON object, as a harness wrote it."""
 
 
 class Header(msgspec.Struct, frozen=True):
@@ -34,11 +34,11 @@ class Header(msgspec.Struct, frozen=True):
     """1; another value is read too, with a note."""
     format: Any = FORMAT
     timestamp: Any = None
-    """When the writer was opened; not every writer says."""
+    """When the writer was opened; not every writer has it."""
 
 
 class UsualHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A header as writers of the format write it."""
+    """A header in the usual form."""
 
     version: Literal[1]
     format: str
@@ -46,17 +46,17 @@ class UsualHeader(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, omit_defaults=True):
-    """One thing that happened. Field order is the order in which they are written."""
+    """One event of a trace. Fields are written in this order."""
 
     role: str
     """Usually one of ROLES."""
     step: Annotated[int, msgspec.Meta(ge=0)]
-    """0 for what came before the first turn, then the number of the turn."""
+    """0 before the first turn, then the number of the turn."""
     content: str | None = None
     """Text of a system, user or assistant entry."""
     tool_name: str | None = None
     command: str | None = None
-    """What a tool_call ran; "" where the tool has no command."""
+    """The command of a tool_call; "" if the tool has none."""
     arguments: Object | None = None
     """A tool_call's arguments."""
     stdout: str | None = None
@@ -67,13 +67,13 @@ class Entry(msgspec.Struct, frozen=True, gc=False, forbid_unknown_fields=True, o
     media: list[str] | None = None
     """Names of files: relative to the trial's artifacts, or absolute inside the container."""
     metadata: Object | None = None
-    """Further facts from the harness: tokens, progress, advisor calls."""
+    """Further data from the harness: tokens, progress, advisor calls."""
     output_summary: str | None = None
     """The beginning of a long stdout."""
     call_type: str | None = None
     """warmup, main or subagent."""
     meta_harness: Object | None = None
-    """Lineage of a compiled program; later generations only, kept as it is."""
+    """Lineage of a compiled program; only in later generations, kept unchanged."""
     timestamp: str | None = None
     """As the harness wrote it; usually UTC in ISO 8601."""
 

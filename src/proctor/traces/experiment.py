@@ -1,6 +1,6 @@
-"""Many trials in numbers. Missing values are left out, never 0: each mean has its denominator.
+"""Summarise many trials. Missing values are left out, never 0: each mean has its denominator.
 
-These are facts about behaviour. Scores are not averaged here.
+Only behaviour is summarised here; scores are not averaged.
 """
 
 import math
@@ -21,17 +21,17 @@ _VARYING: Final = re.compile(r"0x[0-9a-fA-F]+|\d+")
 
 
 class Average(msgspec.Struct, frozen=True, kw_only=True):
-    """A number over those trials that have it."""
+    """Mean and median over the trials that have the value."""
 
     mean: float | None
-    """Null where no trial has it."""
+    """Null if no trial has it."""
     median: float | None
     n: int
-    """How many trials have it."""
+    """Number of trials that have it."""
 
 
 class GroupedError(msgspec.Struct, frozen=True, kw_only=True):
-    """First errors with the same text, apart from numbers."""
+    """First errors with equal text, apart from numbers."""
 
     trials: int
     tool: str
@@ -40,19 +40,19 @@ class GroupedError(msgspec.Struct, frozen=True, kw_only=True):
     example: str
     """Name of that trial."""
     step: int
-    """Where in it."""
+    """The step of the error."""
 
 
 class ExperimentSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Many trials in numbers."""
+    """The summary of many trials."""
 
     trials: int
     with_trace: int
-    """Trials with a trace that could be used; all means of a trace are over these at most."""
+    """Trials with a usable trace; means over traces include at most these."""
     sources: dict[str, int]
-    """What their traces were read from."""
+    """Kinds of traces that were read."""
     degraded: int
-    """Traces of which something could not be read."""
+    """Traces with unreadable parts."""
     without_record: int
     """Trials without a record: whether they were scored is unknown."""
     scored: int
@@ -63,24 +63,24 @@ class ExperimentSummary(msgspec.Struct, frozen=True, kw_only=True):
     tool_results: int
     tool_errors: int
     error_rate: float | None
-    """All tool errors by all tool results; null without a result."""
+    """Tool errors per tool result; null without results."""
     by_reason: dict[str, int]
     by_tool: dict[str, int]
     """Tool calls by tool."""
     with_errors: int
     """Trials with at least one tool error."""
     recovered: int
-    """Of those, trials where the tool of the first error worked again."""
+    """Of these, trials in which the tool of the first error worked again."""
     first_errors: tuple[GroupedError, ...]
     """The most frequent ones, at most ten."""
     limits: dict[str, int]
-    """Trials that a limit ended, by its kind."""
+    """Trials ended by a limit, by its kind."""
     causes: dict[str, int]
     """Failed trials by cause."""
     cause_rules: dict[str, int]
     """Failed trials by the rule that found the cause."""
     turns_disagree: int
-    """Trials whose agent reports another number of turns than was counted."""
+    """Trials whose agent reports another number of turns than counted."""
     behaviour: Behaviour | None
 
 
@@ -105,7 +105,7 @@ def _traced(trial: TrialSummary, count: int) -> int | None:
 
 
 def summarise_experiment(trials: Sequence[TrialSummary]) -> ExperimentSummary:
-    """Many trials as one."""
+    """Summarise many trials."""
     traces = [trial.trace for trial in trials if trial.has_trace]
     results = sum(trace.errors.results for trace in traces)
     errors = sum(trace.errors.total for trace in traces)
@@ -145,12 +145,12 @@ def _count(names: Iterable[str]) -> dict[str, int]:
     return tally.ranked()
 
 
+# Larger numbers in a record are implausible.
 _LARGEST: Final = 1e15
-"""Larger numbers in a record are not believed."""
 
 
 def average(values: Iterable[float | None]) -> Average:
-    """Mean and median of what is known."""
+    """Mean and median of the known values."""
     known = sorted(value for value in values if value is not None and abs(value) <= _LARGEST)
     if not known:
         return Average(mean=None, median=None, n=0)
@@ -160,7 +160,7 @@ def average(values: Iterable[float | None]) -> Average:
 
 
 def group_errors(firsts: Sequence[tuple[str, ToolError]]) -> tuple[GroupedError, ...]:
-    """First errors of many trials, those that read the same together."""
+    """Group the first errors of many trials by text."""
     groups: dict[tuple[str, str], list[tuple[str, ToolError]]] = {}
     for name, error in firsts:
         # Numbers vary from run to run (ports, sizes, addresses); the rest of the line does not.

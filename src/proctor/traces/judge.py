@@ -1,14 +1,14 @@
-"""A model that labels turns: how turns are shown, what is asked, how answers are read and kept.
+"""A model that labels turns: rendering turns, the prompt, parsing answers, and the cache.
 
-A second tier to the rules, behind any OpenAI-compatible endpoint; `agents.chat.judging` sends the
+A second opinion to the rules, from any OpenAI-compatible endpoint; `agents.chat.judging` sends the
 requests. A label never changes a score.
 
-- Turns are shown within limits: long texts lose their middle, and say how much is missing.
-- What a trace says is data to the model and to us: it is sent as JSON strings, and of an answer
-  only labels of turns that were asked for are taken. A bad item loses its own turn and no other.
+- Turns are rendered within limits: long texts lose their middle, with a note of how much.
+- The text of a trace is untrusted: it is sent as JSON strings, and only labels of requested turns
+  are accepted from an answer. An invalid item affects only its own turn.
 - Labels are cached by content as `judge/ab/abcdef….json`. The name is the SHA-256 of the prompt's
-  version, the model's name, and the turn with the turns before it as they are shown: nothing is
-  paid for twice, and a kill loses nothing. A damaged file counts as missing.
+  version, the model's name, and the rendered turn with the turns before it: nothing is paid for
+  twice, and a kill loses nothing. A damaged file counts as missing.
 """
 
 import json
@@ -33,9 +33,9 @@ MOST_THINKING: Final = 1500
 MOST_COMMAND: Final = 1200
 MOST_OUTPUT: Final = 700
 MOST_ERRORS: Final = 700
-"""Characters of a text, a thought, a command with its arguments, and what it printed."""
+"""Most characters of a text, reasoning, a command with its arguments, and its output."""
 MOST_CALLS: Final = 10
-"""Calls and results of one turn, each."""
+"""Most calls and most results of one turn."""
 
 type Shown = dict[str, Any]
 """A turn as JSON."""
@@ -124,7 +124,7 @@ def _show_result(entry: Entry) -> Shown:
 
 
 def cut(text: str, most: int) -> str:
-    """The text; without its middle if it is longer than `most` characters."""
+    """Shorten a text to about `most` characters by cutting its middle."""
     if len(text) <= most:
         return text
     kept = most // 2
@@ -157,13 +157,13 @@ One item for every turn in "turns", no others. confidence is from 0 to 1."""
 
 
 def render_question(turns: Sequence[ShownTurn], context: Sequence[ShownTurn]) -> str:
-    """The question about some turns, as JSON, so that no text of a turn can end its string."""
+    """Render the question about some turns as JSON, so that no text can end its string."""
     document = {"context": _number(context), "turns": _number(turns)}
     return json.dumps(document, ensure_ascii=True)
 
 
 def make_request(model: str, question: str, *, temperature: float | None) -> dict[str, Any]:
-    """A chat completion's request."""
+    """Make the body of a chat completion request."""
     messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": question}]
     request: dict[str, Any] = {"model": model, "messages": messages}
     return request if temperature is None else {**request, "temperature": temperature}
@@ -174,10 +174,10 @@ def _number(turns: Sequence[ShownTurn]) -> list[dict[str, Any]]:
 
 
 MOST_REASON: Final = 300
-"""Characters of a judge's own words that are kept."""
+"""Most characters of a judge's reason that are kept."""
 _MOST_ANSWER: Final = 1 << 20
+# The confidence of a label without one.
 _UNSURE: Final = 0.5
-"""The confidence of a label that came without one."""
 _FENCED = re.compile(r"```\w*\n(.*?)```", re.DOTALL)
 
 
@@ -186,15 +186,15 @@ class Judged:
     """The labels in one answer."""
 
     labels: dict[int, Label] = field(default_factory=dict)
-    """By step; the cue is the judge's own reason."""
+    """By step; the cue is the judge's reason."""
     problems: dict[int, str] = field(default_factory=dict)
     """Why a requested turn has no label."""
     notes: tuple[str, ...] = ()
-    """What was in the answer and was ignored."""
+    """Notes about ignored parts of the answer."""
 
 
 def read_answer(answer: str, asked: Collection[int]) -> Judged:
-    """The labels in an answer; turns without a usable label get a reason instead."""
+    """Parse the labels in an answer; turns without a usable label get a reason instead."""
     items = _find_items(answer)
     if isinstance(items, str):
         return Judged(problems=dict.fromkeys(asked, items))
@@ -214,13 +214,13 @@ def read_answer(answer: str, asked: Collection[int]) -> Judged:
             else:
                 problems[step] = found
     left = {step: problems.get(step, _MISSING) for step in asked if step not in labels}
-    return Judged(labels, left, _tell(n_strange, n_second))
+    return Judged(labels, left, _describe_ignored(n_strange, n_second))
 
 
 _MISSING: Final = "the answer has no label for it"
 
 
-def _tell(n_strange: int, n_second: int) -> tuple[str, ...]:
+def _describe_ignored(n_strange: int, n_second: int) -> tuple[str, ...]:
     told = (
         (n_strange, "labels for turns that were not requested were ignored"),
         (n_second, "second labels for one turn were ignored"),
@@ -233,7 +233,7 @@ def _find_items(answer: str) -> list[Any] | str:
     # An endpoint is not trusted either: a huge answer is not parsed.
     if len(answer) > _MOST_ANSWER:
         return f"the answer has {len(answer):,} characters; expected {_MOST_ANSWER:,} at most"
-    # Models like to wrap JSON in a code fence, or in a sentence.
+    # Models often wrap JSON in a code fence or a sentence.
     fenced = _FENCED.search(answer)
     text = fenced[1] if fenced else answer[answer.find("{") : answer.rfind("}") + 1]
     try:
@@ -245,7 +245,7 @@ def _find_items(answer: str) -> list[Any] | str:
 
 
 def _find_step(item: object) -> int:
-    """The turn of an item; -1, which no turn is, where it names none."""
+    """The turn of an item; -1, which is never a turn, if it has none."""
     step = item.get("turn") if isinstance(item, dict) else None
     if isinstance(step, str) and step.isascii() and step.isdigit() and len(step) < 20:
         step = int(step)
@@ -274,35 +274,35 @@ _MOST_BYTES: Final = 1 << 20
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """The request that a label came from, and what its whole answer cost."""
+    """The request that a label came from, and the cost of its whole answer."""
 
     id: str
     """Shared by all labels of one answer."""
     model: str | None = None
-    """The model as the endpoint names it."""
+    """The model's name according to the endpoint."""
     tokens_in: int | None = None
-    """Null: the endpoint did not say."""
+    """Null: not reported."""
     tokens_out: int | None = None
     amount_usd: float | None = None
     """Null: unknown, which is not 0."""
 
 
 class CachedLabel(msgspec.Struct, frozen=True, kw_only=True):
-    """One label as it is stored."""
+    """A stored label."""
 
     prompt_version: str
     model: str
-    """The model as it was asked for."""
+    """The requested model."""
     label: Literal["execution", "verification", "deliberation", "exploration"]
     confidence: Annotated[float, msgspec.Meta(ge=0, le=1)]
     reason: str
-    """The judge's own words."""
+    """The judge's reason."""
     asked: Asked
 
 
 def name_question(model: str, turn: ShownTurn, context: Sequence[ShownTurn]) -> str:
-    """The name under which the label of a turn is cached."""
-    # SYSTEM too: a prompt that was edited without a new version must not get old answers.
+    """The name under which a turn's label is cached."""
+    # Includes SYSTEM: a prompt that was edited without a new version must not return old answers.
     whole = [PROMPT_VERSION, SYSTEM, model, render_question([turn], context)]
     return sha256_hex("\0".join(whole).encode())
 
@@ -315,7 +315,7 @@ class LabelCache:
         self._decoder = msgspec.json.Decoder(CachedLabel)
 
     def find(self, name: str) -> CachedLabel | None:
-        """The label of that name; None if it is missing or damaged."""
+        """The label with this name; None if it is missing or damaged."""
         try:
             return self._decoder.decode(read_small(str(self._path(name)), _MOST_BYTES))
         except (OSError, msgspec.MsgspecError, InputError, UnicodeDecodeError, RecursionError):

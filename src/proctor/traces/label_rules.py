@@ -1,15 +1,15 @@
-"""The rules that label every turn of an agent by what it says and does. No model is asked.
+"""The rules that label every turn of an agent by its words and actions. Uses no model.
 
-A turn is a step above 0 that has a text or a tool call of the assistant; warm-up calls are left
-out. The first rule that matches decides (docs/behaviour.md has them as a table, in this order), and
-names the cue. Rules see the text and the thinking of the turn, what its tool calls do, and of
-earlier turns which files they wrote, what they ran, and whether they have produced anything.
+A turn is a step above 0 with a text or a tool call of the assistant; warm-up calls are left out.
+The first rule that matches decides (docs/behaviour.md has them as a table, in this order), and
+names the cue. Rules use the text and reasoning of the turn, what its tool calls do, and of earlier
+turns which files they wrote, what they ran, and whether they produced anything.
 
     labels = classify(entries)
 
-The same entries give the same labels on any machine; RULES_VERSION changes with every rule. Cues in
-texts are single words and short phrases, English only, looked for in the beginning of a text, where
-an agent says what it is about to do. Each word or phrase counts once.
+The same entries give the same labels on any machine; RULES_VERSION changes with every rule. Cues
+are single words and short phrases, English only, searched at the beginning of a text, where an
+agent says what it is about to do. Each word or phrase counts once.
 """
 
 from collections.abc import Iterable
@@ -41,11 +41,11 @@ HEAD: Final = 240
 """Characters at the beginning of a text that are searched for cues."""
 
 type Cues = bytes
-"""How much of each cue there is in a text, at the places below; 255 at most."""
+"""The count of each cue in a text, at the indexes below; at most 255."""
 
 LOOKS_BACK, FINDS_FAULT, WEIGHS, GUESSES, REASONS, LOOKS_AROUND, ASKS = range(7)
-"""Checks work against expectations; names a mistake; weighs alternatives; says what might be; gives
-causes or orders steps; wants to see what exists; question marks."""
+"""Compares work with expectations; names a mistake; weighs alternatives; guesses; gives causes or
+orders steps; explores what exists; question marks."""
 NO_CUES: Final[Cues] = bytes(7)
 
 _WORDS: Final = (
@@ -110,7 +110,7 @@ def _word_counts() -> dict[bytes, int]:
 
 
 def _phrases() -> dict[bytes, list[tuple[bytes, bytes, int]]]:
-    """Phrases by their rarest word, the longest that is not among the usual ones, and the next."""
+    """Phrases by their rarest word (the longest that is not common), with the next rarest."""
     found: dict[bytes, list[tuple[bytes, bytes, int]]] = {}
     for at, phrases in enumerate(_PHRASES):
         for phrase in phrases:
@@ -124,8 +124,8 @@ _TABLE: Final = _table()
 _OF_PHRASE: Final = _phrases()
 _PHRASED: Final = frozenset(_OF_PHRASE)
 _OTHERS: Final = frozenset(other for held in _OF_PHRASE.values() for other, _, _ in held)
+# What a word adds to all counts, each of which is one byte of a number.
 _OF_WORD: Final = {**dict.fromkeys(_PHRASED | _OTHERS, 0), **_word_counts()}
-"""What a word adds to all counts, each of which is one byte of a number."""
 _LOOKED_FOR: Final = frozenset(_OF_WORD)
 
 
@@ -146,7 +146,7 @@ def count_cues(text: str) -> Cues:
 
 
 def _count_questions(beginning: str, text: str) -> int:
-    # Of an expression such as (?=x), the mark asks nothing.
+    # The question mark of a regular expression such as (?=x) is not a question.
     inside = beginning.count("? ") + beginning.count("?\n")
     return min(inside + text.endswith("?"), 255)
 
@@ -174,45 +174,45 @@ def classify(entries: Iterable[Entry]) -> tuple[Label, ...]:
     return classifier.finish()
 
 
-# What is known of a turn beside what its calls do, as further bits of the same number.
+# Facts about a turn besides the actions of its calls, as further bits of the same number.
+# An earlier turn ran the same command.
 _AGAIN: Final = 1 << 8
-"""Runs what an earlier turn ran, word for word."""
+# Shows or tries a file that an earlier turn wrote.
 _BACK: Final = 1 << 9
-"""Shows or tries a file that an earlier turn wrote."""
+# An earlier turn has written a file.
 _CHANGED: Final = 1 << 10
-"""An earlier turn has written a file."""
+# An earlier turn has produced something.
 _ACTED: Final = 1 << 11
-"""An earlier turn has produced something."""
+# The last turn of the trace.
 _LAST: Final = 1 << 12
-"""Nothing comes after it."""
+# Its last action is a check or a look.
 _CHECKED_LAST: Final = 1 << 13
-"""The last thing it does is a check or a look."""
+# Its last action is a check.
 _TESTED_LAST: Final = 1 << 14
-"""The last thing it does is a check."""
 _SHOWING: Final = CHECKS | LOOKS
 _DOES: Final = CHECKS | WRITES | LOOKS | RUNS | PROBES | ENDS | WAITS
 """Everything that touches something."""
 
 
 class Classifier:
-    """Labels turns while entries are added; memory grows with the turns, not with their texts."""
+    """Labels turns as entries are added; memory grows with the turns, not with their texts."""
 
     def __init__(self) -> None:
         self._given: dict[int, _Decision] = {}
-        """What was decided of each turn, by step."""
+        """The decision for each turn, by step."""
         self._step = 0
         self._texts: list[str] = []
         self._calls: list[Entry] = []
         self._has_spoken = False
         self._before = 0
-        """_CHANGED and _ACTED, as soon as they are so."""
+        """_CHANGED and _ACTED, once they are true."""
         self._written: set[str] = set()
         self._ran: set[str] = set()
 
     def add(self, entry: Entry) -> None:
-        """Take the next entry of the trace."""
+        """Add the next entry of the trace."""
         if entry.step != self._step:
-            # A step that has ended cannot be known to be the last one until another begins.
+            # Whether a step is the last one is known only when another begins, or at the end.
             if self._has_spoken:
                 self._close(is_last=False)
             self._step = entry.step
@@ -238,7 +238,7 @@ class Classifier:
         return tuple(_make_label(step, *self._given[step]) for step in sorted(self._given))
 
     def count(self) -> dict[str, int]:
-        """How often each label was given, without those that were not: all that a summary needs."""
+        """Count each label that was given: all that a summary needs."""
         self._close_last()
         counts: dict[str, int] = {}
         for label, _, _ in self._given.values():
@@ -250,7 +250,7 @@ class Classifier:
             self._close(is_last=True)
 
     def _close(self, *, is_last: bool) -> None:
-        """Give the turn that has ended its label, and remember what it did."""
+        """Label the turn that has ended, and remember what it did."""
         texts, calls, step = self._texts, self._calls, self._step
         text = "" if not texts else texts[0] if len(texts) == 1 else "\n".join(texts)
         facts = self._before | _LAST if is_last else self._before
@@ -269,7 +269,7 @@ class Classifier:
         self._has_spoken = False
 
     def _look(self, calls: Iterable[Entry]) -> int:
-        """What calls do, seen with what came before them; it is remembered for later turns."""
+        """The facts about calls, given what came before them; remembers them for later turns."""
         facts, written, ran = 0, self._written, self._ran
         for call in calls:
             does, last, names_read, names_written, runs = read_call(
@@ -294,7 +294,7 @@ class Classifier:
 
 
 type _Decision = tuple[str, str, int]
-"""A label, the cue, and how many cues there are beyond the one that was needed; -1: none at all."""
+"""A label, the cue, and the number of cues beyond the required one; -1: no cue at all."""
 
 
 def _make_label(step: int, label: str, cue: str, extra: int) -> Label:
@@ -312,7 +312,7 @@ _PLAIN: Final[dict[int, _Decision]] = {
 
 
 def _decide(text: str, facts: int) -> _Decision:
-    # Actions go before words, which take longer to analyse.
+    # Actions take precedence over words, which take longer to analyse.
     plain = _decide_by_action(facts)
     if plain is not None:
         return plain
@@ -336,7 +336,7 @@ def _decide_by_words(facts: int, cues: Cues, length: int) -> _Decision:
 
 @lru_cache(maxsize=1 << 12)
 def _decide_by_action(facts: int) -> _Decision | None:
-    """The label that the actions alone decide, whatever was said."""
+    """The label that the actions alone decide, regardless of words."""
     # The order of these rules is their meaning: docs/behaviour.md lists them the same way.
     if facts & CHECKS and _has_own_work(facts):
         return VERIFICATION, "checks its work", _PLAINLY
@@ -359,7 +359,7 @@ def _has_own_work(facts: int) -> bool:
 
 def _find_verification(facts: int, cues: Cues) -> _Decision | None:
     if not facts & _ACTED:
-        # Before anything is produced there is nothing to look back at.
+        # Before anything was produced there is nothing to verify.
         return None
     if facts & WRITES:
         cue, extra = "names its mistake", cues[FINDS_FAULT] - 2
@@ -395,7 +395,7 @@ def _find_execution(facts: int) -> _Decision:
 
 
 def _decide_words(length: int, facts: int, cues: Cues) -> _Decision:
-    """The label of a turn that only says or plans something."""
+    """The label of a turn without actions."""
     judged = cues[LOOKS_BACK] + 2 * cues[FINDS_FAULT]
     if facts & _ACTED and judged >= 3:
         return VERIFICATION, "judges its work", judged - 3

@@ -1,4 +1,4 @@
-"""Which limit ended a trial, by its record: turns, tokens, money, time or context."""
+"""Which limit ended a trial, according to its record: turns, tokens, cost, time or context."""
 
 import re
 from typing import Any, Final
@@ -10,13 +10,13 @@ from proctor.record.model import TrialRecord
 from proctor.record.reasons import ReasonCode
 
 KINDS: Final = ("turns", "tokens", "cost", "time", "context", "other")
+# Limits of proctor's own chat agent.
 _NAMES: Final = {
     "max_turns": "turns",
     "max_tokens": "tokens",
     "max_cost_usd": "cost",
     "max_seconds": "time",
 }
-"""Limits of our own chat agent."""
 _EXCEPTIONS: Final = {
     "AgentTimeoutError": "time",
     "ModelContextError": "context",
@@ -48,7 +48,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_limit(record: TrialRecord, reason_code: str | None) -> Limit | None:
-    """The limit that ended a trial, by its record; None for none."""
+    """The limit that ended a trial, according to its record; None if there was none."""
     told = record.outputs.agent_result or {}
     return (
         _find_told(told)
@@ -63,17 +63,17 @@ def find_limit(record: TrialRecord, reason_code: str | None) -> Limit | None:
 
 
 def exception_types(record: TrialRecord) -> list[tuple[str, str]]:
-    """The class of each error on record, with its whole text; "" where it names none."""
+    """The class of each recorded error, with its whole text; "" if it has none."""
     found = []
     for text in record.evaluation.validity.errors:
-        # Errors on record are `Class: sentence`, as harbor writes them.
+        # Recorded errors are `Class: sentence`, as harbor writes them.
         match = _TYPE.match(text)
         found.append((match[0] if match else "", text))
     return found
 
 
 def find_in(told: Object, key: str) -> Any:
-    """The value under a key of an agent's result or of its metadata."""
+    """The value of a key in an agent's result or in its metadata."""
     beside = told.get("metadata")
     return told.get(key, beside.get(key) if isinstance(beside, dict) else None)
 
@@ -101,7 +101,7 @@ def _kind_of(text: str) -> str | None:
 
 def _find_turns(told: Object) -> Limit | None:
     used, most = whole(find_in(told, "turns_used")), whole(find_in(told, "max_turns"))
-    # An agent that used all its turns was stopped by them, whether or not it says so.
+    # An agent that used all its turns was stopped by the limit, whether or not it reports it.
     if used is None or most is None or not 0 < most <= used:
         return None
     where = "outputs.agent_result turns_used, max_turns"
@@ -117,7 +117,7 @@ def _find_exception(record: TrialRecord) -> Limit | None:
 
 
 def whole(value: Any) -> int | None:
-    """The value as a count; None if it is none."""
+    """The value as a count; None if it is not one."""
     try:
         found = int(value)
     except (ValueError, TypeError, OverflowError):

@@ -3,12 +3,12 @@ r"""A trace file as pieces of whole lines, in constant memory, and one line as a
 Lines end at `\n` and nowhere else: U+2028, U+2029 and U+0085 are text. The last line may lack its
 end.
 
-Only regular files are read: reading a pipe would block, and a device has no end. What a writer
-appends after the file was opened is not read, except for the rest of a line that was half there.
+Only regular files are read: reading a pipe would block, and a device has no end. What is appended
+after the file was opened is not read, except for the rest of an incomplete line.
 
-A plain JSON reader lets the last of two equal keys win, accepts NaN, turns a number that is too
-large into infinity, and keeps unpaired surrogates that no file can hold. `Decoding` reports each of
-them; the caller decides what to keep of such a line.
+A plain JSON parser uses the last of two equal keys, accepts NaN, turns a number that is too large
+into infinity, and keeps lone surrogates, which cannot be encoded. `Decoding` reports each of them;
+the caller decides what to keep of such a line.
 """
 
 import json
@@ -30,24 +30,22 @@ from proctor.sentence import reason_of, shown
 from proctor.traces.entry import Object
 
 LINE_LIMIT = 1 << 27
-"""A line longer than this, 128 MiB, is stepped over without being held."""
+"""A longer line, 128 MiB, is skipped without holding it in memory."""
+# Bytes read at a time: small enough for the processor's cache while it is decoded. With twice as
+# many, the allocator returns each piece to the system and requests it again.
 _PIECE = 1 << 16
-"""Bytes read at a time: small enough for the processor's cache while it is decoded.
-
-With twice as many, the allocator returns each piece to the system and requests it again.
-"""
 _LINE_END = ord("\n")
 
 
 class Oversized(msgspec.Struct, frozen=True, gc=False):
-    """A line that was stepped over."""
+    """A line that was skipped."""
 
     length: int
-    """Its bytes, its end counted."""
+    """Its length in bytes, including its end."""
     limit: int
-    """What was allowed."""
+    """The limit that it exceeded."""
     unit: str = "bytes"
-    """Of the limit: bytes, or values."""
+    """Unit of the limit: bytes or values."""
 
     def describe(self, line: int) -> Diagnostic:
         """The diagnostic for it."""
@@ -60,7 +58,7 @@ class Oversized(msgspec.Struct, frozen=True, gc=False):
 
 
 class OpenTrace:
-    """An open file, to be read once, front to back; or a span of it that ends where a line does."""
+    """An open file, read once from front to back; or a span of it that ends at a line end."""
 
     def __init__(
         self, path: str, limit: int = LINE_LIMIT, span: tuple[int, int] | None = None
@@ -82,7 +80,7 @@ class OpenTrace:
             what = "a directory" if stat.S_ISDIR(status.st_mode) else "not a regular file"
             raise TraceError(f"{path}: {what}; expected a file of lines")
         self.size = status.st_size
-        """Its bytes when it was opened; of a span, where it ends."""
+        """Its size when it was opened; for a span, its end."""
         self._taken = 0
         if span is not None:
             self._taken, self.size = span
@@ -94,7 +92,7 @@ class OpenTrace:
         os.close(self._fd)
 
     def find_changes(self) -> list[Diagnostic]:
-        """Changes of the file since it was opened; called when all of it is read."""
+        """Changes of the file since it was opened; called after reading it."""
         if self._taken < self.size:
             message = f"{self.size - self._taken:,} bytes were cut off the file while it was read"
             return [Diagnostic("file-shrank", message)]
@@ -104,10 +102,10 @@ class OpenTrace:
         return []
 
     def pieces(self) -> Iterator[bytes | Oversized]:
-        """Whole lines, many at a time; the last piece may end without a line end.
+        """Yield whole lines, many at a time; the last piece may lack a line end.
 
         Raises:
-            TraceError: the disk gave an error.
+            TraceError: the disk reported an error.
         """
         buffer = bytearray(min(_PIECE, max(self.size, 1)))
         filled = dropped = 0
@@ -136,19 +134,19 @@ class OpenTrace:
     def _make_room(
         self, buffer: bytearray, filled: int, dropped: int
     ) -> tuple[bytearray, int, int]:
-        """A buffer with room for more of a line that it does not hold to its end."""
+        """Make room in the buffer for the rest of an incomplete line."""
         if dropped or filled > self._limit:
             # Only the length is kept: the line may be longer than memory.
             return buffer, 0, dropped + filled
         if filled == len(buffer):
-            # One byte more than a line may have, so that a longer one is noticed and not held.
+            # One byte more than allowed, so that a longer line is detected without being held.
             most = max(self._limit + 1 - filled, 1)
             # In place, so that a long line is not held twice while it grows.
             buffer += bytes(min(max(filled, _PIECE), most))
         return buffer, filled, dropped
 
     def _take(self, into: memoryview) -> int:
-        """Read on; past the size at opening, only up to the end of the line begun."""
+        """Read on; beyond the size at opening, only up to the end of the current line."""
         left = self.size - self._taken
         # A writer may still append: a line begun before the file was opened is read to its end.
         if left <= 0 and self._at_line_end:
@@ -165,9 +163,9 @@ class OpenTrace:
 
 
 def sift(buffer: bytes | bytearray, begin: int, end: int) -> Iterator[bytes | Oversized]:
-    """Lines in a buffer, without those that hold too many values to be decoded."""
+    """The lines in a buffer, except those with too many values to decode."""
     at = begin
-    # A value takes a byte at least, so that short pieces, which most are, need no look.
+    # A value takes at least a byte, so short pieces, the usual case, need no check.
     while at < end and end - begin > MOST_VALUES:
         stop = buffer.find(b"\n", at, end) + 1 or end
         if has_more_values(buffer, MOST_VALUES, at, stop):
@@ -180,15 +178,13 @@ def sift(buffer: bytes | bytearray, begin: int, end: int) -> Iterator[bytes | Ov
         yield bytes(memoryview(buffer)[begin:end])
 
 
+# Any escape in a string; the group matches half of a surrogate pair without its other half. Matched
+# from the left, so that an escaped backslash before a `u` is not taken for the start of an escape.
 _ESCAPE: Final = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
     r"|u([dD][89a-fA-F][0-9a-fA-F]{2})|.)",
     re.DOTALL,
 )
-"""Any escape in a string; the group is there when it is half of a pair, and its other half is not.
-
-Read from the left, so that an escaped backslash before a `u` is not taken for the start of one.
-"""
 _MARK: Final = b"\xef\xbb\xbf"
 _SHOWN: Final = 60
 _NAMED: Final = 5
@@ -201,7 +197,7 @@ class Decoding:
         self.line = line
         self.diagnostics: list[Diagnostic] = []
         self.shadowed: list[tuple[str, Any]] = []
-        """Values that a later key of the same name in the same object hides."""
+        """Values that are hidden by a later key of the same name in the same object."""
         self._strange: dict[str, None] = {}
 
     def report(self, code: str, message: str) -> None:
@@ -213,7 +209,7 @@ class Decoding:
         self.diagnostics.append(Diagnostic(code, message, self.line, is_problem=False))
 
     def decode(self, data: bytes, *, torn: bool = False) -> Any:
-        """The value, UNSET when there is none. `torn` when the file stops before the line end."""
+        """The value, or UNSET if there is none. `torn`: the file ends before the line does."""
         text = self._mend(self._text(data))
         try:
             value = self._load(text)
@@ -302,10 +298,10 @@ class Decoding:
 
 
 def parse_whole(text: str) -> Any:
-    """The value of a JSON text that parsing keeps whole.
+    """Parse JSON text without losing anything.
 
     Raises:
-        ValueError: it is not JSON, or its value would not be all that is written.
+        ValueError: it is not JSON, or parsing would lose something.
     """
     if _has_halves(text):
         raise ValueError("half a surrogate pair")

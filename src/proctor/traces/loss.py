@@ -1,6 +1,7 @@
-"""What a conversion could not keep, found by comparing what went in with what comes back.
+"""What a conversion could not keep, found by comparing the original with what is read back.
 
-Nothing is claimed from a list of known gaps: a field is lost when the way back does not bring it.
+Losses are not claimed from a list of known gaps: a field is lost if reading back does not restore
+it.
 """
 
 from collections.abc import Iterator
@@ -13,10 +14,10 @@ _MISSING: Final = object()
 
 
 class Loss(msgspec.Struct, frozen=True, gc=False):
-    """One field that did not survive."""
+    """One field that was lost."""
 
     path: str
-    """Where in the source, as in `steps[3].metrics.cost_usd`."""
+    """Its path in the source, as in `steps[3].metrics.cost_usd`."""
     value_summary: str
     """The beginning of the value, as JSON."""
     why: str
@@ -33,7 +34,7 @@ def at_key(path: str, key: str) -> str:
 
 
 def render_summary(value: object) -> str:
-    """A JSON value in at most 60 characters or so."""
+    """Render a JSON value in about 60 characters."""
     if isinstance(value, str | list | tuple | dict) and len(value) > _SUMMARY:
         if not isinstance(value, str):
             return f"{'an object' if isinstance(value, dict) else 'an array'} of {len(value)}"
@@ -46,9 +47,9 @@ def render_summary(value: object) -> str:
 
 
 def list_losses(before: Any, after: Any, path: str = "") -> Iterator[Loss]:
-    """Everything of one JSON value that another one does not have, or has otherwise.
+    """Everything in one JSON value that another one lacks, or has differently.
 
-    What is only in the other one is no loss, and neither is a null that is absent there.
+    Additional values in the other one are not losses, and neither is an absent null.
     """
     if before is None or before == after:
         return

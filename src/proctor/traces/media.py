@@ -1,12 +1,12 @@
-"""The files that a trace's entries name as media: found, pinned by digest, or reported as missing.
+"""The files that a trace's entries name as media: found, pinned by digest, or reported missing.
 
-A name is taken as a path relative to the trial's artifacts; an absolute one, as a harness saw it in
-its container, is looked for under the same root. Where a harness keeps trace and media in one
-place, they were fetched together: what the root does not have is looked for beside the trace.
-Media may also be inside the entry itself, as a `data:` address or as base64.
+A name is a path relative to the trial's artifacts; an absolute path, as in the container, is
+searched under the same root. A harness that keeps trace and media in one directory has them fetched
+together, so what the root lacks is searched next to the trace. Media may also be inside the entry
+itself, as a `data:` URL or as base64.
 
-Names are not trusted: none leads out of the root, only regular files are opened, and nothing is
-downloaded. Files are hashed where they are; nothing here copies them.
+Names are untrusted: none may lead out of the root, only regular files are opened, and nothing is
+downloaded. Files are hashed in place and not copied.
 """
 
 import base64
@@ -28,7 +28,7 @@ from proctor.sentence import reason_of
 from proctor.traces.entry import Entry
 
 LARGEST: Final = 1 << 32
-"""A file above this, 4 GiB, is reported and not read."""
+"""A larger file, 4 GiB, is reported and not read."""
 _CONTAINER_ROOTS: Final = ("/logs/artifacts/", "/workspace/")
 _SHOWN: Final = 80
 _LONGEST_NAME: Final = 4096
@@ -39,19 +39,19 @@ _SIGNATURES: Final = (
     *(b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"RIFF", b"%PDF-"),
     *(b"II*\0", b"MM\0*", b"\x1aE\xdf\xa3", b"OggS", b"fLaC", b"<svg", b"PK\x03\x04"),
 )
+# Characters of base64 that contain the longest signature.
 _ENOUGH: Final = 12
-"""Characters of base64 that hold the longest signature."""
 
 
 class Medium(msgspec.Struct, frozen=True):
     """An image, sound or other file that belongs to a trace."""
 
     name: str
-    """As the entry has it; the beginning of it for media inside the entry."""
+    """As in the entry; shortened for media inside the entry."""
     path: str | None
-    """Where it lies, relative to the root and with `/`; null for one in the entry itself."""
+    """Path relative to the root, with `/`; null for media inside the entry."""
     sha256: str
-    """Digest of its bytes; decoded, for one in the entry itself."""
+    """Digest of its bytes; for media inside the entry, of the decoded bytes."""
     size: int
     """In bytes."""
     line: int
@@ -67,7 +67,7 @@ class MediaReport(msgspec.Struct, frozen=True):
 
     files: list[Medium]
     missing: list[Diagnostic]
-    """What is named and could not be pinned, with the first line that names it."""
+    """Names that could not be pinned, with the first line of each."""
 
 
 class _Bytes(msgspec.Struct, frozen=True):
@@ -80,7 +80,7 @@ class _Bytes(msgspec.Struct, frozen=True):
 
 
 class _Refusal(msgspec.Struct, frozen=True):
-    """Why a name has no medium: the code, and the end of a sentence."""
+    """Why a name has no medium: a code, and the end of a sentence."""
 
     code: str
     reason: str
@@ -95,16 +95,16 @@ _CHANGED: Final = _Refusal("media-changed", "a file that changed while it was re
 
 
 def places_beside(folder: str) -> tuple[str, str]:
-    """Where media lie that were fetched together with a trace in this folder, best first."""
+    """Directories with media that were fetched together with a trace, best first."""
     return f"{folder}/artifacts", folder
 
 
 def collect_media(
     entries: Iterable[tuple[int, Entry]], root: str, beside: Sequence[str] = ()
 ) -> MediaReport:
-    """Pin every medium that the entries name; `entries` come with their lines, counted from 1.
+    """Pin every medium that the entries name; `entries` are given with their line numbers.
 
-    What is not under the root is looked for under each of the directories `beside` the trace.
+    What is not under the root is searched in each of the directories `beside` the trace.
     """
     report = MediaReport([], [])
     collector = _Collector(root, beside)
@@ -126,7 +126,7 @@ def collect_media(
 
 
 class _Collector:
-    """Finds media under a root or beside it, and hashes no file twice."""
+    """Finds media under a root or next to the trace, and hashes no file twice."""
 
     def __init__(self, root: str, beside: Sequence[str]) -> None:
         self._digests: dict[tuple[int, int], str] = {}
@@ -134,7 +134,7 @@ class _Collector:
         self._folders += [_Folder(os.path.realpath(each), each, self._digests) for each in beside]
 
     def pin(self, name: str) -> _Bytes | _Refusal:
-        """What the name means, or why nothing can be pinned."""
+        """The medium for a name, or why nothing can be pinned."""
         if _DATA_ADDRESS.match(name):
             return _decode_address(name)
         if _ADDRESS.match(name):
@@ -144,10 +144,10 @@ class _Collector:
         return found if data is None else _inline(data)
 
     def _find(self, name: str) -> _Bytes | _Refusal:
-        """The file that a name means."""
+        """The file for a name."""
         if not name.strip() or "\0" in name or len(name) > _LONGEST_NAME:
             return _BAD_NAME
-        # Refused even where it would stay inside: nothing has to be resolved to know it is safe.
+        # Refused even if it stays inside: safety then does not depend on resolving paths.
         if ".." in name.split("/"):
             return _DOTS
         for folder in self._folders:
@@ -158,7 +158,7 @@ class _Collector:
 
 
 class _Folder:
-    """One directory that media may lie in."""
+    """A directory that may contain media."""
 
     def __init__(self, root: str, said: str | None, digests: dict[tuple[int, int], str]) -> None:
         self._root = root
@@ -171,18 +171,18 @@ class _Folder:
         return found if isinstance(found, _Refusal) else self._hash(found)
 
     def _search(self, name: str) -> str | _Refusal:
-        """The real path that a name means."""
+        """The real path for a name."""
         for candidate in _candidates(name):
             if (found := self._look(f"{self._root}/{candidate}")) is not None:
                 return found
         return _MISSING
 
     def _look(self, path: str) -> str | _Refusal | None:
-        """The real path of a path under the root; None if nothing is there."""
+        """The real path of a path under the root; None if it does not exist."""
         try:
             real = os.path.realpath(path, strict=True)
         except (FileNotFoundError, NotADirectoryError):
-            # A link that leads out of the root is reported as that, also where it ends nowhere.
+            # A link out of the root is reported as such, even if its target does not exist.
             return _LINK if self._leaves_root(os.path.realpath(path)) else None
         except (OSError, ValueError) as error:
             return _unreadable(error)
@@ -236,9 +236,9 @@ def _decode_address(name: str) -> _Bytes | _Refusal:
 
 
 def _decode_base64(name: str) -> bytes | None:
-    """The bytes of a medium given as base64; None for a name that only looks like it.
+    """Decode a medium given as base64; None for a name that only looks like base64.
 
-    A short name is taken for base64 only where it decodes to the beginning of a known format:
+    A short name counts as base64 only if it decodes to the beginning of a known format:
     `/workspace/out1x` could be base64 too.
     """
     # base64 comes in groups of four characters.

@@ -1,4 +1,4 @@
-"""The same function over many files, on all processors.
+"""Apply a function to many files, on all processors.
 
 Sending entries between processes would cost more than reading them: a worker reads a file, and only
 its result comes back.
@@ -12,21 +12,21 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+# Below 32 MiB in total, starting another process takes longer than it saves.
 _WORTH_IT = 1 << 25
-"""Below 32 MiB in all, starting another process takes longer than it saves."""
+# PR_SET_PDEATHSIG of prctl(2).
 _ON_PARENTS_DEATH = 1
-"""PR_SET_PDEATHSIG of prctl(2)."""
+# Batches per process: enough that no process waits long for the slowest one.
 _BATCHES = 8
-"""Batches per process: enough that no process waits long for the slowest one."""
 
 
 def map_paths[Answer](
     ask: Callable[[str], Answer], paths: Sequence[str], processes: int | None = None
 ) -> Iterator[Answer]:
-    """The answer about each file, in the order of the files. `ask` must be a module's function.
+    """Call `ask` for each file, in order. `ask` must be a module-level function.
 
     Errors that `ask` raises are raised here. Without `processes`, small amounts are read in this
-    process and large ones by as many as there are processors.
+    process, and large ones in as many processes as there are processors.
     """
     workers = min(_worth(paths) if processes is None else processes, len(paths))
     if workers < 2:
@@ -40,7 +40,7 @@ def map_paths[Answer](
 
 
 def end_with_parent(parent: int) -> None:
-    """Have the system end this process when its parent ends, however that comes about."""
+    """Have the kernel kill this process when its parent ends for any reason."""
     # A worker must not outlive a killed parent: nobody would collect its result.
     ctypes.CDLL(None).prctl(_ON_PARENTS_DEATH, signal.SIGKILL)
     if os.getppid() != parent:

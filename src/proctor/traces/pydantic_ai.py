@@ -1,8 +1,8 @@
-"""Message dumps of pydantic-ai: requests and responses made of parts.
+"""Parse message dumps of pydantic-ai: requests and responses made of parts.
 
-A request may hold the system's words, the user's and a tool's: it becomes a turn for each voice, in
-the order of the parts, all of one line. What the message says of itself is in the rest of the
-first. Keys that are null are left out: pydantic-ai writes them for whatever is not set.
+A request may contain parts of the system, the user and a tool: it becomes one turn per change of
+role, in the order of the parts, all with one line number. The message's own keys are in the rest of
+the first turn. Null keys are left out: pydantic-ai writes them for everything that is not set.
 """
 
 from typing import Any, Final
@@ -12,21 +12,22 @@ from proctor.traces.entry import Object
 from proctor.traces.turn import ToolCall, ToolResult, Turn
 
 KINDS: Final = {"request": "user", "response": "assistant"}
-"""The kinds of message, and who speaks in one where its parts do not say."""
+"""The kinds of messages, with their default role."""
+# The role of each part of a request. Any other part belongs to the role before it.
 _VOICES: Final = {
     "system-prompt": "system",
     "user-prompt": "user",
     "retry-feedback": "user",
     "tool-return": "tool",
 }
-"""Who speaks in a part of a request. Any other part belongs to the voice before it."""
+# The part that is only a role's text.
 _OWN_TEXT: Final = {"system": "system-prompt", "user": "user-prompt", "assistant": "text"}
-"""The part that is a voice's text and nothing more."""
 _TEXTS: Final = frozenset(
     {"system-prompt", "user-prompt", "text", "retry-prompt", "retry-feedback", "compaction"}
 )
 _CALLS: Final = frozenset({"tool-call", "builtin-tool-call"})
 _RETURNS: Final = frozenset({"tool-return", "builtin-tool-return"})
+# Outcomes of a call, and whether each reaches the model as an error.
 _ERRORS: Final = {
     "success": False,
     "denied": False,
@@ -34,11 +35,10 @@ _ERRORS: Final = {
     "failed": True,
     "retried": True,
 }
-"""The outcomes of a call, and whether each reaches the model as an error."""
 
 
 def parse_pydantic_ai(value: Object, line: int) -> tuple[Turn, ...]:
-    """The turns of a message: one, or one for each change of voice in it."""
+    """The turns of a message: one, or one per change of role."""
     row = _read_row(value)
     default = KINDS[row.take_text("kind") or ""]
     timestamp = row.take_text("timestamp")
@@ -69,12 +69,12 @@ def _find_voice(part: Any, before: str) -> str:
 
 
 def _is_result(kind: str, part: Object) -> bool:
-    # Older releases answer a call that must be made again by a retry-prompt that names its tool.
+    # Older releases answer a call that must be repeated with a retry-prompt that names its tool.
     return kind in _RETURNS or (kind == "retry-prompt" and part.get("tool_name") is not None)
 
 
 class _Voice:
-    """Consecutive parts that one role speaks."""
+    """Consecutive parts of one role."""
 
     def __init__(self, role: str, timestamp: str | None) -> None:
         self.role = role
@@ -137,13 +137,13 @@ class _Voice:
         )
 
     def _take_timestamp(self, row: Row) -> None:
-        # Messages of older releases have no time of their own, only their parts have.
+        # Messages of older releases have no timestamp; only their parts have.
         if self._timestamp is None:
             self._timestamp = row.take_text("timestamp")
 
 
 def _take_words(row: Row) -> str | None:
-    """The content of a part as text, of a list the texts in it; None when there is no text."""
+    """The content of a part as text, joined if it is a list; None if there is no text."""
     content = row.rest.get("content")
     if not isinstance(content, list):
         return row.take_text("content")

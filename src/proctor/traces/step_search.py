@@ -1,13 +1,13 @@
-"""Some steps of a trajectory, exactly those of a full reading, without decoding all the rest.
+"""Read some steps of a trajectory, with the same result as a full reading, but faster.
 
     for chunk in read_steps(path, 3, 7):
-        chunk.entries                        the entries of steps 3 to 7, in the order of the file
+                chunk.entries                        the entries of steps 3 to 7, in file order
 
-Every line is still decoded, but only for its step: steps may be in any
-order, a key may be spelled with escapes, the last of two equal keys counts. A piece of the file is
-read in full when one of the steps wanted may be in it, or when that decoder cannot be sure: a line
-without a step, a step that is spelled as 3.0 or "3", a line that is no object, an object over
-several lines. Large files are looked through by two processes.
+Every line is still decoded, but only for its step: steps may be in any order, keys may be written
+with escapes, the last of two equal keys counts. A piece of the file is read in full if it may
+contain one of the steps, or if that decoder is not conclusive: a line without a step, a step
+written as 3.0 or "3", a line that is not an object, an object over several lines. Large files are
+searched by two processes.
 
 Diagnostics are reported only for lines that were read in full.
 """
@@ -25,8 +25,8 @@ from proctor.sentence import reason_of
 from proctor.traces.lines import LINE_LIMIT, OpenTrace, Oversized
 from proctor.traces.trajectory import Chunk, read_pieces
 
+# From 64 MiB on, a second process saves more than it costs.
 _WORTH_IT = 1 << 26
-"""From 64 MiB on, a second process saves more than it costs."""
 _LOOK = 1 << 16
 
 
@@ -37,28 +37,28 @@ class _Stepped(msgspec.Struct, gc=False):
 
 
 class Survey(msgspec.Struct, frozen=True, gc=False):
-    """What is known of some lines without reading them in full."""
+    """What is known of some lines without a full reading."""
 
     lines: int
     least: int
     most: int
     is_odd: bool = False
-    """Whether only a full reading tells what is in them; the steps say nothing then."""
+    """Whether only a full reading is conclusive; the steps are then meaningless."""
 
     def may_hold(self, first: int, last: int) -> bool:
-        """Whether an entry of one of these steps may be among the lines."""
+        """Whether an entry of one of these steps may be in the lines."""
         return self.is_odd or (self.least <= last and self.most >= first)
 
 
 class _Hit(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A piece of the file to be read in full."""
+    """A piece of the file to read in full."""
 
     begin: int
     size: int
     line: int
-    """Of its first line, counted from the beginning of what was looked through."""
+    """Number of its first line, from the beginning of the searched span."""
     limit: int = 0
-    """More than 0: it is one line, and has more of `unit` than this."""
+    """If above 0, the piece is one line with more of `unit` than this."""
     unit: str = "bytes"
 
 
@@ -72,7 +72,7 @@ _DECODER = msgspec.json.Decoder(_Stepped)
 
 
 def survey_piece(piece: bytes) -> Survey:
-    """Look at whole lines, each by itself; the last may lack its end."""
+    """Survey whole lines, each by itself; the last may lack its end."""
     try:
         # Decoding only the step is several times faster than decoding entries, and exact.
         steps = [each.step for each in map(_DECODER.decode, io.BytesIO(piece))]
@@ -84,7 +84,7 @@ def survey_piece(piece: bytes) -> Survey:
 def read_steps(
     path: str, first: int, last: int, *, line_limit: int = LINE_LIMIT, worth_it: int = _WORTH_IT
 ) -> Iterator[Chunk]:
-    """The entries whose step is one of first to last, both counted; the rest of a file is salvaged.
+    """Yield the entries of the steps first to last, inclusive; reading is lenient.
 
     Raises:
         TraceError: it cannot be read.
@@ -102,7 +102,7 @@ def read_steps(
 
 
 def narrow(chunk: Chunk, first: int, last: int) -> Chunk:
-    """What of a chunk is wanted, and what was noticed that concerns it or no step at all."""
+    """Keep the entries of these steps, and the diagnostics about them or about no step."""
     both = list(zip(chunk.entries, chunk.lines, strict=True))
     kept = [each for each in both if first <= each[0].step <= last]
     others = {line for entry, line in both if not first <= entry.step <= last}
@@ -143,7 +143,7 @@ class _Search:
         return _Hits(line - 1, hits)
 
     def in_two(self, size: int) -> _Hits:
-        """The first half here, the second by another process."""
+        """Search the first half here, the second in another process."""
         middle = self._find_line(size // 2, size)
         ours, theirs = os.pipe()
         # Forked rather than a pool: the child only reads a file and writes to a pipe.
@@ -161,13 +161,13 @@ class _Search:
             raise
         finally:
             _, status = os.waitpid(child, 0)
-        # A child that was killed answered nothing: then this process searches its half too.
+        # If the child was killed, this process searches its half too.
         back = self.in_span(middle, size) if status else msgspec.msgpack.decode(told, type=_Hits)
         moved = [msgspec.structs.replace(hit, line=hit.line + front.lines) for hit in back.hits]
         return _Hits(front.lines + back.lines, front.hits + moved)
 
     def _answer(self, to: int, begin: int, end: int) -> None:
-        """Tell what is in the span, and end this process, which has nothing else to do."""
+        """Write the hits in the span to a pipe, and end this process."""
         status = 1
         try:
             told = msgspec.msgpack.encode(self.in_span(begin, end))
@@ -178,7 +178,7 @@ class _Search:
             os._exit(status)
 
     def _find_line(self, at: int, size: int) -> int:
-        """Where the first line after a place begins."""
+        """The start of the first line after an offset."""
         with Path(self._path).open("rb", buffering=0) as file:
             file.seek(at)
             while piece := file.read(_LOOK):

@@ -1,9 +1,9 @@
-"""One trace in numbers, read entry by entry: memory does not grow with the trace.
+"""Summarise one trace entry by entry: memory does not grow with the trace.
 
-Warmup entries are counted and otherwise left out; entries of subagents are included, and counted
-apart. docs/summaries.md explains every number.
+Warmup entries are counted and otherwise left out; entries of subagents are included, and also
+counted separately. docs/summaries.md explains every number.
 
-The parts of a trial of several steps are merged: sums, and the first and last where order counts.
+The parts of a multi-step trial are merged: sums, and first and last where order matters.
 """
 
 from collections.abc import Iterable, Sequence
@@ -37,30 +37,30 @@ from proctor.traces.tool_errors import ErrorSummary, ToolErrors, merge_errors
 from proctor.traces.trace import TraceReading
 from proctor.traces.writes import Writes, WriteSummary, list_writes, merge_writes
 
+# Most embedded trajectories that are counted.
 _MOST_EMBEDDED: Final = 10_000
-"""Embedded trajectories that are counted."""
 
 
 class SubagentSummary(msgspec.Struct, kw_only=True):
-    """What subagents did; counted up while the trace is read."""
+    """What subagents did; counted while the trace is read."""
 
     messages: int = 0
-    """Entries of the trace with call_type subagent; they are in all other counts too."""
+    """Entries with call_type subagent; they are included in all other counts."""
     tool_calls: int = 0
     """Tool calls among them."""
     tool_errors: int = 0
     """Tool errors among them."""
     embedded: int = 0
-    """Trajectories inside the ATIF document; they are in no other count."""
+    """Trajectories embedded in the ATIF document; they are in no other count."""
     embedded_steps: int = 0
     embedded_tool_calls: int = 0
     elsewhere: int = 0
-    """References to trajectories in other files, which were not opened."""
+    """References to trajectories in other files, which were not read."""
 
     def add_document(self, atif: Object) -> None:
-        """Count the subagents in what an entry carries of an ATIF document.
+        """Count the subagents in the carried part of an ATIF document.
 
-        Embedded trajectories are counted once each, however they refer to each other.
+        Each embedded trajectory is counted once, however they refer to each other.
         """
         document = atif.get("document")
         # A list instead of recursion: trajectories can be nested deeper than Python calls.
@@ -93,7 +93,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def merge_subagents(parts: Sequence[SubagentSummary]) -> SubagentSummary:
-    """The subagents of the parts of one trial."""
+    """Merge the subagents of a trial's parts."""
     # All fields are counts, so a new one is summed too.
     names = SubagentSummary.__struct_fields__
     return SubagentSummary(**{name: sum(getattr(each, name) for each in parts) for name in names})
@@ -106,41 +106,41 @@ NO_SOURCE: Final = "none"
 
 
 class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
-    """How the turns of the assistant were classified."""
+    """The labels of the assistant's turns."""
 
     turns: int
     """Turns that have a label."""
     counts: dict[str, int]
     shares: dict[str, float]
-    """Of those turns, 0 to 1."""
+    """Share of these turns, 0 to 1."""
 
 
 class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What is in one trace, or in all traces of a trial."""
+    """The numbers of one trace, or of all traces of a trial."""
 
     part: str = ""
-    """The step of a trial of several; "" for the trial itself."""
+    """The step of a multi-step trial; "" for the trial itself."""
     source: str = NO_SOURCE
     """What was read: trajectory, conversation, ATIF trajectory, several, or none."""
     file: str | None = None
-    """Which file of the trial."""
+    """Its path in the trial."""
     passed_over: tuple[str, ...] = ()
-    """Which files went before it and were not used, and why."""
+    """Preferred files that were not used, and why."""
     degraded: bool = False
     """Whether parts of the file could not be read."""
     diagnostics: int = 0
-    """How many problems there were."""
+    """Number of problems."""
     noticed: tuple[str, ...] = ()
     """The first few problems."""
     messages: int = 0
-    """Entries of every role, warmup left out."""
+    """Entries of every role, without warmup."""
     by_role: dict[str, int] = {}
     warmup: int = 0
     """Warmup entries, which are in no other number."""
     turns: int = 0
     """Different steps above 0 with an assistant or tool_call entry."""
     turns_are_exact: bool = True
-    """False where step numbers jump so much that there may be more."""
+    """False if step numbers jump so much that there may be more."""
     tool_calls: int = 0
     by_tool: dict[str, int] = {}
     errors: ErrorSummary = ErrorSummary()
@@ -151,13 +151,13 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
     written: WriteSummary = WriteSummary()
     subagents: SubagentSummary = msgspec.field(default_factory=SubagentSummary)
     behaviour: Behaviour | None = None
-    """Null where turns were not classified."""
+    """Null if turns were not labelled."""
 
 
 def summarise_file(path: str, kind: TraceKind, *, labelled: bool = False) -> TraceSummary:
-    """The trace in one file in numbers; `labelled`: with the labels of its turns.
+    """Summarise the trace in one file; `labelled`: with the labels of its turns.
 
-    Reading is the salvaging kind: problems in the file are counted and named, never raised.
+    Reading is lenient: problems in the file are counted and listed, never raised.
 
     Raises:
         TraceError: it cannot be read at all.
@@ -173,7 +173,7 @@ def summarise_file(path: str, kind: TraceKind, *, labelled: bool = False) -> Tra
 
 
 def summarise(entries: Iterable[Entry], *, labelled: bool = False) -> TraceSummary:
-    """The entries of one trace in numbers, and how often each label was given to its turns."""
+    """Summarise the entries of one trace, and count the labels of its turns."""
     summing = _Summing(labelled=labelled)
     for entry in entries:
         summing.add(entry)
@@ -181,7 +181,7 @@ def summarise(entries: Iterable[Entry], *, labelled: bool = False) -> TraceSumma
 
 
 class _Summing:
-    """The numbers and labels of one trace, as far as its entries were read."""
+    """The numbers and labels of one trace, as read so far."""
 
     def __init__(self, *, labelled: bool) -> None:
         self._classifier = Classifier() if labelled else None
@@ -189,7 +189,7 @@ class _Summing:
         self._warmup = 0
         self._steps = Steps()
         self._open: list[Call] = []
-        """Calls of the latest step that have no result yet."""
+        """Calls of the latest step without a result so far."""
         self._errors, self._loops, self._times = ToolErrors(), Loops(), Times()
         self._usages, self._writes, self._subagents = Usages(), Writes(), SubagentSummary()
 
@@ -202,7 +202,7 @@ class _Summing:
             self._count(entry)
 
     def _admit(self, entry: Entry) -> bool:
-        """Whether an entry of some call_type is counted: warmup is not."""
+        """Whether an entry with a call_type is counted: warmup is not."""
         if entry.call_type == SUBAGENT:
             self._subagents.messages += 1
             self._subagents.tool_calls += entry.role == "tool_call"
@@ -262,14 +262,14 @@ class _Summing:
 
 
 def describe_labels(counts: dict[str, int]) -> Behaviour:
-    """How often each label was given, and its share."""
+    """Counts and shares of the labels."""
     ranked, turns = rank(counts), sum(counts.values())
     shares = {label: count / turns for label, count in ranked.items()}
     return Behaviour(turns=turns, counts=ranked, shares=shares)
 
 
 def merge_parts(parts: Sequence[TraceSummary]) -> TraceSummary:
-    """The traces of one trial as one; a single one as it is."""
+    """Merge the traces of one trial; a single one is unchanged."""
     if len(parts) == 1:
         return parts[0]
     named = {part.part: part for part in parts}
@@ -299,7 +299,7 @@ def merge_parts(parts: Sequence[TraceSummary]) -> TraceSummary:
 
 
 def merge_behaviour(parts: Sequence[Behaviour | None]) -> Behaviour | None:
-    """The labels of all parts as one; null where nothing was classified."""
+    """Merge the labels of all parts; None if nothing was labelled."""
     known = [part for part in parts if part is not None]
     if not known:
         return None

@@ -1,12 +1,12 @@
-"""Wall time and idle time from the timestamps of a trace, which may say anything.
+"""Wall time and idle time from the timestamps of a trace, which are not trusted.
 
 Time is the sum of the steps forward from one timestamp to the next. A timestamp before the latest
 one adds nothing; a jump of more than a week, either way, is not counted as time, and counting
 continues from there. Timestamps that cannot be read are counted and left out.
 
 The duration of an entry (`duration_ms`: of a tool, or of a model's answer) covers the time before
-it; time that nothing covers is idle: usually waiting for a model whose harness does not say how
-long it took.
+it; uncovered time is idle: usually waiting for a model whose harness does not record how long it
+took.
 """
 
 from collections.abc import Sequence
@@ -18,15 +18,15 @@ import msgspec
 from proctor.traces.entry import Entry
 
 LONGEST_GAP: Final = 7 * 86400.0
-"""Seconds between two entries beyond which the clock is not believed."""
+"""Seconds between two entries beyond which the clock is not trusted."""
 _MOST_MILLISECONDS: Final = LONGEST_GAP * 1000
 
 
 class TimeSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds, by the timestamps."""
+    """Seconds, from the timestamps."""
 
     wall_seconds: float | None = None
-    """From the first to the last entry, jumps left out; null with fewer than two timestamps."""
+    """From the first to the last entry, without jumps; null with fewer than two timestamps."""
     idle_seconds: float | None = None
     """The part of it that no entry's duration covers; null with fewer than two timestamps."""
     tool_seconds: float = 0.0
@@ -38,21 +38,21 @@ class TimeSummary(msgspec.Struct, frozen=True, kw_only=True):
     longest_gap_step: int | None = None
     """The step of the entry that ended it."""
     first: str | None = None
-    """The first timestamp that can be read."""
+    """The first readable timestamp."""
     last: str | None = None
-    """The last one."""
+    """The last readable timestamp."""
     stamped: int = 0
-    """Entries whose timestamp can be read."""
+    """Entries with a readable timestamp."""
     unreadable: int = 0
     """Entries whose timestamp is not an ISO 8601 time."""
     backward: int = 0
-    """Entries whose timestamp lies before an earlier entry's."""
+    """Entries with a timestamp before an earlier entry's."""
     jumps: int = 0
-    """Steps of more than a week, either way."""
+    """Gaps of more than a week, in either direction."""
 
 
 class Times:
-    """The timestamps of one trace, entry by entry."""
+    """Collects the timestamps of one trace."""
 
     def __init__(self) -> None:
         self._now: datetime | None = None
@@ -85,7 +85,7 @@ class Times:
         if now is None:
             self._first = stamp
             return
-        # Times are subtracted as such: seconds since 1970 would leave residues of rounding.
+        # datetimes are subtracted directly: seconds since 1970 as floats would lose precision.
         gap = (time - now).total_seconds()
         if abs(gap) > LONGEST_GAP:
             self._jumps += 1
@@ -119,7 +119,7 @@ class Times:
 
 
 def read_timestamp(text: str) -> datetime | None:
-    """An ISO 8601 time, in UTC where it names no zone; None if it is none."""
+    """Parse an ISO 8601 time, in UTC if it has no zone; None if it is not one."""
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
@@ -128,7 +128,7 @@ def read_timestamp(text: str) -> datetime | None:
 
 
 def seconds_between(first: str | None, then: str | None) -> float | None:
-    """From one timestamp to a later one; null where a clock was not right."""
+    """Seconds from one timestamp to a later one; None if the clock was wrong."""
     start = None if first is None else read_timestamp(first)
     end = None if then is None else read_timestamp(then)
     if start is None or end is None:
@@ -138,7 +138,7 @@ def seconds_between(first: str | None, then: str | None) -> float | None:
 
 
 def merge_times(each: Sequence[TimeSummary]) -> TimeSummary:
-    """The times of the parts of one trial, without what lies between the parts."""
+    """Merge the times of a trial's parts, without the time between the parts."""
     longest = max(each, key=lambda one: one.longest_gap_seconds or 0.0, default=TimeSummary())
     return TimeSummary(
         wall_seconds=_sum([one.wall_seconds for one in each]),

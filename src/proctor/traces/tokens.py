@@ -1,8 +1,8 @@
 """Tokens and advisor calls in the metadata of a trace.
 
 The convention is the record's: input is all input, including cache reads and cache writes. ATIF and
-OpenAI count that way; Anthropic leaves the cache out, and it is added. Only whole numbers of 0 or
-more are counted. Prices are not known here.
+OpenAI count that way; Anthropic excludes the cache, so it is added. Only whole numbers of 0 or more
+are counted.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +14,7 @@ from proctor.traces.atif.carry import ATIF_KEY
 from proctor.traces.entry import Entry, Object
 
 LARGEST_COUNT: Final = 1 << 53
-"""A trace may contain any number; a larger one is not taken for a count."""
+"""A trace may contain any number; a larger one is not a count."""
 _NOTHING: Final = (None, None, None, None)
 _ANTHROPIC: Final = ("cache_read_input_tokens", "cache_creation_input_tokens")
 
@@ -26,18 +26,18 @@ class TokenSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens of the agent's model; null is unknown, which is not 0."""
 
     source: str = "unknown"
-    """record, trace, or unknown where neither says."""
+    """record, trace, or unknown if neither has them."""
     input: int | None = None
     """All input, including cache reads and writes."""
     output: int | None = None
     cache_read: int | None = None
     cache_write: int | None = None
     told: int = 0
-    """Entries of the trace with a usage; the sums of a trace are of these alone."""
+    """Entries of the trace with a usage; the sums of a trace cover only these."""
 
 
 class AdvisorSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """Questions to an advisor model."""
+    """Calls of an advisor model."""
 
     calls: int = 0
     input: int | None = None
@@ -45,7 +45,7 @@ class AdvisorSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Usages:
-    """What the entries of one trace used, entry by entry."""
+    """Collects the token usage of one trace."""
 
     def __init__(self) -> None:
         self._told = 0
@@ -56,7 +56,7 @@ class Usages:
         self._advisor: dict[str, int] = {}
 
     def add(self, entry: Entry, metadata: Object) -> None:
-        """Count what an entry's metadata says of tokens and of the advisor."""
+        """Count the tokens and advisor calls in an entry's metadata."""
         for key, held in metadata.items():
             if key in KEYS and isinstance(held, dict):
                 self.add_usage(key, held)
@@ -66,13 +66,13 @@ class Usages:
                 self._add_advisor(entry, metadata)
 
     def add_usage(self, key: str, held: Object) -> None:
-        """Count what an entry's metadata has under one of KEYS."""
+        """Count the usage under one of KEYS in an entry's metadata."""
         found = _READERS[key](held)
         if found is None:
             return
         name = held.get("id")
         if name is not None and self._last is not None and self._last[0] == name:
-            # One answer over several rows repeats its usage: the last row counts.
+            # An answer over several rows repeats its usage: only the last row counts.
             self._sum(self._last[1], -1)
         else:
             self._told += 1
@@ -97,7 +97,7 @@ class Usages:
                     self._advisor[key] = self._advisor.get(key, 0) + count
 
     def finish(self) -> TokenSummary:
-        """The sums of all entries; the document's own sums where no entry has any."""
+        """The sums of all entries; the document's own totals if no entry has any."""
         # Per-entry numbers go first: the document's totals may include subagents.
         sums = tuple(self._sums) if self._told else self._final
         if sums is None:
@@ -113,7 +113,7 @@ class Usages:
         )
 
     def finish_advisor(self) -> AdvisorSummary:
-        """The advisor's calls: a call and its result are one question, and both may be marked."""
+        """The advisor's calls: a call and its result count once, but both may be marked."""
         return AdvisorSummary(
             calls=self._advised_results or self._advised_calls,
             input=self._advisor.get("input"),
@@ -192,11 +192,11 @@ _READERS: Final[dict[str, Callable[[Object], _Found | None]]] = {
     "tokens": _read_tokens,
 }
 KEYS: Final = frozenset(_READERS)
-"""Keys of an entry's metadata that may hold tokens."""
+"""Keys of an entry's metadata that may contain tokens."""
 
 
 def merge_tokens(each: Sequence[TokenSummary]) -> TokenSummary:
-    """The tokens of the parts of one trial; a count that one part lacks is unknown for all."""
+    """Merge the tokens of a trial's parts; a count that one part lacks is unknown for all."""
     if not any(one.source == "trace" for one in each):
         return TokenSummary()
     return TokenSummary(
@@ -210,7 +210,7 @@ def merge_tokens(each: Sequence[TokenSummary]) -> TokenSummary:
 
 
 def merge_advisors(each: Sequence[AdvisorSummary]) -> AdvisorSummary:
-    """The advisor's calls of the parts of one trial."""
+    """Merge the advisor calls of a trial's parts."""
     asked = [one for one in each if one.calls]
     return AdvisorSummary(
         calls=sum(one.calls for one in asked),

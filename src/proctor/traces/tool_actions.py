@@ -1,9 +1,9 @@
-"""What a tool call does, judged by its name and its command: looks, writes, checks, runs.
+"""What a tool call does, judged by its name and command: looks, writes, checks, runs.
 
-A command is split roughly: at line ends, semicolons, double ampersands and bars, without regard to
-quotes; here-documents are left out. An unknown program counts as running something. Files are told
-apart by their last names alone, because traces seldom say in which directory they are. Nothing is
-run, and no file is looked for.
+A command is split roughly: at line ends, semicolons, double ampersands and bars, ignoring quotes;
+here-documents are left out. An unknown program counts as running something. Files are identified by
+their last name only, because traces rarely contain the directory. Does not run anything or access
+files.
 """
 
 import re
@@ -19,17 +19,17 @@ CHECKS: Final = 1
 WRITES: Final = 2
 """Changes a file."""
 LOOKS: Final = 4
-"""Shows what is there and changes nothing."""
+"""Shows something and changes nothing."""
 RUNS: Final = 8
 """Anything else."""
 THINKS: Final = 16
-"""A tool that only takes a thought or a plan down."""
+"""A tool that only records a thought or a plan."""
 PROBES: Final = 32
-"""Asks a service on this machine."""
+"""Queries a service on this machine."""
 ENDS: Final = 64
-"""A tool that hands the work in."""
+"""A tool that submits the work."""
 WAITS: Final = 128
-"""Lets time pass."""
+"""Waits."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -55,11 +55,11 @@ CHECKING_ORDERS: Final = _words("test tests check verify validate lint")
 BEFORE: Final = _words(
     "sudo time /usr/bin/time nohup env exec command nice xargs stdbuf then do else ! clear ( {"
 )
-"""Words that stand before a program."""
+"""Words that may precede a program."""
 SILENT: Final = _words(
     "cd set export echo printf true source . pushd popd : fi done if for while case esac } ) EOF"
 )
-"""Programs that say nothing about what a command is for."""
+"""Programs that do not show what a command is for."""
 INTERPRETERS: Final = _words("bash sh node ruby perl python python3 uv")
 HELP: Final = _words("--help -h --version -V")
 CHECKING_MODULES: Final = _words(
@@ -131,7 +131,7 @@ OF_WORD: Final = {
     }
     for program in {*_CHECKING_WORDS, *_LOOKING_WORDS, *_WRITING_WORDS}
 }
-"""What a program does by one of the first words after it."""
+"""What a program does, by one of the first words after it."""
 ASKERS: Final = _words("curl wget http nc ping redis-cli")
 DATABASES: Final = _words("sqlite3 psql mysql duckdb mariadb")
 HERE: Final = re.compile(r"localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\]")
@@ -151,7 +151,7 @@ CODE_WRITES: Final = re.compile(
     r"(?:\.to_(?:csv|json|parquet|excel)|\.save\w*|savefig|\bsave)\(['\"]?([^'\")\n]*)"
     r"|open\(['\"]([^'\"\n]*)['\"], *['\"][wax]b?['\"]|\.write(?:_text|_bytes)?\(|\.dump\("
 )
-"""Code that writes a file, with the file's name where it is given."""
+"""Code that writes a file, with the file's name if it is given."""
 CODE_CHECKS: Final = re.compile(r"\bassert\b|assert_|allclose|isclose|unittest")
 QUERY_LOOKS: Final = re.compile(
     r"(?:^|[\s\"'(;])(?:select|explain|pragma|show|describe|with|\.schema|\.tables|\\d)\b",
@@ -163,7 +163,7 @@ QUERY_WRITES: Final = re.compile(
 
 
 MOST_COMMAND: Final = 1500
-"""Characters of a command that are read."""
+"""Most characters of a command that are read."""
 
 
 class Action(NamedTuple):
@@ -172,13 +172,13 @@ class Action(NamedTuple):
     does: int
     """CHECKS, WRITES, LOOKS, RUNS, THINKS, PROBES or ENDS, or several of them."""
     last: int
-    """The last of what it does."""
+    """The last of its actions."""
     read: frozenset[str] = frozenset()
     """Last names of files that it shows or compares."""
     written: frozenset[str] = frozenset()
     """Last names of files that it writes."""
     ran: frozenset[str] = frozenset()
-    """What it runs, word for word."""
+    """The commands it runs, verbatim."""
 
 
 _NONE: Final[frozenset[str]] = frozenset()
@@ -187,11 +187,11 @@ _HERE = re.compile(r"<<-?\s*(['\"]?)(\w+)\1([^\n]*)\n.*?(?:\n\s*\2(?=\s|$)|\Z)",
 _REDIRECTED = re.compile(r">(?<![2-9<=>-]>)>?\s*(?!&|/dev/)['\"]?([^\s'\"|;&<>()]+)")
 _AROUND = "'\"()`,"
 _NAMES = re.compile(r"[\w-]+(?:\.\w+)*")
+# Options after which the code to run is in the command itself.
 _TRIES = frozenset({"-c", "-", "-e"})
-"""Options after which the code to run is in the command itself."""
 _MOST_OF_A_RUN = 200
+# Words of a simple command that are read; the last one contains the rest.
 _MOST_WORDS = 16
-"""Words of a simple command that are read; the last one holds the rest."""
 _SEPARATORS = "-<>$&"
 
 
@@ -238,7 +238,7 @@ class _Taken:
         self.ran: list[str] = []
 
     def take(self, part: str, *, is_first: bool) -> None:
-        """Take the next simple command; one that only filters a pipe is ignored."""
+        """Add the next simple command; one that only filters a pipe is ignored."""
         words = _find_words(part)
         if not words:
             return
@@ -253,7 +253,7 @@ class _Taken:
             if words[0] == "git":
                 self.written.append(words[0])
         elif does & (LOOKS | CHECKS):
-            # The program too: what git shows is what git wrote.
+            # Includes the program: what git shows is what git wrote.
             self.read += [_last_name(word) for word in words if word[0] not in _SEPARATORS]
         elif does & RUNS and not _TRIES.isdisjoint(words[1:3]):
             self.tries = True
@@ -261,7 +261,7 @@ class _Taken:
             self.ran.append(part.strip()[:_MOST_OF_A_RUN])
 
     def whole(self) -> Action:
-        """All of it."""
+        """The resulting action."""
         return Action(
             self.does or RUNS,
             self.last or RUNS,
@@ -272,7 +272,7 @@ class _Taken:
 
 
 def _find_words(part: str) -> list[str]:
-    """The words of a simple command from its program on; none for one that says nothing."""
+    """The words of a simple command from its program on; empty if it is not meaningful."""
     words = part.split(None, _MOST_WORDS)
     at = 0
     while at < len(words):
@@ -305,14 +305,14 @@ def _read_words(words: Sequence[str], part: str) -> int:
 
 
 def _read_query(query: str) -> int:
-    """What a query of a database does; one that is not known runs something."""
+    """What a database query does; an unknown one runs something."""
     if QUERY_WRITES.search(query):
         return WRITES
     return LOOKS if QUERY_LOOKS.search(query) else RUNS
 
 
 def _is_checking(program: str, words: Sequence[str]) -> bool:
-    """Whether a program is asked to check, or the script it runs has the name of a test."""
+    """Whether a program is asked to check, or runs a script with the name of a test."""
     if len(words) > 1 and words[1] in CHECKING_ORDERS:
         return True
     if program in INTERPRETERS:
@@ -325,15 +325,15 @@ def _is_checking(program: str, words: Sequence[str]) -> bool:
 
 
 def name_file(path: str) -> list[str]:
-    """By what names a file that was written is known later: its own, and what it is imported as."""
+    """The names by which a written file is recognised later: its own, and its import name."""
     name = _last_name(path)
     names = [name, name.removesuffix(".py")] if name.endswith(".py") else [name]
     folder = _last_name(path.rpartition("/")[0]) if "/" in path else ""
     return [*names, folder] if folder in _OUTPUTS else names
 
 
+# Directories that contain only results.
 _OUTPUTS = frozenset({"out", "output", "outputs", "build", "dist", "result", "results", "backup"})
-"""Directories that hold only results."""
 
 
 def _last_name(path: str) -> str:
@@ -396,7 +396,7 @@ def _read_name(name: str, *, is_editing: bool) -> int:
 
 
 def _read_code(code: str) -> Action:
-    """What code does that a tool runs."""
+    """What the code that a tool runs does."""
     files = [one or other for one, other in CODE_WRITES.findall(code)]
     does = CHECKS if CODE_CHECKS.search(code) else WRITES if files else RUNS
     return Action(does, does, written=_name_all(files))

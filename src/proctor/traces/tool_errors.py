@@ -1,10 +1,10 @@
-"""Which tool results are errors, by what sign, and whether the agent recovered from them.
+"""Which tool results are errors, how that is recognised, and whether the agent recovered.
 
-One definition for every kind of trace, the surest sign first: an exit code other than 0, the
-dialect's own error flag, a time-out or a signal, words. Words are only looked at where no exit code
-is on record, because they can mislead: a file that was printed may contain an error message. So an
-exit code named in the text goes first, and words are looked for at the beginning of lines, near
-either end of the output.
+One definition for every kind of trace, the most reliable sign first: an exit code other than 0, the
+dialect's own error flag, a time-out or a signal, words. Words count only if no exit code is
+recorded, because they can mislead: a printed file may contain an error message. So an exit code in
+the text takes precedence, and words are searched at the beginning of lines, near either end of the
+output.
 """
 
 import re
@@ -18,8 +18,8 @@ from proctor.traces.calls import Call, shorten
 from proctor.traces.counts import Tally, add_counts
 from proctor.traces.entry import Entry, Object
 
+# Characters at either end of an output that are searched.
 _NEAR: Final = 2048
-"""Characters at either end of an output that are searched."""
 _CODE = re.compile(
     r"\[exit code: (-?\d{1,9})\]"
     r"|<returncode>(-?\d{1,9})</returncode>"
@@ -51,7 +51,7 @@ def output_of(entry: Entry) -> str:
 
 
 def find_printed_code(text: str) -> int | None:
-    """The exit code that an output names last, where it names one."""
+    """The last exit code that an output mentions, if any."""
     found = None
     for match in _CODE.finditer(text):
         found = match
@@ -61,12 +61,12 @@ def find_printed_code(text: str) -> int | None:
 
 
 def is_stopped(text: str) -> bool:
-    """Whether it says that a time-out or a signal ended the tool."""
+    """Whether the output says that a time-out or a signal ended the tool."""
     return _STOPPED.search(text) is not None
 
 
 def is_failure(text: str) -> bool:
-    """Whether it has a line that only errors print."""
+    """Whether the output has a line that only errors print."""
     return _FAILED.search(text) is not None
 
 
@@ -75,31 +75,31 @@ FLAG: Final = "is_error"
 STOPPED: Final = "timeout_or_signal"
 TEXT: Final = "text"
 REASONS: Final = (EXIT, FLAG, STOPPED, TEXT)
-"""The signs of an error, the surest first."""
+"""The signs of an error, the most reliable first."""
 
+# Keys that can contain such a flag.
 _FLAGGED: Final = frozenset({"is_error", "isError", "conversation", ATIF_KEY})
-"""Keys that can hold such a flag."""
 
 
 class ToolError(msgspec.Struct, frozen=True, kw_only=True):
-    """One result that was an error."""
+    """One result that is an error."""
 
     step: int
     tool: str
     command: str
-    """What was asked for: both ends of it, where it is long."""
+    """The command; both ends, if it is long."""
     reason: str
     """One of REASONS."""
     exit_code: int | None
-    """As recorded, or as the output names it."""
+    """As recorded, or as in the output."""
     text: str
-    """What stderr says, else stdout: both ends of it, where it is long."""
+    """stderr, else stdout; both ends, if it is long."""
     part: str = ""
-    """The step of a trial of several."""
+    """The step of a multi-step trial."""
     tool_worked_at: int | None = None
-    """The first later step whose call of the same tool was no error."""
+    """The first later step with a successful call of the same tool."""
     command_worked_at: int | None = None
-    """The first later step whose call of the same tool with the same command was none."""
+    """The first later step with a successful call of the same tool and command."""
 
     @property
     def is_recovered(self) -> bool:
@@ -113,11 +113,11 @@ class ErrorSummary(msgspec.Struct, frozen=True, kw_only=True):
     results: int = 0
     """Tool results, errors or not."""
     total: int = 0
-    """Those that are errors."""
+    """Results that are errors."""
     by_reason: dict[str, int] = {}
     by_tool: dict[str, int] = {}
     by_exit_code: dict[str, int] = {}
-    """Of those with an exit code; -1 is used for time-outs in trajectories, 124 by timeout(1)."""
+    """By exit code, if there is one; -1 means a time-out in trajectories, 124 in timeout(1)."""
     first: ToolError | None = None
     last: ToolError | None = None
     rate: float | None = None
@@ -125,14 +125,14 @@ class ErrorSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def find_error(entry: Entry) -> tuple[str, int | None] | None:
-    """The sign by which a tool's result is an error, with its exit code; None if it is none."""
+    """The sign that a tool's result is an error, with its exit code; None if it is not one."""
     code = entry.exit_code
     if code:
         return EXIT, code
     metadata = entry.metadata
     if metadata is not None and _is_marked(metadata):
         return FLAG, code
-    # A recorded 0 settles it: words in the output may be those of a file that was printed.
+    # A recorded 0 is conclusive: words in the output may come from a printed file.
     if code is not None:
         return None
     return _find_told(entry)
@@ -168,14 +168,14 @@ def _is_cut_short(metadata: Object) -> bool:
 
 
 def _beside(metadata: Object) -> tuple[Object, ...]:
-    """What a dialect or ATIF left in the metadata."""
+    """What a dialect or ATIF stored in the metadata."""
     spoken, atif = metadata.get("conversation"), metadata.get(ATIF_KEY)
     extra = atif.get("extra") if isinstance(atif, dict) else None
     return tuple(held for held in (spoken, extra) if isinstance(held, dict))
 
 
 class ToolErrors:
-    """The errors of one trace, result by result."""
+    """Collects the errors of one trace."""
 
     def __init__(self) -> None:
         self._results = self._total = 0
@@ -184,7 +184,7 @@ class ToolErrors:
         """The first error, and the last one if it is another."""
 
     def add(self, entry: Entry, call: Call) -> bool:
-        """Count a result; whether it is an error."""
+        """Count a result; return whether it is an error."""
         self._results += 1
         found = find_error(entry)
         if found is None:
@@ -197,7 +197,7 @@ class ToolErrors:
         self._tools.add(call.tool)
         if code is not None:
             self._codes.add(str(code))
-        # The first error stays, the last is replaced: what lies between is only counted.
+        # The first error stays, the last is replaced; those between are only counted.
         self._watched[1:] = [_Watched(call, entry, reason, code)]
         return True
 
@@ -251,7 +251,7 @@ class _Watched:
 
 
 def merge_errors(parts: dict[str, ErrorSummary]) -> ErrorSummary:
-    """The errors of the parts of one trial; each error says its part."""
+    """Merge the errors of a trial's parts; each error names its part."""
     firsts = [(part, each.first) for part, each in parts.items() if each.first]
     lasts = [(part, each.last) for part, each in parts.items() if each.last]
     each = parts.values()

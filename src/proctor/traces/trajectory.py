@@ -1,15 +1,15 @@
-"""Reading trajectory.jsonl: all three generations, strictly or keeping what can be kept.
+"""Read trajectory.jsonl: all three generations, strictly or leniently.
 
     for chunk in read_chunks(path):          strict: the first problem is a TraceError
     for chunk in read_chunks(path, salvage=True):
-        chunk.entries, chunk.diagnostics     what is good, and what was noticed
+                chunk.entries, chunk.diagnostics     the valid entries, and problems
 
 Memory does not grow with the file. A chunk is decoded in one call; only when that fails, or with
 `thorough`, is it read again line by line by `CarefulReader`, so that each problem has its line. A
-line becomes an entry when it names a step and a role; a value that does not fit its key is taken
-out of the entry and kept beside it, like unknown keys and values hidden by a second key of the same
-name. Only a thorough reading reports duplicate keys (the last one wins, as in every JSON reader)
-and notes that break nothing. docs/traces.md has the whole table.
+line becomes an entry if it has a step and a role; a value that does not fit its key is removed from
+the entry and kept next to it, like unknown keys and values hidden by a duplicate key. Only a
+thorough reading reports duplicate keys (the last one wins, as in every JSON parser) and notes.
+docs/traces.md has the whole table.
 """
 
 import contextlib
@@ -41,18 +41,18 @@ _OBJECTS: Final = frozenset({"arguments", "metadata", "meta_harness"})
 
 
 class LineRest(msgspec.Struct, frozen=True):
-    """What a line holds beyond its entry."""
+    """What a line contains beyond its entry."""
 
     line: int
     """Counted from 1."""
     beside: Object = {}
-    """Keys that are not the format's, and values that do not fit their key."""
+    """Unknown keys, and values that do not fit their key."""
     shadowed: tuple[tuple[str, Any], ...] = ()
-    """Values that a later key of the same name in the same object hides."""
+    """Values that are hidden by a later key of the same name in the same object."""
 
 
 class LineReading(msgspec.Struct):
-    """What one line was read as."""
+    """The result of reading one line."""
 
     entry: Entry | None = None
     header: Header | None = None
@@ -61,16 +61,16 @@ class LineReading(msgspec.Struct):
 
 
 class CarefulReader:
-    """Reads the lines of one file, in their order."""
+    """Reads the lines of one file, in order."""
 
     def __init__(self, *, thorough: bool) -> None:
         self._thorough = thorough
         self._last_step = 0
         self.headed = False
-        """Whether a header was met."""
+        """Whether a header was read."""
 
     def read(self, text: bytes, line: int, *, torn: bool = False) -> LineReading:
-        """Read one line, given without its end; `torn` when the file stops before that end."""
+        """Read one line, given without its end; `torn` if the file ends before that."""
         if not text.strip():
             return LineReading()
         reading = _Line(line)
@@ -92,7 +92,7 @@ class CarefulReader:
         else:
             self._read_entry(value, reading, found)
         if not self._thorough:
-            # Duplicate keys are left out too: on lines that were decoded fast they go unnoticed.
+            # Duplicate keys are left out too, since lines that are decoded fast do not report them.
             found.diagnostics = [
                 seen
                 for seen in found.diagnostics
@@ -116,7 +116,7 @@ class CarefulReader:
         fields, beside = reading.sort(value)
         if beside or reading.shadowed:
             found.kept = LineRest(reading.line, beside, tuple(reading.shadowed))
-        # Without both it is not an entry; everything in the line is kept beside.
+        # Without both it is not an entry; the whole line is kept.
         if "step" not in fields or "role" not in fields:
             found.kept = LineRest(reading.line, value, tuple(reading.shadowed))
             return
@@ -135,7 +135,7 @@ class _Line(Decoding):
     """One line while its value is sorted into an entry."""
 
     def sort(self, value: Object) -> tuple[Object, Object]:
-        """The fields of an entry, and what stays beside it."""
+        """The fields of an entry, and what is kept next to it."""
         fields: Object = {}
         beside: Object = {}
         unknown = []
@@ -185,7 +185,7 @@ def _fits(key: str, given: object) -> bool:
 
 
 def _whole(given: object) -> int | None:
-    """The value as a whole number, as lenient as every generation's own reader."""
+    """Convert to a whole number, as leniently as the readers of all generations."""
     if isinstance(given, float):
         return int(given) if math.isfinite(given) and given.is_integer() else None
     if isinstance(given, str) and _WHOLE.fullmatch(given):
@@ -200,12 +200,12 @@ _ENTRY = msgspec.json.Decoder(Entry)
 _OPENING, _CLOSING = b"{}"
 _HEADER = msgspec.json.Decoder(UsualHeader)
 _REFUSALS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+# Bytes that usually contain the first entry of a file.
 _BEGINNING = 1 << 12
-"""Bytes that usually contain the first entry of a file."""
 
 
 class Chunk(msgspec.Struct, frozen=True):
-    """Some lines of a file, in their order."""
+    """Some lines of a file, in order."""
 
     entries: list[Entry]
     lines: Sequence[int]
@@ -213,11 +213,11 @@ class Chunk(msgspec.Struct, frozen=True):
     headers: list[Header] = []
     diagnostics: list[Diagnostic] = []
     kept: list[LineRest] = []
-    """What lines hold beyond their entries."""
+    """What lines contain beyond their entries."""
 
 
 def load_trajectory(path: str, *, salvage: bool = False, thorough: bool = False) -> Chunk:
-    """The whole file as one chunk, for files that are small enough to hold.
+    """Load the whole file as one chunk, if it is small enough to hold in memory.
 
     Raises:
         TraceError: it cannot be read; unless salvaging, also the first problem in it.
@@ -236,7 +236,7 @@ def load_trajectory(path: str, *, salvage: bool = False, thorough: bool = False)
 def read_chunks(
     path: str, *, salvage: bool = False, thorough: bool = False, line_limit: int = LINE_LIMIT
 ) -> Iterator[Chunk]:
-    """The file's entries, many at a time.
+    """Yield the file's entries, many at a time.
 
     Raises:
         TraceError: it cannot be read; unless salvaging, also the first problem in it.
@@ -252,7 +252,7 @@ def read_chunks(
 
 
 def has_entries(path: str) -> bool:
-    """Whether a salvaging reading finds an entry; it reads no further than the first.
+    """Whether a lenient reading finds an entry; reads no further than the first.
 
     Raises:
         TraceError: it cannot be read.
@@ -268,7 +268,7 @@ def has_entries(path: str) -> bool:
 
 
 def read_pieces(pieces: Iterable[tuple[int, bytes]]) -> Iterator[Chunk]:
-    """The entries of pieces of a file, each given with the number of its first line; salvaged."""
+    """Read pieces of a file leniently, each given with the number of its first line."""
     for line, piece in pieces:
         yield from _Reading(thorough=False, line=line).sifted(piece)
 
@@ -281,7 +281,7 @@ def _check(path: str, diagnostics: list[Diagnostic]) -> None:
 
 
 class _Reading:
-    """How far one reading of a file has come."""
+    """The state of reading one file."""
 
     def __init__(self, *, thorough: bool, line: int = 1) -> None:
         self._thorough = thorough
@@ -298,7 +298,7 @@ class _Reading:
             yield Chunk([], [], diagnostics=noticed)
 
     def sifted(self, piece: bytes) -> Iterator[Chunk]:
-        """Whole lines that come from elsewhere than an open file."""
+        """Read whole lines that do not come from an open file."""
         for part in sift(piece, 0, len(piece)):
             yield from [self._step_over(part)] if isinstance(part, Oversized) else self.read(part)
 
@@ -355,7 +355,7 @@ class _Reading:
 
 
 def _decode_header(line: bytes) -> Header | None:
-    """The header a line is, if it is one of the usual kind."""
+    """Decode a header of the usual form; None if the line is something else."""
     if b'"format"' not in line:
         return None
     try:
@@ -366,7 +366,7 @@ def _decode_header(line: bytes) -> Header | None:
 
 
 def _decode(piece: bytes) -> list[Entry] | None:
-    """The entries of a piece, if every line of it is exactly one."""
+    """Decode a piece; None unless every line of it is exactly one entry."""
     try:
         entries = _ENTRY.decode_lines(piece)
     except _REFUSALS:
@@ -375,10 +375,10 @@ def _decode(piece: bytes) -> list[Entry] | None:
 
 
 def _count_lines(piece: bytes) -> int | None:
-    """How many lines there are, if each holds whole objects; None if one is cut or blank.
+    """Count the lines, if each contains whole objects; None if one is cut or blank.
 
-    The decoder would also take two objects on one line and one object over two. Where every line
-    end stands between a closing and an opening brace, it stands between two objects.
+    The decoder would also accept two objects on one line and one object over two. If every line end
+    is between a closing and an opening brace, it is between two objects.
     """
     if not piece.startswith(b"{") or not piece.endswith(b"}\n"):
         return None

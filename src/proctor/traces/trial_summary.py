@@ -1,7 +1,7 @@
-"""One trial in numbers: its traces, and what its record says of itself.
+"""Summarise one trial: its traces, and its record.
 
-Where both speak of the same thing, both are kept: turns that the agent reports and turns that were
-counted. Tokens are the record's, which knows all calls; the trace's where the record has none.
+If both contain the same value, both are kept: turns reported by the agent and turns counted. Tokens
+are the record's, which covers all calls; the trace's if the record has none.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ from proctor.traces.traced_trial import FoundTrace, TracedTrial, opened_traces
 
 
 class TrialSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of one trial."""
+    """The summary of one trial."""
 
     name: str
     """EXPERIMENT/TRIAL of a sealed trial, else its path."""
@@ -40,36 +40,36 @@ class TrialSummary(msgspec.Struct, frozen=True, kw_only=True):
     agent: str | None = None
     model: str | None = None
     reward: float | None = None
-    """Null where it was not scored, which is not 0."""
+    """Null if not scored, which is not 0."""
     reason_code: str | None = None
-    """Why it was not, from the closed set."""
+    """Reason code, if it was not scored."""
     problem: str | None = None
-    """Why there is no record of it."""
+    """Why it has no record."""
     trace: TraceSummary = TraceSummary()
-    """All its traces as one."""
+    """All its traces merged."""
     parts: tuple[TraceSummary, ...] = ()
-    """Each trace of a trial of several steps; empty where there is only one."""
+    """Each trace of a multi-step trial; empty if there is only one."""
     turns_reported: int | None = None
-    """By the agent's own result."""
+    """According to the agent's result."""
     turns_disagree: bool = False
     """Whether that differs from the number counted."""
     max_turns: int | None = None
     tokens: TokenSummary = TokenSummary()
     """The record's, else the trace's."""
     tokens_in_per_turn: float | None = None
-    """Input tokens by counted turns; null where either is unknown."""
+    """Input tokens per counted turn; null if either is unknown."""
     tokens_out_per_turn: float | None = None
     cost_usd: float | None = None
     advisor: AdvisorSummary = AdvisorSummary()
     """The record's, else the trace's."""
     agent_seconds: float | None = None
-    """The agent's phase, by the record."""
+    """Duration of the agent's phase, from the record."""
     total_seconds: float | None = None
-    """The whole trial, by the record."""
+    """Duration of the whole trial, from the record."""
     limit: Limit | None = None
     """The limit that ended it."""
     cause: Cause | None = None
-    """Why it failed; null for a trial that did not, or has nothing but a trace."""
+    """Why it failed; null if it did not, or if there is only a trace."""
 
     @property
     def has_trace(self) -> bool:
@@ -83,7 +83,7 @@ def summarise_trial(
     record: TrialRecord | None = None,
     reason_code: str | None = None,
 ) -> TrialSummary:
-    """One trial by its traces and its record; the cause of a failure is found elsewhere."""
+    """Summarise a trial by its traces and record, without the cause of a failure."""
     trace = merge_parts(parts) if parts else TraceSummary()
     several = tuple(parts) if len(parts) > 1 else ()
     bare = TrialSummary(
@@ -134,7 +134,7 @@ def _tokens_of(record: TrialRecord, trace: TraceSummary) -> TokenSummary:
     cost = record.cost
     if cost is None or (cost.tokens_in is None and cost.tokens_out is None):
         return trace.tokens
-    # A number too large to be a count says nothing; the trace may know better.
+    # A number too large to be a count is ignored; the trace may have a better one.
     if max(cost.tokens_in or 0, cost.tokens_out or 0) > LARGEST_COUNT:
         return trace.tokens
     return TokenSummary(
@@ -158,8 +158,8 @@ def _advisor_of(record: TrialRecord, trace: TraceSummary) -> AdvisorSummary:
     )
 
 
+# Bytes at either end of a log that are searched.
 _END: Final = 1 << 16
-"""Bytes at either end of a log that are searched."""
 _MOST_LOGS: Final = 20
 _VERIFIER_LOGS: Final = ("verifier/test-stdout.txt", "verifier/test-stderr.txt")
 _TRACEBACK: Final = "exception.txt"
@@ -167,7 +167,7 @@ _PLACES: Final = ("agent/", "", "artifacts/")
 
 
 def summarise_traced(trial: TracedTrial, *, labelled: bool = False) -> TrialSummary:
-    """Summarise a trial. What cannot be read is named in its `problem`, never raised."""
+    """Summarise a trial. What cannot be read is reported in its `problem`, never raised."""
     problem = trial.problem
     parts: list[TraceSummary] = []
     try:
@@ -193,7 +193,7 @@ def _make_case(trial: TracedTrial, summary: TrialSummary) -> Case:
     """The facts about a failure; for a trial that did not fail, no file is read."""
     record = trial.record
     if record is None:
-        # A lone trace has no score to explain, and nothing is known of a withheld trial.
+        # A lone trace has no score to explain, and a withheld trial is unknown.
         is_lost = trial.problem is not None and trial.seq is None
         return Case(reward=None if is_lost else 1.0, problem=trial.problem)
     evaluation, reward = record.evaluation, record.evaluation.reward
@@ -227,7 +227,7 @@ def _is_verifiers(name: str) -> bool:
 
 
 def _read_logs(trial: TracedTrial, names: Iterable[str]) -> tuple[LogText, ...]:
-    """The logs of these names, of the trial and of its steps."""
+    """The logs with these names, of the trial and its steps."""
     wanted = [
         file
         for name in names
@@ -254,16 +254,16 @@ def _read_ends(path: str) -> str:
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """What aec-bench would say of a trial."""
+    """aec-bench's summary of a trial."""
 
     name: str
     signals: Signals
     record: TraceSummaryRecord | None
-    """Null where the trial has no record."""
+    """Null if the trial has no record."""
 
 
 def compare_traced(trial: TracedTrial) -> Compared:
-    """A trial by aec-bench's own rules.
+    """Summarise a trial by aec-bench's rules.
 
     Raises:
         TraceError: a trace cannot be read at all.
@@ -280,7 +280,7 @@ def compare_traced(trial: TracedTrial) -> Compared:
 
 
 def _find_trace(trial: TracedTrial, kind: TraceKind) -> str | None:
-    """The trial's file of a kind: what the record names, else where it usually lies."""
+    """The trial's file of a kind: the one named in the record, else at its usual path."""
     if trial.lone is not None:
         return trial.files[0] if trial.lone is kind else None
     outputs = trial.record.outputs if trial.record else None

@@ -1,12 +1,12 @@
-"""One turn of a conversation, whatever dialect it was written in, and turns as entries.
+"""One turn of a conversation in any dialect, and conversion of turns to entries.
 
-A message, the tool calls it makes and the results it brings are kept together as the file has
-them. Keys of a row that have no field here stay in `rest`: nothing is dropped. A null key says no
-more than a missing one, and is not always kept.
+A message, its tool calls and its results are kept together as in the file. Keys of a row without a
+field here stay in `rest`: nothing is dropped. A null key means the same as a missing one, and is
+not always kept.
 
 A conversation has no steps: each turn of the assistant begins one, and everything before the first
-is step 0. Results belong to the step whose turn they answer. What a turn holds that an entry has no
-field for goes into the entry's metadata, under `conversation`.
+is step 0. Results belong to the step of the turn that they answer. What an entry has no field for
+goes into its metadata, under `conversation`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,65 +20,65 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     """A tool call."""
 
     name: str
-    """"" where the row names none."""
+    """"" if the row has none."""
     arguments: Object
-    """Parsed; {} when they could not be, and then `unparsed` holds the text."""
+    """Parsed; {} if they cannot be parsed, and then `unparsed` has the text."""
     unparsed: str | None = None
     """Arguments as written, if they are not a JSON object or parsing would lose some of it."""
     call_id: str | None = None
     rest: Object = {}
-    """Every key of the call that no other field holds, as it was."""
+    """Every key of the call without a field, unchanged."""
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     """A tool's result."""
 
     text: str
-    """Its text; content that is not text is shown as JSON, and kept in `rest` as it was."""
+    """Its text; other content is shown as JSON, and kept unchanged in `rest`."""
     name: str | None = None
-    """The tool, where the row or the call of the same id says it."""
+    """The tool's name, from the row or from the call with the same id."""
     call_id: str | None = None
     is_error: bool | None = None
-    """The dialect's error flag; null where it has none."""
+    """The dialect's error flag; null if it has none."""
     rest: Object = {}
-    """Every key of the result that no other field holds, as it was."""
+    """Every key of the result without a field, unchanged."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """What one role says in one row."""
+    """The message of one role in one row."""
 
     line: int
-    """Where in the file, counted from 1. Several turns share a line when one row holds several."""
+    """Line number from 1. Turns share a line if one row contains several."""
     role: str
-    """As in the row, usually system, user, assistant or tool; "" where it names none."""
+    """As in the row, usually system, user, assistant or tool; "" if it has none."""
     text: str = ""
-    """What was said; its blocks, where there are several, are joined by line ends."""
+    """The text; several blocks are joined with newlines."""
     thinking: str | None = None
-    """Reasoning that the dialect keeps apart from the text."""
+    """Reasoning, if the dialect keeps it separate from the text."""
     calls: tuple[ToolCall, ...] = ()
     results: tuple[ToolResult, ...] = ()
     timestamp: str | None = None
-    """When, as the row has it."""
+    """Timestamp, as in the row."""
     usage: Object | None = None
-    """Tokens, as the row has them."""
+    """Tokens, as in the row."""
     rest: Object = {}
-    """Every key of the row that no other field holds, as it was.
+    """Every key of the row without a field, unchanged.
 
-    A `content` (or pydantic-ai `parts`) that is more than a thought, a text, calls and results, one
-    after the other, is a list here: its blocks in their order, without what the fields hold.
+    A `content` (or pydantic-ai `parts`) that is more than reasoning, a text, calls and results, in
+    this order, is a list here: its blocks in order, without what the fields contain.
     """
 
 
 _COMMAND_KEYS = ("command", "cmd", "keystrokes")
+# Roles that have another name in a trajectory.
 _ROLES = {"developer": "system"}
-"""Roles that a trajectory knows by another name."""
 
 
 def turns_to_entries(turns: Iterable[Turn]) -> Iterator[Entry]:
-    """The entries that turns amount to, in their order."""
+    """Convert turns to entries, in order."""
     step = 0
     for turn in turns:
-        # The only unit every dialect shares is the answer of the assistant.
+        # The assistant's answer is the only unit that every dialect has.
         if turn.role == "assistant":
             step += 1
         yield from _entries_of(turn, step)
@@ -93,7 +93,7 @@ def _entries_of(turn: Turn, step: int) -> Iterator[Entry]:
     if turn.usage is not None:
         beside["usage"] = turn.usage
     said = bool(turn.text or not (turn.calls or turn.results))
-    # A turn that is nothing but results is no entry of its own: the first result has the rest.
+    # A turn of results only is not an entry itself: the first result carries the rest.
     if said or (beside and not turn.results):
         yield Entry(
             role=_ROLES.get(turn.role, turn.role),

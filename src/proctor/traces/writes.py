@@ -1,9 +1,9 @@
 """The files that tool calls write: shell redirections, tee, cp, mv, sed -i, and tools that edit.
 
-Read from what was asked for, write forms alone: a command that only reads a file is not counted,
-and whether the disk took the write is not known. A shell command is split into words: quotes,
-comments and here-documents are recognised, but nothing is expanded or run, and what stands inside
-`$(…)` or `sh -c '…'` is text.
+Derived from the calls, and only from forms that write: a command that only reads a file is not
+counted, and whether the write succeeded is unknown. A shell command is split into words: quotes,
+comments and here-documents are recognised, but nothing is expanded or run, and the contents of
+`$(…)` or `sh -c '…'` are treated as text.
 """
 
 import re
@@ -18,9 +18,9 @@ from proctor.traces.entry import Entry, Object
 from proctor.traces.times import seconds_between
 
 LONGEST: Final = 1 << 16
-"""Characters of a command that are searched."""
+"""Most characters of a command that are searched."""
+# Longer commands are not cached.
 _CACHED: Final = 1500
-"""Characters of a command up to which its writes are remembered."""
 _QUOTED = r"'[^']*'|\"(?:[^\"\\]|\\.)*\""
 _COMMENT = r"(?<![^\s;&|(])#[^\n]*"
 _TOKEN = re.compile(
@@ -30,14 +30,14 @@ _TOKEN = re.compile(
     rf"|((?:[^\s'\"\\|&;()<>]|\\.|{_QUOTED})+)",  # a word
     re.DOTALL,
 )
+# A here-document from its operator to the end of its body; or something quoted, which is not one.
 _HERE = re.compile(
     rf"{_QUOTED}|\\.|{_COMMENT}|<<-?[ \t]*(['\"]?)(?P<end>[\w.-]+)\1(?P<rest>[^\n]*\n)"
     r".*?(?:^[\t ]*(?P=end)[\t ]*$|\Z)",
     re.DOTALL | re.MULTILINE,
 )
-"""A here-document from its operator to the end of its body; or something quoted, which is none."""
+# Matches every command that writes a file, and few others.
 _MAY_WRITE = re.compile(r">(?!&\d|\s*/dev/)|\b(?:tee|cp|mv|sed)\b")
-"""Found in every command that writes a file, and in few others."""
 _NO_FILES: Final = ("/dev/", "/proc/self/fd/")
 _PREFIXES: Final = frozenset({"sudo", "env", "nohup", "time", "exec", "command", "then", "do"})
 _ASSIGNED = re.compile(r"\w+=")
@@ -46,7 +46,7 @@ _QUOTES = re.compile(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\(.)", re.DOTALL)
 
 
 def list_shell_writes(command: str) -> Sequence[str]:
-    """The files it writes, in their order, as they are named; devices are left out."""
+    """The files that a command writes, in order, as named; devices are left out."""
     if not _MAY_WRITE.search(command):
         return ()
     # Runs of one experiment repeat many of their commands. Long ones would fill the memory.
@@ -83,7 +83,7 @@ def _find(command: str) -> Iterator[str]:
 
 def _without_bodies(command: str) -> str:
     """The command without its here-documents."""
-    # Again and again, because one line can begin several of them.
+    # Repeated, because one line can begin several of them.
     while "<<" in command:
         shorter = _HERE.sub(lambda found: found["rest"] or found[0], command)
         if shorter == command:
@@ -140,34 +140,34 @@ _OUTPUTS: Final = ("output.md", "output.jsonl", "output.json")
 
 
 class Written(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that a call asked to write."""
+    """A file that a call writes."""
 
     path: str
-    """As the call names it."""
+    """As named in the call."""
     times: int
-    """How many calls write it."""
+    """Number of calls that write it."""
     first_step: int
 
 
 class WriteSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The files that the agent asked to write."""
+    """The files that the agent's calls write."""
 
     calls: int = 0
     """Tool calls that write at least one file."""
     files: int = 0
-    """Different files; counted no further than a thousand."""
+    """Number of different files, at most a thousand."""
     first_step: int | None = None
     """The step of the first such call."""
     seconds_to_first: float | None = None
-    """From the first timestamp to that call; null without timestamps."""
+    """Seconds from the first timestamp to that call; null without timestamps."""
     shown: tuple[Written, ...] = ()
-    """The first twenty of the files."""
+    """The first twenty files."""
     wrote_output: bool = False
     """Whether one of them is called output.md, output.jsonl or output.json."""
 
 
 class Writes:
-    """The writing calls of one trace, one by one."""
+    """Collects the writing calls of one trace."""
 
     def __init__(self) -> None:
         self._calls = 0
@@ -189,7 +189,7 @@ class Writes:
                 self._files[short] = [1, call.step]
 
     def finish(self, began: str | None) -> WriteSummary:
-        """The writes of a whole trace that began at that time."""
+        """Summarise the writes of a trace that began at a time."""
         step, then = self._first or (None, None)
         shown = [
             Written(path=path, times=times, first_step=first)
@@ -206,10 +206,10 @@ class Writes:
 
 
 def list_writes(entry: Entry, tool: str, command: str) -> Sequence[str]:
-    """The files that a call of a tool asks to be written."""
+    """The files that a tool call writes."""
     if (lowered := tool.lower()) in _TOOLS:
         return _find_named(entry, lowered)
-    # Without a command its arguments are used, as JSON, which no shell reads.
+    # Without a command, `command` is the arguments as JSON, which is not shell text.
     is_json = not entry.command and command.startswith("{")
     return () if is_json else list_shell_writes(command)
 
