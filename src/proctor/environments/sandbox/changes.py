@@ -159,12 +159,16 @@ class LayeredChanges:
 
     def _place(self, path: str) -> tuple[Part, str]:
         """Return the overlay of a path, and the path relative to it."""
-        inside = PurePosixPath(path)
-        holding = (part for part in self.parts if inside.is_relative_to(part.target))
+        # Plain strings: this is called some fifty times a trial, and pathlib is slow.
+        inside = "/" + "/".join(name for name in path.split("/") if name not in ("", "."))
+        holding = (part for part in self.parts if _is_below(inside, part.target))
         # The innermost overlay hides the others.
         part = max(holding, key=lambda part: len(part.target))
-        rest = str(inside.relative_to(part.target))
-        return part, "" if rest == "." else rest
+        return part, inside[len(part.target) :].strip("/")
+
+
+def _is_below(path: str, directory: str) -> bool:
+    return directory in ("/", path) or path.startswith(f"{directory}/")
 
 
 def _find_layer(part: Part, rest: str) -> str | None:
