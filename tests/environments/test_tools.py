@@ -106,7 +106,7 @@ def test_the_images_own_are_given_back(tmp_path: Path) -> None:
             await sandbox.exec(cheat)
             found = await sandbox.find_changed_tools()
             assert len(found) == 4
-            await sandbox.give_back_tools(found)
+            await sandbox.restore_tools(found)
             assert await find(sandbox) == []
             return await said(
                 sandbox,
@@ -123,7 +123,7 @@ def test_a_directory_that_was_moved_cannot_be(tmp_path: Path) -> None:
     async def go() -> None:
         async with running(order_of(tmp_path)) as sandbox:
             await sandbox.exec("rm /bin; mkdir /bin")
-            await sandbox.give_back_tools(await sandbox.find_changed_tools())
+            await sandbox.restore_tools(await sandbox.find_changed_tools())
 
     with pytest.raises(SandboxError, match="/bin is no longer the image's directory"):
         asyncio.run(go())
@@ -166,7 +166,7 @@ def test_an_interpreter_that_was_built_is_left(tmp_path: Path) -> None:
     async def go() -> str:
         async with running(order_of(tmp_path)) as sandbox:
             await sandbox.exec("cp /bin/echo /usr/local/bin/python3")
-            await sandbox.give_back_tools(await sandbox.find_changed_tools())
+            await sandbox.restore_tools(await sandbox.find_changed_tools())
             return await said(sandbox, "python3 built")
 
     assert asyncio.run(go()) == "built"

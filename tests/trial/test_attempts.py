@@ -9,7 +9,7 @@ from urllib.parse import quote
 from proctor.harbor.trial_result import TrialResult
 from proctor.record.read import parse_record, render_record
 from proctor.trial.spec import TrialSpec
-from proctor.trial.unchanged import SeenTrees, find_looks
+from proctor.trial.unchanged import SeenTrees, take_fingerprint
 from tests.trial.rooms import MountedEnvironment, PlainEnvironment
 from tests.trial.sitters import Stage, load_findings, make_spec, paths_of, write_task
 
@@ -69,12 +69,12 @@ def test_directories_look_alike_until_anything_in_them_changes(tmp_path: Path) -
     (tree / "deep").mkdir(parents=True)
     (tree / "deep/a").write_text("a")
     seen = SeenTrees()
-    assert not seen.look_alike([tree])
-    seen.accept(find_looks([tree]), LONG_AGO)
-    assert not seen.look_alike([tree]), "what has just been written is not relied on"
-    later = max(each[5] for each in find_looks([tree]) or []) + 3_000_000_000
-    seen.accept(find_looks([tree]), later)
-    assert seen.look_alike([tree])
+    assert not seen.is_unchanged([tree])
+    seen.accept(take_fingerprint([tree]), LONG_AGO)
+    assert not seen.is_unchanged([tree]), "what has just been written is not relied on"
+    later = max(each[5] for each in take_fingerprint([tree]) or []) + 3_000_000_000
+    seen.accept(take_fingerprint([tree]), later)
+    assert seen.is_unchanged([tree])
     (tree / "deep/a").write_text("b")
-    assert not seen.look_alike([tree])
-    assert not seen.look_alike([tmp_path / "gone"])
+    assert not seen.is_unchanged([tree])
+    assert not seen.is_unchanged([tmp_path / "gone"])

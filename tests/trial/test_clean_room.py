@@ -6,7 +6,7 @@ import pytest
 from proctor.trial.changes import LeftOut
 from proctor.trial.clean_room import Declared, asks_for_service, find_cause, is_declared
 from proctor.trial.clean_room_result import Verification
-from proctor.trial.environment import UNTOLD, OpenedFile, Process, Program
+from proctor.trial.environment import UNLISTED_OPENINGS, OpenedFile, Process, Program
 from proctor.trial.finding import FindingCode
 from proctor.trial.flakes import CleanRoom, Reverification
 from proctor.trial.opened import is_built, is_strange
@@ -144,7 +144,7 @@ def test_which_programs_were_built_of_the_agents_work(path: str, *, built: bool)
 
 
 def test_what_nobody_could_tell_of_is_strange() -> None:
-    assert is_strange(UNTOLD, set())
+    assert is_strange(UNLISTED_OPENINGS, set())
 
 
 @pytest.mark.parametrize(

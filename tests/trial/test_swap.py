@@ -53,7 +53,7 @@ def test_what_was_before_a_file_becomes_another(
     file = SwappedFile(str(tmp_path / "record.json"))
     for number in range(writings):
         file.write(b"a long record, number %d" % number)
-    file.give_other(str(tmp_path / "result.json"), b"short")
+    file.write_by_renaming(str(tmp_path / "result.json"), b"short")
     file.close()
     left = {each.name: each.read_bytes() for each in tmp_path.iterdir()}
     assert left == {

@@ -32,7 +32,7 @@ class KeepingEnvironment(WatchedEnvironment):
         self.looks = rest
         return first
 
-    async def give_back_tools(self, changed: Sequence[ChangedFile]) -> None:
+    async def restore_tools(self, changed: Sequence[ChangedFile]) -> None:
         if not self.can_give_back:
             raise SandboxError("/bin is another directory")
 

@@ -51,7 +51,7 @@ class TaskFlakes(msgspec.Struct, frozen=True, kw_only=True):
     """differing_pairs / pairs."""
 
 
-class NotAgain(msgspec.Struct, frozen=True, kw_only=True):
+class NotReverified(msgspec.Struct, frozen=True, kw_only=True):
     """A state that was not verified again, or not as often as requested."""
 
     trial: str
@@ -66,7 +66,7 @@ class Flakes(msgspec.Struct, frozen=True, kw_only=True):
     """Requested verifications of each state beyond the one that counts."""
     tasks: list[TaskFlakes]
     """Ordered by the first trial of each."""
-    not_again: list[NotAgain]
+    not_again: list[NotReverified]
 
 
 @dataclass(slots=True)
@@ -83,7 +83,7 @@ type _Key = tuple[str, str, str | None, State]
 def find_flakes(directory: Path, trials: Iterable[str], n: int) -> Flakes:
     """Compute the flakes of a job, task by task; trials without verify-again.json are skipped."""
     gathered: dict[_Key, _Gathered] = {}
-    not_again: list[NotAgain] = []
+    not_again: list[NotReverified] = []
     for trial in trials:
         try:
             found = parse_verified_again(read_small(f"{directory}/{trial}/verify-again.json"))
@@ -91,14 +91,14 @@ def find_flakes(directory: Path, trials: Iterable[str], n: int) -> Flakes:
             continue
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             reason = f"verify-again.json cannot be read: {error}"
-            not_again.append(NotAgain(trial=trial, step=None, reason=reason))
+            not_again.append(NotReverified(trial=trial, step=None, reason=reason))
             continue
         for key, state in _keyed(found):
             known = gathered.setdefault(key, _Gathered())
             known.trials.append(trial)
             known.states.append(state)
         not_again += [
-            NotAgain(trial=trial, step=state.step, reason=state.reason)
+            NotReverified(trial=trial, step=state.step, reason=state.reason)
             for state in found.states
             if state.reason is not None
         ]

@@ -34,7 +34,7 @@ class ForeignTrial(msgspec.Struct, frozen=True):
     """Checksum of its task; None if it was killed."""
 
 
-class Told(msgspec.Struct, frozen=True):
+class ExpectedConfig(msgspec.Struct, frozen=True):
     """Configuration that the trial of a slot would have."""
 
     config: _Table
@@ -56,12 +56,14 @@ def load_foreign(directory: str, name: str) -> ForeignTrial | None:
     return ForeignTrial(name, _without_names(config), checksum)
 
 
-def told(config: TrialConfig, checksum: str) -> Told:
+def expected_config(config: TrialConfig, checksum: str) -> ExpectedConfig:
     """Return the configuration that the trial of a slot would have, in comparable form."""
-    return Told(_without_names(config.model_dump(mode="json")), checksum)
+    return ExpectedConfig(_without_names(config.model_dump(mode="json")), checksum)
 
 
-def match_foreign(wanted: Sequence[Told], found: Iterable[ForeignTrial]) -> dict[int, str]:
+def match_foreign(
+    wanted: Sequence[ExpectedConfig], found: Iterable[ForeignTrial]
+) -> dict[int, str]:
     """Return the names of the trials that match `wanted`, by index; the first of equal ones."""
     matched: dict[int, str] = {}
     left = list(found)
@@ -85,8 +87,10 @@ def match_foreign(wanted: Sequence[Told], found: Iterable[ForeignTrial]) -> dict
     return matched
 
 
-def _key(*, with_place: bool, with_content: bool) -> Callable[[Told | ForeignTrial], str | None]:
-    def key_of(one: Told | ForeignTrial) -> str | None:
+def _key(
+    *, with_place: bool, with_content: bool
+) -> Callable[[ExpectedConfig | ForeignTrial], str | None]:
+    def key_of(one: ExpectedConfig | ForeignTrial) -> str | None:
         if with_content and one.checksum is None:
             return None
         config = one.config if with_place else _without_place(one.config)
@@ -96,7 +100,7 @@ def _key(*, with_place: bool, with_content: bool) -> Callable[[Told | ForeignTri
     return key_of
 
 
-def _key_if_killed(trial: Told | ForeignTrial) -> str | None:
+def _key_if_killed(trial: ExpectedConfig | ForeignTrial) -> str | None:
     if trial.checksum is not None:
         return None
     return _key(with_place=True, with_content=False)(trial)

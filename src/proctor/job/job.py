@@ -35,7 +35,7 @@ from proctor.job.options import Counts, JobOptions, JobOutcome, ResumeOptions
 from proctor.job.planning import JobPlan
 from proctor.job.progress import Progress, local_now
 from proctor.job.request import Request, opened_job, request_resume, request_run
-from proctor.job.resume import find_idle
+from proctor.job.resume import find_unmatched
 from proctor.job.running import SlotRunner
 from proctor.job.sealing import Sealer, check_ledger, find_sealed_names, sealing
 from proctor.job.store import JobFiles, JobState, held_job
@@ -114,7 +114,7 @@ class Interrupt:
 
 
 @contextlib.contextmanager
-def heeding(interrupt: Interrupt) -> Iterator[None]:
+def handling_signals(interrupt: Interrupt) -> Iterator[None]:
     """Deliver signals to the interrupt inside the context; does nothing outside the main thread."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -197,7 +197,7 @@ async def run_job(
             begun.
         JobError: another process runs the job, or its own files cannot be written.
     """
-    return await _carry_out(await request_run(options), watch, executor)
+    return await _run_request(await request_run(options), watch, executor)
 
 
 async def resume_job(
@@ -212,10 +212,10 @@ async def resume_job(
         JobError: another process runs the job, or its own files cannot be written.
     """
     with opened_job(directory) as job:
-        return await _carry_out(await request_resume(job, options), watch, executor)
+        return await _run_request(await request_resume(job, options), watch, executor)
 
 
-async def _carry_out(request: Request, watch: Watch, given: Executor | None) -> JobOutcome:
+async def _run_request(request: Request, watch: Watch, given: Executor | None) -> JobOutcome:
     """Run a job from its checks to its outcome."""
     executor = given or LocalExecutor(request.place.trials_dir, request.n_concurrent)
     environment = request.prepared.config.environment
@@ -227,15 +227,15 @@ async def _carry_out(request: Request, watch: Watch, given: Executor | None) -> 
     with held_job(request.place.directory) as files:
         plan = request.plan()
         if request.is_begun and plan.todo:
-            check_classes(_find_rest(plan))
+            check_classes(_remaining_config(plan))
             await executor.check(environment)
         _write_own_files(plan, request, files)
         reaping = asyncio.create_task(_reap(executor, environment, files))
         progress = _start_progress(plan)
         watch.job_planned(len(plan.decisions), progress.n_done)
-        _say_what_is_odd(plan, request, files, watch)
+        _report_notes(plan, request, files, watch)
         with sealing(request.ledger, request.prepared.config, request.host) as sealer:
-            _seal_what_is_done(plan, sealer)
+            _seal_finished(plan, sealer)
             interrupted = False
             if plan.todo:
                 running = Running(executor, files, watch, reaping, sealer)
@@ -257,7 +257,7 @@ async def _reap(executor: Executor, environment: EnvironmentConfig, files: JobFi
             files.append_log(sentence)
 
 
-def _find_rest(plan: JobPlan) -> JobConfig:
+def _remaining_config(plan: JobPlan) -> JobConfig:
     """The job's config with only the agents that still have trials to run."""
     left = {id(decision.slot.agent) for decision in plan.todo}
     config = plan.prepared.config
@@ -277,7 +277,7 @@ class Running:
     sealer: Sealer | None
 
 
-def _seal_what_is_done(plan: JobPlan, sealer: Sealer | None) -> None:
+def _seal_finished(plan: JobPlan, sealer: Sealer | None) -> None:
     """Seal trials that a killed run had not sealed, or that ran before there was a ledger."""
     done = [decision for decision in plan.decisions if decision.row is not None]
     if sealer is None or not done:
@@ -344,7 +344,7 @@ def _start_progress(plan: JobPlan) -> Progress:
     return progress
 
 
-def _say_what_is_odd(plan: JobPlan, request: Request, files: JobFiles, watch: Watch) -> None:
+def _report_notes(plan: JobPlan, request: Request, files: JobFiles, watch: Watch) -> None:
     """Report what the user should know before the first trial begins."""
     chosen = plan.prepared.environment
     files.append_log(f"Environment: {chosen.kind} ({chosen.why})")
@@ -364,7 +364,7 @@ def _say_what_is_odd(plan: JobPlan, request: Request, files: JobFiles, watch: Wa
         f"{plan.directory / name} is no trial of this job: it stays as it is and is in no number"
         for name in plan.strangers
     ]
-    odd += find_idle(request.also, plan.decisions)
+    odd += find_unmatched(request.also, plan.decisions)
     for sentence in odd:
         files.append_log(sentence)
         watch.said(sentence)
@@ -408,7 +408,7 @@ async def _run_trials(
         reaping=running.reaping,
         sealer=running.sealer,
     )
-    with heeding(interrupt):
+    with handling_signals(interrupt):
         try:
             await queue.work(runner.run, min(running.executor.capacity, len(plan.todo)))
         finally:

@@ -24,11 +24,11 @@ from proctor.errors import JobError, PolicyError
 from proctor.harbor.configs import EnvironmentConfig, JobConfig
 from proctor.harbor.declared import DeclaredMetric
 from proctor.job.existing import Existing
-from proctor.job.foreign import Told, told
+from proctor.job.foreign import ExpectedConfig, expected_config
 from proctor.job.images import find_task_image
 from proctor.job.metrics import find_metrics
 from proctor.job.planned import Resolved
-from proctor.job.resume import Again, Decision, Places, SlotAction, decide, place_slots
+from proctor.job.resume import Decision, Places, RerunRules, SlotAction, decide, place_slots
 from proctor.job.settings import Settings
 from proctor.job.slots import Slot, make_slots, new_trial_name, trial_config
 from proctor.job.store import ChosenEnvironment, NamedSlot
@@ -277,17 +277,17 @@ def plan_job(prepared: Prepared, existing: Existing, place: Place, also: frozens
     """
     job_id = existing.job_id
     known = [*existing.state.slots, *existing.state.unplanned] if existing.state else []
-    seen: dict[tuple[int, int], Told] = {}
+    seen: dict[tuple[int, int], ExpectedConfig] = {}
 
-    def tell(slot: Slot) -> Told:
+    def expect(slot: Slot) -> ExpectedConfig:
         # Attempts at one task by one agent have the same config, so it is made once.
         same = (id(slot.planned), id(slot.agent))
         if same not in seen:
             config = trial_config(slot, "?", place.trials_dir, job_id)
-            seen[same] = told(config, slot.planned.digests.task_checksum)
+            seen[same] = expected_config(config, slot.planned.digests.task_checksum)
         return seen[same]
 
-    places = place_slots(prepared.slots, place.directory, known, tell)
+    places = place_slots(prepared.slots, place.directory, known, expect)
     _check_none_lost(prepared, existing, places)
     return JobPlan(
         prepared=prepared,
@@ -321,7 +321,7 @@ def _check_none_lost(prepared: Prepared, existing: Existing, places: Places) -> 
 def _decide_all(
     prepared: Prepared, places: Places, directory: Path, also: frozenset[str]
 ) -> list[Decision]:
-    again = Again(also, prepared.config.retry)
+    again = RerunRules(also, prepared.config.retry)
     taken = {*places.present, *filter(None, places.names)}
     decisions = []
     rng = Random()  # noqa: S311 - names, not secrets

@@ -14,7 +14,7 @@ from proctor.job.options import JobOptions, ResumeOptions
 from proctor.job.planned import RefusedTask
 from proctor.job.planning import JobPlan
 from proctor.job.request import Request, opened_job, request_resume, request_run
-from proctor.job.resume import Decision, SlotAction, find_idle
+from proctor.job.resume import Decision, SlotAction, find_unmatched
 from proctor.job.sealing import check_belonging
 from proctor.job.store import ChosenEnvironment
 
@@ -74,7 +74,7 @@ def _preview(request: Request, plan: JobPlan) -> Preview:
         refused=plan.prepared.resolved.refused,
         unplanned=[named.trial for named in plan.unplanned],
         strangers=plan.strangers,
-        notes=[*plan.prepared.resolved.notes, *find_idle(request.also, plan.decisions)],
+        notes=[*plan.prepared.resolved.notes, *find_unmatched(request.also, plan.decisions)],
         environment=plan.prepared.environment,
         n_concurrent=request.n_concurrent,
     )

@@ -13,7 +13,7 @@ from proctor.job.existing import Existing, load_existing
 from proctor.job.images import choose_environment
 from proctor.job.options import JobOptions, LedgerOptions, ResumeOptions
 from proctor.job.planning import JobPlan, Place, Prepared, plan_job, prepare
-from proctor.job.secrets import check_variables, check_wanted, fill_secrets
+from proctor.job.secrets import check_secrets_used, check_variables, fill_secrets
 from proctor.job.settings import Settings
 from proctor.job.store import CONFIG, LOCK, STATE
 from proctor.record.ids import check_id
@@ -108,9 +108,9 @@ def find_origin(directory: Path, recorded: str | None, config: JobConfig) -> Pat
 
 def find_trials_dir(directory: Path, origin: Path, config: JobConfig) -> Path:
     """The job's directory as its config spells it, if that still leads there."""
-    told = config.jobs_dir / config.job_name
+    configured = config.jobs_dir / config.job_name
     try:
-        return told if (origin / told).samefile(directory) else directory
+        return configured if (origin / configured).samefile(directory) else directory
     except OSError:
         return directory
 
@@ -269,7 +269,7 @@ async def request_resume(job: OpenJob, options: ResumeOptions) -> Request:
         InputError: something the job needs is unavailable.
     """
     trials_dir = find_trials_dir(job.directory, job.origin, job.config)
-    check_wanted(job.config, options.secrets, f"{job.directory}/{CONFIG}")
+    check_secrets_used(job.config, options.secrets, f"{job.directory}/{CONFIG}")
     config = fill_secrets(job.config, options.secrets, options.host, f"{job.directory}/{CONFIG}")
     state = job.existing.state
     why = "the one that the job was begun with"

@@ -28,7 +28,7 @@ from proctor.harbor.configs import RetryConfig
 from proctor.harbor.documents import TRIAL
 from proctor.harbor.stats import CANCELLED, Trial
 from proctor.harbor.trial import claimed_trial
-from proctor.job.foreign import Told, load_foreign, match_foreign
+from proctor.job.foreign import ExpectedConfig, load_foreign, match_foreign
 from proctor.job.kept import ATTEMPTS, count_attempts, is_being_kept, list_names
 from proctor.job.retry import is_retried
 from proctor.job.slots import Slot
@@ -78,7 +78,7 @@ def place_slots(
     slots: Sequence[Slot],
     directory: Path,
     known: Sequence[NamedSlot],
-    tell: Callable[[Slot], Told],
+    expect: Callable[[Slot], ExpectedConfig],
 ) -> Places:
     """Find each slot's trial: by the key it was planned with, else by its configuration.
 
@@ -92,7 +92,7 @@ def place_slots(
     # harbor may have run a trial that was planned but never begun, under a name of its own.
     empty = [place for place, name in enumerate(names) if name not in present]
     foreign = [trial for name in sorted(strangers) if (trial := load_foreign(str(directory), name))]
-    found = match_foreign([tell(slots[place]) for place in empty], foreign) if foreign else {}
+    found = match_foreign([expect(slots[place]) for place in empty], foreign) if foreign else {}
     for place, name in found.items():
         names[empty[place]] = name
     strangers.difference_update(found.values())
@@ -129,7 +129,7 @@ def _find_directories(directory: Path) -> set[str]:
         raise JobError(f"{directory}: cannot be read: {error.strerror}") from error
 
 
-class Again(msgspec.Struct, frozen=True):
+class RerunRules(msgspec.Struct, frozen=True):
     """Rules for running trials again although they have a result."""
 
     also: Collection[str]
@@ -156,7 +156,7 @@ def _ended_in(exception: str) -> str:
     return f"it ended in {exception}"
 
 
-def find_idle(also: Collection[str], decisions: Sequence[Decision]) -> list[str]:
+def find_unmatched(also: Collection[str], decisions: Sequence[Decision]) -> list[str]:
     """Return notes about requested exception types that no trial ended in."""
     said = {decision.why for decision in decisions}
     idle = sorted(kind for kind in also if kind != CANCELLED and _ended_in(kind) not in said)
@@ -165,7 +165,7 @@ def find_idle(also: Collection[str], decisions: Sequence[Decision]) -> list[str]
     return [f"--also {kind}: no trial ended in it{others}" for kind in idle]
 
 
-def decide(slot: Slot, name: str, trial_dir: str, again: Again) -> Decision:
+def decide(slot: Slot, name: str, trial_dir: str, again: RerunRules) -> Decision:
     """Decide about a slot whose trial has a directory."""
     if is_being_kept(trial_dir):
         return Decision(

@@ -135,7 +135,7 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
             is_stopped = _is_cancelled()
             if is_stopped or _find_error(result) == CANCELLED:
                 self.files.append_log(f"Trial {decision.trial} cancelled")
-            elif await self._is_put_aside(decision, result, n_retried):
+            elif await self._set_aside(decision, result, n_retried):
                 await self._wait(decision, result, attempt, retry_delay(self.retry, n_retried))
                 n_retried += 1
                 attempt += 1
@@ -145,7 +145,7 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
                 raise asyncio.CancelledError
             return
 
-    async def _is_put_aside(self, decision: Decision, result: TrialResult, n_retried: int) -> bool:
+    async def _set_aside(self, decision: Decision, result: TrialResult, n_retried: int) -> bool:
         """Move an attempt's files aside if another attempt follows; return whether one does."""
         error = _find_error(result)
         if error is None or not is_retried(error, self.retry, n_retried):

@@ -77,8 +77,8 @@ def _find_outside(content: Content, prepared: Prepared) -> Iterator[str]:
 
 
 def _digest(agent: AgentConfig, prepared: Prepared) -> str:
-    told = prepared.config.model_dump(mode="json", include={"extra_instruction_paths"})
-    return digest_settings({**told, "agent": agent.model_dump(mode="json")})
+    instructions = prepared.config.model_dump(mode="json", include={"extra_instruction_paths"})
+    return digest_settings({**instructions, "agent": agent.model_dump(mode="json")})
 
 
 def _dataset_of(slot: Slot, prepared: Prepared) -> str:
@@ -95,7 +95,7 @@ class Sealer:
     """Accepts trials from any thread as they end; `close` returns when all are sealed."""
 
     def __init__(self, options: LedgerOptions, key: SigningKey, secrets: Secrets) -> None:
-        self._wish = options
+        self._options = options
         self._key = key
         self._secrets = secrets
         self._ended: queue.SimpleQueue[Path | None] = queue.SimpleQueue()
@@ -125,7 +125,7 @@ class Sealer:
 
     def _seal_all(self) -> None:
         # An SQLite connection may be used only in the thread that opened it.
-        with OpenLedger.open(self._wish.directory, key=self._key) as ledger:
+        with OpenLedger.open(self._options.directory, key=self._key) as ledger:
             is_open = True
             while is_open:
                 batch, is_open = self._take()

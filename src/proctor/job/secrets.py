@@ -32,7 +32,7 @@ def fill_secrets(
     return filled
 
 
-def check_wanted(config: JobConfig, given: Mapping[str, str], where: str) -> None:
+def check_secrets_used(config: JobConfig, given: Mapping[str, str], where: str) -> None:
     """Check that every given value replaces a redacted one.
 
     Raises:

@@ -224,10 +224,11 @@ class JobFiles:
             yield
         except OSError as error:
             raise JobError(
-                f"{self.directory / name}: cannot be written: {error.strerror}; {self._prospect()}"
+                f"{self.directory / name}: cannot be written: {error.strerror}; "
+                f"{self._describe_next_step()}"
             ) from error
 
-    def _prospect(self) -> str:
+    def _describe_next_step(self) -> str:
         if not os.path.exists(self.directory / CONFIG):
             return "no trial was begun. Make room there, or name another place with --jobs-dir"
         return (

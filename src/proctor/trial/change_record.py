@@ -80,9 +80,9 @@ class ChangeRecord(msgspec.Struct, frozen=True):
 
 def describe_places(record: ChangeRecord) -> str:
     """Describe how many paths an agent changed in each class: `3 system, 12 work, 0 home`."""
-    told = ", ".join(f"{count:,} {place}" for place, count in record.count_places().items())
+    stated = ", ".join(f"{count:,} {place}" for place, count in record.count_places().items())
     is_complete = record.header is not None and record.header.is_complete
-    return told if is_complete else f"{told}; the record is not complete"
+    return stated if is_complete else f"{stated}; the record is not complete"
 
 
 _decode_header = msgspec.json.Decoder(Header).decode
@@ -106,8 +106,8 @@ def parse_changes(data: bytes) -> ChangeRecord:
     if is_longer:
         problems.append(f"it lists more than {MOST_LISTED:,} paths; the others were not read")
     elif len(pairs) != header.listed:
-        told = f"`listed` is {header.listed:,} in the first line"
-        problems.append(f"{told}; {len(pairs):,} could be read")
+        stated = f"`listed` is {header.listed:,} in the first line"
+        problems.append(f"{stated}; {len(pairs):,} could be read")
     changes, kept = zip(*pairs, strict=True) if pairs else ((), ())
     return ChangeRecord(header, changes, kept, tuple(_cut(problems)))
 

@@ -91,7 +91,7 @@ def asks_for_service(text: str, survivors: Iterable[Process]) -> bool:
     """
     paths = (path for each in survivors for path in (each.executable, each.script) if path)
     names = (path.rpartition("/")[2] for path in paths)
-    return _SERVICE.search(text) is not None or bears_name(text, names)
+    return _SERVICE.search(text) is not None or has_name(text, names)
 
 
 def is_declared(room: CleanRoom, declared: Declared) -> bool:
@@ -103,10 +103,10 @@ def is_declared(room: CleanRoom, declared: Declared) -> bool:
     if room.is_repeated_by(room.control):
         return room.is_repeated_by(room.declared)
     running = [f"{each.command} {each.executable or ''}" for each in room.survivors]
-    return any(bears_name(text, declared.services) for text in running)
+    return any(has_name(text, declared.services) for text in running)
 
 
-def bears_name(text: str, names: Iterable[str]) -> bool:
+def has_name(text: str, names: Iterable[str]) -> bool:
     """Whether a path or a command contains one of the names as a word."""
     return any(re.search(rf"(?<![\w+]){re.escape(name)}(?![\w+])", text) for name in names)
 
@@ -144,8 +144,8 @@ async def keep_for_clean_room(
             with run.phase("freeze", step):
                 await _keep(run, environment, room)
         except Exception as error:  # noqa: BLE001 - an environment may raise anything; scores stand
-            told = run.describe(error).exception_message
-            room.reason = f"the state could not be kept: {told}"
+            described = run.describe(error).exception_message
+            room.reason = f"the state could not be kept: {described}"
             room.is_prevented = _is_prevented(error)
     run.clean_room = room
 
@@ -185,7 +185,7 @@ async def verify_in_clean_room(run: TrialRun, environment: Environment | None) -
         CancelledError: the run was stopped.
     """
     room = run.clean_room
-    if room is None or environment is None or not _gave_something(room.kept):
+    if room is None or environment is None or not _has_reward(room.kept):
         return
     run.clean_room = None
     began = run.clock.monotonic()
@@ -199,8 +199,8 @@ async def verify_in_clean_room(run: TrialRun, environment: Environment | None) -
         room.reason = "the run was stopped"
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, the score stands
-        told = run.describe(error)
-        room.reason = f"{told.exception_type}: {told.exception_message}"
+        described = run.describe(error)
+        room.reason = f"{described.exception_type}: {described.exception_message}"
         room.is_prevented = _is_prevented(error)
     finally:
         if room.reason is not None:
@@ -217,7 +217,7 @@ def _is_prevented(error: Exception) -> bool:
     return not isinstance(error, UnsupportedError | EngineError | TrialError)
 
 
-def _gave_something(kept: Reverification) -> bool:
+def _has_reward(kept: Reverification) -> bool:
     """Whether the verification that counts gave a reward above 0, NaN and infinity included."""
     return any(
         not value <= 0 for each in kept.verifications[:1] for value in _rewards_of(each).values()
@@ -322,7 +322,7 @@ async def _verify_declared(run: TrialRun, environment: Accounting, room: CleanRo
     """Try a clean room that also has the agent's files whose names the task declares."""
     declared = find_declared(run)
     names = (*declared.packages, *declared.services)
-    kept = frozenset(path for path in room.left_out.paths if bears_name(path, names))
+    kept = frozenset(path for path in room.left_out.paths if has_name(path, names))
     if not kept:
         return
     paths = _place(run, environment, room, _DECLARED)

@@ -21,7 +21,7 @@ from proctor.trial.inside import is_mounted
 from proctor.trial.paths import INSIDE
 from proctor.trial.recording import has_entries
 from proctor.trial.trial_run import Target, TrialRun, checked_context
-from proctor.trial.unchanged import find_looks
+from proctor.trial.unchanged import take_fingerprint
 
 # Merging files from inside an environment with those written on the host
 #
@@ -92,7 +92,7 @@ async def collect_agent_output(run: TrialRun, target: Target) -> None:
         Exception: raised by the agent while it reads its logs.
     """
     await _fetch_logs(run)
-    _heed_agent(run)
+    _add_agent_findings(run)
     context = target.agent_result
     if context is None:
         return
@@ -102,7 +102,7 @@ async def collect_agent_output(run: TrialRun, target: Target) -> None:
     target.agent_result = checked_context(context, run.logger)
 
 
-def _heed_agent(run: TrialRun) -> None:
+def _add_agent_findings(run: TrialRun) -> None:
     """Add the agent's own findings; agents written for harbor have none."""
     take = getattr(run.agent, "take_findings", None)
     found = take() if callable(take) else ()
@@ -126,7 +126,7 @@ async def _fetch_logs(run: TrialRun) -> None:
             await _fetch_beside(run, environment, target)
         else:
             await environment.download_dir(source_dir=str(INSIDE.agent_dir), target_dir=target)
-            run.fetched = find_looks([Path(target)])
+            run.fetched = take_fingerprint([Path(target)])
     except Exception:
         run.logger.exception(f"Failed to download logs to {target}")
     await _fetch_workspace_trace(run, environment)
@@ -187,7 +187,7 @@ def _is_all_inside(run: TrialRun) -> bool:
         # An agent may write while it reads its logs, and two changes within one clock tick look
         # like none.
         return False
-    return run.fetched == find_looks([run.paths.agent_dir])
+    return run.fetched == take_fingerprint([run.paths.agent_dir])
 
 
 async def upload_agent_logs(run: TrialRun, environment: Environment) -> None:

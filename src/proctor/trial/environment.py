@@ -313,7 +313,7 @@ class OpenedFile(msgspec.Struct, frozen=True):
     """Its parent has exited, so it cannot be traced back to the test script."""
 
 
-UNTOLD = OpenedFile("", ())
+UNLISTED_OPENINGS = OpenedFile("", ())
 """Placeholder for openings that were lost because there were too many."""
 
 
@@ -379,14 +379,14 @@ class ChangedFile(msgspec.Struct, frozen=True):
 
 
 @runtime_checkable
-class Keeping(Protocol):
+class ToolRestoring(Protocol):
     """An environment that knows its image and can restore the tools that tests rely on."""
 
     async def find_changed_tools(self) -> Sequence[ChangedFile]:
         """List the tools that differ from the image's. Nothing is run inside."""
         ...
 
-    async def give_back_tools(self, changed: Sequence[ChangedFile]) -> None:
+    async def restore_tools(self, changed: Sequence[ChangedFile]) -> None:
         """Restore changed tools from the image and remove added ones.
 
         Tools of kind `built` are left.
@@ -401,13 +401,13 @@ class Keeping(Protocol):
         ...
 
 
-def can_keep(environment: object) -> TypeGuard[Keeping]:
+def can_restore_tools(environment: object) -> TypeGuard[ToolRestoring]:
     """Whether an environment can restore the image's tools."""
-    return _is_a(environment, Keeping)
+    return _is_a(environment, ToolRestoring)
 
 
 @runtime_checkable
-class Marking(Protocol):
+class ScriptExecuting(Protocol):
     """An environment that can make a file executable without running anything inside."""
 
     async def exec_script(
@@ -421,6 +421,6 @@ class Marking(Protocol):
         ...
 
 
-def can_mark(environment: object) -> TypeGuard[Marking]:
+def can_exec_script(environment: object) -> TypeGuard[ScriptExecuting]:
     """Whether an environment can make a file executable without running anything inside."""
-    return _is_a(environment, Marking)
+    return _is_a(environment, ScriptExecuting)

@@ -174,16 +174,16 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 def render_findings(found: Sequence[Finding]) -> bytes:
     """Render findings.json."""
-    told = [_written(msgspec.to_builtins(each, enc_hook=str)) for each in found]
-    return msgspec.json.format(msgspec.json.encode(told), indent=2)
+    value = [_written(msgspec.to_builtins(each, enc_hook=str)) for each in found]
+    return msgspec.json.format(msgspec.json.encode(value), indent=2)
 
 
-def _written(told: object) -> object:
+def _written(value: object) -> object:
     """Escape lone surrogates, which come from untrusted file names and cannot be encoded."""
-    if isinstance(told, str):
-        return told.encode(errors="backslashreplace").decode()
-    if isinstance(told, list):
-        return [_written(each) for each in told]
-    if isinstance(told, dict):
-        return {str(_written(name)): _written(each) for name, each in told.items()}
-    return told
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, list):
+        return [_written(each) for each in value]
+    if isinstance(value, dict):
+        return {str(_written(name)): _written(each) for name, each in value.items()}
+    return value

@@ -183,8 +183,8 @@ def render_result(rewards: Mapping[str, Number] | None) -> str:
     """Render rewards as a text, equal only for identical rewards: 1 is not 1.0, nan is nan."""
     if rewards is None:
         return "null"
-    told = [f"{json.dumps(name)}: {_render(rewards[name])}" for name in sorted(rewards)]
-    return f"{{{', '.join(told)}}}"
+    parts = [f"{json.dumps(name)}: {_render(rewards[name])}" for name in sorted(rewards)]
+    return f"{{{', '.join(parts)}}}"
 
 
 def _render(value: Number) -> str:

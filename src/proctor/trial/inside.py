@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import PurePosixPath
 
-from proctor.trial.environment import Environment, ExecResult, can_mark
+from proctor.trial.environment import Environment, ExecResult, can_exec_script
 
 
 @contextmanager
@@ -46,7 +46,7 @@ async def exec_script(
 
     If that fails, running the script reports it.
     """
-    if can_mark(environment):
+    if can_exec_script(environment):
         return await environment.exec_script(command, script, env, timeout_sec)
     await environment.exec(command=f"chmod +x {shlex.quote(script)}", user="root")
     return await environment.exec(command=command, env=env, timeout_sec=timeout_sec)

@@ -53,7 +53,7 @@ cd {tests} && sha256sum -- {names} 2>/dev/null
 echo looked"""
 
 
-async def look_before(run: TrialRun, environment: Environment) -> bool:
+async def check_before_tests(run: TrialRun, environment: Environment) -> bool:
     """Add findings for planted files and surviving processes; return whether files were planted."""
     verifier, tests = str(INSIDE.verifier_dir), str(INSIDE.tests_dir)
     seen = await _list_files(run, environment, (verifier, tests))
@@ -74,7 +74,7 @@ async def look_before(run: TrialRun, environment: Environment) -> bool:
     return bool(seen)
 
 
-async def look_for_busy(run: TrialRun, watched: Watched) -> Sequence[Process]:
+async def find_running(run: TrialRun, watched: Watched) -> Sequence[Process]:
     """Add a finding for processes of the agent that are still alive; return all of them."""
     processes = await watched.list_processes()
     if processes:
@@ -121,11 +121,13 @@ async def _list_files(
         return await environment.list_files(directories, _MOST)
     try:
         command = _looking_at(directories)
-        told = await environment.exec(command=command, timeout_sec=_LOOK_SEC, user="root")
+        output = await environment.exec(command=command, timeout_sec=_LOOK_SEC, user="root")
     except RuntimeError as error:
         run.logger.warning("what lies in %s could not be listed: %s", directories, error)
         return ()
-    return [_parse_line(line) for line in (told.stdout or "").split("\0") if line.count("\t") >= 2]
+    return [
+        _parse_line(line) for line in (output.stdout or "").split("\0") if line.count("\t") >= 2
+    ]
 
 
 @lru_cache(maxsize=8)
@@ -151,7 +153,7 @@ def find_uploaded(spec: TrialSpec, step: Step | None) -> dict[str, str]:
     }
 
 
-async def look_after(
+async def check_after_tests(
     run: TrialRun, room: Environment, sources: Sequence[Path], step: Step | None
 ) -> None:
     """Add findings for tests that changed on the host, or inside after the upload."""
@@ -219,8 +221,8 @@ async def _hash_inside(
             for path, file in found.items()
         }
     command = _HASH.format(tests=tests, names=" ".join(map(shlex.quote, paths)))
-    told = await room.exec(command=command, timeout_sec=_LOOK_SEC, user="root")
-    lines = (told.stdout or "").split("\n")
+    output = await room.exec(command=command, timeout_sec=_LOOK_SEC, user="root")
+    lines = (output.stdout or "").split("\n")
     if _LOOKED not in lines:
         return None
     told_of = (line.partition("  ") for line in lines)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from proctor.sentence import count_of
 from proctor.trial.changes import Account, Place
-from proctor.trial.environment import UNTOLD, OpenedFile, Program
+from proctor.trial.environment import UNLISTED_OPENINGS, OpenedFile, Program
 from proctor.trial.finding import FindingCode
 from proctor.trial.paths import INSIDE
 from proctor.trial.trial_run import TrialRun
@@ -57,7 +57,7 @@ def find_opened(
             FindingCode.VERIFIER_FILES_OPENED,
             f"programs of the agent opened {count_of(len(found), 'file')} of the verifier, "
             f"{found[0].path} for one"
-            if found[0] != UNTOLD
+            if found[0] != UNLISTED_OPENINGS
             else "more files of the verifier were opened than are listed",
             files=[
                 {
@@ -90,7 +90,7 @@ def is_strange(
 
     `built` are programs that were built from the agent's files while the tests ran.
     """
-    if opened == UNTOLD:
+    if opened == UNLISTED_OPENINGS:
         return True
     outermost = None
     for program in opened.programs:

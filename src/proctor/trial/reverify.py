@@ -112,10 +112,10 @@ async def noted(
     try:
         verified = await verifying
     except Exception as error:
-        told = run.describe(error)
+        described = run.describe(error)
         seconds = run.clock.monotonic() - began
         for each in filter(None, kept):
-            each.add(note_exception(told.exception_type, told.exception_message, seconds))
+            each.add(note_exception(described.exception_type, described.exception_message, seconds))
         raise
     for each in filter(None, kept):
         each.add(note_rewards(verified.rewards, run.clock.monotonic() - began))
@@ -140,8 +140,8 @@ async def verify_again(
         kept.reason = "the run was stopped"
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, the score stands
-        told = run.describe(error)
-        kept.reason = f"{told.exception_type}: {told.exception_message}"
+        described = run.describe(error)
+        kept.reason = f"{described.exception_type}: {described.exception_message}"
     finally:
         if kept.reason is not None:
             run.logger.warning("not verified again, or not so often: %s", kept.reason)

@@ -17,15 +17,15 @@ def find_skills_dir(task: TaskConfig, skills: Sequence[Skill]) -> str | None:
     Raises:
         ValueError: the job provides skills and the task's directory for them is not absolute.
     """
-    told = task.environment.skills_dir
-    if not told:
+    configured = task.environment.skills_dir
+    if not configured:
         return str(INSIDE.default_skills_dir) if skills else None
-    if skills and not PurePosixPath(told).is_absolute():
+    if skills and not PurePosixPath(configured).is_absolute():
         raise ValueError(
-            f"Injected skills require environment.skills_dir to be absolute; got {told!r}. Use an "
-            "absolute path like '/skills' or omit environment.skills_dir to use /harbor/skills."
+            f"Injected skills require environment.skills_dir to be absolute; got {configured!r}. "
+            "Use an absolute path like '/skills' or omit environment.skills_dir to use /harbor/skills."
         )
-    return told
+    return configured
 
 
 async def upload_skills(

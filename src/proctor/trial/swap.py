@@ -49,7 +49,7 @@ class SwappedFile:
             self._has_other = False
         self._size, self._other_size = len(data), self._size
 
-    def give_other(self, path: str, data: bytes) -> None:
+    def write_by_renaming(self, path: str, data: bytes) -> None:
         """Write data to a new path by renaming the previous version of this file; ends rewriting.
 
         Reusing a file avoids creating one, which is the slowest step for a small file.

@@ -10,7 +10,7 @@ in the agent's shell report what the agent wants. The environment decides which 
 from collections.abc import Mapping, Sequence
 
 from proctor.errors import DockerError, SandboxError, ToolsChangedError
-from proctor.trial.environment import ChangedFile, Environment, can_keep
+from proctor.trial.environment import ChangedFile, Environment, can_restore_tools
 from proctor.trial.finding import FindingCode
 from proctor.trial.trial_run import TrialRun
 
@@ -26,13 +26,15 @@ async def keep_tools(run: TrialRun, environment: Environment) -> None:
     Raises:
         ToolsChangedError: they cannot be restored.
     """
-    if not can_keep(environment) or not (changed := await environment.find_changed_tools()):
+    if not can_restore_tools(environment) or not (
+        changed := await environment.find_changed_tools()
+    ):
         return
     _find(run, changed, f"{_count(changed)} when verification began")
     if run.account is not None:
         run.account.restored |= {file.path for file in changed}
     try:
-        await environment.give_back_tools(changed)
+        await environment.restore_tools(changed)
     except (SandboxError, DockerError, OSError) as error:
         raise ToolsChangedError(
             f"the tests were not run: {_name(changed[0].path)} is not the image's own, and the "
@@ -42,7 +44,7 @@ async def keep_tools(run: TrialRun, environment: Environment) -> None:
 
 async def mark_tools(environment: Environment) -> Mapping[str, str]:
     """Marks of the image's tools, for `check_tools`."""
-    return await environment.mark_tools() if can_keep(environment) else {}
+    return await environment.mark_tools() if can_restore_tools(environment) else {}
 
 
 async def check_tools(run: TrialRun, environment: Environment, before: Mapping[str, str]) -> None:
@@ -51,7 +53,7 @@ async def check_tools(run: TrialRun, environment: Environment, before: Mapping[s
     Raises:
         ToolsChangedError: one did.
     """
-    if not can_keep(environment):
+    if not can_restore_tools(environment):
         return
     found = await environment.find_changed_tools()
     changed = {file.path: file for file in found if file.how not in _LEFT}
@@ -67,12 +69,12 @@ async def check_tools(run: TrialRun, environment: Environment, before: Mapping[s
         )
 
 
-async def look_at_tools(run: TrialRun, environment: Environment) -> None:
+async def find_late_tool_changes(run: TrialRun, environment: Environment) -> None:
     """Add a finding for tools that changed while the tests ran and no process of the agent lived.
 
     A program that the tests ran changed them, or the tests did: the reward counts.
     """
-    if not can_keep(environment):
+    if not can_restore_tools(environment):
         return
     found = [file for file in await environment.find_changed_tools() if file.how not in _LEFT]
     if found:

@@ -93,8 +93,8 @@ async def run_steps(run: TrialRun, agent: Agent, environment: Environment) -> No
 
 
 def _find_strategy(run: TrialRun) -> Strategy:
-    told = run.spec.task.config.multi_step_reward_strategy
-    return told.value if told else DEFAULT_STRATEGY
+    strategy = run.spec.task.config.multi_step_reward_strategy
+    return strategy.value if strategy else DEFAULT_STRATEGY
 
 
 def _mark(step: Step, result: StepResult) -> MarkedStep:
@@ -137,8 +137,8 @@ async def _prepare(run: TrialRun, environment: Environment, step: Step, result: 
     if not is_mounted(environment):
         await empty_directories(environment, [INSIDE.agent_dir], open_to_all=True)
     with acting_as(environment, find_agent_user(run, step)):
-        told = await environment.exec(command="pwd")
-        workdir = (told.stdout or "/").strip()
+        pwd = await environment.exec(command="pwd")
+        workdir = (pwd.stdout or "/").strip()
         if step.workdir.exists():
             await environment.upload_dir(source_dir=step.workdir, target_dir=workdir)
         if (step.workdir / "setup.sh").exists():
@@ -242,7 +242,7 @@ def remove_empty(run: TrialRun) -> None:
 _ORACLE = "oracle"
 
 
-async def look_for_solution(run: TrialRun, trace: Trace) -> bool:
+async def compare_with_solution(run: TrialRun, trace: Trace) -> bool:
     """Add a finding if most of the solution appears in the agent's commands.
 
     Returns whether it does.
@@ -301,7 +301,7 @@ async def close_files(run: TrialRun) -> None:
     try:
         run.write_findings()
         trace = await load_trace(run.place, traces)
-        if trace is not None and await look_for_solution(run, trace):
+        if trace is not None and await compare_with_solution(run, trace):
             run.write_findings()
         run.recording.finish(run.result, run.find_watched(), trace)
     except (RecordError, ValidationError) as error:
@@ -338,7 +338,7 @@ def _write_result(run: TrialRun) -> None:
         text = render_trial_result(run.result, run.config_text)
     if run.redactor is not None:
         text = run.redactor.redact_text(text.decode()).encode()
-    run.recording.file.give_other(f"{run.place}/result.json", text)
+    run.recording.file.write_by_renaming(f"{run.place}/result.json", text)
 
 
 async def run_trial(

@@ -35,7 +35,7 @@ from proctor.trial.paths import TrialPaths
 from proctor.trial.recording import Recording
 from proctor.trial.spec import TrialSpec
 from proctor.trial.timeouts import Timeouts, find_timeouts
-from proctor.trial.unchanged import Looks
+from proctor.trial.unchanged import Fingerprint
 
 type Watch = Callable[[str], None]
 
@@ -67,7 +67,7 @@ class TrialRun:
     is_stopped: bool = False
     has_logs: bool = False
     """Whether the agent's logs were fetched since it last ran."""
-    fetched: Looks | None = None
+    fetched: Fingerprint | None = None
     """Fingerprint of the agent's logs on the host right after they were fetched."""
     has_artifacts: bool = False
     is_done: bool = False
@@ -129,7 +129,7 @@ class TrialRun:
         self.recording.note_phase(self.result, name, watched)
         self.watch(name)
 
-    def find_jumped(self, seconds: float) -> None:
+    def add_clock_jump(self, seconds: float) -> None:
         """Add a finding for a wall clock that jumped by this many seconds in this phase."""
         way = "ahead" if seconds > 0 else "back"
         self.add_finding(
@@ -222,7 +222,7 @@ class Phase:
     def __exit__(self, *_: object) -> None:
         jump = find_jump(self._before, self._sitting.clock.read())
         if jump is not None:
-            self._sitting.find_jumped(jump)
+            self._sitting.add_clock_jump(jump)
 
 
 class Timed:

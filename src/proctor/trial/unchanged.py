@@ -12,26 +12,28 @@ from pathlib import Path
 # The coarsest file system clock in use (FAT) ticks every two seconds.
 _SETTLED_NS = 2_000_000_000
 
-type Looks = list[tuple[str, int, int, int, int, int]]
+type Fingerprint = list[tuple[str, int, int, int, int, int]]
 
 
 class SeenTrees:
     """Directories that were found unchanged once."""
 
     def __init__(self) -> None:
-        self._looks: Looks | None = None
+        self._fingerprint: Fingerprint | None = None
 
-    def look_alike(self, directories: Sequence[Path]) -> bool:
+    def is_unchanged(self, directories: Sequence[Path]) -> bool:
         """Whether nothing in them has changed since they were accepted."""
-        return self._looks is not None and self._looks == find_looks(directories)
+        return self._fingerprint is not None and self._fingerprint == take_fingerprint(directories)
 
-    def accept(self, looks: Looks | None, began_ns: int) -> None:
+    def accept(self, fingerprint: Fingerprint | None, began_ns: int) -> None:
         """Accept directories as unchanged, by their fingerprint from before they were checked."""
-        if looks is not None and all(max(each[4:]) < began_ns - _SETTLED_NS for each in looks):
-            self._looks = looks
+        if fingerprint is not None and all(
+            max(each[4:]) < began_ns - _SETTLED_NS for each in fingerprint
+        ):
+            self._fingerprint = fingerprint
 
 
-def find_looks(directories: Sequence[Path]) -> Looks | None:
+def take_fingerprint(directories: Sequence[Path]) -> Fingerprint | None:
     """Fingerprint of directories; None if one cannot be read."""
     try:
         return [seen for directory in directories for seen in _look(str(directory))]

@@ -27,7 +27,7 @@ from proctor.reward.score import Scored
 from proctor.sentence import printable
 from proctor.task.directory import Step, Task
 from proctor.trial.environment import (
-    UNTOLD,
+    UNLISTED_OPENINGS,
     Environment,
     OpenedFile,
     can_list,
@@ -36,11 +36,11 @@ from proctor.trial.environment import (
 )
 from proctor.trial.finding import FindingCode
 from proctor.trial.inside import acting_as, empty_directories, exec_script, is_mounted
-from proctor.trial.integrity import look_after, look_before, look_for_busy
+from proctor.trial.integrity import check_after_tests, check_before_tests, find_running
 from proctor.trial.network_switch import network_of_phase
 from proctor.trial.opened import list_made
 from proctor.trial.paths import INSIDE
-from proctor.trial.tools import check_tools, keep_tools, look_at_tools, mark_tools
+from proctor.trial.tools import check_tools, find_late_tool_changes, keep_tools, mark_tools
 from proctor.trial.trial_run import TrialRun, host_variables
 from proctor.trial.verifier_class import make_verifier
 
@@ -140,7 +140,7 @@ def find_moved_rewards(run: TrialRun, opened: Sequence[OpenedFile] | None) -> No
 
     If another file has disappeared from the verifier's directory, the tests may have renamed it.
     """
-    if not opened or UNTOLD in opened:
+    if not opened or UNLISTED_OPENINGS in opened:
         return
     verifier, inside = run.paths.verifier_dir, f"{INSIDE.verifier_dir}/"
     names = {each.path.removeprefix(inside) for each in opened if each.path.startswith(inside)}
@@ -246,13 +246,13 @@ async def verify_shared(
         # If the upload failed, differing tests are not a sign of tampering.
         raise
     except Exception:
-        await look_after(run, room, uploaded, step)
+        await check_after_tests(run, room, uploaded, step)
         raise
-    await look_after(run, room, uploaded, step)
+    await check_after_tests(run, room, uploaded, step)
     if guarded is not None:
         await check_tools(run, environment, guarded)
     elif not run.spec.is_harbor_compatible:
-        await look_at_tools(run, environment)
+        await find_late_tool_changes(run, environment)
     return verified
 
 
@@ -289,9 +289,9 @@ async def _prepare(run: TrialRun, environment: Environment, step: Step | None) -
         if step is not None:
             await _empty(environment, places)
         return environment
-    was_planted = await look_before(run, environment)
+    was_planted = await check_before_tests(run, environment)
     if is_watched(environment):
-        await look_for_busy(run, environment)
+        await find_running(run, environment)
         return await environment.open_room(tuple(map(str, reversed(places))))
     if was_planted or step is not None:
         await _empty(environment, places)

@@ -35,7 +35,7 @@ _MOST_TRACES: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Params:
     """Parameters of the request."""
 
     names: tuple[str, str]
@@ -50,8 +50,8 @@ class _Asked:
         return all(self.names)
 
 
-def _read_asked(query: Mapping[str, str]) -> _Asked:
-    return _Asked(
+def _read_asked(query: Mapping[str, str]) -> _Params:
+    return _Params(
         names=(query.get("a", ""), query.get("b", "")),
         groups=(query.get("group_a", ""), query.get("group_b", "")),
         terms=Terms(common="common" in query, allow_unlike="unlike" in query),
@@ -103,7 +103,7 @@ def _load(subject: Subject, ledger: LedgerReader | None, name: str) -> Run:
         raise NotThereError(f"there is no experiment {name[:80]!r}") from error
 
 
-def _compare(runs: list[Run], asked: _Asked, ledger: LedgerReader | None) -> tuple[str, Markup]:
+def _compare(runs: list[Run], asked: _Params, ledger: LedgerReader | None) -> tuple[str, Markup]:
     """Render the comparison; return its title and contents.
 
     Raises:
@@ -116,7 +116,7 @@ def _compare(runs: list[Run], asked: _Asked, ledger: LedgerReader | None) -> tup
     return document.title, render_blocks(document.blocks, _make_links(a, b))
 
 
-def _read_traces(a: Side, b: Side, asked: _Asked, ledger: LedgerReader | None) -> Behaviour | None:
+def _read_traces(a: Side, b: Side, asked: _Params, ledger: LedgerReader | None) -> Behaviour | None:
     sides = choose_sides(a, b, asked.terms)
     attempts = {each.name: each for side in sides for each in side.attempts}
     wanted = asked.traces or ("yes" if len(attempts) <= _MOST_TRACES else "no")

@@ -21,10 +21,10 @@ from proctor.web.pages import render_page
 from proctor.web.shown import trial_path
 from proctor.web.subject import Subject
 from proctor.web.traces.beside import (
-    Beside,
     Side,
+    TracePair,
+    compare_traces,
     count_unshown,
-    lay_beside,
     pair_up,
     show_action,
 )
@@ -67,7 +67,7 @@ def _show_diff(request: Request) -> Response:
     with ExitStack() as stack:
         a, b = (_open_side(request, name, stack) for name in ("a", "b"))
         try:
-            beside = lay_beside(a.read(), b.read(), _count(request))
+            beside = compare_traces(a.read(), b.read(), _count(request))
         except ChangedTraceError:
             KEPT.forget(a.place)
             KEPT.forget(b.place)
@@ -98,7 +98,7 @@ def _open_side(request: Request, name: str, stack: ExitStack) -> _Side:
     return _Side(place.name, experiment, trial, place, traces, found[0])
 
 
-def _render(request: Request, a: _Side, b: _Side, beside: Beside) -> Response:
+def _render(request: Request, a: _Side, b: _Side, beside: TracePair) -> Response:
     found = beside.found
     parts = [trace.part for trace in a.traces if any(each.part == trace.part for each in b.traces)]
     words = {"a": a.name, "b": b.name}

@@ -9,7 +9,7 @@ from starlette.routing import BaseRoute, Route
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.withheld import find_unnamed, render_unnamed
 from proctor.web.experiment import list_experiments
-from proctor.web.job_files import AboutJob, JobFiles
+from proctor.web.job_files import JobFiles, JobSummary
 from proctor.web.listing import make_pages, read_page, read_words
 from proctor.web.pages import render_page
 from proctor.web.shelf import JobShelf
@@ -22,7 +22,7 @@ _METRICS = 3
 @dataclass(frozen=True, slots=True)
 class _ListedJob:
     name: str
-    about: AboutJob
+    about: JobSummary
     changed_at: float
 
     @property

@@ -47,11 +47,11 @@ class Guard:
         if response is not None:
             await response(scope, receive, sending)
             return
-        told, here = SUBJECT.set(scope["app"].state.subject), HERE.set(scope["path"])
+        subject_token, here = SUBJECT.set(scope["app"].state.subject), HERE.set(scope["path"])
         try:
             await self._app(scope, receive, sending)
         finally:
-            SUBJECT.reset(told)
+            SUBJECT.reset(subject_token)
             HERE.reset(here)
 
     def _check(self, request: Request) -> None:

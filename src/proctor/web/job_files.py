@@ -52,7 +52,7 @@ class _Read:
 
 
 @dataclass(frozen=True, slots=True)
-class AboutJob:
+class JobSummary:
     """Contents of a job's own files, without its trials."""
 
     stamps: tuple[Stamp | None, ...] = ()
@@ -74,9 +74,9 @@ class JobFiles:
         self.directory = directory
         self._lock = threading.Lock()
         self._trials: dict[str, _Read] = {}
-        self._about = AboutJob()
+        self._about = JobSummary()
         self._found: Experiment | None = None
-        self._made_with: AboutJob | None = None
+        self._made_with: JobSummary | None = None
         self._at = 0.0
         self._changes = time.time_ns()
 
@@ -88,7 +88,7 @@ class JobFiles:
     def forget(self) -> None:
         """Discard what was read."""
         with self._lock:
-            self._trials, self._found, self._about = {}, None, AboutJob()
+            self._trials, self._found, self._about = {}, None, JobSummary()
 
     def look(self) -> Experiment:
         """The job as of now or a moment ago."""
@@ -105,7 +105,7 @@ class JobFiles:
                 found = self._found = self._make()
             return found
 
-    def glance(self) -> AboutJob:
+    def glance(self) -> JobSummary:
         """The current contents of the job's own files."""
         with self._lock:
             self._read_about()
@@ -143,7 +143,7 @@ class JobFiles:
         lock = _load(LOCK.load, f"{place}/lock.json", stamps[1], problems) if not result else None
         state = _load(STATE.load, f"{place}/proctor.json", stamps[2], problems)
         published = _find_published(result, place, problems)
-        self._about = AboutJob(
+        self._about = JobSummary(
             stamps=stamps,
             planned=result.n_total_trials if result else len(lock.trials) if lock else None,
             is_finished=result is not None and result.finished_at is not None,
@@ -162,7 +162,7 @@ class JobFiles:
         except OSError as error:
             problem = f"{self.directory}: cannot be read: {error.strerror}"
             if self._about.problems != (problem,):
-                self._about = AboutJob(stamps=self._about.stamps, problems=(problem,))
+                self._about = JobSummary(stamps=self._about.stamps, problems=(problem,))
             self._trials = {}
             return False
         try:

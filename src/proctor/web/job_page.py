@@ -68,7 +68,7 @@ SORTS: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class PageParams:
     """Parameters of the page."""
 
     task: str = ""
@@ -96,13 +96,13 @@ class Asked:
         return bool(self.task or self.outcome or self.model or self.agent)
 
 
-def read_asked(query: QueryParams) -> Asked:
+def parse_params(query: QueryParams) -> PageParams:
     """Parse the parameters of an address.
 
     Raises:
         InputError: a parameter is invalid.
     """
-    return Asked(
+    return PageParams(
         task=read_words(query, "task"),
         outcome=read_choice(query, "outcome", OUTCOMES),
         model=read_words(query, "model"),
@@ -113,7 +113,7 @@ def read_asked(query: QueryParams) -> Asked:
     )
 
 
-def choose_trials(trials: list[TrialRow], asked: Asked) -> list[TrialRow]:
+def choose_trials(trials: list[TrialRow], asked: PageParams) -> list[TrialRow]:
     """The trials that match."""
     word = asked.task.lower()
     return [
@@ -219,7 +219,7 @@ _OF_A_TASK = 1500
 def _show_job(request: Request) -> Response:
     subject: Subject = request.app.state.subject
     name: str = request.path_params["experiment"]
-    asked = read_asked(request.query_params)
+    asked = parse_params(request.query_params)
     version = subject.version(name)
     shown = subject.kept.find((name, version, asked))
     if shown is None:
@@ -246,7 +246,7 @@ class _Group:
     tally: Tally
 
 
-def _render(experiment: Experiment, asked: Asked) -> Markup:
+def _render(experiment: Experiment, asked: PageParams) -> Markup:
     """Render the part of the page that changes while an experiment runs."""
     chosen = choose_trials(experiment.trials, asked)
     path = experiment_path(experiment.name)

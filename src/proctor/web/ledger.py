@@ -20,9 +20,9 @@ from proctor.ledger.claims.proof import InclusionProof, make_inclusion
 from proctor.ledger.entry import AnyEntry, Withheld, decode_line
 from proctor.ledger.tree import leaf_hash
 from proctor.ledger.verification.verify import Verification
-from proctor.web.ledgers.entries import Link, find_links, find_said
+from proctor.web.ledgers.entries import Link, find_later_entries, find_links
 from proctor.web.ledgers.log import FILTERS, PAGE, Log, find_line, opened_log
-from proctor.web.ledgers.verifying import Progress, Told, begin_verification, describe_found
+from proctor.web.ledgers.verifying import Progress, Report, begin_verification, describe_found
 from proctor.web.pages import render_page
 from proctor.web.subject import Subject
 from proctor.web.visible import shorten, visible
@@ -39,7 +39,7 @@ def _show_ledger(request: Request) -> Response:
         raise HTTPException(400, f"kind is {kind[:40]!r}; expected one of {', '.join(FILTERS)}")
     with opened_log(request.app.state.subject) as log:
         listed = log.list_entries(before, kind)
-        is_signed, signature = log.tell_signature()
+        is_signed, signature = log.check_signature()
         return render_page(
             "ledger.html",
             title="Ledger",
@@ -49,7 +49,7 @@ def _show_ledger(request: Request) -> Response:
             before=before,
             kind=kind,
             counts=log.count_kinds(),
-            disclosed=log.tell_unnamed(),
+            disclosed=log.describe_unnamed(),
             filters=FILTERS,
             key=log.find_key(),
             is_signed=is_signed,
@@ -136,7 +136,7 @@ def _find_around(
     if entry is None or log.ledger is None or log.damage is not None:
         return [], []
     try:
-        return list(find_links(entry)), list(find_said(log.ledger, seq, entry))
+        return list(find_links(entry)), list(find_later_entries(log.ledger, seq, entry))
     except (DamageError, LedgerError):
         return [], []
 
@@ -167,39 +167,39 @@ def _attach(data: bytes, name: str) -> Response:
 
 
 async def _show_verification(request: Request) -> Response:
-    told: Told = "the verification was broken off"
+    report: Report = "the verification was broken off"
     async for each in _begin(request):
-        told = each
-    if not isinstance(told, Verification):
-        raise HTTPException(503, told if isinstance(told, str) else "it was broken off")
-    return render_page("ledger_verification.html", title="Verification", **describe_found(told))
+        report = each
+    if not isinstance(report, Verification):
+        raise HTTPException(503, report if isinstance(report, str) else "it was broken off")
+    return render_page("ledger_verification.html", title="Verification", **describe_found(report))
 
 
-def _begin(request: Request) -> AsyncIterator[Told]:
+def _begin(request: Request) -> AsyncIterator[Report]:
     subject: Subject = request.app.state.subject
     if subject.ledger is None:
         raise NotThereError("no ledger is looked at: these are plain job directories")
     return begin_verification(request, subject.ledger)
 
 
-async def _tell_progress(request: Request) -> Response:
-    told = _begin(request)
+async def _stream_progress(request: Request) -> Response:
+    report = _begin(request)
 
     async def lines() -> AsyncIterator[bytes]:
-        async for each in told:
+        async for each in report:
             yield msgspec.json.encode(_describe(each)) + b"\n"
 
     return StreamingResponse(lines(), media_type="application/x-ndjson")
 
 
-def _describe(told: Told) -> dict[str, object]:
-    match told:
+def _describe(report: Report) -> dict[str, object]:
+    match report:
         case Progress():
-            return {"what": told.what, "done": told.done, "total": told.total}
+            return {"what": report.what, "done": report.done, "total": report.total}
         case str():
-            return {"problem": told}
+            return {"problem": report}
         case _:
-            return describe_found(told)
+            return describe_found(report)
 
 
 routes: list[BaseRoute] = [
@@ -208,5 +208,5 @@ routes: list[BaseRoute] = [
     Route("/ledger/entries/{seq}/raw", _send_line, name="ledger-line"),
     Route("/ledger/entries/{seq}/proof", _send_proof, name="ledger-proof"),
     Route("/ledger/verification", _show_verification, name="verification"),
-    Route("/ledger/verification/progress", _tell_progress, name="verification-progress"),
+    Route("/ledger/verification/progress", _stream_progress, name="verification-progress"),
 ]

@@ -88,7 +88,7 @@ class Progress:
     total: int
 
 
-class Upkeep:
+class IndexUpdater:
     """Updates indexes from their logs, with one thread per ledger."""
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class Upkeep:
         return None
 
 
-UPKEEP: Final = Upkeep()
+INDEX_UPDATER: Final = IndexUpdater()
 """The instance of this process."""
 _SCANS: Final = threading.Semaphore(_AT_ONCE)
 
@@ -172,7 +172,7 @@ def search_jobs(subject: Subject, query: Query, seconds: float = _SECONDS) -> Sc
         scanned.trials = len(places)
         for job, trial in places:
             if _is_meant(query, job, trial):
-                _scan_trial(subject, (job.name, trial), _Looking(scanner, until), scanned)
+                _scan_trial(subject, (job.name, trial), _TimedScanner(scanner, until), scanned)
             if time.monotonic() > until or len(scanned.hits) >= COUNTED:
                 break
             scanned.looked += 1
@@ -180,7 +180,7 @@ def search_jobs(subject: Subject, query: Query, seconds: float = _SECONDS) -> Sc
 
 
 @dataclass(frozen=True, slots=True)
-class _Looking:
+class _TimedScanner:
     """A scanner that stops when the time is up."""
 
     scanner: Scanner
@@ -207,7 +207,7 @@ def _list_trials(subject: Subject) -> list[tuple[Path, str]]:
 
 
 def _scan_trial(
-    subject: Subject, names: tuple[str, str], looking: _Looking, scanned: Scanned
+    subject: Subject, names: tuple[str, str], looking: _TimedScanner, scanned: Scanned
 ) -> None:
     hits: list[JobHit] = []
     try:
@@ -263,7 +263,7 @@ _SNIPPET: Final = 260
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Params:
     """Parameters of the request."""
 
     text: str
@@ -286,7 +286,7 @@ class _Hit:
 
 def _search(request: Request) -> Response:
     subject: Subject = request.app.state.subject
-    asked = _Asked(request.query_params.get("q", "").strip(), _find_page(request))
+    asked = _Params(request.query_params.get("q", "").strip(), _find_page(request))
     if not asked.text:
         return _render(asked, subject)
     try:
@@ -312,9 +312,9 @@ def _search(request: Request) -> Response:
 
 
 def _search_ledger(
-    asked: _Asked, subject: Subject, ledger: LedgerReader, marker: Marker
+    asked: _Params, subject: Subject, ledger: LedgerReader, marker: Marker
 ) -> Response:
-    progress = UPKEEP.wait(Path(ledger.where).resolve())
+    progress = INDEX_UPDATER.wait(Path(ledger.where).resolve())
     if progress is not None:
         return _render(asked, subject, progress=progress)
     found, problems = search_ledger(ledger, parse_query(asked.text), asked.page)
@@ -363,7 +363,7 @@ def _show(experiment: str | None, trial: str | None, seq: int, row: Row, marker:
     return _Hit(f"{experiment}/{trial}", f"{base}/trace{part}#step-{row.step}", row, snippet)
 
 
-def _render(asked: _Asked, subject: Subject, *, status: int = 200, **more: object) -> Response:
+def _render(asked: _Params, subject: Subject, *, status: int = 200, **more: object) -> Response:
     values = {
         "problem": None,
         "heading": None,

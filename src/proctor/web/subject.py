@@ -106,7 +106,7 @@ class Health:
                 yield ledger
             return
         log, artifacts = FileLog(self._directory), FileArtifacts(self._directory)
-        with FoundLedger(log, artifacts, Index.open(kept / INDEX, "")) as found:
+        with DamagedLedger(log, artifacts, Index.open(kept / INDEX, "")) as found:
             yield found
 
     def _check(self) -> None:
@@ -115,11 +115,11 @@ class Health:
             with OpenLedger.open(self._directory) as ledger:
                 ledger.refresh()
         except (DamageError, NoteError) as error:
-            found, kept = str(error), _index_found(self._directory)
+            found, kept = str(error), _index_damaged(self._directory)
         except LedgerError as error:
             # A log without a checkpoint is still a log.
             if _stamps(FileLog(self._directory)):
-                found, kept = str(error), _index_found(self._directory)
+                found, kept = str(error), _index_damaged(self._directory)
         self._found = found
         if self._kept is not None:
             self._kept.cleanup()
@@ -162,7 +162,7 @@ class Health:
             verifying.join()
 
 
-class FoundLedger(OpenLedger):
+class DamagedLedger(OpenLedger):
     """A damaged ledger, opened for reading without checking it against the checkpoint."""
 
     def refresh(self) -> Checkpoint:
@@ -211,7 +211,7 @@ def _verify(directory: Path) -> str | None:
     return f"{result.damage[0].message}{rest}; `proctor ledger verify` says all"
 
 
-def _index_found(directory: Path) -> tempfile.TemporaryDirectory[str]:
+def _index_damaged(directory: Path) -> tempfile.TemporaryDirectory[str]:
     """Index all lines that are valid entries, whatever was signed."""
     kept = tempfile.TemporaryDirectory(prefix="proctor-view-")
     index = Index.open(Path(kept.name) / INDEX, "")

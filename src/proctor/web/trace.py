@@ -45,7 +45,7 @@ _TRIES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Params:
     """Parameters of the request."""
 
     place: TracePlace
@@ -94,7 +94,7 @@ def _look_again[T](answer: Callable[[Request], T], request: Request) -> T:
 
 
 @contextmanager
-def _asked(request: Request) -> Iterator[_Asked]:
+def _asked(request: Request) -> Iterator[_Params]:
     subject: Subject = request.app.state.subject
     experiment, trial = request.path_params["experiment"], request.path_params["trial"]
     asked = request.query_params
@@ -106,7 +106,7 @@ def _asked(request: Request) -> Iterator[_Asked]:
         choice = Choice(asked.get("role", ""), asked.get("tool", ""), asked.get("errors") == "1")
         try:
             kept = {name: asked[name] for name in ("plain", "count", "whole") if name in asked}
-            yield _Asked(place, traces, trace, choice, trial_path(experiment, trial), kept)
+            yield _Params(place, traces, trace, choice, trial_path(experiment, trial), kept)
         except ChangedTraceError:
             KEPT.forget(place)
             raise
@@ -153,7 +153,7 @@ def _render_none(request: Request) -> Response:
     )
 
 
-def _render(request: Request, asked: _Asked) -> Response:
+def _render(request: Request, asked: _Params) -> Response:
     count = _number(request, "count", _FIRST, _MOST) or _FIRST
     begin = _number(request, "from", 0, 1 << 52)
     index = _find_index(asked, begin)
@@ -185,7 +185,7 @@ def _render(request: Request, asked: _Asked) -> Response:
     )
 
 
-def _find_index(asked: _Asked, begin: int) -> TraceIndex | None:
+def _find_index(asked: _Params, begin: int) -> TraceIndex | None:
     """The index of a trace; None if its beginning can be shown without one."""
     trace = asked.trace
     is_beginning = not begin and asked.choice.is_all
@@ -195,7 +195,7 @@ def _find_index(asked: _Asked, begin: int) -> TraceIndex | None:
 
 
 def _read_rows(
-    asked: _Asked, index: TraceIndex, wanted: Sequence[int], *, whole: bool = False
+    asked: _Params, index: TraceIndex, wanted: Sequence[int], *, whole: bool = False
 ) -> list[Row]:
     trace = asked.trace
     is_labelled = trace.labels.done() and trace.labels.exception() is None
@@ -204,7 +204,7 @@ def _read_rows(
 
 
 def _find_links(
-    asked: _Asked, shown: tuple[int, int, int], total: int | None
+    asked: _Params, shown: tuple[int, int, int], total: int | None
 ) -> dict[str, str | None]:
     """Links to the previous and next entries of the plain list."""
     begin, length, count = shown
@@ -218,7 +218,7 @@ def _find_links(
     }
 
 
-def _link(asked: _Asked, *, part: str | None = None, begin: int = 0) -> str:
+def _link(asked: _Params, *, part: str | None = None, begin: int = 0) -> str:
     choice = asked.choice
     words = {
         "part": asked.trace.part if part is None else part,

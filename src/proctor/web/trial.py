@@ -30,8 +30,8 @@ from proctor.web.trials.outputs import find_errors, find_media, read_verifier_ou
 from proctor.web.trials.phases import draw_timeline, load_times
 from proctor.web.trials.remembered import SUMMARIES, key_of
 from proctor.web.trials.score import derive_score
-from proctor.web.trials.spent import find_spent
-from proctor.web.trials.status import find_standing
+from proctor.web.trials.spent import find_usage
+from proctor.web.trials.status import collect_status
 from proctor.web.trials.words import CAUSES, REASONS, STATUSES
 from proctor.web.visible import shorten, visible
 from proctor.web.writing import may_write
@@ -70,14 +70,14 @@ def gather(known: Known, summary: TrialSummary) -> dict[str, Any]:
         "record": known.traced.record,
         "size": known.ledger.checkpoint().tree.size if known.ledger and known.is_sound else None,
         "summary": summary,
-        "verdict": _tell_verdict(known),
+        "verdict": _describe_verdict(known),
         "reason_words": REASONS.get(known.traced.reason_code or ""),
         "cause_words": CAUSES,
         "status_words": STATUSES,
         "derivation": derive_score(known, times.steps if times else ()),
         "timeline": draw_timeline(known, times),
-        "spent": find_spent(known, summary),
-        "standing": find_standing(known),
+        "spent": find_usage(known, summary),
+        "standing": collect_status(known),
         "changed": changed,
         "room": find_room(known, changed),
         "outputs": read_verifier_outputs(known),
@@ -96,7 +96,7 @@ def gather(known: Known, summary: TrialSummary) -> dict[str, Any]:
     }
 
 
-def _tell_verdict(known: Known) -> tuple[str, str]:
+def _describe_verdict(known: Known) -> tuple[str, str]:
     """The score as text, and its colour class."""
     record = known.traced.record
     if known.damage is not None:

@@ -11,7 +11,7 @@ import pytest
 from proctor.environments.docker.environment import DockerEnvironment, list_processes
 from proctor.errors import ContainerDiedError, DockerError, ImageError
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
-from proctor.trial.environment import ExecResult, can_list, can_mark, is_watched
+from proctor.trial.environment import ExecResult, can_exec_script, can_list, is_watched
 from proctor.trial.finding import FindingCode
 from tests.environments.docker.containers import docker_config, docker_order, running
 from tests.environments.docker.engine import Engine
@@ -53,7 +53,7 @@ def test_it_can_all_that_a_trial_asks_of_one_of_ours(tmp_path: Path) -> None:
     place = DockerEnvironment(docker_order(tmp_path))
     assert is_watched(place)
     assert can_list(place)
-    assert can_mark(place)
+    assert can_exec_script(place)
     assert not place.capabilities.mounted
 
 

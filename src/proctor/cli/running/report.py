@@ -16,7 +16,7 @@ from proctor.errors import JobError
 from proctor.files import read_small
 from proctor.harbor.documents import TRIAL
 from proctor.harbor.stats import GroupStats, JobResult, JobStats, render_result, stats_document
-from proctor.job.flakes import Flakes, NotAgain, TaskFlakes
+from proctor.job.flakes import Flakes, NotReverified, TaskFlakes
 from proctor.job.options import JobOutcome, SealedTrials
 from proctor.record.cost import LARGEST_USD
 from proctor.record.outcome import Summary, render_line, summarize_result
@@ -55,7 +55,7 @@ def _render_task(task: TaskFlakes) -> str:
     )
 
 
-def _render_not_again(missed: list[NotAgain]) -> Iterator[str]:
+def _render_not_again(missed: list[NotReverified]) -> Iterator[str]:
     """One line for each reason."""
     reasons: dict[str, list[str]] = {}
     for one in missed:

@@ -109,7 +109,7 @@ class ChangedContainer(Inside):
             await run_docker("unpause", self._now().container)
 
     async def find_changed_tools(self) -> Sequence[ChangedFile]:
-        """Find system tools that the agent changed; see Keeping.
+        """Find system tools that the agent changed; see ToolRestoring.
 
         Returns nothing if the container's files are not on this machine.
         """
@@ -117,14 +117,14 @@ class ChangedContainer(Inside):
             return ()
         return await asyncio.to_thread(find_changed_tools, *seen)
 
-    async def give_back_tools(self, changed: Sequence[ChangedFile]) -> None:
-        """Restore the image's tools for the tests; see Keeping."""
+    async def restore_tools(self, changed: Sequence[ChangedFile]) -> None:
+        """Restore the image's tools for the tests; see ToolRestoring."""
         files, seen = self._now().files, self._seen_here()
         if seen is not None and isinstance(files, MergedFiles):
             await give_back(files, seen[0], changed)
 
     async def mark_tools(self) -> Mapping[str, str]:
-        """Return marks of the image's tools that were rewritten; see Keeping."""
+        """Return marks of the image's tools that were rewritten; see ToolRestoring."""
         return {} if (seen := self._seen_here()) is None else mark_tools(*seen)
 
     def _seen_here(self) -> tuple[LayeredChanges, Lookup] | None:

@@ -28,7 +28,7 @@ from proctor.environments.docker.program import (
 from proctor.environments.sandbox.locks import locked_soon
 from proctor.errors import DockerError, EngineError, ImageError
 from proctor.sentence import reason_of
-from proctor.trial.unchanged import SeenTrees, find_looks, now_ns
+from proctor.trial.unchanged import SeenTrees, now_ns, take_fingerprint
 
 CONTEXT = "proctor.context"
 """Label of an image that proctor built: the digest of the build context."""
@@ -234,10 +234,10 @@ def _repository_of(name: str) -> str:
 
 def _recall_context(directory: Path) -> str:
     """Return hash_context of a directory, cached while the metadata of its files is the same."""
-    if directory not in _CONTEXTS or not _CONTEXTS[directory][0].look_alike([directory]):
-        began, looks, seen = now_ns(), find_looks([directory]), SeenTrees()
+    if directory not in _CONTEXTS or not _CONTEXTS[directory][0].is_unchanged([directory]):
+        began, fingerprint, seen = now_ns(), take_fingerprint([directory]), SeenTrees()
         digest = hash_context(directory)
-        seen.accept(looks, began)
+        seen.accept(fingerprint, began)
         _CONTEXTS[directory] = seen, digest
     return _CONTEXTS[directory][1]
 

@@ -75,7 +75,7 @@ class Inside(RunningEnvironment):
         env: Mapping[str, str] | None = None,
         timeout_sec: int | None = None,
     ) -> ExecResult:
-        """Run `bash -c command`, which executes `script`, made executable first; see Marking."""
+        """Run `bash -c command`, which executes `script`, made executable first."""
         user = self._resolve_user(None)
         script = await self._mark(script, user)
         order = self._make_order(command, None, env, user, script)

@@ -441,18 +441,18 @@ class SandboxEnvironment(Inside):
         self._running = replace(model, box=box, findings=self._findings, is_owed=False)
 
     async def find_changed_tools(self) -> Sequence[ChangedFile]:
-        """Find system tools that the agent changed; see Keeping."""
+        """Find system tools that the agent changed; see ToolRestoring."""
         changes, lookup = self._changes(), self._lookup()
         if not is_touched(changes, lookup):
             return ()
         return await asyncio.to_thread(find_changed_tools, changes, lookup)
 
-    async def give_back_tools(self, changed: Sequence[ChangedFile]) -> None:
-        """Restore the image's tools for the tests; see Keeping."""
+    async def restore_tools(self, changed: Sequence[ChangedFile]) -> None:
+        """Restore the image's tools for the tests; see ToolRestoring."""
         await give_back(self._now().box, self._changes(), changed)
 
     async def mark_tools(self) -> Mapping[str, str]:
-        """Return marks of the image's tools that were rewritten; see Keeping."""
+        """Return marks of the image's tools that were rewritten; see ToolRestoring."""
         changes, lookup = self._changes(), self._lookup()
         return mark_tools(changes, lookup) if is_touched(changes, lookup) else {}
 

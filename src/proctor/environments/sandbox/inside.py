@@ -71,7 +71,7 @@ class Inside(RunningEnvironment):
         env: Mapping[str, str] | None = None,
         timeout_sec: int | None = None,
     ) -> ExecResult:
-        """Run `bash -c command`, which executes `script`, made executable first; see Marking."""
+        """Run `bash -c command`, which executes `script`, made executable first."""
         return await self._exec(command, None, env, timeout_sec, None, script)
 
     async def _exec(

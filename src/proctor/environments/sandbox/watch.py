@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from proctor.environments.sandbox.processes import is_interpreter, read_stat
-from proctor.trial.environment import UNTOLD, OpenedFile, Program
+from proctor.trial.environment import UNLISTED_OPENINGS, OpenedFile, Program
 
 # The code that an interpreter runs, by its command line and its standard input
 
@@ -277,9 +277,9 @@ class _Watch:
             self._run[pid] = path, _read_start(pid)
 
     def _cut(self) -> None:
-        if UNTOLD not in self._seen:
-            self._seen.add(UNTOLD)
-            self.opened.append(UNTOLD)
+        if UNLISTED_OPENINGS not in self._seen:
+            self._seen.add(UNLISTED_OPENINGS)
+            self.opened.append(UNLISTED_OPENINGS)
 
     def _list_programs(self, pid: int) -> tuple[Program, ...]:
         """Return the program that opened a file, and its ancestors."""

@@ -58,7 +58,7 @@ def _reference(subject: Subject | None) -> Reference | None:
     return None if subject is None else Reference(subject.experiment_id, subject.trial_id)
 
 
-def tell_entry(entry: AnyEntry | Withheld) -> tuple[str, Reference | None]:
+def summarize_entry(entry: AnyEntry | Withheld) -> tuple[str, Reference | None]:
     """Summarize an entry, and return the trial it is about.
 
     Raises:
@@ -66,19 +66,19 @@ def tell_entry(entry: AnyEntry | Withheld) -> tuple[str, Reference | None]:
     """
     match entry:
         case ReviewEntry() | SupersedeEntry() | RescoreEntry() | WithholdEntry():
-            return _tell_remark(entry), _reference(entry.subject)
+            return _describe_remark(entry), _reference(entry.subject)
         case TrialEntry():
             row = read_row(entry)
             reward = row.reward
             score = "not scored" if reward is None else f"reward {reward!r}"
             return score, Reference(row.experiment_id, row.trial_id)
         case PlanEntry() | KeyEntry() | NoteEntry() | AttestEntry():
-            return _tell_own(entry), None
+            return _describe_own(entry), None
         case _:
             return "withheld; its hash stays", None
 
 
-def _tell_remark(entry: ReviewEntry | SupersedeEntry | RescoreEntry | WithholdEntry) -> str:
+def _describe_remark(entry: ReviewEntry | SupersedeEntry | RescoreEntry | WithholdEntry) -> str:
     match entry:
         case ReviewEntry():
             note = f": {entry.note}" if entry.note else ""
@@ -88,10 +88,10 @@ def _tell_remark(entry: ReviewEntry | SupersedeEntry | RescoreEntry | WithholdEn
         case RescoreEntry():
             return f"marked again by {entry.score.profile}: {entry.reason}"
         case WithholdEntry():
-            return f"{_tell_withheld(entry)}: {entry.reason}"
+            return f"{_describe_withheld(entry)}: {entry.reason}"
 
 
-def _tell_own(entry: PlanEntry | KeyEntry | NoteEntry | AttestEntry) -> str:
+def _describe_own(entry: PlanEntry | KeyEntry | NoteEntry | AttestEntry) -> str:
     match entry:
         case PlanEntry():
             return f"plan of {entry.experiment_id} by {entry.author}"
@@ -104,7 +104,7 @@ def _tell_own(entry: PlanEntry | KeyEntry | NoteEntry | AttestEntry) -> str:
             return f"{entry.author} attests {entries} of {entry.experiment_id} before {entry.size}"
 
 
-def _tell_withheld(entry: WithholdEntry) -> str:
+def _describe_withheld(entry: WithholdEntry) -> str:
     if entry.entry is not None:
         return f"entry {entry.entry} taken out"
     return f"{count_of(len(entry.artifacts), 'file')} of its evidence withheld"
@@ -136,7 +136,9 @@ def find_links(entry: AnyEntry | Withheld) -> Iterator[Link]:
             return
 
 
-def find_said(ledger: LedgerReader, seq: int, entry: AnyEntry | Withheld) -> Iterator[Link]:
+def find_later_entries(
+    ledger: LedgerReader, seq: int, entry: AnyEntry | Withheld
+) -> Iterator[Link]:
     """Later entries that refer to this one."""
     if isinstance(entry, TrialEntry):
         for remark in find_remarks(ledger, record_digest(entry)):
@@ -149,7 +151,7 @@ def find_said(ledger: LedgerReader, seq: int, entry: AnyEntry | Withheld) -> Ite
 
 def _say(seq: int, entry: AnyEntry | Withheld) -> Link:
     try:
-        text, _ = tell_entry(entry)
+        text, _ = summarize_entry(entry)
     except DamageError as error:
         text = str(error)
     kind = getattr(entry, "kind", "withheld")

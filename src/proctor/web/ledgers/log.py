@@ -21,7 +21,7 @@ from proctor.ledger.row import TrialRow
 from proctor.ledger.signature import check_signature
 from proctor.ledger.trial_index import IndexedEntry, TrialFilter
 from proctor.ledger.withheld import find_unnamed, render_unnamed
-from proctor.web.ledgers.entries import Reference, tell_entry
+from proctor.web.ledgers.entries import Reference, summarize_entry
 from proctor.web.subject import Subject
 
 PAGE: Final = 50
@@ -72,7 +72,7 @@ class Log:
         found = self.ledger.index.count_kinds()
         return {kind or WITHHELD: count for kind, count in found.items()}
 
-    def tell_unnamed(self) -> str | None:
+    def describe_unnamed(self) -> str | None:
         """Describe what was withheld without naming a trial; None if nothing was."""
         if self.ledger is None or self.damage is not None:
             return None
@@ -84,7 +84,7 @@ class Log:
             return None
         return self.ledger.index.position().key or None
 
-    def tell_signature(self) -> tuple[bool, str]:
+    def check_signature(self) -> tuple[bool, str]:
         """Whether the key signed the checkpoint, with a sentence."""
         key = self.find_key()
         if self.checkpoint is None or key is None:
@@ -140,7 +140,7 @@ def _list_entry(ledger: LedgerReader, entry: IndexedEntry, trial: TrialRow | Non
         score = "not scored" if trial.reward is None else f"reward {trial.reward!r}"
         return Listed(seq, kind, at, score, known)
     try:
-        text, known = tell_entry(ledger.entry(seq))
+        text, known = summarize_entry(ledger.entry(seq))
     except DamageError as error:
         return Listed(seq, kind, at, str(error), is_damaged=True)
     return Listed(seq, kind, at, text, known)
@@ -162,7 +162,7 @@ def _list_found(log: LogStore, before: int | None, kind: str | None) -> list[Lis
 def _list_line(number: int, line: Line) -> Listed:
     try:
         entry = decode_line(line.data, f"line {number}")
-        text, known = tell_entry(entry)
+        text, known = summarize_entry(entry)
     except DamageError as error:
         return Listed(number, "damaged", "", str(error), is_damaged=True)
     if isinstance(entry, Withheld):

@@ -37,7 +37,7 @@ class Progress:
 # Most damages listed individually.
 _MOST_SHOWN = 200
 
-type Told = Progress | Verification | str
+type Report = Progress | Verification | str
 """Progress, and at the end the result, or why there is none."""
 
 
@@ -73,7 +73,7 @@ class Running:
             raise _EndedError
         self.latest = Progress(what, done, total)
 
-    def wait(self) -> Told | None:
+    def wait(self) -> Report | None:
         """The next report, or None after a short wait."""
         try:
             return self.result.get(timeout=_LOOK_EVERY_SEC)
@@ -81,7 +81,7 @@ class Running:
             return self.latest
 
 
-def begin_verification(request: Request, directory: Path) -> AsyncIterator[Told]:
+def begin_verification(request: Request, directory: Path) -> AsyncIterator[Report]:
     """Verify a ledger; yield progress and finally the result.
 
     Raises:
@@ -99,13 +99,13 @@ def begin_verification(request: Request, directory: Path) -> AsyncIterator[Told]
     return _watch(request, running)
 
 
-async def _watch(request: Request, running: Running) -> AsyncIterator[Told]:
+async def _watch(request: Request, running: Running) -> AsyncIterator[Report]:
     try:
         while not await request.is_disconnected():
-            told = await run_in_threadpool(running.wait)
-            if told is not None:
-                yield told
-            if isinstance(told, Verification | str):
+            report = await run_in_threadpool(running.wait)
+            if report is not None:
+                yield report
+            if isinstance(report, Verification | str):
                 return
     finally:
         running.is_left.set()

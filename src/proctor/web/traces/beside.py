@@ -93,7 +93,7 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class TracePair:
     """Two traces as a page shows them."""
 
     found: Divergence
@@ -104,7 +104,7 @@ class Beside:
     shared: Stretch
 
 
-def lay_beside(a: Side, b: Side, most: int) -> Beside:
+def compare_traces(a: Side, b: Side, most: int) -> TracePair:
     """Compare two traces, with at most `most` stretches.
 
     Raises:
@@ -120,7 +120,7 @@ def lay_beside(a: Side, b: Side, most: int) -> Beside:
     )  # fmt: skip
     shown = stretches[:most]
     _fill([shared, *shown], a, b)
-    return Beside(
+    return TracePair(
         found=found,
         told_the_same=a.opening.is_same(b.opening),
         stretches=shown,

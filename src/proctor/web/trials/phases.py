@@ -22,7 +22,7 @@ _MOST_STEPS = 100
 _SHARES = 100.0
 
 
-class ExceptionTold(msgspec.Struct, frozen=True):
+class ExceptionSummary(msgspec.Struct, frozen=True):
     """The exception that ended a trial or a step."""
 
     exception_type: str
@@ -34,7 +34,7 @@ class _Step(msgspec.Struct, frozen=True):
     step_name: str
     agent_execution: TimedPhase | None = None
     verifier: TimedPhase | None = None
-    exception_info: ExceptionTold | None = None
+    exception_info: ExceptionSummary | None = None
 
 
 class TrialTimes(msgspec.Struct, frozen=True):
@@ -47,14 +47,14 @@ class TrialTimes(msgspec.Struct, frozen=True):
     agent_execution: TimedPhase | None = None
     verifier: TimedPhase | None = None
     step_results: list[_Step] | None = None
-    exception_info: ExceptionTold | None = None
+    exception_info: ExceptionSummary | None = None
 
     @property
     def steps(self) -> list[str]:
         """The names of its steps, in execution order."""
         return [step.step_name for step in self.step_results or ()]
 
-    def exceptions(self) -> list[tuple[str, ExceptionTold]]:
+    def exceptions(self) -> list[tuple[str, ExceptionSummary]]:
         """The trial's exception, then those of its steps, by name."""
         found = [("", self.exception_info)]
         found += [(step.step_name, step.exception_info) for step in self.step_results or ()]

@@ -14,7 +14,7 @@ from proctor.web.trials.evidence import KnownFile
 _MOST = 64
 
 
-class Remembered[Value]:
+class ValueCache[Value]:
     """A small LRU cache."""
 
     def __init__(self, most: int = _MOST) -> None:
@@ -37,8 +37,8 @@ class Remembered[Value]:
         return value
 
 
-SUMMARIES: Remembered[TrialSummary] = Remembered()
-SUBMISSIONS: Remembered[Submission] = Remembered()
+SUMMARIES: ValueCache[TrialSummary] = ValueCache()
+SUBMISSIONS: ValueCache[Submission] = ValueCache()
 
 
 def key_of(where: str, files: tuple[KnownFile, ...]) -> Hashable:

@@ -240,7 +240,7 @@ def _tell(
     if not files:
         yield "The trial has no reward file."
     for file in files:
-        yield _tell_file(file)
+        yield _describe_file(file)
         if file.beside:
             yield f"{file.beside} lies beside it and decides nothing: reward.json goes first."
     if basis is None:
@@ -252,10 +252,10 @@ def _tell(
         yield f"The value used is {how}: it gives the recorded numbers."
     if files and basis == "trial result":
         yield "A reward file is there, and it does not count."
-    yield from _tell_reward(known, operands)
+    yield from _describe_reward(known, operands)
 
 
-def _tell_file(file: RewardFile) -> str:
+def _describe_file(file: RewardFile) -> str:
     where = file.file.path
     if file.raw is None or file.problem is not None:
         return f"{where} gives no reward: {file.problem}."
@@ -265,7 +265,7 @@ def _tell_file(file: RewardFile) -> str:
     return f"{where} is read as {read or 'a map without any reward'}."
 
 
-def _tell_reward(known: Known, operands: dict[str, Number | None]) -> Iterator[str]:
+def _describe_reward(known: Known, operands: dict[str, Number | None]) -> Iterator[str]:
     record = known.traced.record
     if record is None:
         return

@@ -29,7 +29,7 @@ class Spent:
     """The advisor's share of all tokens, 0 to 1."""
 
 
-def find_spent(known: Known, summary: TrialSummary) -> Spent:
+def find_usage(known: Known, summary: TrialSummary) -> Spent:
     """Find what a trial used, from its record or else from its trace."""
     basis = (known.entry.cost_basis if known.entry else None) or "unknown"
     tokens, advisor = summary.tokens, summary.advisor
@@ -42,21 +42,21 @@ def find_spent(known: Known, summary: TrialSummary) -> Spent:
     return Spent(
         usd=summary.cost_usd,
         basis=basis if summary.cost_usd is not None else "unknown",
-        basis_words=_tell_basis(basis, summary.cost_usd),
+        basis_words=_describe_basis(basis, summary.cost_usd),
         tokens=(
             ("input", tokens.input),
             ("of it, read from a cache", tokens.cache_read),
             ("of it, written to a cache", tokens.cache_write),
             ("output", tokens.output),
         ),
-        coverage=_tell_coverage(summary),
+        coverage=_describe_coverage(summary),
         advisor_calls=advisor.calls if is_told else None,
         advisor_tokens=asked if advisor.calls else None,
         advisor_share=share if is_told else None,
     )
 
 
-def _tell_basis(basis: str, usd: float | None) -> str:
+def _describe_basis(basis: str, usd: float | None) -> str:
     if usd is None:
         return COSTS["unknown"]
     if basis == "unknown":
@@ -69,7 +69,7 @@ def _sum(*counts: int | None) -> int | None:
     return sum(known) if known else None
 
 
-def _tell_coverage(summary: TrialSummary) -> str:
+def _describe_coverage(summary: TrialSummary) -> str:
     told, turns = summary.trace.tokens.told, summary.trace.turns
     match summary.tokens.source:
         case "record":

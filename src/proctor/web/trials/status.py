@@ -28,7 +28,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class StandingIn:
+class TrialReplacement:
     """A replacement of one trial by another, seen from one of them."""
 
     entry: SupersedeEntry
@@ -43,7 +43,7 @@ class TrialStatus:
 
     reviews: tuple[ReviewEntry, ...]
     """In the order they were written; the last one counts."""
-    replacements: tuple[StandingIn, ...]
+    replacements: tuple[TrialReplacement, ...]
     rescores: tuple[RescoreEntry, ...]
     withholdings: tuple[WithholdEntry, ...]
     gone: tuple[int, ...]
@@ -57,7 +57,7 @@ class TrialStatus:
         return last if last is not None and last.verdict != "defer" else None
 
 
-def find_standing(known: Known) -> TrialStatus:
+def collect_status(known: Known) -> TrialStatus:
     """Collect the status of a trial."""
     entries = [remark.entry for remark in known.remarks]
     record = known.row.record if known.row else None
@@ -75,9 +75,9 @@ def find_standing(known: Known) -> TrialStatus:
     )
 
 
-def _seen_from(entry: SupersedeEntry, record: str | None) -> StandingIn:
+def _seen_from(entry: SupersedeEntry, record: str | None) -> TrialReplacement:
     is_replaced = entry.subject.record == record
-    return StandingIn(entry, entry.by if is_replaced else entry.subject, is_replaced)
+    return TrialReplacement(entry, entry.by if is_replaced else entry.subject, is_replaced)
 
 
 def _read_findings(known: Known) -> tuple[Finding, ...]:
