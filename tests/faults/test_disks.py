@@ -41,7 +41,7 @@ def grow(directory: Path) -> None:
     ("size", "said"),
     [
         ("4k", "no trial was begun. Make room there, or name another place with --jobs-dir"),
-        ("16k", "the job cannot go on without its own files"),
+        ("16k", "the job cannot continue without its own files"),
     ],
 )
 def test_a_job_whose_own_files_do_not_fit_is_refused_and_can_be_gone_on_with(

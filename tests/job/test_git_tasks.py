@@ -82,10 +82,10 @@ def test_a_path_that_is_not_in_the_repository_is_refused_and_the_rest_runs(
     [
         ({"git_commit_id": "0" * 40}, "has no commit '0000"),
         ({"git_commit_id": "nowhere"}, "has no commit 'nowhere'; expected the id of one, a tag"),
-        ({"git_commit_id": "--upload-pack=x"}, "is no commit; expected its id, a tag"),
+        ({"git_commit_id": "--upload-pack=x"}, "is not a commit; expected an id, a tag"),
         ({"path": "../x"}, "path '../x'; expected one inside the repository"),
         ({"path": "/x"}, "path '/x'; expected one inside the repository"),
-        ({"git_url": "--upload-pack=touch /x"}, "is no address of a git repository"),
+        ({"git_url": "--upload-pack=touch /x"}, "is not the URL of a git repository"),
         ({"git_url": "ext::sh -c true"}, "cannot be fetched: .*transport 'ext' not allowed"),
     ],
 )

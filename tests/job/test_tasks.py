@@ -156,7 +156,7 @@ def test_a_file_that_cannot_be_hashed_is_a_reason(tmp_path: Path) -> None:
         ),
         (
             lambda path: [(path / "t").mkdir(parents=True), (path / "lock.json").write_text("{}")],
-            "a job, not tasks; to go on with it: `proctor resume",
+            "a job, not tasks; to resume it: `proctor resume",
         ),
     ],
 )

@@ -92,7 +92,7 @@ def test_harbor_cannot_go_on_in_an_environment_of_ours_and_no_result_is_lost(
     assert resumed.code == 0, resumed.err
     assert f"kept from before: {N_DONE} trials" in resumed.out
     # What harbor began and could not run is said, and left.
-    assert "is no trial of this job: it stays as it is and is in no number\n" in resumed.err
+    assert "is not a trial of this job: it is left alone and not counted\n" in resumed.err
     after = done_in(job)
     assert (len(after), {name: after[name] for name in before}) == (N_TRIALS, before)
     audited = proctor("audit", "jobs/job", cwd=tmp_path)

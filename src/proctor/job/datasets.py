@@ -164,9 +164,7 @@ def _describe_no_tasks(path: Path, place: Path, names: Sequence[str]) -> str:
     if not any(place.iterdir()):
         return f"{path}: an empty directory; {expected} tasks"
     if (place / "lock.json").is_file():
-        return (
-            f"{path}: a job, not tasks; to go on with it: `proctor resume {path}`; {expected} tasks"
-        )
+        return f"{path}: a job, not tasks; to resume it: `proctor resume {path}`; {expected} tasks"
     inner = [name for name in sorted(names) if _holds_tasks(place / name)]
     if inner:
         return (

@@ -76,11 +76,12 @@ def _check(task: TaskConfig) -> None:
     path = PurePosixPath(str(task.path))
     if path.is_absolute() or ".." in path.parts:
         raise TaskError(f"{task.git_url}: path {str(path)!r}; expected one inside the repository")
+    # git would take it for an option.
     if (task.git_url or "").startswith("-"):
-        raise TaskError(f"{task.git_url!r} is no address of a git repository")
+        raise TaskError(f"{task.git_url!r} is not the URL of a git repository")
     if task.git_commit_id is not None and not _REF.fullmatch(task.git_commit_id):
         raise TaskError(
-            f"{task.git_url}: {task.git_commit_id!r} is no commit; expected its id, a tag or a "
+            f"{task.git_url}: {task.git_commit_id!r} is not a commit; expected an id, a tag or a "
             "branch"
         )
 
@@ -98,6 +99,7 @@ def _find_cached(task: TaskConfig, caches: Caches) -> Path | None:
     if task.overwrite or commit is None or not _COMMIT.fullmatch(commit):
         return None
     place = _place(task, commit, caches)
+    # An empty directory does not count: it may be the rest of a failed download.
     return place if place.is_dir() and any(place.iterdir()) else None
 
 
@@ -161,6 +163,7 @@ def _find_stray_link(directory: Path) -> str | None:
 
 
 def _git_env(host: Mapping[str, str]) -> dict[str, str]:
+    # GIT_DIR and the like would redirect our commands to another repository.
     env = {name: value for name, value in host.items() if not name.startswith("GIT_")}
     return env | {
         "GIT_TERMINAL_PROMPT": "0",
@@ -184,6 +187,7 @@ class _Repository(msgspec.Struct, frozen=True):
         """Fetch one commit and return its full id."""
         self._run("init", "--quiet")
         self._run("remote", "add", "--", "origin", self.url)
+        # Neither history nor file contents: the checkout fetches the few blobs it needs.
         shallow = self._try("fetch", "--depth=1", "--filter=blob:none", "origin", commit or "HEAD")
         if shallow.returncode == 0:
             return self._run("rev-parse", "FETCH_HEAD^{commit}")

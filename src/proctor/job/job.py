@@ -83,6 +83,7 @@ class ResultFile:
         except JobError as error:
             self._on_failure(error)
         ended = self._loop.time()
+        # Measured from the end of the write, so that a slow disk is not kept busy all the time.
         self._next = ended + max(_SECONDS, _SHARE * (ended - began))
 
 
@@ -130,6 +131,7 @@ def handling_signals(interrupt: Interrupt) -> Iterator[None]:
     finally:
         for number, handler in earlier.items():
             loop.remove_signal_handler(number)
+            # getsignal returns None for a handler that was not installed from Python.
             signal.signal(number, handler or signal.SIG_DFL)
 
 
@@ -171,6 +173,7 @@ class Queue[T]:
             worker.cancel()
 
     async def _work(self, run: Callable[[T], Awaitable[None]]) -> None:
+        # All workers share one iterator, so each item is taken once.
         for item in self._items:
             # A trial may end without ever yielding to the event loop: let it handle signals.
             await asyncio.sleep(0)
@@ -259,6 +262,7 @@ async def _reap(executor: Executor, environment: EnvironmentConfig, files: JobFi
 
 def _remaining_config(plan: JobPlan) -> JobConfig:
     """The job's config with only the agents that still have trials to run."""
+    # By identity: two agents of a config may be equal.
     left = {id(decision.slot.agent) for decision in plan.todo}
     config = plan.prepared.config
     return config.model_copy(
@@ -357,11 +361,11 @@ def _report_notes(plan: JobPlan, request: Request, files: JobFiles, watch: Watch
         odd += [change] if change and plan.todo else []
     odd += [
         f"Trial {named.trial} is no longer planned: its task, agent or environment has changed "
-        "since. It stays as it is and is in no number"
+        "since. It is kept but not counted"
         for named in plan.unplanned
     ]
     odd += [
-        f"{plan.directory / name} is no trial of this job: it stays as it is and is in no number"
+        f"{plan.directory / name} is not a trial of this job: it is left alone and not counted"
         for name in plan.strangers
     ]
     odd += find_unmatched(request.also, plan.decisions)
@@ -408,6 +412,8 @@ async def _run_trials(
         reaping=running.reaping,
         sealer=running.sealer,
     )
+    # Signals are handled only while trials run: before and after, Ctrl-C may end the process at
+    # once.
     with handling_signals(interrupt):
         try:
             await queue.work(runner.run, min(running.executor.capacity, len(plan.todo)))

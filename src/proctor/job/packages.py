@@ -92,7 +92,7 @@ def package_task_configs(directory: Path, wanted: DatasetConfig) -> list[TaskCon
 
 def _checked_name(name: str) -> str:
     if not _NAME.fullmatch(name) or ".." in name:
-        raise TaskError(f"{name!r} is no package; expected organisation/name")
+        raise TaskError(f"{name!r} is not a package; expected organisation/name")
     return name
 
 
@@ -100,7 +100,7 @@ def _find_version(place: Path, ref: str | None, shown: str, how: str) -> Path:
     if ref is not None and ref.startswith(_PREFIX):
         digest = ref.removeprefix(_PREFIX)
         if not _DIGEST.fullmatch(digest):
-            raise TaskError(f"{shown}: {ref!r} is no digest; expected sha256: and 64 hex digits")
+            raise TaskError(f"{shown}: {ref!r} is not a digest; expected sha256: and 64 hex digits")
         if not (place / digest).is_dir():
             raise TaskError(f"{shown}: not in harbor's cache ({place / digest}); {how}")
         return place / digest

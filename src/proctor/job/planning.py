@@ -313,7 +313,7 @@ def _check_none_lost(prepared: Prepared, existing: Existing, places: Places) -> 
     if refused and existing.config is not None and planned_then.difference(places.names):
         listed = "; ".join(f"{one.path}: {one.reason}" for one in refused)
         raise JobError(
-            f"a task of the job cannot be run any more, and its trials would be in no number: "
+            f"a task of the job cannot be run any more, and its trials would not be counted: "
             f"{listed}. Put it back as it was"
         )
 
@@ -322,6 +322,7 @@ def _decide_all(
     prepared: Prepared, places: Places, directory: Path, also: frozenset[str]
 ) -> list[Decision]:
     again = RerunRules(also, prepared.config.retry)
+    # Include directories that are not trials: a new trial must not use one of them.
     taken = {*places.present, *filter(None, places.names)}
     decisions = []
     rng = Random()  # noqa: S311 - names, not secrets

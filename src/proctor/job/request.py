@@ -58,14 +58,15 @@ def _refuse(directory: str, differences: list[str]) -> None:
     listed = "; ".join(differences[:_MOST_SHOWN]) + (f"; and {more} more" if more > 0 else "")
     raise JobError(
         f"{directory}: there is a job of this name already, with another config: {listed}. "
-        "Give the new job a name of its own with --job-name, or go on with the one that is there "
-        "with `proctor resume`"
+        "Give the new job another name with --job-name, or resume the existing one with "
+        "`proctor resume`"
     )
 
 
 def _differences(there: object, asked: object, where: str) -> Iterator[str]:
     if isinstance(there, Mapping) and isinstance(asked, Mapping):
         for key in dict.fromkeys([*there, *asked]):
+            # Redacted in the existing config, so the values always differ.
             if not (where.endswith("env.") and is_sensitive(key)):
                 name = f"{where}{key}"
                 yield from _difference_at(there.get(key), asked.get(key), name)
@@ -76,6 +77,7 @@ def _differences(there: object, asked: object, where: str) -> Iterator[str]:
 
 def _difference_at(there: object, asked: object, name: str) -> Iterator[str]:
     if isinstance(there, list) and isinstance(asked, list):
+        # A set in harbor, written as a list in arbitrary order.
         if name.endswith("_exceptions"):
             there, asked = sorted(map(str, there)), sorted(map(str, asked))
         elif len(there) == len(asked):
@@ -182,6 +184,7 @@ async def request_run(options: JobOptions) -> Request:
     _check_same(directory, existing, config, options.settings)
     chosen = choose_environment(config.environment, options.environment_why)
     if existing.config is not None and existing.state is not None:
+        # Keep the reason that was recorded when the job was begun.
         chosen = existing.state.environment
     check_variables(config, options.host)
     prepared = await prepare(

@@ -125,6 +125,8 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
         """
         self.files.check_held()
         if decision.deed is SlotAction.REDO:
+            # Recovered files belong to the earlier attempt, so they must arrive before it is moved
+            # aside.
             await asyncio.wait([self.reaping])
             if not await self._keep(decision):
                 return
@@ -141,6 +143,7 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
                 attempt += 1
                 continue
             self._end(decision, result)
+            # Re-raise only after the trial was counted: its files are complete.
             if is_stopped:
                 raise asyncio.CancelledError
             return
@@ -195,10 +198,8 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
         try:
             outcome = await self.executor.run(spec, watch)
             await take_over(outcome.directory, self.files.directory / decision.trial)
-        except (
-            Exception,
-            asyncio.CancelledError,
-        ) as error:  # the trial boundary: no failure ends other trials
+        except (Exception, asyncio.CancelledError) as error:
+            # The trial boundary: no failure of one trial ends the others.
             if isinstance(error, asyncio.CancelledError) and _is_cancelled():
                 self.files.append_log(f"Trial {decision.trial} cancelled")
                 self.progress.leave()
@@ -239,6 +240,7 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
 
     def _make_errored(self, spec: TrialSpec, error: BaseException) -> TrialResult:
         """Make a result for a trial that could not make its own."""
+        # The job's own files failed, not the trial: that ends the job.
         if isinstance(error, JobError):
             raise error
         paths = TrialPaths(self.files.directory / spec.name)
@@ -253,6 +255,7 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
             # If the directory is gone or the disk is full, resume runs the trial again.
             paths.trial_dir.mkdir(parents=True, exist_ok=True)
             write_atomic(paths.result_path, render_trial_result(result))
+            # The trial never wrote its findings, and those of earlier attempts must not get lost.
             if spec.carried and not paths.findings_path.exists():
                 write_atomic(paths.findings_path, render_findings(spec.carried))
         return result

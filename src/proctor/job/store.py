@@ -37,6 +37,7 @@ LOCK = "lock.json"
 RESULT = "result.json"
 LOG = "job.log"
 RUNNER = "runner.lock"
+# Do not follow a link, and do not block on opening a FIFO.
 _NO_LINK = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -157,7 +158,7 @@ class JobFiles:
         if not os.path.exists(self._runner):
             raise JobError(
                 f"{self.directory}: the job's directory is gone while the job runs; put it back, "
-                "and `proctor resume` goes on"
+                "then resume with `proctor resume`"
             )
 
     def write_state(self, state: JobState) -> None:
@@ -173,6 +174,7 @@ class JobFiles:
         """Write lock.json; one of a different plan is kept under the next free number."""
         path = self.directory / LOCK
         if path.exists():
+            # An earlier plan is evidence of how the job was run, so it is never overwritten.
             numbers = (path.with_name(f"lock.{number}.json") for number in range(1, 1_000_000))
             free = next(number for number in numbers if not os.path.lexists(number))
             with self._saying(free.name):
@@ -232,8 +234,8 @@ class JobFiles:
         if not os.path.exists(self.directory / CONFIG):
             return "no trial was begun. Make room there, or name another place with --jobs-dir"
         return (
-            "the job cannot go on without its own files. What its trials wrote is there, and "
-            "`proctor resume` goes on from it"
+            "the job cannot continue without its own files. What its trials wrote is kept, and "
+            "`proctor resume` continues from it"
         )
 
 
@@ -260,9 +262,8 @@ def held_job(directory: Path) -> Iterator[JobFiles]:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise JobError(f"{directory}: {_describe_holder(fd)}") from error
-        with contextlib.suppress(
-            OSError
-        ):  # on a full disk, only the next process's error message lacks details
+        # Best effort: on a full disk, only the next process's message lacks the PID.
+        with contextlib.suppress(OSError):
             os.ftruncate(fd, 0)
             os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         yield JobFiles(directory)
@@ -274,6 +275,6 @@ def _describe_holder(fd: int) -> str:
     pid = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
     who = f"process {pid}" if pid.isdigit() else "another process"
     return (
-        f"{who} is running this job; wait for it, stop it, or give the new job a name of its own "
-        "with --job-name"
+        f"{who} is running this job; wait for it, stop it, or give the new job another "
+        "name with --job-name"
     )

@@ -108,6 +108,7 @@ async def _fetch(
     try:
         is_dir = await environment.is_dir(source, user="root")
     except Exception:  # noqa: BLE001 - an environment may raise anything; then the name decides
+        # harbor's guess.
         is_dir = not Path(source).suffix
     try:
         await _download(environment, artifact, target, is_dir=is_dir)
@@ -137,6 +138,7 @@ async def _download_without(environment: Environment, artifact: Artifact, target
     The intermediate archive is unpacked inside, not on the host: the agent may have replaced the
     tool that makes it, and unpacking a hostile archive on the host would be dangerous.
     """
+    # An unguessable name, so that no process of the agent can prepare the directory.
     place = f"/tmp/.hb-transfer-{uuid.uuid4()}"  # noqa: S108 - inside the environment
     excluded = " ".join(f"--exclude={shlex.quote(pattern)}" for pattern in artifact.exclude)
     archive, source = f"{place}/archive.tar", shlex.quote(artifact.source)

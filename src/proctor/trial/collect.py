@@ -119,6 +119,7 @@ async def _fetch_logs(run: TrialRun) -> None:
     target = f"{run.place}/agent"
     try:
         if is_mounted(environment):
+            # harbor's Docker environment changes the owner of mounted logs here.
             prepare = getattr(environment, "prepare_logs_for_host", None)
             if callable(prepare):
                 await prepare()
@@ -168,6 +169,7 @@ async def _fetch_workspace_trace(run: TrialRun, environment: Environment) -> Non
     try:
         if os.path.exists(f"{directory}/trajectory.jsonl"):
             return
+        # As root: the agent's user may be the only one who can read it.
         if not await environment.is_file(_WORKSPACE_TRACE, user="root"):
             return
         await environment.download_file(

@@ -23,7 +23,8 @@ def find_skills_dir(task: TaskConfig, skills: Sequence[Skill]) -> str | None:
     if skills and not PurePosixPath(configured).is_absolute():
         raise ValueError(
             f"Injected skills require environment.skills_dir to be absolute; got {configured!r}. "
-            "Use an absolute path like '/skills' or omit environment.skills_dir to use /harbor/skills."
+            "Use an absolute path like '/skills' or omit environment.skills_dir to use "
+            "/harbor/skills."
         )
     return configured
 

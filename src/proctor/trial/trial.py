@@ -337,6 +337,7 @@ def _write_result(run: TrialRun) -> None:
             context.rollout_details = context.metadata = None
         text = render_trial_result(run.result, run.config_text)
     if run.redactor is not None:
+        # On the rendered text, because exceptions and metadata may quote a secret anywhere.
         text = run.redactor.redact_text(text.decode()).encode()
     run.recording.file.write_by_renaming(f"{run.place}/result.json", text)
 
@@ -354,12 +355,15 @@ async def run_trial(
         # Each part runs even if an earlier one raised: the environment must always be stopped and
         # the files closed.
         for part in (_run_phases, _recover, _verify_once_more, stop_environment, close_files):
+            # Repeated verifications take as long as the tests; a user who stops the job does not
+            # wait for them.
             if part is _verify_once_more and is_cancelled:
                 continue
             try:
                 await part(run)
             except asyncio.CancelledError as error:
                 is_cancelled = True
+                # A cancellation during clean-up is not what ended the trial.
                 if part is _run_phases:
                     run.fail(error)
             except (Exception, SystemExit) as error:  # noqa: BLE001 - the trial's boundary
@@ -382,6 +386,7 @@ async def _run_phases(run: TrialRun) -> None:
             await upload_skills(environment, run.skills, run.skills_dir)
     with run.phase("agent-setup"):
         await set_up_agent(run, agent, environment)
+        # After the agent's set-up, so that its installation is not taken for the agent's work.
         await begin_account(run, environment)
     if task.steps:
         await run_steps(run, agent, environment)
@@ -439,6 +444,7 @@ async def _collect_artifacts(run: TrialRun, environment: Environment) -> None:
 
 
 async def _verify(run: TrialRun, environment: Environment, kept: Reverification | None) -> None:
+    # The artifacts are collected, and nothing else of the agent may reach a separate verifier.
     if find_own_environment(run) is not None:
         await stop_environment(run)
     timing = run.result.verifier = TimingInfo()

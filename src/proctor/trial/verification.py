@@ -72,6 +72,7 @@ async def _started(
         yield environment
     finally:
         try:
+            # Shielded: a cancelled trial must not leave a container running.
             await asyncio.shield(environment.stop(delete=run.spec.config.environment.delete))
         except Exception as error:  # noqa: BLE001 - an environment may raise anything; the score stands
             run.logger.debug("Failed to stop verifier env %r: %s", order.session_id, error)
@@ -86,6 +87,7 @@ async def _started(
 def _order(run: TrialRun, own: EnvironmentConfig, step: Step | None) -> EnvironmentOrder:
     config, task, paths = run.spec.config, run.spec.task, run.paths
     return EnvironmentOrder(
+        # The job's compose files describe the agent's environment, as in harbor.
         config=config.environment.model_copy(update={"extra_docker_compose": []}),
         environment_dir=_find_context(run, step),
         environment_name=task.short_name,
@@ -112,6 +114,7 @@ def name_session(trial: str, key: str) -> str:
     )
     if len(name) <= _LONGEST_SESSION:
         return name
+    # A digest keeps names unique that differ only after the cut.
     suffix = f"__{sha1_hex(name.encode())[:8]}"
     return f"{name[: _LONGEST_SESSION - len(suffix)].rstrip('-._')}{suffix}"
 

@@ -293,6 +293,7 @@ async def _prepare(run: TrialRun, environment: Environment, step: Step | None) -
     if is_watched(environment):
         await find_running(run, environment)
         return await environment.open_room(tuple(map(str, reversed(places))))
+    # A step's directories have the files of the step before.
     if was_planted or step is not None:
         await _empty(environment, places)
     return environment
@@ -365,6 +366,7 @@ async def _run_script(
     if run.spec.is_harbor_compatible:
         await exec_script(environment, command, str(script), env)
         return False
+    # Printed by the outer shell, to which the script's own output does not go.
     command = f"{command}; code=$?; echo {_ENDED} $code; exit $code"
     done = await exec_script(environment, command, str(script), env)
     return is_killed(f"{done.stdout or ''}\n{done.stderr or ''}", done.return_code)
@@ -374,12 +376,13 @@ def is_killed(said: str, return_code: int) -> bool:
     """Whether a signal ended the test script or its shell, judged by the shell's message.
 
     The exit code alone is not enough: a script that runs `kill $server; wait $server` exits with
-    143. Shells print a message for every signal but SIGPIPE, which does not end test scripts on its
-    own.
+    143. Shells report every signal but SIGPIPE, so its exit code counts by itself: no test script
+    ends that way on its own.
     """
     lines = [line for line in said.splitlines() if line.strip()]
     ends = [line for line in lines if line.startswith(f"{_ENDED} ")]
     code = ends[0].split()[-1] if ends else ""
+    # The shell itself was killed before it could print the code.
     if not code.isdigit():
         return return_code > _SIGNALS
     return int(code) == _SIGPIPE or (int(code) > _SIGNALS and len(lines) > len(ends))

@@ -80,6 +80,7 @@ def make_app(
 
 @contextlib.asynccontextmanager
 async def _living(app: Starlette) -> AsyncIterator[None]:
+    # The limiter belongs to the event loop, so it can only be set once that runs.
     current_default_thread_limiter().total_tokens = _THREADS
     yield
     app.state.subject.close()

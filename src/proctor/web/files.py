@@ -57,6 +57,7 @@ def _show_file(request: Request) -> Response:
                 return _send(file, opened, stack)
             with stack:
                 return _show_text(known, file, opened, request.query_params.get("from", ""))
+        # On success the response owns the stack and closes it after sending.
         except BaseException:
             stack.close()
             raise
@@ -86,6 +87,7 @@ def _send(file: KnownFile, opened: BinaryIO, stack: contextlib.ExitStack) -> Res
         "Content-Disposition": f"{'inline' if kind.media else 'attachment'}; {_name_of(file)}",
     }
     if file.sha256 is not None:
+        # Only for sealed files: a job's file may still grow, and the length would be wrong.
         headers["Content-Length"] = str(os.fstat(opened.fileno()).st_size)
     return _FileResponse(opened, stack, media_type=_media_type(kind), headers=headers)
 
@@ -118,11 +120,13 @@ def _media_type(kind: FileType) -> str:
 
 
 def _name_of(file: KnownFile) -> str:
+    # RFC 5987: file names are untrusted and may contain quotes and line breaks.
     return f"filename*=UTF-8''{quote(file.path.rpartition('/')[2], safe='')}"
 
 
 def _show_text(known: Known, file: KnownFile, opened: BinaryIO, wanted: str) -> Response:
     kind, size = find_type(opened.read(HEAD)), os.fstat(opened.fileno()).st_size
+    # At most 18 digits, so that the offset fits into 64 bits.
     begin = int(wanted) if wanted.isascii() and wanted.isdecimal() and len(wanted) < 19 else 0
     if begin and begin >= size:
         raise NotThereError(f"the file has {size:,} bytes; there is nothing from {begin:,} on")

@@ -140,6 +140,7 @@ class JobFiles:
         problems: list[str] = []
         place = str(self.directory)
         result = _load(JOB.load, f"{place}/result.json", stamps[0], problems)
+        # The lock is only needed for the number of trials, which result.json has too.
         lock = _load(LOCK.load, f"{place}/lock.json", stamps[1], problems) if not result else None
         state = _load(STATE.load, f"{place}/proctor.json", stamps[2], problems)
         published = _find_published(result, place, problems)
@@ -158,6 +159,8 @@ class JobFiles:
         """Read new and changed trials; return whether there were any."""
         try:
             names = list(_list_directories(self.directory))
+            # Stat relative to a descriptor: the kernel need not resolve the job's path for each of
+            # thousands of trials.
             root = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             problem = f"{self.directory}: cannot be read: {error.strerror}"
@@ -181,6 +184,8 @@ class JobFiles:
         stamp = _stamp(f"{name}/result.json", root)
         if known is not None and known.stamp == stamp:
             reward = known.reward
+            # The reward file is checked too: it decides the score, and may be edited without
+            # result.json.
             if reward is None or _stamp(f"{name}/{reward}", root) == known.reward_stamp:
                 return known
         place = f"{self.directory}/{name}"
@@ -194,6 +199,7 @@ class JobFiles:
 
     def _make_unfinished(self, name: str, place: str) -> TrialRow | None:
         """A trial without a result; None if the directory is not a trial."""
+        # Other directories may be in a job; a trial writes one of these first.
         if not any(os.path.lexists(f"{place}/{each}") for each in ("config.json", "trial.log")):
             return None
         return self._row(name, place, RUNNING, task_id=_task_of(name))

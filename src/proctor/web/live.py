@@ -44,6 +44,8 @@ async def stream_events(request: Request) -> Response:
     subject: Subject = request.app.state.subject
     listeners: Listeners = request.app.state.listeners
     name: str = request.path_params["experiment"]
+    # After a reconnect the browser sends the last event's id; the first time the page passes its
+    # own version.
     known = request.headers.get("last-event-id") or request.query_params.get("since", "")
     version = await run_in_threadpool(subject.version, name)
     if request.method == "HEAD":

@@ -34,6 +34,7 @@ def listen(port: int, host: str = HOST) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # asyncio sets TCP_NODELAY, which sends small answers at once, only if the protocol is given.
     found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    # Lets the viewer restart at once while old connections are in TIME_WAIT.
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((host, port))
@@ -63,6 +64,7 @@ def make_server(app: Starlette) -> "ViewerServer":
         log_level="warning",
         access_log=False,
         server_header=False,
+        # Forwarded-For headers could be forged; there is no proxy in front.
         proxy_headers=False,
         limit_concurrency=_MOST,
         timeout_keep_alive=5,
@@ -80,6 +82,7 @@ class ViewerServer(uvicorn.Server):
 
     def end(self, *_: int | FrameType | None) -> None:
         """Shut down; immediately on a second call."""
+        # Event streams never end by themselves and would hold up the shutdown.
         self._app.state.listeners.is_closing = True
         self.force_exit = self.should_exit
         self.should_exit = True
@@ -127,6 +130,7 @@ class PatientProtocol(H11Protocol):
         now = (self._is_incomplete(), waiting)
         has_waited, before = self._before
         if (now[0] and has_waited) or (waiting and waiting == before):
+            # Not close(), which would wait until the client has read the answer.
             transport.abort()
             return
         self._before = now

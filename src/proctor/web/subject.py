@@ -186,6 +186,7 @@ def _is_grown(before: Seen, after: Seen) -> bool:
     """Whether the log only grew: nothing was replaced or cut off."""
     for number, (_, size, changed) in before[1].items():
         _, now, changed_now = after[1].get(number, (0, -1, 0))
+        # Appending raises the size; a change without growth is a rewrite.
         if (now, changed_now) != (size, changed) and now <= size:
             return False
     return True
@@ -233,10 +234,13 @@ def _read_entries(log: FileLog) -> Iterator[Indexed]:
     for number in _stamps(log):
         with contextlib.suppress(DamageError):  # an unreadable segment has no lines
             for line in read_lines(log, Place(number)):
+                # read_lines continues into the next segment, which the outer loop reads itself.
                 if line.place.segment != number:
                     break
                 with contextlib.suppress(DamageError):  # not an entry, or not a usable one
                     entry = admit_line(line.data, "a line")
+                    # A forged line may repeat a number, or claim one that would make the index
+                    # huge.
                     if entry.seq in known or not 0 <= entry.seq < _HIGHEST:
                         continue
                     known.add(entry.seq)
@@ -254,6 +258,7 @@ def _add(index: Index, batch: list[Indexed]) -> None:
 
 
 def _add_all(index: Index, batch: list[Indexed]) -> None:
+    # Lines may be missing, so the size follows from the highest number and not from the count.
     size = max([index.size(), *(line.entry.seq + 1 for line in batch)])
     index.add(batch, Position(Place(), Frontier(size, []), ""), after=index.size())
 

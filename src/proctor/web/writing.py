@@ -81,6 +81,7 @@ async def read_body(request: Request, most: int = LARGEST_BODY) -> bytes:
     """
     found = bytearray()
     async for piece in request.stream():
+        # Counted as it arrives: Content-Length may be missing or wrong.
         found += piece
         if len(found) > most:
             raise HTTPException(413, f"the request brings more than {most:,} bytes")
@@ -109,6 +110,7 @@ def exchange_token(request: Request) -> Response | None:
         "/"
     )
     response = RedirectResponse(f"{path}?{urlencode(rest)}" if rest else path, 303)
+    # Scripts cannot read it, and other sites' requests do not carry it.
     response.set_cookie(cookie_name(request), given, httponly=True, samesite="strict", path="/")
     return response
 
@@ -116,6 +118,7 @@ def exchange_token(request: Request) -> Response | None:
 def _check_origin(request: Request) -> None:
     origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
     own = f"http://{request.headers.get('host', '')}"
+    # "none" is a request that the user made directly, such as from a bookmark.
     if (origin is not None and origin != own) or site not in (None, "same-origin", "none"):
         raise HTTPException(403, "a page of another site sent this; nothing was written")
 
@@ -131,4 +134,5 @@ def _check_token(request: Request, given: str) -> None:
 
 def _is_token(request: Request, given: str) -> bool:
     token: str | None = request.app.state.token
+    # Constant time, so that the token cannot be guessed byte by byte.
     return token is not None and hmac.compare_digest(given.encode(), token.encode())
