@@ -117,7 +117,7 @@ def test_strange_directories_are_left_alone(job: Path) -> None:
     assert outcome.counts.kept == 3
     assert (job / "my notes" / "result.json").read_text(encoding="utf-8") == "{}"
     assert (job / "empty").is_dir()
-    assert any("my notes is no trial of this job" in said for said in listener.sentences)
+    assert any("my notes is not a trial of this job" in said for said in listener.sentences)
 
 
 def test_a_changed_task_makes_a_new_slot_and_leaves_the_old_trial(job: Path, dataset: Path) -> None:

@@ -68,7 +68,7 @@ def check_ours_agrees(place: Path, job: Path) -> None:
     assert resumed.code == 0, resumed.err
     assert f"kept from before: {N_TRIALS} trials" in resumed.out
     assert f"and not sealed: {N_TRIALS - N_DONE} trials" in resumed.out
-    assert "is no trial of this job" not in resumed.err
+    assert "is not a trial of this job" not in resumed.err
     assert (done_in(job), load_groups(job)) == (trials, groups)
     scored = proctor("score", "jobs/job", "--json", cwd=place)
     assert scored.code == 0, scored.err

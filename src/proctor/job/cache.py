@@ -58,6 +58,8 @@ def find_caches(host: Mapping[str, str]) -> Caches:
 
 def git_task_id(git_url: str, commit: str | None, path: Path) -> str:
     """The id under which harbor caches a task of a git repository."""
+    # harbor hashes the string form of its pydantic model; ours must match it exactly to share the
+    # cache.
     identity = f"git_url={git_url!r} git_commit_id={commit!r} path={path!r}"
     number = uuid5(NAMESPACE_DNS, identity).int
     digits = []
@@ -77,6 +79,7 @@ def fill_once(target: Path, fill: Callable[[Path], None]) -> None:
         made = Path(scratch, target.name)
         fill(made)
         with suppress(FileNotFoundError, NotADirectoryError):
+            # rename replaces no existing directory here, so an empty one is removed first.
             if not any(target.iterdir()):
                 shutil.rmtree(target)
         if not target.exists():

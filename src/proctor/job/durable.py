@@ -56,6 +56,7 @@ def _sync_trials(directory: str, trials: list[str]) -> list[str]:
         path = f"{directory}/{trial}/result.json"
         try:
             sync_file(path)
+            # The rename is only durable once its directory is flushed too.
             sync_directory(f"{directory}/{trial}")
         except FileNotFoundError:
             # It was not written, or has moved to attempts/; that is handled elsewhere.

@@ -67,6 +67,8 @@ def match_foreign(
     """Return the names of the trials that match `wanted`, by index; the first of equal ones."""
     matched: dict[int, str] = {}
     left = list(found)
+    # From the strictest match to the loosest, so that a loose match does not take another trial's
+    # slot.
     for key_of_wanted, key_of_found in (
         (_key(with_place=True, with_content=True), _key(with_place=True, with_content=True)),
         (_key(with_place=False, with_content=True), _key(with_place=False, with_content=True)),

@@ -48,6 +48,7 @@ def keep_attempt(trial_dir: Path) -> int:
     Raises:
         OSError: something cannot be moved; the next call continues.
     """
+    # Following it would move files out of the job.
     if (trial_dir / ATTEMPTS).is_symlink():
         raise OSError(errno.ELOOP, "is a link, which is not followed", str(trial_dir / ATTEMPTS))
     begun = _find_begun(str(trial_dir))

@@ -204,6 +204,7 @@ def _fetch(url: str) -> bytes:
     request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310
     try:
         with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310
+            # One byte more than allowed tells a longer answer from one of exactly this size.
             data: bytes = answer.read(_LARGEST + 1)
     except urllib.error.HTTPError as error:
         error.close()

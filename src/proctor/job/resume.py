@@ -108,6 +108,7 @@ def place_slots(
 def _place_known(
     slots: Sequence[Slot], known: Sequence[NamedSlot]
 ) -> tuple[list[str | None], list[NamedSlot]]:
+    # Attempts at the same trial share a key and are assigned in the order they were planned.
     waiting: dict[str, deque[NamedSlot]] = {}
     for named in known:
         check_id(named.trial, "proctor.json: trial")
@@ -175,6 +176,7 @@ def decide(slot: Slot, name: str, trial_dir: str, again: RerunRules) -> Decision
         document = TRIAL.load(f"{trial_dir}/result.json")
     except JobError as error:
         return _decide_broken(slot, name, trial_dir, error)
+    # A directory may have been copied or renamed by hand.
     if document.trial_name != name:
         why = f"its result.json is that of {document.trial_name!r}"
         return Decision(slot, name, SlotAction.REDO, why)

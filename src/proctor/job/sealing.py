@@ -98,6 +98,7 @@ class Sealer:
         self._options = options
         self._key = key
         self._secrets = secrets
+        # None ends the thread.
         self._ended: queue.SimpleQueue[Path | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="sealer", daemon=True)
         self.trials = SealedTrials(options.directory)
@@ -139,6 +140,7 @@ class Sealer:
         trial = self._ended.get()
         while trial is not None:
             batch.append(trial)
+            # Do not wait for a full batch: a trial is sealed as soon as possible.
             if len(batch) == _TOGETHER or self._ended.empty():
                 return batch, True
             trial = self._ended.get()
@@ -212,6 +214,7 @@ def sealing(
         yield None
         return
     key = find_key(options.key_file, host)
+    # Created before any trial runs, so that a missing permission is reported at once.
     ledger, is_new = open_or_create(options.directory, key)
     ledger.close()
     sealer = Sealer(options, key, Secrets(find_secrets(config, host)))

@@ -114,6 +114,7 @@ def _make_key(task: PlannedTask, agent: str, shared: str) -> str:
 def _describe_agent(agent: AgentConfig, resolved: Resolved) -> str:
     described = agent.model_dump(mode="json", exclude={"skills", "env", "kwargs"})
     skills = resolved.skills.get(tuple(agent.skills), ())
+    # By content: the path of a skill does not matter.
     described["skills"] = [[skill.name, skill.digest] for skill in skills]
     described["env"] = _without_secrets(agent.env)
     described["kwargs"] = _without_secrets(agent.kwargs)
@@ -122,6 +123,8 @@ def _describe_agent(agent: AgentConfig, resolved: Resolved) -> str:
 
 def _describe_shared(config: JobConfig, resolved: Resolved, pins: Mapping[str, str]) -> str:
     environment, verifier = config.environment, config.verifier
+    # Excluded because they do not affect results, or because they are added below without secrets
+    # or by digest.
     no_place = {"force_build", "delete", "extra_docker_compose", "env", "kwargs"}
     return _render(
         {

@@ -212,6 +212,7 @@ class _Reader:
         self._note_once([f"{target.name}: {note}" for note in mapped.notes])
 
     def _load(self, directory: Path) -> tuple[Task, TaskDigests]:
+        # A refusal is remembered too, so that a broken task is read only once.
         real = os.path.realpath(directory)
         known = self._known.get(real)
         if known is None:

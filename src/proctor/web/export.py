@@ -189,6 +189,7 @@ class _ExportedTrial:
         place = row.place or (str(ledger.where) if ledger is not None else "")
         # The relative path of a ledger may be any word, such as "ledger", so it is not replaced.
         places = (os.path.realpath(place), str(Path(place).absolute()), row.place or "")
+        # Longest first: a shorter path may be the beginning of a longer one.
         self._places = sorted(filter(None, places), key=len, reverse=True) if place else []
 
     def make(self, summary: TrialSummary) -> Iterator[tuple[str, str]]:
@@ -330,6 +331,7 @@ def write_site(
             names = sorted(_write_pages(made, pages))
             marker = msgspec.json.format(msgspec.json.encode(_Marker(_FORMAT, names)))
             write_small(str(made / _MARKER), marker + b"\n")
+            # Checked again right before: writing the pages may have taken minutes.
             _check_place(target, place)
             if target.exists():
                 target.rename(Path(beside) / "before")

@@ -68,6 +68,7 @@ def _sending_headers(send: Send) -> Send:
         if message["type"] == "http.response.start":
             headers = MutableHeaders(scope=message)
             for name, value in HEADERS.items():
+                # A response may set a stricter policy, as downloads do.
                 headers.setdefault(name, value)
         await send(message)
 

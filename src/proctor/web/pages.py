@@ -42,6 +42,7 @@ HEADERS: Final = {
 ENVIRONMENT: Final = Environment(
     loader=FileSystemLoader(TEMPLATES),
     autoescape=True,
+    # A misspelt name in a template is an error and not an empty string.
     undefined=StrictUndefined,
     # A running viewer keeps its templates when proctor is upgraded.
     auto_reload=False,

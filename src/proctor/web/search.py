@@ -110,6 +110,7 @@ class IndexUpdater:
         if not run.ended.wait(patience):
             return Progress(run.done, run.total)
         with self._lock:
+            # Another request may have started a newer update meanwhile.
             if self._runs.get(directory) is run:
                 del self._runs[directory]
         if run.error is not None:
@@ -166,6 +167,7 @@ class Scanned:
 def search_jobs(subject: Subject, query: Query, seconds: float = _SECONDS) -> Scanned:
     """Scan for matching entries, the most recently run trial first, until the time is up."""
     scanned = Scanned()
+    # Limited, because a scan keeps a core busy for seconds.
     with _SCANS, Scanner(query) as scanner:
         until = time.monotonic() + seconds
         places = _list_trials(subject)
@@ -217,6 +219,7 @@ def _scan_trial(
                 del hits[COUNTED:]
     except (ProctorError, OSError) as error:
         scanned.problems.append(f"{'/'.join(names)}: {error}")
+    # Newest first, like the trials.
     scanned.hits += reversed(hits)
     del scanned.hits[COUNTED:]
 

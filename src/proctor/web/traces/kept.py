@@ -136,6 +136,7 @@ class KeptTraces:
         with self._lock:
             self._kept[place.key] = (place.stamp, found)
             self._kept.move_to_end(place.key)
+            # The newest always stays: it is being viewed, however large it is.
             while len(self._kept) > 1 and self._is_too_much():
                 gone, _ = self._kept.popitem(last=False)
                 self._opening.pop(gone, None)

@@ -88,6 +88,7 @@ class FileLines:
         """Read some lines again."""
         try:
             with open(self.path, "rb", buffering=0) as file:  # noqa: PTH123 - a path as text
+                # After opening, so that the checked file is the one that is read.
                 self._check(os.fstat(file.fileno()))
                 return _read_at(file, span)
         except OSError as error:
@@ -103,6 +104,7 @@ class Temporary:
 
     def __init__(self) -> None:
         with tempfile.TemporaryFile(prefix="proctor-trace-") as file:
+            # The duplicate stays open when the file object is closed; the file has no name by then.
             self.fd = os.dup(file.fileno())
         self.size = 0
 
@@ -132,6 +134,7 @@ class CopiedLines:
 
     def pieces(self) -> Iterator[tuple[Span, bytes | Diagnostic]]:
         """All lines in order."""
+        # Opening it through /proc gives each reader an offset of its own.
         return walk_lines(f"/proc/self/fd/{self.file.fd}")
 
     def read(self, span: Span) -> bytes:
