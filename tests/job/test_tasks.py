@@ -240,7 +240,7 @@ def test_a_path_that_is_no_skill_is_said(tmp_path: Path) -> None:
     write_task(tmp_path / "one")
     (tmp_path / "skills" / "empty").mkdir(parents=True)
     for path, sentence in (
-        ("none", "is not there; expected a directory with a SKILL.md"),
+        ("none", "does not exist; expected a directory with a SKILL.md"),
         ("skills", "no SKILL.md in it, and empty has none"),
         ("skills/empty", "no SKILL.md in it, and there is no directory in it"),
         ("one/task.toml", "is a file; expected a directory"),
@@ -300,7 +300,7 @@ def test_a_package_that_is_not_in_the_cache_is_told_how_to_get(tmp_path: Path) -
     cached_package(tmp_path, "org/name", "cd" * 32)
     with pytest.raises(TaskError, match=r"has 2 versions and cannot tell which .*@sha256:abab"):
         resolve(config, host={"HOME": str(tmp_path)})
-    for ref, sentence in (("sha256:00", "no digest"), (f"sha256:{'0' * 64}", "not in harbor's")):
+    for ref, sentence in (("sha256:00", "is not a digest"), (f"sha256:{'0' * 64}", "not in harbor's")):
         with pytest.raises(TaskError, match=sentence):
             resolve(
                 job_config(tasks=[{"name": "org/name", "ref": ref}]), host={"HOME": str(tmp_path)}
