@@ -300,7 +300,10 @@ def test_a_package_that_is_not_in_the_cache_is_told_how_to_get(tmp_path: Path) -
     cached_package(tmp_path, "org/name", "cd" * 32)
     with pytest.raises(TaskError, match=r"has 2 versions and cannot tell which .*@sha256:abab"):
         resolve(config, host={"HOME": str(tmp_path)})
-    for ref, sentence in (("sha256:00", "is not a digest"), (f"sha256:{'0' * 64}", "not in harbor's")):
+    for ref, sentence in (
+        ("sha256:00", "is not a digest"),
+        (f"sha256:{'0' * 64}", "not in harbor's"),
+    ):
         with pytest.raises(TaskError, match=sentence):
             resolve(
                 job_config(tasks=[{"name": "org/name", "ref": ref}]), host={"HOME": str(tmp_path)}
