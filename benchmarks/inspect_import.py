@@ -17,7 +17,7 @@ from benchmarks.row import Row, share_of
 from benchmarks.sizes import name_of_size
 from proctor.ledger.keys import make_key
 from proctor.ledger.ledger import OpenLedger
-from proctor.ledger.query import find_trials
+from proctor.ledger.query import list_trials
 from proctor.ledger.trial_index import TrialFilter
 
 _JOBS = ROOT / "tests" / "data" / "harbor" / "jobs"
@@ -50,7 +50,7 @@ def _import_seconds(place: Path, job: Path, trials: int) -> float:
     seconds = command_seconds(entry_point("proctor.cli.main", "main", *words))
     with OpenLedger.open(ledger) as opened:
         opened.refresh()
-        found = len(find_trials(opened, TrialFilter()))
+        found = len(list_trials(opened, TrialFilter()))
     if found != trials:
         raise BenchmarkError(f"{ledger}: {found} trials were sealed; expected {trials}")
     return seconds

@@ -17,7 +17,7 @@ from benchmarks.bench import check_same, peak_megabytes
 from benchmarks.inspect_search import QUESTIONS
 from proctor.ledger.derived import SEARCH_INDEX, find_folder, remove_index
 from proctor.ledger.ledger import OpenLedger
-from proctor.ledger.query import find_trials
+from proctor.ledger.query import list_trials
 from proctor.ledger.trial_index import TrialFilter
 from proctor.search.find import COUNTED, Page, find_hits
 from proctor.search.index import ROW_BITS, SearchIndex
@@ -33,7 +33,7 @@ def make_index(ledger: OpenLedger) -> dict[str, float]:
     """How long it takes to make it, of how much, and how large it is, in MB."""
     path = (find_folder(Path(ledger.where)) or Path()) / SEARCH_INDEX
     remove_index(path)
-    size = sum(row.evidence_bytes for row in find_trials(ledger))
+    size = sum(row.evidence_bytes for row in list_trials(ledger))
     start = time.perf_counter()
     ask_index(ledger, lambda _: None)
     seconds = time.perf_counter() - start

@@ -18,7 +18,7 @@ from benchmarks.sizes import name_of_size
 from proctor.ledger.entry import AnyEntry, TrialEntry, TrialScore
 from proctor.ledger.keys import make_key
 from proctor.ledger.ledger import OpenLedger
-from proctor.ledger.query import find_trials
+from proctor.ledger.query import list_trials
 from proctor.ledger.review import append_review, append_supersession
 from proctor.ledger.trial_index import TrialFilter
 
@@ -65,7 +65,7 @@ def load_board_ledger(bench: Bench, records: int) -> Path:
 
 def _remark(ledger: OpenLedger) -> None:
     wanted = TrialFilter(experiment="experiment-007", task="task-00", limit=10)
-    first, second, *others = find_trials(ledger, wanted)
+    first, second, *others = list_trials(ledger, wanted)
     for row in others:
         append_review(ledger, row, "pass", reviewer="ana")
     append_supersession(ledger, first, second, "infrastructure", reason="no disk", author="ana")

@@ -45,7 +45,7 @@ def test_a_board_says_what_its_numbers_rest_on(proctor: Proctor, where: Path) ->
     assert lines[0] == f"{DATASET} at 5 entries of example.org/ledger: 2 rows from 3 trials"
     assert "1. modal, harbor-0.13.1, default limits; 2 tasks, 0 images pinned" in lines[2]
     assert "     2 listed = 1 counted + 1 superseded + 0 restarted; " in ran.out
-    assert "note: section 1: its rows do not rest on the same tasks" in ran.out
+    assert "note: section 1: its rows are based on different tasks" in ran.out
     assert "imported (harbor)" in ran.out
 
 
@@ -77,7 +77,7 @@ def test_csv_and_markdown_survive_odd_names(proctor: Proctor, where: Path) -> No
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--dataset", "nope"], f"there are {DATASET}"),
+        (["--dataset", "nope"], f"the datasets are {DATASET}"),
         (["--dataset", DATASET, "--at", "99"], "expected a position from 1 to 5, not 99"),
         (["--at", "3"], "--at goes with --dataset"),
         (["--dataset", DATASET, "--csv", "--json"], "does not go with"),
@@ -140,9 +140,9 @@ def test_a_dry_run_of_a_plan_seals_nothing(
         (["plan", "--experiment", "x"], "no tasks; expected --path"),
         (["plan", "-p", TASKS, "-a", "nobody", "--experiment", "x"], "there is no agent 'nobody'"),
         (["plan", "-p", TASKS, "--experiment", "x", "--author", "a\nb"], "--author is 'a\\nb'"),
-        (["plan", "show", "nope"], "no plan is called 'nope'"),
-        (["audit", "nope", "--plan"], "no plan is called 'nope'"),
-        (["audit", "nope", "--plan", "3"], "entry 3 is no plan of nope"),
+        (["plan", "show", "nope"], "no plan is named 'nope'"),
+        (["audit", "nope", "--plan"], "no plan is named 'nope'"),
+        (["audit", "nope", "--plan", "3"], "entry 3 is not a plan of nope"),
         (["audit", "a", "b", "--plan"], "--plan audits one experiment; 2 were given"),
         (["audit", "a", "--plan", "--against", "b"], "--plan does not go with --against"),
         (["audit", "a", "--ledger", "b"], "--ledger goes with --rerun"),

@@ -98,7 +98,7 @@ def test_no_reader_decodes_so_many_values(tmp_path: Path) -> None:
     score = read_score(str(tmp_path / "verifier"))
     assert isinstance(score, Unscored)
     assert score.error == "VerifierOutputParseError"
-    with pytest.raises(RecordError, match="holds more than 1,000,000 JSON values"):
+    with pytest.raises(RecordError, match="has more than 1,000,000 JSON values"):
         parse_document(write(tmp_path, "record.json", 3_000_000).read_bytes(), "record.json")
 
 

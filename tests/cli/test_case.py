@@ -51,7 +51,7 @@ def test_what_cannot_be_a_case_is_refused(proctor: Proctor, ledger: Path, tmp_pa
     page = tmp_path / "case.html"
     for trial, sentence in (
         (str(tmp_path), "`proctor ledger seal"),
-        ("nobody", "no trial or entry is called 'nobody'"),
+        ("nobody", "no trial or entry is named 'nobody'"),
         ("0", "entry 0 is not a trial"),
         ("trial-00", "may be any of"),
     ):
@@ -78,7 +78,9 @@ def test_a_reward_that_cannot_be_shown_is_said_when_the_page_is_made(
     page, ledger = tmp_path / "case.html", tmp_path / "ledger"
     ran = proctor("case", TRIAL, "-o", page, "--ledger", ledger)
     assert ran.code == 0
-    assert "`proctor check` will fail it: the reward cannot be shown: there is no reward" in ran.out
+    assert (
+        "`proctor check` will fail it: the reward cannot be verified: there is no reward" in ran.out
+    )
     facts = json.loads(proctor("case", TRIAL, "-o", page, "--ledger", ledger, "--json").out)
     assert len(facts["reward_problems"]) == 1
     assert proctor("check", page).code == 1

@@ -44,7 +44,7 @@ def test_one_that_fails_is_exit_1_with_a_reason_for_each_trial(proctor: Proctor)
     assert ["limits", "passed"] in rows
     trial = next(JOB.glob("pass-two__*")).name
     at = lines.index(f"{JOB.name}/{trial}")
-    assert "foreign-task  sat pass-two, which is no task of terminal-bench-2-1" in lines[at + 1]
+    assert "foreign-task  ran pass-two, which is not a task of terminal-bench-2-1" in lines[at + 1]
 
 
 def test_json_has_every_reason(proctor: Proctor, policy: Path) -> None:
@@ -77,7 +77,7 @@ def test_a_directory_of_jobs_is_one_submission(proctor: Proctor, policy: Path) -
         ([next(JOB.glob("pass-two__*"))], "this is one trial; expected the job directory"),
         ([JOB, "--key", "x"], "--key goes with the ledger that it was sealed into"),
         ([JOB, "--since", "x"], "--since goes with the ledger that it was sealed into"),
-        ([JOB, "--ledger", "absent"], "absent: there is no ledger to hold"),
+        ([JOB, "--ledger", "absent"], "absent: there is no ledger to compare"),
         ([JOB, "--evidence", "x"], "--evidence means nothing for a policy of jobs"),
         ([COPIED.parent / "tasks" / "binary" / "pass-two"], "a task; --policy goes with jobs"),
     ],
@@ -102,7 +102,7 @@ def test_a_policy_that_is_none_is_exit_2(proctor: Proctor, tmp_path: Path) -> No
     path.write_text(POLICY + "[tasks]\nnamse = []\n")
     ran = proctor("check", JOB, "--policy", path)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith(f"proctor: {path}: [tasks] has 'namse'; expected some of names")
+    assert ran.err.startswith(f"proctor: {path}: [tasks] has 'namse'; expected one of names")
 
 
 def test_a_sealed_experiment_and_the_job_it_came_from_pass_alike(

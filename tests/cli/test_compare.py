@@ -53,7 +53,7 @@ def test_markdown_is_a_page_of_tables(proctor: Proctor) -> None:
 def test_groups_of_one_job_are_compared_with_each_other(proctor: Proctor) -> None:
     refused = proctor("compare", MIXED, MIXED)
     assert refused.code == 2
-    assert "4 agents and models in it; --a takes a part of one's name: nop · " in refused.err
+    assert "4 agents and models match; pass --a with a part of one name: nop · " in refused.err
     ran = proctor("compare", MIXED, MIXED, "--a", "oracle", "--b", "5cc4386e2d3e", "--json")
     document = json.loads(ran.out)
     assert (document["a"]["agent"], document["b"]["agent"]) == ("oracle", "scripted")

@@ -34,7 +34,7 @@ def test_a_bundle_goes_from_one_ledger_into_another(
     assert "3 trials of a ledger of 4 entries, 0 left out" in ran.out
     checked = proctor("check", bundle)
     assert checked.code == 0
-    assert "whose it is: it names its own key" in checked.out
+    assert "who signed it: it names its own key" in checked.out
     taken = proctor("import", "bundle", bundle, "--ledger", other, "--json")
     assert taken.code == 0
     assert "a new ledger" in taken.err
@@ -67,7 +67,7 @@ def test_a_broken_bundle_is_damage_and_leaves_no_ledger(
     bundle.write_bytes(bundle.read_bytes()[:200])
     ran = proctor("import", "bundle", bundle, "--ledger", other)
     assert ran.code == 2
-    assert "no bundle, or a torn one" in ran.err
+    assert "not a bundle, or an incomplete one" in ran.err
     assert not other.exists()
     assert proctor("check", bundle).code == 2
 

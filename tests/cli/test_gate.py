@@ -91,12 +91,12 @@ def test_the_mean_is_the_one_that_score_gives_with_its_denominators(proctor: Pro
 
 def test_an_unknown_cost_is_told_and_not_taken_for_0(proctor: Proctor) -> None:
     ran = proctor("gate", ERRORS, "--max-cost-usd", "100")
-    assert "not known for any of 9 trials" in ran.out
+    assert "unknown for all of 9 trials" in ran.out
 
 
 def test_a_run_that_is_not_over_is_told_of_even_where_it_is_let_pass(proctor: Proctor) -> None:
     ran = proctor("gate", KILLED, "--min-mean", "1")
-    assert "2 of 4 planned trials did not run; the job did not run to its end" in ran.out
+    assert "2 of 4 planned trials did not run; the job did not finish" in ran.out
 
 
 def test_an_interval_for_few_tasks_is_wider(proctor: Proctor) -> None:
@@ -260,7 +260,7 @@ def test_an_experiment_is_complete_only_where_somebody_says_what_was_planned(
 ) -> None:
     asked = ["gate", PASSING.name, "--require-complete"]
     ran = proctor(*asked)
-    assert (ran.code, "does not say how many trials were planned" in ran.out) == (3, True)
+    assert (ran.code, "has no plan for it: pass" in ran.out) == (3, True)
     assert proctor(*asked, "--planned", "15").code == 0
     assert proctor(*asked, "--planned", "16").code == 3
     assert proctor(*asked, "--planned", "14").code == 2

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from proctor.ledger.ledger import OpenLedger
-from proctor.ledger.query import find_trials
-from proctor.ledger.traced_trials import find_sealed
+from proctor.ledger.query import list_trials
+from proctor.ledger.traced_trials import trace_sealed
 from proctor.ledger.trial_index import TrialFilter
 from proctor.traces.traced_trial import opened_traces
 from tests.cli.programs import Proctor, Ran, command_line, environment, run_child
@@ -50,7 +50,7 @@ def arguments(server: Prime, *more: str) -> tuple[str, ...]:
 
 def trial_ids(ledger: Path) -> list[str]:
     with OpenLedger.open(ledger) as opened:
-        return [row.trial_id for row in find_trials(opened, TrialFilter(experiment="nightly"))]
+        return [row.trial_id for row in list_trials(opened, TrialFilter(experiment="nightly"))]
 
 
 def interrupt(server: Prime, page: int, how: signal.Signals) -> Ran:
@@ -207,7 +207,7 @@ def test_a_key_that_stands_in_a_sample_is_not_sealed(proctor: Proctor, ledger: P
     with serving([small(1), leaky]) as server:
         ran = proctor(*arguments(server))
     assert ran.code == 3
-    assert "the value of PRIME_API_KEY is in it" in ran.out
+    assert "contains the value of PRIME_API_KEY" in ran.out
     assert KEY not in ran.out
     assert trial_ids(ledger) == ["prime-ev1-s1"]
 
@@ -216,7 +216,7 @@ def test_the_conversation_is_what_a_trial_is_looked_at_by(proctor: Proctor, ledg
     with serving([make_a("a"), make_b("b")]) as server:
         assert proctor(*arguments(server)).code == 0
     with OpenLedger.open(ledger) as opened:
-        trials = list(find_sealed(opened, TrialFilter(experiment="nightly")))
+        trials = list(trace_sealed(opened, TrialFilter(experiment="nightly")))
         for trial in trials:
             with opened_traces(trial) as traces:
                 assert [found.name for found in traces] == ["conversation.jsonl"]
@@ -295,7 +295,7 @@ def test_an_experiment_that_is_no_name_is_refused(proctor: Proctor, ledger: Path
 def test_what_is_no_kind_of_import_is_told_the_kinds(proctor: Proctor) -> None:
     ran = proctor("import", "nightly.tar.zst")
     assert ran.code == 2
-    assert "'nightly.tar.zst' is no kind of import; expected one of aec-bench, harbor" in ran.err
+    assert "'nightly.tar.zst' is not a kind of import; expected one of aec-bench, harbor" in ran.err
 
 
 def test_httpx_is_loaded_by_those_alone_who_ask() -> None:

@@ -65,7 +65,7 @@ def test_an_answer_that_is_called_result_json_makes_no_trial_of_harbors(
     said = [{"role": "assistant", "content": "", "tool_calls": [{"function": called}]}]
     assert proctor("import", "prime", *saved(EVALUATION, [small(1, completion=said)])).code == 0
     ran = proctor("export", "--format", "harbor", "-o", tmp_path / "out")
-    assert (ran.code, "no trial of harbor's" in ran.err) == (2, True)
+    assert (ran.code, "not a harbor trial" in ran.err) == (2, True)
     assert not (tmp_path / "out").exists()
 
 

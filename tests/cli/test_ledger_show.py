@@ -80,7 +80,7 @@ def test_evidence_that_was_altered_is_not_given(ledger: Ledger, proctor: Proctor
     assert "artifact" in ran.err
     path.unlink()
     ran = run_child("show", "third", "--evidence", "trace.jsonl")
-    assert (ran.code, "is not there" in ran.err) == (1, True)
+    assert (ran.code, "is missing" in ran.err) == (1, True)
     assert "trace.jsonl  (not here)" in proctor("show", "third").out
 
 
@@ -103,8 +103,8 @@ def test_all_that_was_said_of_a_trial_is_shown(proctor: Proctor, ledger: Ledger)
     shown = proctor("show", "first").out
     assert "first, superseded, of" in shown
     assert shown.index("review fail by ana: no") < shown.index("review pass by ben")
-    assert f"{EXPERIMENT}/second stands in for {EXPERIMENT}/first (infrastructure)" in shown
-    assert "stands in for" in proctor("show", "second").out
+    assert f"{EXPERIMENT}/second replaces {EXPERIMENT}/first (infrastructure)" in shown
+    assert "replaces" in proctor("show", "second").out
 
 
 def test_an_entry_that_is_no_trial_is_shown(proctor: Proctor, ledger: Ledger) -> None:
@@ -125,16 +125,20 @@ def test_a_file_goes_before_a_trial_of_its_name(
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (["nix"], 2, "no trial or entry is called 'nix'"),
-        (["9"], 2, "no trial or entry is called '9'"),
+        (["nix"], 2, "no trial or entry is named 'nix'"),
+        (["9"], 2, "no trial or entry is named '9'"),
         ([EXPERIMENT], 2, f"is an experiment; expected one of its trials, such as {EXPERIMENT}/"),
         ([EXPERIMENT + "/"], 2, "may be any of"),
         (["first", "--step", "1", "--raw"], 2, "--step means nothing for --raw and --evidence"),
-        (["0", "--errors"], 2, "--errors means nothing for an entry that is no trial"),
-        (["first", "--step", "x"], 2, "'x' is no step; expected a number or a range such as 3-7"),
+        (["0", "--errors"], 2, "--errors means nothing for an entry that is not a trial"),
+        (
+            ["first", "--step", "x"],
+            2,
+            "'x' is not a step; expected a number or a range such as 3-7",
+        ),
         (["first", "--raw", "--json"], 2, "--raw does not go with --json"),
         (["first", "--evidence", "nix"], 2, "has no evidence 'nix'"),
-        (["0", "--evidence", "nix"], 2, "means nothing for an entry that is no trial"),
+        (["0", "--evidence", "nix"], 2, "means nothing for an entry that is not a trial"),
         (["first", "--ledger", "nowhere"], 2, "nowhere: not a ledger"),
     ],
 )

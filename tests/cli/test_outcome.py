@@ -227,8 +227,8 @@ def test_a_score_record_is_written_under_its_policy(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--keep", "drop-lowest-n=many"], "'many' is no number; expected for example"),
-        (["--keep", "threshold-band"], "'' is no number"),
+        (["--keep", "drop-lowest-n=many"], "'many' is not a number; expected for example"),
+        (["--keep", "threshold-band"], "'' is not a number"),
         (["--keep", "off=3"], "--keep off=3: off has no parameter; expected --keep off"),
         (["--keep", "whatever"], "whatever"),
         (["--aggregate", "median"], "median"),

@@ -21,9 +21,9 @@ def test_the_text_fits_the_terminal_and_has_all_its_parts(
     ran = proctor("report", SCRIPTED)
     assert (ran.code, ran.err) == (0, "")
     assert max(map(len, ran.out.split("\n"))) <= int(columns)
-    for part in ("Scores", "What was run", "Passing once, and every time", "Task by task", "Cost",
-                 "How it went about it", "Integrity and reviews", "What this rests on",
-                 "What could not be worked out"):  # fmt: skip
+    for part in ("Scores", "What was run", "pass@k and pass^k", "Task by task", "Cost",
+                 "Behaviour", "Integrity and reviews", "Basis",
+                 "Not computed"):  # fmt: skip
         assert f"\n{part}\n" in ran.out
     assert "oracle-wrong  ●○●●○      0.6       0.3  flaky" in ran.out
     assert "cost per success    $0.002917" in ran.out
@@ -40,14 +40,13 @@ def test_what_failed_is_counted_by_reason_and_never_a_zero_in_silence(proctor: P
     assert any("cost per success" in sentence for sentence in facts["not_computed"])
 
 
-def test_several_groups_have_a_front_and_a_word_on_chance(proctor: Proctor) -> None:
+def test_several_groups_have_a_front_and_a_word_on_few_tasks(proctor: Proctor) -> None:
     two = " ".join(proctor("report", JOBS / "14-two-models").out.split())
     best = "scripted · acme/model-x; scripted · model-y"
-    assert f"None is both cheaper and better than: {best}." in two
-    assert "1 pair can be made of 2 groups" in two
+    assert f"No group is both cheaper and better than: {best}." in two
+    assert "Compare two of them with `proctor compare`." in two
     four = proctor("report", MIXED).out
-    assert "6 pairs can be made of 4 groups" in four
-    assert "Only 6 tasks: intervals drawn from so few are too narrow." in four
+    assert "Only 6 tasks: intervals from so few tasks are too narrow." in four
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from proctor.cli.running.report import UNREADABLE, count_alarmed, find_findings, render_findings
+from proctor.cli.running.report import UNREADABLE, collect_findings, count_alarmed, render_findings
 
 FOUND = {
     "one": ["output-cut", "system-changed"],
@@ -26,7 +26,7 @@ def job(tmp_path: Path) -> Path:
 
 
 def test_alarms_come_first_with_their_level(job: Path) -> None:
-    lines = list(render_findings(find_findings(job, [*FOUND, "torn"])))
+    lines = list(render_findings(collect_findings(job, [*FOUND, "torn"])))
     assert lines == [
         "integrity findings, in <trial>/findings.json; none changes a score:",
         "  alarm   late-reward     2 trials, two …",
@@ -38,5 +38,5 @@ def test_alarms_come_first_with_their_level(job: Path) -> None:
 
 
 def test_a_trial_with_two_alarms_is_one_trial_with_an_alarm(job: Path) -> None:
-    assert count_alarmed(find_findings(job, FOUND)) == 2
+    assert count_alarmed(collect_findings(job, FOUND)) == 2
     assert count_alarmed({"output-cut": ["one"], UNREADABLE: ["torn"]}) == 0

@@ -151,7 +151,7 @@ def test_a_key_that_nobody_reads_is_said_also_where_there_are_no_tasks(
     path.write_text("dataset: [{path: x}]")
     ran = proctor("run", "-c", path)
     assert ran.code == 2
-    assert ran.err.startswith(f"note: {path}: dataset is no key of a job; ignored\n")
+    assert ran.err.startswith(f"note: {path}: dataset is not a key of a job config; ignored\n")
     assert "no tasks; expected" in ran.err
 
 
@@ -187,4 +187,4 @@ def test_keys_that_nobody_reads_are_named(proctor: Proctor, tmp_path: Path) -> N
     path.write_text("n_attemps: 3\nretry: {max: 1}\nagents: [{nam: nop}]\n")
     err = proctor("run", "-c", path, "-p", TASKS, "--dry-run").err
     for key in ("n_attemps", "retry.max", "agents.nam"):
-        assert f"{path}: {key} is no key of a job; ignored" in err
+        assert f"{path}: {key} is not a key of a job config; ignored" in err

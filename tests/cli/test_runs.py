@@ -73,7 +73,10 @@ def test_a_plan_that_is_not_there_is_told_with_what_makes_one(
     for words in (["plan", "show", "nightly"], ["audit", "nightly", "--plan"]):
         ran = proctor(*words, "--ledger", ledger)
         assert (ran.code, ran.out) == (2, "")
-        assert "no plan is called 'nightly'; none is sealed there: `proctor plan`" in ran.err
+        assert (
+            "no plan is named 'nightly'; the ledger has no plans: seal one with `proctor plan`"
+            in ran.err
+        )
 
 
 def test_a_dash_is_stdout_or_refused_and_never_a_file(proctor: Proctor, ledger: Path) -> None:

@@ -132,7 +132,7 @@ def test_what_is_withheld_is_no_damage(proctor: Proctor, ledger: Ledger) -> None
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["0", "--changes"], "--changes means nothing for an entry that is no trial"),
+        (["0", "--changes"], "--changes means nothing for an entry that is not a trial"),
         (["changed", "--changes", "--step", "1"], "--step means nothing for --changes"),
         (["changed", "--changes", "--raw"], "--changes does not go with --raw"),
         (["changed", "--changes", "--evidence", "x"], "--changes does not go with --evidence"),

@@ -99,11 +99,11 @@ def test_where_nothing_fits_that_is_said(proctor: Proctor, trace: Path, options:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--step", "x"], "'x' is no step; expected a number or a range such as 3-7"),
+        (["--step", "x"], "'x' is not a step; expected a number or a range such as 3-7"),
         (["--step", "7-3"], "'7-3' ends before it begins"),
-        (["--step=-1"], "'-1' is no step"),
-        (["--grep", "("], "'(' is no regular expression: missing )"),
-        (["--grep", "a{999999999999}"], "is no regular expression"),
+        (["--step=-1"], "'-1' is not a step"),
+        (["--grep", "("], "'(' is not a regular expression: missing )"),
+        (["--grep", "a{999999999999}"], "is not a regular expression"),
     ],
 )
 def test_what_cannot_be_looked_for_is_said(

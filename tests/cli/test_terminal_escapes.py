@@ -42,7 +42,7 @@ def test_a_checkpoint_with_an_unprintable_name_is_none(name: str, tmp_path: Path
     honest = sign_checkpoint(ORIGIN, tree, key.verifier, key.sign).render()
     line = f"— {name} {base64.b64encode(bytes(76)).decode()}\n".encode()
     assert parse_checkpoint(honest, "checkpoint").origin == ORIGIN
-    with pytest.raises(NoteError, match="is no signature line"):
+    with pytest.raises(NoteError, match="is not a signature line"):
         parse_checkpoint(honest + line, "checkpoint")
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from proctor.ledger.entry import PlanEntry
 from proctor.ledger.ledger import OpenLedger
-from proctor.ledger.query import find_trials
+from proctor.ledger.query import list_trials
 from proctor.ledger.run_plan import (
     PlannedAgent,
     PlannedRetries,
@@ -19,7 +19,7 @@ from proctor.ledger.run_plan import (
     encode_plan,
 )
 from proctor.ledger.verification.verify import verify_ledger
-from proctor.ledger.withheld import find_unnamed
+from proctor.ledger.withheld import list_unnamed
 from tests.cli.programs import Proctor, run_here
 from tests.ledger.owner import AT, Owner
 from tests.report.board_ledgers import DATASET
@@ -142,13 +142,13 @@ def test_an_index_that_read_the_line_before_forgets_it(tmp_path: Path) -> None:
     before = len(owner.lines)
     place = owner.write(tmp_path / "ledger")
     with OpenLedger.open(place) as ledger:
-        assert len(find_trials(ledger)) == 2
+        assert len(list_trials(ledger)) == 2
     owner.move(("withhold", 1, "nobody", True))
     assert len(owner.lines) == before + 1
     owner.rewrite(place)
     with OpenLedger.open(place) as ledger:
-        assert [row.trial_id for row in find_trials(ledger)] == ["t0"]
-        assert [each.entry for each in find_unnamed(ledger)] == [2]
+        assert [row.trial_id for row in list_trials(ledger)] == ["t0"]
+        assert [each.entry for each in list_unnamed(ledger)] == [2]
 
 
 @pytest.mark.parametrize("named", ["own", "another", "never"])
@@ -165,8 +165,8 @@ def test_a_line_that_is_still_there_is_not_withheld(tmp_path: Path, named: str) 
         assert verify_ledger(directory).damage
         return
     with OpenLedger.open(directory) as ledger:
-        assert [row.status for row in find_trials(ledger)] == ["sealed", "sealed"]
-        assert find_unnamed(ledger) == []
+        assert [row.status for row in list_trials(ledger)] == ["sealed", "sealed"]
+        assert list_unnamed(ledger) == []
 
 
 def test_a_line_withheld_under_the_name_of_another_trial_is_damage(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from proctor.exchange.eee import export_trials as export_eee
 from proctor.exchange.exporting import Exporter, Selection
 from proctor.exchange.otel import export_trials as export_otel
 from proctor.ledger.ledger import OpenLedger
-from proctor.ledger.query import find_trials
+from proctor.ledger.query import list_trials
 from tests.conformance.theirs import harbor_module
 from tests.exchange.sealed import (
     ATIF,
@@ -54,7 +54,7 @@ def everything(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def exported(ledger: Path, export_trials: Exporter, target: Path) -> Path:
     with OpenLedger.open(ledger) as opened:
-        export_trials(Selection(opened, find_trials(opened), is_all=True), target)
+        export_trials(Selection(opened, list_trials(opened), is_all=True), target)
     return target
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from proctor.exchange.exporting import Report, SealedTrial, Selection, read_trials
 from proctor.exchange.submission import SealOptions, find_submissions
 from proctor.ledger.api import Ledger
-from proctor.ledger.query import find_trials
+from proctor.ledger.query import list_trials
 from proctor.ledger.sealing import seal
 from proctor.traces.entry import Entry
 from proctor.traces.writer import render_line
@@ -101,7 +101,7 @@ def sealed_trial(directory: Path) -> SealedTrial:
     report = Report(BytesIO())
     report.trials = 1
     with open_ledger(directory, "a") as ledger:
-        (trial,) = read_trials(Selection(ledger, find_trials(ledger), is_all=True), report)
+        (trial,) = read_trials(Selection(ledger, list_trials(ledger), is_all=True), report)
     return trial
 
 

@@ -16,7 +16,7 @@ from proctor.exchange.intake import Reconciliation, seal_offers
 from proctor.exchange.traces import TraceOptions, find_traces
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.sealing import Submission
-from proctor.ledger.traced_trials import find_named
+from proctor.ledger.traced_trials import trace_named
 from proctor.record.ids import check_id
 from proctor.traces.entry import TraceKind
 from proctor.traces.traced_trial import opened_traces
@@ -89,7 +89,7 @@ def test_every_kind_at_any_depth_is_a_trial_and_can_be_looked_at(
     with OpenLedger.open(tmp_path / "ledger") as ledger:
         ledger.refresh()
         kinds = []
-        for trial in find_named(ledger, "loose"):
+        for trial in trace_named(ledger, "loose"):
             with opened_traces(trial) as traces:
                 kinds += [trace.kind for trace in traces]
     assert sorted(kinds) == sorted(TraceKind)

@@ -10,11 +10,11 @@ from proctor.errors import InputError
 from proctor.ledger.exchange.checked import check_bundle_file
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.verification.verify import verify_ledger
-from proctor.report.policy.as_sealed import hold_against
-from proctor.report.policy.checking import check_attempts
+from proctor.report.policy.as_sealed import compare_with_ledger
+from proctor.report.policy.checking import check_submission
 from proctor.report.policy.document import load_policy
 from proctor.report.policy.from_jobs import load_jobs_submission
-from proctor.report.policy.from_ledger import verify_as_asked
+from proctor.report.policy.from_ledger import verify_sealed
 from tests.cli.programs import environment
 from tests.forged.honest import POLICY, HandedIn
 from tests.ledger.hostile import pack
@@ -44,17 +44,17 @@ def audit(handed: HandedIn) -> Reasons:
 def check(handed: HandedIn) -> Reasons:
     """`proctor check JOB --policy P`."""
     submission = load_jobs_submission(str(handed.job))
-    return _once(check_attempts(load_policy(str(POLICY)), submission).codes)
+    return _once(check_submission(load_policy(str(POLICY)), submission).codes)
 
 
 def check_with_ledger(handed: HandedIn) -> Reasons:
     """`proctor check JOB --policy P --ledger L`."""
-    sealed = verify_as_asked(handed.ledger)
+    sealed = verify_sealed(handed.ledger)
     submission = replace(load_jobs_submission(str(handed.job)), sealed=sealed)
     if not sealed.damage:
         with OpenLedger.open(handed.ledger) as ledger:
-            submission = hold_against(submission, ledger, sealed)
-    return _once(check_attempts(load_policy(str(POLICY)), submission).codes)
+            submission = compare_with_ledger(submission, ledger, sealed)
+    return _once(check_submission(load_policy(str(POLICY)), submission).codes)
 
 
 def verify(handed: HandedIn) -> Reasons:

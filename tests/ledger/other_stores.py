@@ -181,7 +181,7 @@ class SqliteArtifacts(ArtifactStore):
     def open(self, sha256: str) -> BinaryIO:
         data = self._find(sha256)
         if data is None:
-            raise MissingArtifactError(f"artifact {sha256} is not there")
+            raise MissingArtifactError(f"artifact {sha256} is missing")
         return io.BytesIO(data)
 
     def holds(self, sha256: str) -> bool:

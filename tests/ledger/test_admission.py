@@ -121,7 +121,7 @@ def test_a_line_with_a_key_twice_is_refused_by_the_index_too(tmp_path: Path) -> 
     directory = small(tmp_path, "t1")
     line = b'{"at":"","kind":"note","seq":2,"text":"a","author":"b","about":[],"text":"c"}'
     append_by_hand(directory, find_key(tmp_path), line)
-    assert "a key stands twice" in refusal_of(directory)
+    assert "a duplicate or an unknown key" in refusal_of(directory)
 
 
 def test_two_files_of_one_name_are_not_sealed(tmp_path: Path) -> None:

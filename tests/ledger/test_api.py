@@ -73,7 +73,7 @@ def test_the_evidence_is_kept_as_it_was(tmp_path: Path) -> None:
 
 
 def test_evidence_that_is_gone_is_said_to_be(tmp_path: Path) -> None:
-    with open_ledger(tmp_path) as ledger, pytest.raises(MissingArtifactError, match="not there"):
+    with open_ledger(tmp_path) as ledger, pytest.raises(MissingArtifactError, match="is missing"):
         ledger.artifacts.load("0" * 64, 1)
 
 
@@ -84,7 +84,7 @@ def test_a_secret_is_not_sealed(tmp_path: Path) -> None:
             (record_bytes("one"), ["trace"]),
             (record_bytes("one", **{"inputs.instruction": "sk-0123456789"}), []),
         ):
-            with pytest.raises(NotSealedError, match="the value of KEY is in it"):
+            with pytest.raises(NotSealedError, match="contains the value of KEY"):
                 ledger.seal(record, evidence, root=tmp_path, secrets={"KEY": "sk-0123456789"})
         assert ledger.trials() == []
     assert list((tmp_path / "ledger").rglob("*.zst")) == []

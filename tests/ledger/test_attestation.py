@@ -187,7 +187,7 @@ def test_withholding_without_a_subject_does_not_take_a_trial_out_of_the_statemen
     assert [each.seq for each in claim.hashed] == [4]
     told(claim, tmp_path / "claim")
     forged = packed_without(ledger, claim, 11, hashed=claim.hashed)
-    assert "entry 4 is there without its line" in problems(forged, tmp_path / "forged")[0]
+    assert "entry 4 has no line" in problems(forged, tmp_path / "forged")[0]
 
 
 def test_a_plan_that_was_withheld_later_is_still_the_plan(ledger: OpenLedger) -> None:
@@ -201,7 +201,7 @@ def test_a_plan_that_was_withheld_later_is_still_the_plan(ledger: OpenLedger) ->
 
 def test_a_claim_shows_that_nothing_was_left_out(ledger: OpenLedger, tmp_path: Path) -> None:
     before = claim_of(ledger)
-    assert "completeness is the claimant's word; `proctor ledger attest`" in told(
+    assert "this is the claimant's statement; `proctor ledger attest`" in told(
         before, tmp_path / "before"
     )
     attest(ledger)
@@ -219,7 +219,7 @@ def test_a_claim_that_leaves_an_attested_entry_out_contradicts_the_statement(
     attest(ledger)
     forged = packed_without(ledger, claim_of(ledger), gone)
     found = problems(forged, tmp_path / "claim")
-    assert any("something was left out or put in" in each for each in found), found
+    assert any("something was omitted or added" in each for each in found), found
 
 
 def test_a_trial_cannot_hide_behind_its_hash(ledger: OpenLedger, tmp_path: Path) -> None:
@@ -229,7 +229,7 @@ def test_a_trial_cannot_hide_behind_its_hash(ledger: OpenLedger, tmp_path: Path)
     hidden = [Packed(seq=4, leaf=leaves[4].hex())]
     forged = packed_without(ledger, claim, 4, hashed=hidden)
     found = problems(forged, tmp_path / "claim")
-    assert any("entry 4 of the experiment is there by its hash alone" in each for each in found)
+    assert any("entry 4 of the experiment is included as a hash only" in each for each in found)
     bare = packed_without(ledger, forged, 9, attestation=None)
     found = problems(bare, tmp_path / "bare")
     assert any("no attestation counts them" in each for each in found)
@@ -241,9 +241,9 @@ def test_a_claim_names_an_attestation_of_its_own_experiment(
     attest(ledger)
     other = append_attestation(ledger, "another", "ana")
     claim = msgspec.structs.replace(claim_of(ledger), attestation=other.seq)
-    assert any("is no attestation of" in each for each in problems(claim, tmp_path / "claim"))
+    assert any("is not an attestation of" in each for each in problems(claim, tmp_path / "claim"))
     claim = msgspec.structs.replace(claim, attestation=4)
-    assert any("is no attestation of" in each for each in problems(claim, tmp_path / "again"))
+    assert any("is not an attestation of" in each for each in problems(claim, tmp_path / "again"))
 
 
 def test_a_claim_of_one_dataset_says_what_is_the_claimants_word(
@@ -255,7 +255,7 @@ def test_a_claim_of_one_dataset_says_what_is_the_claimants_word(
     claim = claim_of(ledger, ClaimOptions(scope=Scope(EXPERIMENT, dataset)))
     assert (claim.counts.other_datasets, [each.seq for each in claim.hashed]) == (1, [9])
     said = told(claim, tmp_path / "claim")
-    assert "that 1 entry here by hash alone are trials of other datasets" in said
+    assert "that 1 entry with only a hash are trials of other datasets" in said
     counts = msgspec.structs.replace(claim.counts, other_datasets=0)
     forged = msgspec.structs.replace(claim, counts=counts)
     found = problems(forged, tmp_path / "forged")

@@ -134,7 +134,7 @@ def test_a_record_of_100_megabytes_is_refused_unread(ledger: Ledger, tmp_path: P
     )
     assert ran.code == 2
     assert f"{100 << 20:,} bytes; a record has at most 8,388,608" in ran.err
-    with pytest.raises(NotSealedError, match="belongs into a file of the evidence"):
+    with pytest.raises(NotSealedError, match="move large content into an evidence file"):
         ledger.seal(record_bytes("new", **{"inputs.instruction": "x" * (9 << 20)}))
 
 
@@ -307,7 +307,7 @@ def test_a_ledger_on_a_read_only_medium_can_be_read(ledger: Ledger) -> None:
         with unprivileged():
             with Ledger.open(place, key=ledger.key) as reader:
                 assert reader.trials() == expected
-                with pytest.raises(LedgerError, match=r"the evidence cannot be kept|written"):
+                with pytest.raises(LedgerError, match=r"the evidence cannot be stored|written"):
                     reader.seal(record_bytes("new"), ["checkpoint"], root=place)
                 with pytest.raises(LedgerError, match="cannot be written"):
                     reader.seal(record_bytes("new"))

@@ -112,7 +112,7 @@ def test_the_signature_covers_the_checkpoint(
     assert proctor("check", copy, "--key", pub).code == 0
     copy.write_bytes(copy.read_bytes().replace(b"\n4\n", b"\n5\n"))
     ran = proctor("check", copy, "--key", pub)
-    assert (ran.code, "does not fit it" in ran.out) == (1, True)
+    assert (ran.code, "is invalid" in ran.out) == (1, True)
 
 
 def test_a_withheld_trial_is_told_of_in_a_claim(
@@ -128,7 +128,7 @@ def test_a_withheld_trial_is_told_of_in_a_claim(
     assert "planned 3: counted 2" in ran.out
     assert "withheld 1" in ran.out
     proof = prove(proctor, ledger, tmp_path / "proof.json", "b")
-    assert "what the entry says: the proof holds its hash alone" in proctor("check", proof).out
+    assert "what the entry says: the proof has only its hash" in proctor("check", proof).out
 
 
 def test_a_key_that_was_replaced_still_vouches_for_its_heir(
@@ -170,8 +170,8 @@ def change_key(ledger: OpenLedger, key: SigningKey, signature: bytes) -> None:
 @pytest.mark.parametrize(
     ("key", "message"),
     [
-        ("nonsense", "no public key"),
-        ("a+00000000+AQ==", "no Ed25519 public key"),
+        ("nonsense", "is not a public key"),
+        ("a+00000000+AQ==", "not an Ed25519 public key"),
         ("key", "a signing key; expected the public one"),
     ],
 )
@@ -198,9 +198,9 @@ def test_a_compressed_claim_that_is_torn_or_a_bomb_is_refused(
     packed = pack(claim.read_bytes())
     path = tmp_path / "claim.json.zst"
     for data, message in (
-        (packed[:-9], "ends in the middle"),
-        (packed + b"more", "goes on behind its end"),
-        (packed[:4] + b"\xff" * 40, "torn or not zstd"),
+        (packed[:-9], "is incomplete"),
+        (packed + b"more", "has bytes after its end"),
+        (packed[:4] + b"\xff" * 40, "incomplete or not zstd"),
         (pack(b" " * (LARGEST + 1)), "unpacks to more than"),
     ):
         path.write_bytes(data)
@@ -223,7 +223,7 @@ def test_prove_refuses_what_is_not_there(
 ) -> None:
     where = ("--ledger", Path(ledger.where))
     for arguments, message in (
-        (("nobody",), "no trial or entry is called 'nobody'"),
+        (("nobody",), "no trial or entry is named 'nobody'"),
         ((), "expected TRIAL or --since"),
         (("a", "--since", "x"), "expected TRIAL or --since"),
         (("--since", tmp_path / "nothing"), "cannot be read"),

@@ -205,7 +205,7 @@ def test_trials_marked_by_different_rules_make_no_claim(ledger: OpenLedger) -> N
     submission = marked("e__1", {"reward": 1.0})
     other = msgspec.structs.replace(submission.score, profile="other") if submission.score else None
     seal(ledger, [Submission(record=submission.record, where="e", score=other)])
-    with pytest.raises(LedgerError, match="expected one set of rules"):
+    with pytest.raises(LedgerError, match="expected one profile"):
         claim_of(ledger)
 
 
@@ -245,8 +245,8 @@ LIES = [
     (("counts", "counted"), 3, "counts.counted is 3; the entries give 4"),
     (("counts", "zero_by_missing"), 0, "counts.zero_by_missing"),
     (("counts", "other_datasets"), -1, "do not add up"),
-    (("experiment",), "another", "not claimed"),
-    (("dataset",), "other", "not claimed"),
+    (("experiment",), "another", "outside of the claim"),
+    (("dataset",), "other", "outside of the claim"),
 ]
 
 
@@ -287,7 +287,7 @@ def test_a_claim_with_a_part_missing_is_caught(ledger: OpenLedger, cut: str) -> 
         proof = ledger.index.leaves(10)[claim.entries[-1].seq].hex()
         last = msgspec.structs.replace(claim.entries[-1], line=None, leaf=proof)
         claim = msgspec.structs.replace(claim, entries=[*claim.entries[:-1], last])
-    with pytest.raises(DamageError, match=r"hashes|not in the ledger|without its line"):
+    with pytest.raises(DamageError, match=r"hashes|not in the ledger|has no line"):
         prove_claim(claim, "claim")
 
 
@@ -312,7 +312,7 @@ def make_marked(directory: Path) -> OpenLedger:
         (b'{"format": "proctor-claim-1", "certificate": {', "torn or not JSON"),
         (b'{"format": "proctor-claim-1", "certificate": {}}', "missing required field"),
         (b"[" * 100_000, "torn or not JSON"),
-        (b'{"a": 1, "a": 2}', "'a' stands twice"),
+        (b'{"a": 1, "a": 2}', "'a' occurs twice"),
         (b"\xff", "torn or not JSON"),
     ],
 )

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from proctor.errors import KeyFileError
-from proctor.ledger.claims.multiproof import find_root_before, hash_parts, prove_entries
+from proctor.ledger.claims.multiproof import hash_parts, prove_entries, root_before_entry
 from proctor.ledger.entry import KeyEntry
 from proctor.ledger.keys import SigningKey, make_key
 from proctor.ledger.ledger import OpenLedger
@@ -110,7 +110,7 @@ def test_a_change_of_keys_binds_its_place_and_the_log(
     # The trial has no reward file, so that its reward cannot be shown; its signature can.
     ran = proctor("check", case, "--key", pub)
     assert "1 problem" in ran.out
-    assert f"which {first.verifier.name}+{first.verifier.key_id.hex()} named its heir" in ran.out
+    assert f"which succeeds {first.verifier.name}+{first.verifier.key_id.hex()}" in ran.out
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_handover_of_an_older_version_counts_with_a_note_until_one_is_bound(
     append_by_hand(directory, second, hand_over(directory, first, second, root=msgspec.UNSET))
     found = verify_ledger(directory, key=first.verifier)
     assert found.is_sound
-    assert "binds neither its place" in found.notes[0]
+    assert "is not bound to its position" in found.notes[0]
     assert check_printed(directory) == 0
     last = make_key(tmp_path / "d", "example.org/d")
     append_by_hand(directory, third, hand_over(directory, second, third))
@@ -213,8 +213,8 @@ def test_a_key_of_small_order_is_refused(point: str) -> None:
     ("point", "said"),
     [
         ("ed" + "ff" * 30 + "7f", "too large"),
-        ("01" + "00" * 30 + "80", "a sign without a number"),
-        ("02" + "00" * 31, "no point of the curve"),
+        ("01" + "00" * 30 + "80", "is 0 with its sign bit set"),
+        ("02" + "00" * 31, "not a point of the curve"),
     ],
 )
 def test_bytes_that_are_no_key_are_refused(point: str, said: str) -> None:
@@ -239,4 +239,4 @@ def test_the_root_before_an_entry_follows_from_its_proof() -> None:
             places = sorted({0, place, size // 2})
             nodes = prove_entries(leaves[:size], places)
             parts = hash_parts({at: leaves[at] for at in places}, size, nodes)
-            assert find_root_before(parts, size, place) == wanted
+            assert root_before_entry(parts, size, place) == wanted

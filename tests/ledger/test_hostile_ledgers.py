@@ -18,7 +18,7 @@ from proctor.errors import (
     LedgerError,
     NotSealedError,
 )
-from proctor.ledger.claims.trust import find_verifier_key
+from proctor.ledger.claims.trust import load_verifier_key
 from proctor.ledger.entry import (
     FORMAT,
     AnyEntry,
@@ -269,7 +269,7 @@ def test_a_header_of_any_size_is_not_read(tmp_path: Path, kind: bytes) -> None:
     header.type, header.size = kind, 1 << 40
     path = tmp_path / "b.tar.zst"
     path.write_bytes(zstd.compress(header.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 20)))
-    with pytest.raises(InputError, match="no plain file"):
+    with pytest.raises(InputError, match="not a plain file"):
         check_bundle(path)
 
 
@@ -329,7 +329,7 @@ def test_a_secret_is_found_as_json_may_spell_it_and_in_names_and_findings(tmp_pa
     ]
     with make_ledger(tmp_path) as ledger:
         for submission in tried:
-            with pytest.raises(NotSealedError, match="the value of API_KEY is in it"):
+            with pytest.raises(NotSealedError, match="contains the value of API_KEY"):
                 seal(ledger, [submission], Secrets({"API_KEY": VALUE}))
         assert ledger.refresh().tree.size == 1
 
@@ -341,6 +341,6 @@ def test_a_private_key_given_for_a_public_one_is_not_shown(tmp_path: Path) -> No
     (tmp_path / "token").write_text("ghp_0123456789\n")
     for given in (text, str(tmp_path / "key"), str(tmp_path / "blank"), str(tmp_path / "token")):
         with pytest.raises(KeyFileError) as raised:
-            find_verifier_key(given)
+            load_verifier_key(given)
         assert text[-20:] not in str(raised.value)
         assert "ghp_" not in str(raised.value)

@@ -18,9 +18,9 @@ from proctor.job.kept import keep_attempt
 from proctor.job.store import CONFIG, LOG, RUNNER, held_job
 from proctor.ledger.entry import EvidenceFile, Source, TrialEntry
 from proctor.ledger.exchange.aec_tree import write_tree
-from proctor.ledger.exchange.harbor_jobs import find_place, write_jobs
+from proctor.ledger.exchange.harbor_jobs import trial_path, write_jobs
 from proctor.ledger.ledger import OpenLedger
-from proctor.ledger.query import find_trials
+from proctor.ledger.query import list_trials
 from proctor.ledger.sealing import Submission, seal
 from proctor.ledger.trial_index import TrialFilter
 from proctor.report.policy.from_ledger import opened_experiment
@@ -105,13 +105,13 @@ def test_an_id_that_is_no_name_makes_no_path(
     ledger: OpenLedger, out: Path, monkeypatch: pytest.MonkeyPatch, field: str, name: str
 ) -> None:
     entry, before = with_id(entry_of(ledger), field, name), outside(out)
-    rows = find_trials(ledger, TrialFilter())
+    rows = list_trials(ledger, TrialFilter())
     hand_over(ledger, entry, monkeypatch)
     for write in (write_jobs, write_tree):
         with pytest.raises(ProctorError):
             write(ledger, [1], out)
     with pytest.raises(ProctorError):
-        find_place(entry)
+        trial_path(entry)
     with (
         pytest.raises(ProctorError),
         opened_experiment(ledger, EXPERIMENT, SealedIn(ledger.where)),

@@ -102,7 +102,7 @@ def test_a_ledger_on_a_network_file_system_is_read_and_not_written(tmp_path: Pat
     ):
         ran = run(*words)
         assert ran.returncode == 2, ran.stdout + ran.stderr
-        assert "on nfs4, a network file system; locks and replacing a file" in ran.stderr
+        assert "on nfs4, a network file system; locks and atomic replacement" in ran.stderr
         assert "a local disk" in ran.stderr
     assert not (tmp_path / "new").exists()
     assert {path: path.read_bytes() for path in before} == before

@@ -55,7 +55,7 @@ def test_a_published_key_is_written_as_it_was_read(text: str) -> None:
 @pytest.mark.parametrize("text", [LOG_KEY, WITNESS_KEY])
 def test_a_published_signature_holds_for_nothing_else(text: str) -> None:
     other = parse_checkpoint(NOTE.replace(b"1432088532", b"1432088533"), "note")
-    with pytest.raises(SignatureError, match="does not fit"):
+    with pytest.raises(SignatureError, match="is invalid"):
         check_signature(other, parse_verifier_key(text), "note")
 
 
@@ -81,7 +81,7 @@ def test_the_time_of_a_cosignature_is_signed_too(tmp_path: Path) -> None:
     line = data.splitlines()[-1]
     coded = base64.b64decode(line.split()[-1])
     moved = base64.b64encode(coded[:11] + bytes([coded[11] ^ 1]) + coded[12:])
-    with pytest.raises(SignatureError, match="does not fit"):
+    with pytest.raises(SignatureError, match="is invalid"):
         check_signature(
             parse_checkpoint(data.replace(line.split()[-1], moved), "x"), witness.cosigner, "x"
         )
@@ -94,19 +94,19 @@ def test_the_time_of_a_cosignature_is_signed_too(tmp_path: Path) -> None:
         (b"\n\n\n", "three lines"),
         (b"o\n1\n", "three lines"),
         (NOTE.replace(b"\n\n", b"\nmore\n\n"), "three lines"),
-        (NOTE[:-1], "torn"),
-        (NOTE + b"x", "torn"),
-        (NOTE + b"x\n", "no signature line"),
-        (NOTE.replace("—".encode(), b"-"), "no signature line"),
+        (NOTE[:-1], "incomplete"),
+        (NOTE + b"x", "incomplete"),
+        (NOTE + b"x\n", "not a signature line"),
+        (NOTE.replace("—".encode(), b"-"), "not a signature line"),
         (NOTE.replace(b"\n14", b"\n014"), "whole number"),
         (NOTE.replace(b"\n14", b"\n-14"), "whole number"),
         (NOTE.replace(b"\n14", b"\n" + b"9" * 5000), "whole number"),
-        (NOTE.replace(b"4Ro=", b"4Rp="), "mean nothing"),
+        (NOTE.replace(b"4Ro=", b"4Rp="), "extra bytes"),
         (NOTE.replace(b"4Ro=", b"4R=="), "base64 of 32 bytes"),
         (NOTE.replace(LOG.encode(), b"", 1), "origin"),
         (b"\xff" + NOTE, "not a checkpoint"),
-        (NOTE + b"A" * LARGEST_NOTE, "a checkpoint has some hundred"),
-        (b"A" * 1_000_000, "a checkpoint has some hundred"),
+        (NOTE + b"A" * LARGEST_NOTE, "a checkpoint has a few hundred"),
+        (b"A" * 1_000_000, "a checkpoint has a few hundred"),
     ],
 )
 def test_what_is_no_checkpoint_is_refused_with_a_sentence(data: bytes, why: str) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from proctor.errors import InputError, LedgerError
 from proctor.ledger.api import Ledger
-from proctor.ledger.query import find_one, render_missing
+from proctor.ledger.query import render_missing, resolve_name
 from proctor.ledger.trial_index import TrialFilter
 from tests.ledger.ledgers import EXPERIMENT, record_bytes
 from tests.ledger.trials import open_ledger
@@ -122,7 +122,7 @@ def test_a_list_has_what_another_process_sealed_meanwhile(ledger: Ledger) -> Non
 )
 def test_a_name_leads_to_one_trial_or_none(ledger: Ledger, name: str, found: str | None) -> None:
     if found is None:
-        with pytest.raises(LedgerError, match="no trial or entry is called"):
+        with pytest.raises(LedgerError, match="no trial or entry is named"):
             ledger.find(name)
     else:
         assert ledger.find(name).trial_id == found
@@ -144,7 +144,7 @@ def test_a_whole_id_goes_before_longer_ones(ledger: Ledger) -> None:
 
 
 def test_an_entry_that_is_no_trial_is_known_by_its_number(ledger: Ledger) -> None:
-    assert find_one(ledger, "0") == 0
+    assert resolve_name(ledger, "0") == 0
     with pytest.raises(LedgerError, match="entry 0 is not a trial"):
         ledger.find("0")
 

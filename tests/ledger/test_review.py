@@ -95,7 +95,7 @@ def test_what_cannot_be_said_is_refused_and_nothing_is_written(ledger: Ledger) -
         (lambda: ledger.review(trial, "great", reviewer="ana"), "verdict is 'great'; expected"),
         (lambda: ledger.review(trial, "pass", reviewer="  "), "the reviewer is empty"),
         (lambda: ledger.review(trial, "pass", reviewer="a" * 300), "has 300 characters"),
-        (lambda: ledger.review(trial, "pass", reviewer="a", note="\udcff"), "is no text"),
+        (lambda: ledger.review(trial, "pass", reviewer="a", note="\udcff"), "is not valid text"),
         (lambda: ledger.review(strange(trial), "pass", reviewer="a"), "no record '000"),
         (
             lambda: ledger.supersede(trial, trial, "task", reason="r", author="a"),
@@ -104,7 +104,7 @@ def test_what_cannot_be_said_is_refused_and_nothing_is_written(ledger: Ledger) -
         (lambda: ledger.supersede(trial, trial, "mood", reason="r", author="a"), "cause is 'mood'"),
         (lambda: ledger.rescore(trial, nan, reason="r", author="a"), "holds nan"),
         (lambda: ledger.note("x", author="a", about=["f" * 64]), "no record 'fff"),
-        (lambda: ledger.plan("e", b"{", author="a"), "the plan is no JSON"),
+        (lambda: ledger.plan("e", b"{", author="a"), "the plan is not JSON"),
     ]
     for refused, sentence in refusals:
         with pytest.raises(LedgerError, match=sentence):

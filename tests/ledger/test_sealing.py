@@ -105,7 +105,7 @@ def test_a_declared_secret_is_not_sealed(ledger: OpenLedger, tmp_path: Path, pla
         record=record_bytes("a", **changes), where="a", root=tmp_path, evidence=("log",)
     )
     before = files_below(Path(ledger.where))
-    with pytest.raises(NotSealedError, match="the value of API_KEY is in it") as refused:
+    with pytest.raises(NotSealedError, match="contains the value of API_KEY") as refused:
         seal(ledger, [submission], Secrets({"API_KEY": secret, "SHORT": "a"}))
     assert secret not in str(refused.value)
     assert files_below(Path(ledger.where)) == before
@@ -139,7 +139,7 @@ def test_an_id_that_is_no_name_is_refused(ledger: OpenLedger, name: str) -> None
 
 
 def test_a_record_of_a_hundred_megabytes_is_refused(ledger: OpenLedger) -> None:
-    with pytest.raises(NotSealedError, match="belongs into a file of the evidence"):
+    with pytest.raises(NotSealedError, match="move large content into an evidence file"):
         seal(ledger, [submit("a", **{"inputs.instruction": "x" * (100 << 20)})])
 
 
@@ -184,5 +184,5 @@ def test_an_older_checkpoint_that_was_put_back_is_noticed(ledger: OpenLedger) ->
     seal(ledger, [submit("a")])
     ledger.refresh()
     (Path(ledger.where) / "checkpoint").write_bytes(older)
-    with pytest.raises(DamageError, match="an older checkpoint was put back"):
+    with pytest.raises(DamageError, match="an older checkpoint was restored"):
         seal(ledger, [submit("b")])

@@ -23,7 +23,7 @@ from proctor.ledger.entry import NoteEntry
 from proctor.ledger.index import Index
 from proctor.ledger.ledger import OpenLedger, begin_log
 from proctor.ledger.log import FileLog, LogStore, Place, read_line, read_lines
-from proctor.ledger.query import find_one, load_position
+from proctor.ledger.query import load_position, resolve_name
 from proctor.ledger.restore import restore
 from proctor.ledger.review import append_review
 from proctor.ledger.sealing import seal
@@ -373,7 +373,7 @@ class TestOtherLedger:
         assert statuses[second.seq] == ("withheld", None)
         (tmp_path / "line").write_bytes(line + b"\n")
         assert restore(ledger, second.seq, tmp_path / "line").line == second.seq
-        assert find_one(ledger, second.name) == second
+        assert resolve_name(ledger, second.name) == second
 
     def test_an_edited_line_is_found(self, both: tuple[OpenLedger, OpenLedger]) -> None:
         ledger, _ = both

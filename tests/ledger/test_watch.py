@@ -13,7 +13,7 @@ import pytest
 
 from proctor.errors import DamageError, LedgerError
 from proctor.ledger.attestation import append_attestation
-from proctor.ledger.claims.witness import Shown, witness_copy
+from proctor.ledger.claims.witness import WitnessInput, witness_copy
 from proctor.ledger.entry import NoteEntry, TrialEntry, WithholdEntry
 from proctor.ledger.keys import make_key
 from proctor.ledger.ledger import OpenLedger
@@ -103,7 +103,7 @@ def test_the_first_look_tells_whose_it_is_and_is_no_alarm(
 ) -> None:
     (event,) = watcher.look(ledger)
     assert (event.kind, event.kind.is_alarm, event.origin) == ("first-seen", False, ORIGIN)
-    assert "--key pins it" in event.message
+    assert "--key to check who signed it" in event.message
     assert watcher.look(ledger) == []
     note(ledger, "more")
     assert watcher.look(ledger) == []
@@ -284,7 +284,7 @@ def test_a_witness_and_a_monitor_share_what_they_saw(
     copy = tmp_path / "copy"
     copy.write_bytes(ledger.refresh().render())
     key = make_key(tmp_path / "witness", "example.org/witness")
-    trusted = Shown(log_key=find_key(tmp_path).verifier)
+    trusted = WitnessInput(log_key=find_key(tmp_path).verifier)
     witness_copy(copy, watcher.memory, trusted, lambda: key, 1)
     note(ledger, "more")
     assert watcher.kinds(ledger) == ["first-seen"]

@@ -125,7 +125,7 @@ def test_a_withheld_review_is_not_listed_any_more(ledger: Ledger) -> None:
 def test_what_others_rest_on_cannot_go(ledger: Ledger) -> None:
     seq = ledger.withhold(ledger.find("leaky"), **WHY).seq
     for number in (0, seq):
-        with pytest.raises(LedgerError, match="which others rest on; it cannot be withheld"):
+        with pytest.raises(LedgerError, match="which others depend on; it cannot be withheld"):
             ledger.withhold_entry(number, **WHY)
 
 
@@ -206,9 +206,9 @@ def test_other_bytes_are_not_taken(ledger: Ledger, tmp_path: Path) -> None:
     (tmp_path / "forged.jsonl").write_bytes(line + b"\n")
     os.mkfifo(tmp_path / "forged.fifo")
     for source in ("forged.jsonl", "forged.fifo"):
-        with pytest.raises(LedgerError, match="holds none of the bytes"):
+        with pytest.raises(LedgerError, match="has none of the"):
             ledger.restore(ledger.find("leaky"), tmp_path / source)
-    with pytest.raises(LedgerError, match="there is nothing there"):
+    with pytest.raises(LedgerError, match="no such file or directory"):
         ledger.restore(ledger.find("leaky"), tmp_path / "nix")
     with pytest.raises(LedgerError, match="nothing of entry 1 is withheld"):
         ledger.restore(ledger.find("first"), tmp_path)
@@ -264,7 +264,7 @@ def test_a_kill_is_mended_by_withholding_again(
         verified = verify_ledger(Path(after.where))
         assert verified.damage == []
         is_half = name == "000000.jsonl"
-        assert any("finishes it" in note for note in verified.notes) is is_half
+        assert any("repeat it" in note for note in verified.notes) is is_half
         again = after.withhold(after.find("leaky"), **WHY)
         assert again.is_new is not is_said
         assert len(withholdings(after)) == 1

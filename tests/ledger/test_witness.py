@@ -12,7 +12,7 @@ import pytest
 from proctor.errors import DamageError, ForkError, LedgerError, ProofError, SignatureError
 from proctor.ledger.claims.document import render_document
 from proctor.ledger.claims.proof import make_consistency, make_inclusion
-from proctor.ledger.claims.witness import Cosigned, Shown, witness_copy
+from proctor.ledger.claims.witness import Cosigned, WitnessInput, witness_copy
 from proctor.ledger.entry import NoteEntry
 from proctor.ledger.keys import SigningKey, make_key
 from proctor.ledger.ledger import OpenLedger
@@ -48,13 +48,13 @@ class Desk:
 
     def witness(self, checkpoint: Checkpoint, **shown: object) -> Cosigned:
         copy = self.copy(checkpoint)
-        return witness_copy(copy, self.memory, Shown(**shown), lambda: self.key, TIME)  # type: ignore[arg-type]
+        return witness_copy(copy, self.memory, WitnessInput(**shown), lambda: self.key, TIME)  # type: ignore[arg-type]
 
     def refused(self, error: type[Exception], checkpoint: Checkpoint, **shown: object) -> str:
         before = self.memory.find(checkpoint.origin)
         copy = self.copy(checkpoint)
         with pytest.raises(error) as caught:
-            witness_copy(copy, self.memory, Shown(**shown), lambda: self.key, TIME)  # type: ignore[arg-type]
+            witness_copy(copy, self.memory, WitnessInput(**shown), lambda: self.key, TIME)  # type: ignore[arg-type]
         assert copy.read_bytes() == checkpoint.render()
         assert self.memory.find(checkpoint.origin) == before
         return str(caught.value)
@@ -118,7 +118,7 @@ def test_a_proof_that_proves_something_else_is_refused(desk: Desk, ledger: OpenL
     second = grow(ledger, "a", "b", "c")
     path = desk.place / "p1"
     path.write_bytes(render_document(make_inclusion(ledger, 1, second)))
-    assert "proof of inclusion" in desk.refused(LedgerError, second, proof=str(path))
+    assert "inclusion proof" in desk.refused(LedgerError, second, proof=str(path))
     document = json.loads(Path(proof_of(ledger, first, path)).read_text())
     document["path"][0] = "00" * 32
     path.write_text(json.dumps(document))
@@ -181,7 +181,7 @@ def test_a_log_that_does_not_give_the_checkpoint_is_refused(
     trusted = find_key(desk.place).verifier
     other = fork()
     said = desk.refused(DamageError, checkpoint, ledger=Path(other.where), log_key=trusted)
-    assert "has 1 entries; the checkpoint speaks of 2" in said
+    assert "has 1 entries; the checkpoint signs 2" in said
     grow(other, "x")
     said = desk.refused(DamageError, checkpoint, ledger=Path(other.where), log_key=trusted)
     assert "not those of the checkpoint" in said
@@ -237,7 +237,7 @@ def test_it_is_remembered_before_the_cosignature_is_written(
     desk: Desk, ledger: OpenLedger, fork: Callable[[], OpenLedger]
 ) -> None:
     copy = desk.copy(ledger.refresh())
-    trusted = Shown(log_key=find_key(desk.place).verifier)
+    trusted = WitnessInput(log_key=find_key(desk.place).verifier)
 
     def look_and_fail() -> SigningKey:
         copy.unlink()
@@ -255,7 +255,7 @@ def test_of_two_forks_at_once_one_is_signed(
     desk: Desk, ledger: OpenLedger, fork: Callable[[], OpenLedger]
 ) -> None:
     copies = [desk.copy(grow(ledger, "a")), desk.copy(grow(fork(), "x"))]
-    trusted = Shown(log_key=find_key(desk.place).verifier)
+    trusted = WitnessInput(log_key=find_key(desk.place).verifier)
     inside, refused = threading.Barrier(2, timeout=0.3), []
 
     def find_slowly() -> SigningKey:
@@ -287,7 +287,7 @@ def test_a_memory_that_cannot_be_read_signs_nothing(
     desk.memory.path_of(ORIGIN).write_bytes(content)
     copy = desk.copy(ledger.refresh())
     with pytest.raises(LedgerError, match="cannot be read") as caught:
-        witness_copy(copy, desk.memory, Shown(), lambda: desk.key, TIME)
+        witness_copy(copy, desk.memory, WitnessInput(), lambda: desk.key, TIME)
     assert "restore the file from a backup" in str(caught.value)
     assert copy.read_bytes() == ledger.refresh().render()
 

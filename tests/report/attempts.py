@@ -30,4 +30,4 @@ def make_run(name: str, rewards: dict[str, list[float | None]], **changes: Any) 
         for task, found in rewards.items()
         for at, reward in enumerate(found)
     ]
-    return Run(name=name, is_sealed=True, attempts=tuple(attempts))
+    return Run(name=name, is_sealed=True, trials=tuple(attempts))

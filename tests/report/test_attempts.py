@@ -40,7 +40,7 @@ def test_a_job_and_the_ledger_it_was_brought_into_tell_the_same(ledger: Ledger) 
     plain = [
         attempt
         for name in ("04-binary-scripted-k5", "06-errors-oracle-k1", "14-two-models")
-        for attempt in load_jobs(str(JOBS / name)).attempts
+        for attempt in load_jobs(str(JOBS / name)).trials
     ]
     assert len(plain) == len(sealed) > 10
     for one, other in zip(plain, sealed, strict=True):
@@ -74,8 +74,8 @@ def test_trials_of_an_earlier_plan_are_in_no_number_of_a_plain_job(tmp_path: Pat
     aside = min(each.name for each in job.iterdir() if each.is_dir())
     (job / "proctor.json").write_text(json.dumps({"unplanned": [{"trial": aside}]}))
     run = load_job_run(str(job))
-    assert (len(run.attempts), run.left_out) == (2, {"set aside": 1})
-    assert aside not in {each.trial_id for each in run.attempts}
+    assert (len(run.trials), run.left_out) == (2, {"set aside": 1})
+    assert aside not in {each.trial_id for each in run.trials}
     submission = load_jobs_submission(str(job))
     assert (len(submission.trials), len(submission.counted)) == (3, 2)
 
@@ -89,4 +89,4 @@ def test_a_kept_attempt_counts_for_a_policy_only_where_its_trial_is_not_there(
     renamed = trial.rename(job / f"{trial.name}.attempt-1")
     result = json.loads((renamed / "result.json").read_text())
     (renamed / "result.json").write_text(json.dumps(result | {"trial_name": renamed.name}))
-    assert len(load_jobs_submission(str(job)).counted) == len(load_job_run(str(job)).attempts) == 3
+    assert len(load_jobs_submission(str(job)).counted) == len(load_job_run(str(job)).trials) == 3

@@ -189,9 +189,9 @@ UNLIKE: list[tuple[dict[str, Any], str]] = [
     ({"agent.configuration": {**TURNS, "timeout_multiplier": 2}}, "timeout_multiplier 2, not"),
     ({"environment.compute_backend": "sandbox"}, "run by sandbox, not modal"),
     ({"environment.runtime_image": "other:1"}, "add ran in other:1, not"),
-    ({"task.task_revision": "another"}, "add is of revision another, not git-sha-task"),
+    ({"task.task_revision": "another"}, "add is at revision another, not git-sha-task"),
     ({"agent.configuration": {**TURNS, "limits": {"cpus": 2}}}, "add had cpus 2, not default"),
-    ({"profile": "harbor-0.25"}, "marked by harbor-0.25, not harbor-0.13.1"),
+    ({"profile": "harbor-0.25"}, "scored by harbor-0.25, not harbor-0.13.1"),
 ]  # fmt: skip
 
 
@@ -203,7 +203,7 @@ def test_unlike_runs_are_not_mixed(ledger: Ledger, changes: dict[str, Any], said
     sit(ledger, "t2", 0.0, experiment="later", profile=profile, record=changes)
     one, other = make_board(ledger, DATASET).sections
     assert [row.numbers.score for row in (*one.rows, *other.rows)] == [1.0, 0.0]
-    assert other.apart[0].startswith(f"not beside 1: {said}")
+    assert other.apart[0].startswith(f"separate from 1: {said}")
 
 
 def test_a_run_is_not_torn_apart_because_one_task_changed(ledger: Ledger) -> None:
@@ -256,7 +256,7 @@ def test_trials_that_stand_in_for_one_another_both_count(ledger: Ledger) -> None
         )
     board = make_board(ledger, DATASET)
     assert [row.numbers.account.counted for row in board.rows] == [2]
-    assert all("go round in a circle" in note for note in render_notes(board))
+    assert all("form a cycle" in note for note in render_notes(board))
 
 
 def test_a_failure_is_not_got_rid_of_by_a_trial_of_another_task(ledger: Ledger) -> None:
@@ -264,7 +264,7 @@ def test_a_failure_is_not_got_rid_of_by_a_trial_of_another_task(ledger: Ledger) 
     append_supersession(ledger, failed, other, "other", reason="better", author="eve")
     assert only_row(ledger).numbers.score == 0.5
     _, note = render_notes(make_board(ledger, DATASET))
-    assert "a supersession that does not count: the trial that replaces it is of another" in note
+    assert "its supersession does not count: the trial that replaces it is of another" in note
 
 
 def test_marks_count_from_where_they_stand(ledger: Ledger) -> None:
@@ -309,7 +309,7 @@ def test_a_trial_without_a_dataset_is_found_by_what_its_job_calls_it(ledger: Led
 def test_an_unknown_dataset_is_told_those_there_are(ledger: Ledger) -> None:
     sit(ledger, "t1")
     with pytest.raises(
-        InputError, match=r"no trial of a dataset 'nope' at 2 entries; there are aec"
+        InputError, match=r"no trial of the dataset 'nope' at 2 entries; the datasets are aec"
     ):
         make_board(ledger, "nope")
 
@@ -365,7 +365,7 @@ def test_a_supersession_counts_in_a_report_as_it_does_in_a_claim(ledger: Ledger,
         append_supersession(ledger, good, failed, "other", reason="broke", author="eve")
     claim = make_claim(ledger, ClaimOptions(scope=Scope("experiment-001")), ledger.refresh())
     run = load_sealed_run(ledger, "experiment-001")
-    assert len(run.attempts) == claim.counts.counted == (1 if by == "there" else 2)
+    assert len(run.trials) == claim.counts.counted == (1 if by == "there" else 2)
     assert sum(run.left_out.values()) == claim.counts.superseded
 
 
@@ -373,5 +373,5 @@ def test_a_report_says_that_the_first_marks_count(ledger: Ledger) -> None:
     score = TrialScore(profile="harbor-0.25", certificate=certified(1.0))
     append_rescore(ledger, sit(ledger, "t1", 0.0), score, reason="mended", author="ana")
     run = load_sealed_run(ledger, "experiment-001")
-    assert [each.reward for each in run.attempts] == [0.0]
-    assert "1 trial rescored later; the first score counts here" in "".join(run.notes)
+    assert [each.reward for each in run.trials] == [0.0]
+    assert "1 trial rescored later; the original score counts here" in "".join(run.notes)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from proctor.errors import InputError
 from proctor.record.comparable import RunConditions, TaskConditions
 from proctor.report.comparison.compared import Comparison, Terms, compare_sides
-from proctor.report.comparison.document import tell_comparison
+from proctor.report.comparison.document import render_comparison
 from proctor.report.comparison.sides import make_side
 from proctor.report.page.text import render_text
 from proctor.report.runs import Run
@@ -24,7 +24,7 @@ def compare(a: Run, b: Run, terms: Terms | None = None) -> Comparison:
 
 
 def told(compared: Comparison, width: int | None = None) -> str:
-    return "\n".join(render_text(tell_comparison(compared), width))
+    return "\n".join(render_text(render_comparison(compared), width))
 
 
 def test_every_task_counts_once_and_the_table_is_sorted_by_difference() -> None:
@@ -52,7 +52,7 @@ def test_what_is_not_scored_is_no_zero_unless_harbors_rule_says_so() -> None:
     assert found.paired_errors_as_zero is not None
     assert found.paired_errors_as_zero.difference == pytest.approx(-0.75)
     text = told(found)
-    assert "1 task scored in B alone, in no difference: y." in text
+    assert "1 task scored in B only, not compared: y." in text
     assert "3 = 1 scored + 2 missing" in text
     assert "2 harbor_reward_missing" in text
 
@@ -77,9 +77,9 @@ def test_another_revision_is_another_task() -> None:
     b = Run(
         name="b",
         is_sealed=True,
-        attempts=(
-            *make_run("b", {"x": [1]}).attempts,
-            *make_run("b", {"y": [0]}, task_conditions=other).attempts,
+        trials=(
+            *make_run("b", {"x": [1]}).trials,
+            *make_run("b", {"y": [0]}, task_conditions=other).trials,
         ),
     )
     with pytest.raises(InputError, match=r"1 task of another revision \(y\)"):
@@ -87,7 +87,7 @@ def test_another_revision_is_another_task() -> None:
     assert [each.task for each in compare(a, b, COMMON).tasks] == ["x"]
     found = compare(a, b, UNLIKE)
     assert found.revised == ("y",)
-    assert "1 task of unlike revisions, compared because you asked: y." in told(found)
+    assert "1 task of different revisions, compared on request: y." in told(found)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_unlike_conditions_are_refused_or_stand_on_top(
     with pytest.raises(InputError):
         compare(a, b, COMMON)
     lines = told(compare(a, b, UNLIKE), 300).split("\n")
-    assert lines[3] == f"! Unlike conditions, compared because you asked: {sentence}."
+    assert lines[3] == f"! Different conditions, compared on request: {sentence}."
 
 
 def test_what_only_one_side_has_on_record_is_a_note_and_no_difference() -> None:
@@ -150,18 +150,18 @@ def test_several_groups_are_listed_and_one_is_chosen_by_part_of_its_name() -> No
     mixed = Run(
         name="a",
         is_sealed=True,
-        attempts=(
-            *make_run("a", {"x": [1]}, model="base").attempts,
-            *make_run("a", {"x": [0]}, model="base+lora", configuration="d" * 12).attempts,
+        trials=(
+            *make_run("a", {"x": [1]}, model="base").trials,
+            *make_run("a", {"x": [0]}, model="base+lora", configuration="d" * 12).trials,
         ),
     )
     with pytest.raises(InputError) as refused:
         make_side("A", mixed)
-    assert "2 agents and models in it; --a takes a part of one's name: " in str(refused.value)
+    assert "2 agents and models match; pass --a with a part of one name: " in str(refused.value)
     assert "agent · base · cccccccccccc (1 trial)" in str(refused.value)
     assert make_side("B", mixed, "lora").group.model == "base+lora"
     assert make_side("B", mixed, "base").group.model == "base", "a whole name goes before a part"
-    with pytest.raises(InputError, match="nothing of it is called 'gpt'"):
+    with pytest.raises(InputError, match="no agent or model matches 'gpt'"):
         make_side("A", mixed, "gpt")
 
 
@@ -180,12 +180,12 @@ def test_a_cost_that_nobody_knows_is_unknown() -> None:
     )
     cost = next(each for each in found.measures if each.name == "cost")
     assert (cost.a.mean, cost.a.n, cost.b.mean, cost.difference) == (None, 0, 0.0, None)
-    assert "unknown: known of 0 of 2" in told(found)
+    assert "unknown: known for 0 of 2" in told(found)
 
 
 def test_few_tasks_are_said_to_be_few_and_no_colour_claims_what_chance_may_do() -> None:
     found = compare(make_run("a", {"x": [1], "y": [0]}), make_run("b", {"x": [0], "y": [1]}))
-    assert "! Only 2 tasks: intervals drawn from so few are too narrow." in told(found)
+    assert "! Only 2 tasks: intervals from so few tasks are too narrow." in told(found)
 
 
 REWARDS = st.dictionaries(

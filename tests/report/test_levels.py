@@ -6,9 +6,9 @@ import pytest
 
 from proctor.report.behaviour import Behaviour
 from proctor.report.comparison.compared import Terms, compare_sides
-from proctor.report.comparison.document import tell_comparison
+from proctor.report.comparison.document import render_comparison
 from proctor.report.comparison.sides import make_side
-from proctor.report.document.document import tell_report
+from proctor.report.document.document import render_report
 from proctor.report.document.facts import gather_facts
 from proctor.report.levels import tone_of_codes
 from proctor.report.page.blocks import Cell, Document, Paragraph, Table
@@ -43,14 +43,14 @@ def test_a_comparison_is_alarmed_by_alarms_alone(
 ) -> None:
     a, b = make_run("a", {"x": [1]}, findings=codes), make_run("b", {"x": [1]})
     compared = compare_sides(make_side("A", a), make_side("B", b), Terms(), None)
-    (found,) = paragraphs(tell_comparison(compared), "Integrity findings in")
+    (found,) = paragraphs(render_comparison(compared), "Integrity findings in")
     assert found.tone == tone
     assert found.text.startswith(f"Integrity findings in A: {codes[-1]} in 1 trial ({level})")
 
 
 @pytest.mark.parametrize(("codes", "tone", "level"), LEVELS)
 def test_a_report_is_alarmed_by_alarms_alone(codes: tuple[str, ...], tone: str, level: str) -> None:
-    told = tell_report(gather_facts([make_run("a", {"x": [1]}, findings=codes)], None))
+    told = render_report(gather_facts([make_run("a", {"x": [1]}, findings=codes)], None))
     (found,) = paragraphs(told, "see Integrity and reviews below")
     assert found.tone == tone
     assert f"(1 {level}" in found.text

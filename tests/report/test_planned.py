@@ -19,7 +19,7 @@ from proctor.ledger.run_plan import (
     encode_plan,
     parse_plan,
 )
-from proctor.ledger.sealed_plans import find_plan, find_plans
+from proctor.ledger.sealed_plans import get_plan, list_plans
 from proctor.ledger.withhold import Why, withhold_trial
 from proctor.report.planned.deviations import Deviation, audit_plan
 from tests.report.board_ledgers import open_board_ledger, sit
@@ -54,7 +54,7 @@ def run(ledger: Ledger, trial: str, reward: float | None = 1.0, **asked: Any) ->
 
 
 def deviations(ledger: Ledger) -> list[Deviation]:
-    return list(audit_plan(ledger, find_plan(ledger, EXPERIMENT)).deviations)
+    return list(audit_plan(ledger, get_plan(ledger, EXPERIMENT)).deviations)
 
 
 def kinds(ledger: Ledger) -> list[str]:
@@ -64,7 +64,7 @@ def kinds(ledger: Ledger) -> list[str]:
 def test_a_run_as_planned_departs_in_nothing(ledger: Ledger) -> None:
     run(ledger, "t1")
     run(ledger, "t2", None)
-    audit = audit_plan(ledger, find_plan(ledger, EXPERIMENT))
+    audit = audit_plan(ledger, get_plan(ledger, EXPERIMENT))
     assert (audit.follows, audit.listed, audit.counted) == (True, 2, 2)
 
 
@@ -75,23 +75,23 @@ def test_attempts_too_many_and_too_few_are_counted(ledger: Ledger) -> None:
     run(ledger, "t3")
     (found,) = deviations(ledger)
     assert (found.kind, found.subject) == ("extra-attempts", "add by tool_loop (provider/one)")
-    assert found.message == "3 trials count, planned are 2: t1, t2, t3"
+    assert found.message == "3 trials count, planned: 2: t1, t2, t3"
 
 
 DEPARTING: list[tuple[str, dict[str, Any], str]] = [
-    ("unplanned-task", {"task": "subtract"}, "sat subtract, which is not in the plan"),
-    ("unplanned-agent", {"model": "other/model"}, "answered by other/model; planned is"),
-    ("changed-revision", {"record": {"task.task_revision": "2"}}, "add is of revision 2; planned"),
+    ("unplanned-task", {"task": "subtract"}, "ran subtract, which is not in the plan"),
+    ("unplanned-agent", {"model": "other/model"}, "answered by other/model; planned:"),
+    ("changed-revision", {"record": {"task.task_revision": "2"}}, "add is at revision 2; planned"),
     ("changed-limits", {"record": {"environment.compute_backend": "docker"}}, "ran in docker;"),
     (
         "changed-settings",
         {"record": {"agent.configuration": {"max_turns": 99}}},
-        f"planned is {digest_settings(SETTINGS)}",
+        f"planned: {digest_settings(SETTINGS)}",
     ),
     (
         "changed-limits",
         {"record": {"agent.configuration": {**SETTINGS, "timeout_multiplier": 2.0}}},
-        "timeout_multiplier is 2.0; planned is the default",
+        "timeout_multiplier is 2.0; planned: the default",
     ),
     ("ran-before-plan", {"record": {"timestamp": "2020-01-01T00:00:00Z"}}, "before the plan was"),
 ]
@@ -178,15 +178,15 @@ def test_the_first_plan_binds_and_a_later_one_is_named(ledger: Ledger) -> None:
     run(ledger, "t2")
     more = msgspec.structs.replace(PLAN, attempts=1)
     append_plan(ledger, EXPERIMENT, encode_plan(more), author="eve")
-    assert find_plan(ledger, EXPERIMENT).plan == PLAN
+    assert get_plan(ledger, EXPERIMENT).plan == PLAN
     assert kinds(ledger) == ["changed-plan"]
 
 
 def test_a_plan_of_another_format_is_listed_and_not_audited(ledger: Ledger) -> None:
     append_plan(ledger, "other", b'{"tasks": 89}', author="ana")
-    assert [each.n_trials for each in find_plans(ledger)] == [2, None]
-    with pytest.raises(InputError, match="no plan of format proctor-plan-1"):
-        audit_plan(ledger, find_plan(ledger, "other"))
+    assert [each.n_trials for each in list_plans(ledger)] == [2, None]
+    with pytest.raises(InputError, match="not a plan of format proctor-plan-1"):
+        audit_plan(ledger, get_plan(ledger, "other"))
 
 
 def test_a_plan_is_read_back_as_it_was_sealed() -> None:

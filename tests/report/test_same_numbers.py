@@ -124,7 +124,7 @@ def _compare_sides(proctor: Proctor, job: Path, ledger: Path) -> dict[str, Count
     """Both sides of a comparison of the job with itself, sealed; only where it is of one agent."""
     ran = proctor("compare", job, job.name, "--ledger", ledger, "--json", "--no-behaviour")
     if ran.code == 2:
-        assert "agents and models in it" in ran.err, ran
+        assert "agents and models match; pass" in ran.err, ran
         return {}
     found = json.loads(ran.out)
     return {

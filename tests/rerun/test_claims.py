@@ -121,7 +121,7 @@ def test_a_claim_that_does_not_hold_is_not_run(sealed: Sealed) -> None:
     path.write_text(path.read_text().replace(sealed.trial, f"x{sealed.trial[1:]}"))
     ran = sealed.rerun(path)
     assert ran.code == 1
-    assert "are not in the ledger that the checkpoint speaks of" in ran.err
+    assert "are not in the ledger of the checkpoint" in ran.err
     assert not (sealed.place / "new").exists()
 
 

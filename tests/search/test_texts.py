@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.cli.search import name_step
+from proctor.cli.search import step_options
 from proctor.ledger.api import Ledger
 from proctor.search import texts
 from proctor.search.find import Page
@@ -110,7 +110,7 @@ def test_paths_that_the_agent_changed_are_found_the_system_first(
     (hit,) = ask(ledger, "role:change /usr/bin/python").hits
     assert hit.row.text == "/usr/bin/python -> /opt/fake\n/app/work0\n/app/work1"
     assert (hit.row.part, hit.row.step, is_change(hit.row)) == ("a", None, True)
-    assert name_step(hit.row) == ["--changes", "--part", "a"]
+    assert step_options(hit.row) == ["--changes", "--part", "a"]
     assert [ask(ledger, word).matches for word in ("fake", "work2", "late", "more")] == [1, 0, 0, 0]
 
 

@@ -11,7 +11,7 @@ from proctor.exchange.submission import SealOptions, find_submissions
 from proctor.exchange.traced_files import find_in_files, list_places
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.sealing import seal
-from proctor.ledger.traced_trials import find_sealed
+from proctor.ledger.traced_trials import trace_sealed
 from proctor.ledger.trial_index import TrialFilter
 from proctor.traces.trial_summary import compare_traced, summarise_traced
 from tests.ledger.ledgers import make_ledger
@@ -138,7 +138,7 @@ def ledger(trial: Path, tmp_path: Path) -> OpenLedger:
 
 
 def test_a_sealed_trial_has_the_summary_of_its_files(ledger: OpenLedger, trial: Path) -> None:
-    (found,) = find_sealed(ledger, TrialFilter())
+    (found,) = trace_sealed(ledger, TrialFilter())
     sealed = summarise_traced(found, labelled=True)
     (lying,) = summarise_path(str(trial))
     assert sealed.trace == lying.trace
@@ -151,7 +151,7 @@ def test_damaged_evidence_is_said_and_ends_nothing(ledger: OpenLedger, tmp_path:
         if artifact.is_file():
             artifact.chmod(0o600)
             artifact.write_bytes(b"gone")
-    (found,) = map(summarise_traced, find_sealed(ledger, TrialFilter()))
+    (found,) = map(summarise_traced, trace_sealed(ledger, TrialFilter()))
     assert found.problem is not None
     assert not found.has_trace
     assert found.cause is not None

@@ -11,7 +11,7 @@ from proctor.exchange.submission import SealOptions, find_submissions
 from proctor.exchange.traced_files import find_in_files
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.sealing import seal
-from proctor.ledger.traced_trials import find_named, find_sealed
+from proctor.ledger.traced_trials import trace_named, trace_sealed
 from proctor.ledger.trial_index import TrialFilter
 from proctor.traces.entry import TraceKind
 from proctor.traces.traced_trial import TracedTrial, opened_traces
@@ -104,9 +104,9 @@ def test_a_sealed_trial_is_found_by_filter_by_name_and_by_experiment(
     ledger: OpenLedger, trial: Path
 ) -> None:
     for found in (
-        find_sealed(ledger, TrialFilter(experiment="night")),
-        find_named(ledger, trial.name),
-        find_named(ledger, "night"),
+        trace_sealed(ledger, TrialFilter(experiment="night")),
+        trace_named(ledger, trial.name),
+        trace_named(ledger, "night"),
     ):
         (one,) = found
         assert one.name == f"night/{trial.name}"
@@ -115,8 +115,8 @@ def test_a_sealed_trial_is_found_by_filter_by_name_and_by_experiment(
             data = Path(traces[0].path).read_bytes()
         assert data == (trial / "agent" / "trajectory.json").read_bytes()
         assert not Path(traces[0].path).exists()
-    with pytest.raises(LedgerError, match="no trial or entry is called"):
-        list(find_named(ledger, "nobody"))
+    with pytest.raises(LedgerError, match="no trial or entry is named"):
+        list(trace_named(ledger, "nobody"))
 
 
 def test_the_steps_of_a_trial_come_in_the_order_they_were_run(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_the_steps_of_a_trial_come_in_the_order_they_were_run(tmp_path: Path) ->
         (trial / "steps" / step / "agent" / "trajectory.jsonl").write_text(ENTRY)
     ledger = make_ledger(tmp_path)
     seal(ledger, list(find_submissions(trial, SealOptions(experiment="night"))))
-    for found in (*find_in_files(str(trial)), *find_sealed(ledger, TrialFilter())):
+    for found in (*find_in_files(str(trial)), *trace_sealed(ledger, TrialFilter())):
         assert [part for part, _, _ in used_of(found)] == ["one", "two", "three"]
 
 

@@ -79,9 +79,9 @@ def test_superseded_partial_and_unlike_are_told(page: Page, address: str) -> Non
     page.goto(f"{address}{BOARD}")
     text = page.locator("main").inner_text()
     assert "2 listed = 1 counted + 1 superseded + 0 restarted" in text
-    assert "partial records (diagnostic): not for a leaderboard" in text
+    assert "partial records (diagnostic): not eligible for a leaderboard" in text
     assert "imported (harbor)" in text
-    assert "not beside 1: timeout_multiplier 2, not default" in text
+    assert "separate from 1: timeout_multiplier 2, not default" in text
 
 
 def test_only_an_alarm_is_red(page: Page, address: str) -> None:

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Error, Page
 
 from proctor.errors import RewardError
 from proctor.ledger.ledger import OpenLedger
-from proctor.ledger.query import find_trials
+from proctor.ledger.query import list_trials
 from proctor.report.case.checking import check_case_file
 from proctor.report.case.making import make_case
 from proctor.report.case.page import parse_page
@@ -149,7 +149,7 @@ def hold_jobs(proctor: Proctor, opened: Page, jobs: list[Path], directory: Path)
     texts = {}
     with OpenLedger.open(directory / "ledger") as ledger:
         checkpoint = ledger.refresh()
-        for row in find_trials(ledger):
+        for row in list_trials(ledger):
             page = make_case(ledger, row, checkpoint, largest=20_000_000).page
             path = directory / "case.html"
             path.write_bytes(page)

@@ -138,7 +138,7 @@ def test_a_ledger_that_is_taken_away_and_brought_back_is_said_and_shown(copy: Pa
         gone = [client.get(page) for page in pages]
         assert {each.status_code for each in gone} == {404}
         assert all("Traceback" not in each.text for each in gone)
-        assert "not a ledger: there is nothing there" in gone[0].text
+        assert "not a ledger: found nothing" in gone[0].text
         assert not copy.exists()
         away.rename(copy)
         assert {client.get(page).status_code for page in pages} == {200}

@@ -17,7 +17,7 @@ from proctor.ledger.entry import ReviewEntry
 from proctor.ledger.keys import make_key
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.query import find_trial
-from proctor.ledger.review import find_remarks
+from proctor.ledger.review import list_remarks
 from proctor.ledger.verification.verify import verify_ledger
 from proctor.web import reviews
 from proctor.web.app import make_app
@@ -57,7 +57,7 @@ def writing_to(subject: Subject) -> Iterator[httpx.Client]:
 def load_reviews(ledger: Path) -> list[ReviewEntry]:
     with OpenLedger.open(ledger) as opened:
         row = find_trial(opened, "experiment-001/one")
-        found = [remark.entry for remark in find_remarks(opened, row.record)]
+        found = [remark.entry for remark in list_remarks(opened, row.record)]
         return [entry for entry in found if isinstance(entry, ReviewEntry)]
 
 

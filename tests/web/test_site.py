@@ -14,7 +14,7 @@ from proctor.errors import InputError
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.query import find_trial
 from proctor.ledger.review import append_review
-from proctor.report.behaviour import summarise_attempts
+from proctor.report.behaviour import summarise_trials
 from proctor.report.document.facts import gather_facts
 from proctor.report.runs import Run, load_job_run, load_sealed_run
 from proctor.web.export import MOST_CHARACTERS, MOST_STEPS, make_pages, write_site
@@ -38,8 +38,8 @@ ODD = "a b&c#d?e%2F'\"<i>é\u202e__1"
 
 def export(place: Path, runs: Sequence[Run], ledger: OpenLedger | None = None) -> Path:
     """The site of runs."""
-    rows = [each for run in runs for each in run.attempts]
-    behaviour = summarise_attempts(rows, ledger, lambda *_: None, is_alone=True)
+    rows = [each for run in runs for each in run.trials]
+    behaviour = summarise_trials(rows, ledger, lambda *_: None, is_alone=True)
     pages = make_pages(gather_facts(runs, behaviour), runs, behaviour, ledger, lambda *_: None)
     write_site(place, pages)
     return place

@@ -47,7 +47,7 @@ def test_the_list_of_a_job_has_the_facts_of_its_report() -> None:
     count = 0
     for job in all_jobs():
         listed = {row.name: row for row in JobFiles(job).look().trials}
-        for row in load_jobs(str(job)).attempts:
+        for row in load_jobs(str(job)).trials:
             count += 1
             for fact in LISTED:
                 assert getattr(listed[row.name], fact) == getattr(row, fact), (row.name, fact)

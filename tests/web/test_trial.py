@@ -102,7 +102,7 @@ def test_a_reward_that_was_edited_since_is_seen(tmp_path: Path) -> None:
     edited = look(Subject(ledger=ledger), f"/trials/{REWARDS}/fractional__vgVZHBq")
     assert edited.status_code == 200
     assert "ledger is damaged" in edited.text
-    assert "has other bytes than were signed" in edited.text
+    assert "differs from what was signed" in edited.text
     assert "1.5" not in edited.text
 
 

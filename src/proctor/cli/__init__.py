@@ -1,46 +1,46 @@
-"""The command line: one file per noun, argument parsing and printing, nothing else.
+"""The command line: one file for each command, with argument parsing and printing only.
 
-    entry                           where the program begins
-    main                           the command table, and the door that every error leaves by
-    run, resume                    commands that run trials; running/ holds what they are made of
-    clean, image                   commands about what the sandbox leaves and needs
-    score, check, audit, outcome   commands about numbers, and about any thing by itself
-    gate    limits for CI: the command, what it says, what it takes
-    check_policy                   jobs and experiments by a policy, for `check`
-    rerunning       trials run again, for `audit`
-    export                         sealed trials taken out
-    import_prime_eval              `import prime` by another name
+    entry                          the entry point of the program
+    main                           the command table, and error handling
+    run, resume                    commands that run trials; see running/
+    clean, image                   commands about the sandbox
+    score, check, audit, outcome   commands that compute and check numbers
+    gate                           fails CI when a run misses a threshold
+    check_policy                   `check --policy`
+    rerunning                      `audit --rerun`
+    export                         exports sealed trials
+    import_prime_eval              `import prime` under its name in aec-bench
     show, trace, record, task      commands about traces, records and tasks
-    show_changes                   what an agent changed, and its clean room, for `show`
-    show_file, show_record         a trace, and a record or a trial in a directory, for `show`
-    show_sealed     what is in a ledger, and its traces, for `show`
-    showing, show_trace            what `show` was asked for, and the traces it shows
-    selection                      which steps of a trace are wanted
-    pager                          long texts where somebody sits before a screen
-    trace_diff       two traces, and two texts beside one another
-    trace_convert                  one kind of trace to another
-    trace_classify                 what every turn was for
-    trace_labels, trace_judges     the labels it shows, by the rules and by models
-    trace_summary                  what happened in a trial, or in many
-    summary_text    summaries as a page and as a table
-    trace_tail                     the end of a file that is being written
-    trace_text        traces and records as lines for people
-    traced                         the trials that a command about traces is asked for
-    plan               what is to be run, and how a run departs from it
-    board                          what every agent scored at a dataset
-    view, viewing                  pages in a browser: the command, what it does
-    compare, report, report_html   two runs side by side; one document about runs, or pages
-    width                          how wide the screen is
-    case                           one trial as one page that can be checked
-    search            words in everything that is sealed
-    options                        options that go only together
+    show_changes                   `show --changes`
+    show_file, show_record         `show` of a trace, a record or a trial directory
+    show_sealed                    `show` of sealed trials and other entries
+    showing, show_trace            the options of `show`, and rendering of traces
+    selection                      selects steps of a trace
+    pager                          pages long texts on a terminal
+    trace_diff                     compares two traces
+    trace_convert                  converts traces
+    trace_classify                 labels turns by their purpose
+    trace_labels, trace_judges     the labels, by rules and by models
+    trace_summary                  summarizes trials
+    summary_text                   renders summaries
+    trace_tail                     follows a file that is being written
+    trace_text                     renders traces and records for people
+    traced                         the trials that a command about traces selects
+    plan                           seals and shows plans
+    board                          shows the scores on a dataset
+    view, viewing                  pages in a browser
+    compare, report, report_html   compares runs, and writes reports
+    width                          the width of the terminal
+    case                           writes a case file
+    search                         searches sealed traces
+    options                        combinations of options
     redaction                      secrets named on the command line
-    output                         lines, JSON, progress, and files that were asked for
-    denominators                   scores with what they rest on
-    table                          tables for people
-    stdout                         standard output, and what is done when it cannot be written
-    printable                      text with its control characters spelled out
+    output                         prints lines, JSON and progress, and writes files
+    denominators                   prints scores with their denominators
+    table                          prints tables
+    stdout                         writes to standard output, and handles its failures
+    printable                      escapes control characters
 
-The commands of `proctor ledger` lie in ledger/, those of `proctor import` in import_/, a file for
-each. Nothing here works out a number.
+The commands of `proctor ledger` are in ledger/, those of `proctor import` in import_/. Numbers are
+computed elsewhere.
 """

@@ -1,4 +1,4 @@
-"""`proctor audit`: whether published numbers follow from the evidence, and how two runs differ."""
+"""`proctor audit`: checks whether published numbers follow from the evidence, and compares runs."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -19,13 +19,13 @@ from proctor.cli.table import print_table
 from proctor.errors import InputError
 from proctor.harbor.job import Job
 from proctor.ledger.reader import LedgerReader
-from proctor.ledger.sealed_plans import SealedPlan, find_plan, find_plans
+from proctor.ledger.sealed_plans import SealedPlan, get_plan, list_plans
 from proctor.report.planned.deviations import PlanAudit, audit_plan
 from proctor.reward.profile import PROFILES, Profile
 from proctor.sentence import count_of
 from proctor.trial.finding import level_of, sort_codes
 
-# The options of `proctor audit --rerun`
+# Options of `proctor audit --rerun`
 
 
 _OPTIONS = (
@@ -82,23 +82,23 @@ _OPTIONS = (
 
 
 def rerun_options(function: Callable[..., int]) -> Callable[..., int]:
-    """All of them, in their order."""
+    """Add all of them, in order."""
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
 
 
-# `proctor audit EXPERIMENT --plan`: what was run beside what was planned
+# `proctor audit EXPERIMENT --plan`: compares a run with its plan
 
 
+# Selects the first plan of an experiment.
 FIRST = ""
-"""What stands for the first plan of an experiment."""
 
 
 def audit_experiment(
     things: Sequence[str], plan: str, directory: str | None, *, as_json: bool
 ) -> int:
-    """Print each deviation; 1 where there is one."""
+    """Print each deviation; returns exit code 1 if there is one."""
     if len(things) != 1:
         raise click.UsageError(f"--plan audits one experiment; {len(things)} were given")
     with open_ledger(directory) as ledger:
@@ -112,13 +112,13 @@ def audit_experiment(
 
 def _find(ledger: LedgerReader, experiment: str, plan: str) -> SealedPlan:
     if plan == FIRST:
-        return find_plan(ledger, experiment)
+        return get_plan(ledger, experiment)
     if not (plan.isascii() and plan.isdigit()):
         raise InputError(f"--plan is {plan!r}; expected the number of a plan's entry")
-    found = [each for each in find_plans(ledger, experiment) if each.seq == int(plan[:20])]
+    found = [each for each in list_plans(ledger, experiment) if each.seq == int(plan[:20])]
     if not found:
         raise InputError(
-            f"{ledger.where}: entry {plan} is no plan of {experiment}; `proctor plan show` "
+            f"{ledger.where}: entry {plan} is not a plan of {experiment}; `proctor plan show` "
             "lists the plans"
         )
     return found[0]
@@ -210,12 +210,12 @@ def command(
     """
     _check_options(again)
     if not jobs and plan:
-        # `audit --plan EXPERIMENT` can only mean one thing.
+        # `audit --plan EXPERIMENT` is unambiguous.
         jobs, plan = (plan,), FIRST
     if not jobs:
         raise click.UsageError("Missing argument 'JOBS...'.")
     if again["rerun"] is not None:
-        # What runs trials is slow to load, and a plain audit runs none.
+        # Imported late: running trials is slow to import, and a plain audit does not need it.
         answer: int = import_module("proctor.cli.rerunning").rerun(jobs, again, as_json=as_json)
         return answer
     if plan is not None:
@@ -238,7 +238,7 @@ def command(
 
 
 def _check_options(again: Mapping[str, Any]) -> None:
-    """See that only such options were given as go together."""
+    """Check that the given options can be combined."""
     of_rerun = dict.fromkeys(again.keys() - {"rerun", "ledger_dir"}, "rerun")
     check_companions({"epsilon": "against", **of_rerun})
     if not is_given("plan"):
@@ -278,7 +278,7 @@ def _print(audit: Audit) -> None:
 
 
 def _print_integrity(audit: Audit, found: Sequence[Finding]) -> None:
-    """What was seen while trials ran: a line for each kind, alarms first."""
+    """Print integrity findings: a line for each kind, alarms first."""
     notes = {note.found: note for note in found}
     if not notes:
         return

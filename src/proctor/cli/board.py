@@ -1,4 +1,4 @@
-"""`proctor board`: what every agent scored at a dataset, at a position of a ledger."""
+"""`proctor board`: the scores of all agents on a dataset, at a position of a ledger."""
 
 import csv
 import io
@@ -14,11 +14,11 @@ from proctor.cli.ledger.options import json_option, ledger_option, open_ledger
 from proctor.cli.ledger.plain_table import draw_rows, print_rows
 from proctor.cli.options import check_apart, check_companions
 from proctor.cli.output import print_json, print_line
-from proctor.cli.stdout import tell
-from proctor.cli.width import find_width
+from proctor.cli.stdout import print_stderr
+from proctor.cli.width import terminal_width
 from proctor.errors import InputError
 from proctor.ledger.reader import LedgerReader
-from proctor.ledger.withheld import find_unnamed, render_unnamed
+from proctor.ledger.withheld import list_unnamed, render_unnamed
 from proctor.report.board.document import describe_board, describe_cells, describe_trials
 from proctor.report.board.making import list_datasets, make_board
 from proctor.report.board.model import Board, BoardRow, BoardSection, PolicyCheck
@@ -39,17 +39,17 @@ from proctor.report.board.text import (
 )
 from proctor.sentence import count_of
 
+# Columns without a terminal: fixed, so that the output is the same everywhere.
 _WIDTH = 100
-"""Columns where nobody looks: the same everywhere, so that the text is."""
 _NARROWEST = 40
 _INDENT = " " * 5
+# Cells that a row may lack; every row has their columns anyway.
 _PARTS = {
     "policy": ("policy", "passed"),
     "score_interval": ("low", "high"),
     "pass_interval": ("low", "high"),
     "pass_at_k": ("k", "value", "n_tasks", "n_trials"),
 }
-"""Cells that a row may lack: every row has the columns of their parts all the same."""
 _FORMS = ("as_json", "as_markdown", "as_csv", "trials_of")
 
 
@@ -101,13 +101,13 @@ def command(
     with open_ledger(directory) as ledger:
         if dataset is None:
             return _list(ledger, as_json=as_json)
-        board = make_board(ledger, dataset, at=at, desk=_open_desk(ledger, policy))
+        board = make_board(ledger, dataset, at=at, policy_check=_open_policy_check(ledger, policy))
     if as_json:
         print_json(describe_board(board))
     elif as_csv:
         _print_csv(board)
         for note in render_withheld(board.trials):
-            tell(f"note: {note}")
+            print_stderr(f"note: {note}")
     elif as_markdown:
         for line in _render_markdown(board):
             print_line(line)
@@ -118,12 +118,13 @@ def command(
     return 0
 
 
-def _open_desk(ledger: LedgerReader, policy: str | None) -> PolicyCheck | None:
+def _open_policy_check(ledger: LedgerReader, policy: str | None) -> PolicyCheck | None:
     if policy is None:
         return None
-    # What checks policies is slow to load, and most boards are made without.
-    desk: PolicyCheck = import_module("proctor.report.board.policies").PolicyDesk(ledger, policy)
-    return desk
+    # Imported late: policy checks are slow to import, and most boards have none.
+    module = import_module("proctor.report.board.policies")
+    policy_check: PolicyCheck = module.LedgerPolicyCheck(ledger, policy)
+    return policy_check
 
 
 def _check_forms() -> None:
@@ -136,7 +137,7 @@ def _check_forms() -> None:
 
 def _list(ledger: LedgerReader, *, as_json: bool) -> int:
     found = list_datasets(ledger)
-    unnamed = find_unnamed(ledger)
+    unnamed = list_unnamed(ledger)
     if as_json:
         datasets = msgspec.to_builtins(found)
         print_json({"datasets": datasets, "withheld_unnamed": len(unnamed)})
@@ -146,7 +147,7 @@ def _list(ledger: LedgerReader, *, as_json: bool) -> int:
     else:
         print_line("no trial of a dataset is sealed yet")
     if disclosed := render_unnamed(unnamed):
-        tell(f"note: {disclosed}")
+        print_stderr(f"note: {disclosed}")
     return 0
 
 
@@ -168,12 +169,12 @@ def _print(board: Board) -> None:
 
 
 def _print_rows(section: BoardSection, rows: Sequence[BoardRow]) -> None:
-    """Each row with what it rests on below it."""
+    """Print each row with its details below it."""
     cells = [dict(zip(HEADINGS, render_cells(row, section), strict=False)) for row in rows]
     chosen = [[cell[name] for name in FIRST] for cell in cells]
     heading, *lines = draw_rows(FIRST, chosen, right=NUMBERS, dear=NUMBERS)
     print_line(heading)
-    width = max(find_width() or _WIDTH, _NARROWEST)
+    width = max(terminal_width() or _WIDTH, _NARROWEST)
     for row, line in zip(rows, lines, strict=True):
         print_line(line)
         for sentence in render_basis(row, section):
@@ -192,8 +193,8 @@ def _render_markdown(board: Board) -> Iterator[str]:
             yield from _render_table(board, section, rows)
             yield ""
             for row in rows:
-                said = "; ".join([render_parts(row), *render_remarks(row)])
-                yield f"- {row.number}: {_escape(said)}"
+                text = "; ".join([render_parts(row), *render_remarks(row)])
+                yield f"- {row.number}: {_escape(text)}"
     for note in render_notes(board):
         yield from ("", f"Note: {_escape(note)}")
 
@@ -227,7 +228,7 @@ def _print_csv(board: Board) -> None:
 
 
 def _flatten(section: BoardSection, row: BoardRow) -> dict[str, object]:
-    """Numbers to their last digit; what is not known is empty."""
+    """The cells of a row with full precision; unknown values are empty."""
     cells = {
         name: dict.fromkeys(_PARTS[name]) if name in _PARTS and value is None else value
         for name, value in describe_cells(row).items()

@@ -1,10 +1,10 @@
-"""`proctor case`: one sealed trial as one HTML page that whoever gets it can check."""
+"""`proctor case`: writes a sealed trial as a self-checking HTML page."""
 
 from pathlib import Path
 
 import click
 
-from proctor.cli.ledger.options import find_directory, json_option, ledger_option, open_ledger
+from proctor.cli.ledger.options import choose_directory, json_option, ledger_option, open_ledger
 from proctor.cli.options import PATH, STDOUT
 from proctor.cli.output import print_json, print_line, write_new_file
 from proctor.digest import sha256_hex
@@ -71,7 +71,7 @@ def command(
 
 
 def _check_sealed(trial: str, directory: str | None) -> None:
-    """Refuse the directory of a trial: what is not sealed proves nothing.
+    """Refuse the directory of a trial: only sealed trials prove anything.
 
     Raises:
         InputError: it is one.
@@ -84,7 +84,7 @@ def _check_sealed(trial: str, directory: str | None) -> None:
     raise InputError(
         f"{trial}: a directory, which anybody could have edited; a case file is made of a sealed "
         f"trial: `proctor ledger seal {trial} --experiment NAME --ledger "
-        f"{find_directory(directory)}` seals it, then `proctor case NAME/{name}`"
+        f"{choose_directory(directory)}` seals it, then `proctor case NAME/{name}`"
     )
 
 

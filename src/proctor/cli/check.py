@@ -1,4 +1,4 @@
-"""`proctor check`: any thing by itself, as far as it can be judged alone."""
+"""`proctor check`: checks a single file, task, dataset or ledger."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from proctor.errors import InputError
 from proctor.sentence import count_of
 from proctor.traces.parallel import map_paths
 
+# Module and function for each kind; imported on use, because some are slow to import.
 _CHECKS = {
     FileKind.TRAJECTORY: "audit.checks.traces.check_trajectory_file",
     FileKind.CONVERSATION: "audit.checks.traces.check_conversation_file",
@@ -33,7 +34,6 @@ _CHECKS = {
     FileKind.TASK: "audit.checks.tasks.check_task_directory",
     FileKind.DATASET: "audit.checks.tasks.check_dataset_directory",
 }
-"""Module and function of proctor; loaded on use, as some are slow to load."""
 _SIGNED = frozenset(
     {
         FileKind.LEDGER,
@@ -47,8 +47,8 @@ _SIGNED = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class _Aids:
-    """What was given along with the things."""
+class _CheckOptions:
+    """Options for all checked things."""
 
     policy: str | None
     evidence: tuple[str, ...]
@@ -126,19 +126,19 @@ def command(
     check_companions({"directory": "policy", "since": "policy"})
     if policy is not None and _are_submissions(things):
         check_unused("a policy of jobs", evidence=evidence)
-        # What checks submissions is slow to load, and nothing else needs it.
+        # Imported late: policy checks are slow to import.
         checker = import_module("proctor.cli.check_policy")
-        asked = checker.PolicyAsked(policy, directory, since, keys)
+        asked = checker.PolicyOptions(policy, directory, since, keys)
         answer: int = checker.check_submissions(things, asked, as_json=as_json)
         return answer
     check_unused("a score record", directory=directory, since=since)
-    aids = _Aids(policy, evidence, keys)
-    ask = partial(check_thing, aids=aids)
+    options = _CheckOptions(policy, evidence, keys)
+    ask = partial(check_thing, options=options)
     answers = list(map_paths(ask, things))
     checked = [found for found in answers if isinstance(found, Checked)]
     refused = [found for found in answers if isinstance(found, str)]
     if not refused:
-        _check_used({found.thing for found in checked}, aids)
+        _check_used({found.thing for found in checked}, options)
     is_sound = all(found.is_sound for found in checked) and not refused
     if as_json and checked:
         documents = [_document(found) for found in checked]
@@ -165,32 +165,32 @@ def _are_submissions(things: tuple[str, ...]) -> bool:
     return not files
 
 
-def check_thing(path: str, aids: _Aids) -> Checked | str:
-    """What can be said of one thing; a sentence if it cannot be checked at all."""
+def check_thing(path: str, options: _CheckOptions) -> Checked | str:
+    """Check one thing; returns a message if it cannot be checked at all."""
     try:
-        return _check(path, aids)
+        return _check(path, options)
     except InputError as error:
         return str(error)
 
 
-def _check(path: str, aids: _Aids) -> Checked:
+def _check(path: str, options: _CheckOptions) -> Checked:
     thing = find_file_kind(path)
     if thing not in _CHECKS:
         raise InputError(f"{path}: a {thing}; {_find_other_way(path)}")
     module, _, function = _CHECKS[thing].rpartition(".")
     check: Callable[..., Checked] = getattr(import_module(f"proctor.{module}"), function)
     if thing in _SIGNED:
-        return check(path, aids.keys)
+        return check(path, options.keys)
     match thing:
         case FileKind.SCORE_RECORD:
-            return check(path, aids.policy)
+            return check(path, options.policy)
         case FileKind.RECORD:
-            return check(path, aids.evidence)
+            return check(path, options.evidence)
     return check(path)
 
 
 def _find_other_way(path: str) -> str:
-    """How a job or a trial is checked, which is no thing by itself."""
+    """How to check a job or a trial, which cannot be checked alone."""
     audit = "`proctor audit` checks a job with its trials"
     record = Path(path, "record.json")
     if not record.is_file():
@@ -198,14 +198,14 @@ def _find_other_way(path: str) -> str:
     return f"{audit}, `proctor check {record} --evidence {path}` the trial's record"
 
 
-def _check_used(kinds: set[FileKind], aids: _Aids) -> None:
-    if aids.policy is not None and FileKind.SCORE_RECORD not in kinds:
+def _check_used(kinds: set[FileKind], options: _CheckOptions) -> None:
+    if options.policy is not None and FileKind.SCORE_RECORD not in kinds:
         raise click.UsageError(
             "--policy goes with jobs, experiments and score records; none was given"
         )
-    if aids.evidence and FileKind.RECORD not in kinds:
+    if options.evidence and FileKind.RECORD not in kinds:
         raise click.UsageError("--evidence goes with a trial record; none was given")
-    if aids.keys and not kinds & _SIGNED:
+    if options.keys and not kinds & _SIGNED:
         raise click.UsageError(
             "--key goes with a ledger, checkpoint, proof, claim or case file; none was given"
         )

@@ -1,4 +1,4 @@
-"""`proctor check --policy`: jobs and experiments against what a policy asks for."""
+"""`proctor check --policy`: checks jobs and experiments against a policy."""
 
 import os
 from collections import Counter
@@ -9,17 +9,17 @@ from itertools import islice
 from pathlib import Path
 
 from proctor.audit.file_kind import FileKind, find_file_kind
-from proctor.cli.ledger.options import find_directory, open_ledger
+from proctor.cli.ledger.options import choose_directory, open_ledger
 from proctor.cli.output import print_json, print_line, reading_progress
 from proctor.cli.table import print_table
 from proctor.errors import InputError
-from proctor.ledger.claims.trust import find_verifier_key
+from proctor.ledger.claims.trust import load_verifier_key
 from proctor.ledger.note import VerifierKey
-from proctor.report.policy.as_sealed import hold_against
-from proctor.report.policy.checking import check_attempts
+from proctor.report.policy.as_sealed import compare_with_ledger
+from proctor.report.policy.checking import check_submission
 from proctor.report.policy.document import load_policy
 from proctor.report.policy.from_jobs import load_jobs_submission
-from proctor.report.policy.from_ledger import opened_experiment, verify_as_asked
+from proctor.report.policy.from_ledger import opened_experiment, verify_sealed
 from proctor.report.policy.submission import SealedIn, Submission
 from proctor.report.policy.verdict import CheckOutcome, Failure, Verdict
 from proctor.sentence import count_of
@@ -30,8 +30,8 @@ _LISTED = "--json lists them all"
 
 
 @dataclass(frozen=True, slots=True)
-class PolicyAsked:
-    """What was given along with jobs and experiments."""
+class PolicyOptions:
+    """The options of `check --policy`."""
 
     policy: str
     ledger: str | None
@@ -39,19 +39,19 @@ class PolicyAsked:
     keys: tuple[str, ...]
 
 
-def check_submissions(things: tuple[str, ...], asked: PolicyAsked, *, as_json: bool) -> int:
-    """Check each thing as one submission; the exit code.
+def check_submissions(things: tuple[str, ...], options: PolicyOptions, *, as_json: bool) -> int:
+    """Check each thing as one submission; returns the exit code.
 
     Raises:
         InputError: the policy or a submission cannot be read.
     """
-    _check_used(things, asked)
-    policy = load_policy(asked.policy)
+    _check_used(things, options)
+    policy = load_policy(options.policy)
     verdicts = []
-    desk = _Desk(asked)
+    reader = _SubmissionReader(options)
     for thing in things:
-        with desk.opened(thing) as submission:
-            verdicts.append(check_attempts(policy, submission))
+        with reader.opened(thing) as submission:
+            verdicts.append(check_submission(policy, submission))
     is_passed = all(verdict.is_passed for verdict in verdicts)
     if as_json:
         documents = [_document(verdict) for verdict in verdicts]
@@ -62,10 +62,10 @@ def check_submissions(things: tuple[str, ...], asked: PolicyAsked, *, as_json: b
     return 0 if is_passed else 1
 
 
-def _check_used(things: tuple[str, ...], asked: PolicyAsked) -> None:
-    """Refuse what would go unused where no ledger is looked at."""
-    if asked.ledger is None and all(map(os.path.lexists, things)):
-        for option, value in (("--since", asked.since), ("--key", asked.keys)):
+def _check_used(things: tuple[str, ...], options: PolicyOptions) -> None:
+    """Refuse options that have no effect without a ledger."""
+    if options.ledger is None and all(map(os.path.lexists, things)):
+        for option, value in (("--since", options.since), ("--key", options.keys)):
             if value:
                 raise InputError(
                     f"{things[0]}: a directory; {option} goes with the ledger that it was sealed "
@@ -73,16 +73,16 @@ def _check_used(things: tuple[str, ...], asked: PolicyAsked) -> None:
                 )
 
 
-class _Desk:
-    """Where submissions are handed in; a ledger is verified once."""
+class _SubmissionReader:
+    """Opens submissions; the ledger is verified once."""
 
-    def __init__(self, asked: PolicyAsked) -> None:
-        self._asked = asked
+    def __init__(self, options: PolicyOptions) -> None:
+        self._asked = options
         self._verified: SealedIn | None = None
 
     @contextmanager
     def opened(self, thing: str) -> Iterator[Submission]:
-        """A job, a directory of jobs, or an experiment of the ledger."""
+        """Open a job, a directory of jobs, or an experiment of the ledger."""
         ledger = self._asked.ledger
         if not os.path.lexists(thing):
             sealed = self._verify(thing)
@@ -98,36 +98,37 @@ class _Desk:
             return
         sealed = self._verify(thing)
         if sealed.damage:
-            yield replace(submission, sealed=sealed)  # what it says counts for nothing
+            # the content of a damaged ledger does not count
+            yield replace(submission, sealed=sealed)
             return
         with open_ledger(ledger) as opened:
-            yield hold_against(submission, opened, sealed)
+            yield compare_with_ledger(submission, opened, sealed)
 
     def _verify(self, thing: str) -> SealedIn:
         if self._verified is None:
-            place = find_directory(self._asked.ledger)
+            place = choose_directory(self._asked.ledger)
             if not place.exists():
                 raise InputError(_say_absent(thing, place))
-            self._verified = verify_as_asked(place, self._find_key(), self._asked.since)
+            self._verified = verify_sealed(place, self._find_key(), self._asked.since)
         return self._verified
 
     def _find_key(self) -> VerifierKey | None:
         if len(self._asked.keys) > 1:
             raise InputError(f"{len(self._asked.keys)} keys were given; a ledger has one")
-        return find_verifier_key(self._asked.keys[0]) if self._asked.keys else None
+        return load_verifier_key(self._asked.keys[0]) if self._asked.keys else None
 
 
 def _say_absent(thing: str, ledger: Path) -> str:
     if os.path.lexists(thing):
-        return f"{ledger}: there is no ledger to hold {thing} against"
+        return f"{ledger}: there is no ledger to compare {thing} with"
     return (
-        f"{thing}: there is no such directory, and no ledger at {ledger} that could hold an "
+        f"{thing}: there is no such directory, and no ledger at {ledger} that could contain an "
         "experiment of that name; --ledger or PROCTOR_LEDGER names one"
     )
 
 
 def _checked_job(path: str) -> str:
-    """A job's path; what is something else by its looks is said to be that.
+    """Check that a path is a job; the error names what it is instead.
 
     Raises:
         InputError: it is no job, and no directory that could hold some.
@@ -140,15 +141,15 @@ def _checked_job(path: str) -> str:
 
 
 def _print(verdict: Verdict) -> None:
-    said = "passed" if verdict.is_passed else "failed"
+    result = "passed" if verdict.is_passed else "failed"
     trials = count_of(verdict.n_trials, "trial")
-    print_line(f"{verdict.submission}: {verdict.policy.name}: {said} ({trials})")
+    print_line(f"{verdict.submission}: {verdict.policy.name}: {result} ({trials})")
     print_line()
     columns = ("check", "result", "reasons")
     rows = [_row(outcome) for outcome in verdict.outcomes if outcome.is_asked]
     print_table(columns, rows, fold=("reasons",))
     print_line()
-    for code, message, subjects in _group(verdict.beside_trials()):
+    for code, message, subjects in _group(verdict.of_submission()):
         print_line(f"{code}  {subjects or 'the submission'}: {message}")
     for trial, failures in islice(verdict.by_trial().items(), _MOST_SHOWN):
         print_line(f"{trial}")
@@ -160,7 +161,7 @@ def _print(verdict: Verdict) -> None:
 
 
 def _group(failures: list[Failure]) -> Iterator[tuple[str, str, str]]:
-    """Failures that say the same of several tasks, as one line: code, message, which."""
+    """Combine equal failures of several tasks into one line: code, message, tasks."""
     alike: dict[tuple[str, str], list[str]] = {}
     for failure in failures:
         subjects = alike.setdefault((failure.code, failure.message), [])
@@ -190,7 +191,7 @@ def _say_passed(outcome: CheckOutcome) -> str:
 
 
 def _find_unchecked(verdict: Verdict) -> Iterator[str]:
-    """What could not be told, and what was not asked."""
+    """What could not be checked, and what the policy does not require."""
     for outcome in verdict.outcomes:
         yield from (f"{outcome.check}: {why}" for why in outcome.unchecked)
     yield from verdict.unchecked

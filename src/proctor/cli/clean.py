@@ -1,4 +1,4 @@
-"""`proctor clean`: what killed runs left behind, removed. It decides nothing itself."""
+"""`proctor clean`: removes what killed runs left behind."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""`proctor compare`: two runs side by side, scores and behaviour."""
+"""`proctor compare`: compares the scores and behaviour of two runs."""
 
 import contextlib
 import os
@@ -8,23 +8,23 @@ from collections.abc import Iterator, Sequence
 import click
 import msgspec
 
-from proctor.cli.ledger.options import find_directory, ledger_option, open_ledger
+from proctor.cli.ledger.options import choose_directory, ledger_option, open_ledger
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.options import PATH, check_apart
 from proctor.cli.output import json_option, print_json, print_line
 from proctor.cli.stdout import send
-from proctor.cli.width import find_width
+from proctor.cli.width import terminal_width
 from proctor.errors import InputError
 from proctor.ledger.log import is_ledger
 from proctor.ledger.reader import LedgerReader
-from proctor.report.behaviour import Behaviour, summarise_attempts
+from proctor.report.behaviour import Behaviour, summarise_trials
 from proctor.report.comparison.compared import (
     Comparison,
     Terms,
     choose_sides,
     compare_sides,
 )
-from proctor.report.comparison.document import tell_comparison
+from proctor.report.comparison.document import render_comparison
 from proctor.report.comparison.sides import Side, make_side
 from proctor.report.page.markdown import render_markdown
 from proctor.report.page.text import render_text
@@ -61,7 +61,7 @@ def command(
     group_a: str | None,
     group_b: str | None,
     as_json: bool,
-    **told: bool,
+    **flags: bool,
 ) -> int:
     """Compare two runs, task by task.
 
@@ -73,28 +73,28 @@ def command(
     Example: proctor compare nightly candidate --common
     """
     check_apart("as_json", "as_markdown")
-    terms = Terms(common=told["common"], allow_unlike=told["allow_unlike"])
+    terms = Terms(common=flags["common"], allow_unlike=flags["allow_unlike"])
     with opened_for((one, other), directory) as ledger:
         is_named = directory is not None
         a = make_side("A", load_run(one, ledger, prefers_ledger=is_named), group_a)
         b = make_side("B", load_run(other, ledger, prefers_ledger=is_named), group_b)
-        behaviour = None if told["no_behaviour"] else _read_traces(a, b, terms, ledger)
+        behaviour = None if flags["no_behaviour"] else _read_traces(a, b, terms, ledger)
         compared = compare_sides(a, b, terms, behaviour)
     if as_json:
         print_json(msgspec.to_builtins(compared))
         return 0
-    document = tell_comparison(compared, list(_commands(compared, (a, b), directory)))
-    if told["as_markdown"]:
+    document = render_comparison(compared, list(_commands(compared, (a, b), directory)))
+    if flags["as_markdown"]:
         send(render_markdown(document).rstrip("\n"))
         return 0
-    for line in render_text(document, find_width()):
+    for line in render_text(document, terminal_width()):
         print_line(line)
     return 0
 
 
 @contextlib.contextmanager
 def opened_for(things: Sequence[str], directory: str | None) -> Iterator[LedgerReader | None]:
-    """The ledger, if it was named, or one of the things is no path.
+    """Open the ledger if it was given, or if one of the things is not a path.
 
     Raises:
         InputError: there is none.
@@ -103,11 +103,11 @@ def opened_for(things: Sequence[str], directory: str | None) -> Iterator[LedgerR
     if not named and directory is None:
         yield None
         return
-    place = find_directory(directory)
+    place = choose_directory(directory)
     if directory is None and not is_ledger(place):
         raise InputError(
-            f"{named[0]}: there is no such directory, and no ledger at {place} that could hold it; "
-            "--ledger or PROCTOR_LEDGER names one"
+            f"{named[0]}: there is no such directory, and no ledger at {place} that could "
+            "contain it; --ledger or PROCTOR_LEDGER names one"
         )
     with open_ledger(directory) as ledger:
         yield ledger
@@ -115,15 +115,15 @@ def opened_for(things: Sequence[str], directory: str | None) -> Iterator[LedgerR
 
 def _read_traces(a: Side, b: Side, terms: Terms, ledger: LedgerReader | None) -> Behaviour:
     sides = choose_sides(a, b, terms)
-    attempts = {each.name: each for side in sides for each in side.attempts}
-    return summarise_attempts(list(attempts.values()), ledger, make_progress())
+    attempts = {each.name: each for side in sides for each in side.trials}
+    return summarise_trials(list(attempts.values()), ledger, make_progress())
 
 
 def _commands(compared: Comparison, sides: Sequence[Side], directory: str | None) -> Iterator[str]:
-    """What shows two attempts at a task side by side, where the sides differ."""
-    places = {each.name: each.place or each.name for side in sides for each in side.attempts}
+    """Commands that compare two attempts at a task, for tasks where the sides differ."""
+    places = {each.name: each.place or each.name for side in sides for each in side.trials}
     ledger = f" --ledger {shlex.quote(directory)}" if directory is not None else ""
     differing = [each for each in compared.tasks if each.difference]
-    for each in sorted(differing, key=lambda told: -abs(told.difference or 0))[:_MOST_COMMANDS]:
+    for each in sorted(differing, key=lambda pair: -abs(pair.difference or 0))[:_MOST_COMMANDS]:
         pair = " ".join(shlex.quote(places[name]) for name in (each.trial_a, each.trial_b))
         yield f"proctor trace diff {pair}{ledger}"

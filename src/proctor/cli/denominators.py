@@ -1,4 +1,4 @@
-"""How scores are printed: a group with its counts and values, and what all numbers rest on."""
+"""Prints scores: a group with its counts and values, and the denominators of all numbers."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,43 +11,43 @@ _SHOWN = {"zero_by_missing": "missing (counted as 0)"}
 
 
 class Parts(Protocol):
-    """Trials of a job by what became of them."""
+    """Trials of a job by outcome."""
 
     @property
     def planned(self) -> int:
-        """All that were asked for."""
+        """Planned trials."""
         ...
 
     @property
     def run(self) -> int:
-        """Those with a result."""
+        """Trials with a result."""
         ...
 
     @property
     def scored(self) -> int:
-        """Those with a reward."""
+        """Trials with a reward."""
         ...
 
     @property
     def errored(self) -> int:
-        """Those with an exception."""
+        """Trials with an exception."""
         ...
 
     @property
     def zero_by_missing(self) -> int:
-        """Those without a reward, which harbor counts as 0."""
+        """Trials without a reward, which harbor counts as 0."""
         ...
 
     @property
     def not_run(self) -> int:
-        """Those without a result."""
+        """Trials without a result."""
         ...
 
 
 def render_group(
     key: str, counts: Mapping[str, int], values: Iterable[tuple[str, str]]
 ) -> Iterator[str]:
-    """A group: its counts, and a line for each value."""
+    """Render a group: its counts, and a line for each value."""
     listed = ", ".join(f"{n} {_SHOWN.get(what, what)}" for what, n in counts.items())
     yield f"{key}: {listed}"
     rows = list(values) or [("no metric", "-")]
@@ -57,7 +57,7 @@ def render_group(
 
 
 def render_parts(parts: Parts, *, broken: int = 0) -> Iterator[str]:
-    """The denominators of all numbers, as the sums that they are."""
+    """Render the denominators as sums."""
     yield (
         f"trials: {parts.planned} planned = {parts.run} run + {broken} broken "
         f"+ {parts.not_run} not run"
@@ -69,14 +69,14 @@ def render_parts(parts: Parts, *, broken: int = 0) -> Iterator[str]:
 
 
 def render_value(value: object) -> str:
-    """A number to its last digit."""
+    """A number with full precision."""
     if isinstance(value, float) and not math.isfinite(value):
         return repr(value)
     return render_json(value)
 
 
 def count_group(group: Group) -> dict[str, int]:
-    """What the numbers of a group rest on."""
+    """The denominators of a group."""
     run, scored = len(group.column), group.n_rewarded
     return {
         "run": run,

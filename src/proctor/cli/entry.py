@@ -1,4 +1,4 @@
-"""Where the program begins: an interrupt while it is still loading leaves as any other does."""
+"""The entry point: handles interrupts even while the program is still loading."""
 
 import os
 from importlib import import_module
@@ -6,7 +6,7 @@ from importlib import import_module
 
 def main() -> None:
     """Load the command table and run a command."""
-    # pydantic would look for plugins in every installed package; whoever has one for it says so.
+    # pydantic would search all installed packages for plugins, which is slow.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     try:
         run = import_module("proctor.cli.main").main

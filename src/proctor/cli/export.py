@@ -1,4 +1,4 @@
-"""`proctor export`: sealed trials taken out, in the forms that others read."""
+"""`proctor export`: exports sealed trials in formats of other tools."""
 
 from importlib import import_module
 from pathlib import Path
@@ -13,11 +13,12 @@ from proctor.cli.options import PATH
 from proctor.cli.output import print_json, print_line
 from proctor.errors import InputError
 from proctor.exchange.exporting import Exported, Exporter, Selection
-from proctor.ledger.query import find_trials
+from proctor.ledger.query import list_trials
 from proctor.ledger.trial_index import TrialFilter
 from proctor.sentence import count_of
 
 _SOME_LEFT_OUT = 3
+# The exporter of each format, imported on use.
 _FORMS = {
     "bundle": "proctor.exchange.copies:export_bundle",
     "harbor": "proctor.exchange.copies:export_jobs",
@@ -27,7 +28,6 @@ _FORMS = {
     "every-eval-ever": "proctor.exchange.eee:export_trials",
     "parquet": "proctor.exchange.parquet:export_trials",
 }
-"""The Exporter of each format, loaded on use."""
 
 
 @click.command("export")
@@ -67,7 +67,7 @@ def command(
     """
     export_trials = _load_exporter(form)
     with open_ledger(directory) as ledger:
-        rows = find_trials(ledger, wanted)
+        rows = list_trials(ledger, wanted)
         if not rows and form != "bundle":
             raise InputError(f"{ledger.where}: no trial is meant by these options")
         progress = make_progress()
@@ -100,16 +100,16 @@ def _load_exporter(form: str) -> Exporter:
 
 
 def _print(exported: Exported) -> None:
-    said = f"{exported.output}: {count_of(exported.trials, 'trial')}"
+    line = f"{exported.output}: {count_of(exported.trials, 'trial')}"
     if exported.entries is not None:
-        said += (
+        line += (
             f" of a ledger of {count_of(exported.entries, 'entry', 'entries')}, "
             f"{exported.left_out} left out, {count_of(exported.evidence or 0, 'file')} of evidence"
         )
     if exported.losses is not None:
-        said += f"; {count_of(exported.losses, 'field')} lost: {exported.loss_report}"
+        line += f"; {count_of(exported.losses, 'field')} lost: {exported.loss_report}"
     if exported.jobs is not None:
-        said += f" of {count_of(exported.jobs, 'job')}"
-    print_line(said)
+        line += f" of {count_of(exported.jobs, 'job')}"
+    print_line(line)
     for sentence in exported.refused:
         print_line(f"left out: {sentence}")

@@ -1,4 +1,4 @@
-"""`proctor gate`: does a run reach what was asked of it? For machines that go by exit codes."""
+"""`proctor gate`: checks runs against limits, and reports by exit code."""
 
 import math
 import os
@@ -8,16 +8,16 @@ from pathlib import Path
 import click
 import msgspec
 
-from proctor.cli.ledger.options import find_directory, ledger_option, open_ledger
+from proctor.cli.ledger.options import choose_directory, ledger_option, open_ledger
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.options import PATH, STDOUT, check_companions
 from proctor.cli.output import json_option, print_json, print_line, reading_progress, write_file
-from proctor.cli.stdout import send, tell
+from proctor.cli.stdout import print_stderr, send
 from proctor.errors import DamageError, InputError
 from proctor.report.gate.judging import (
     Judged,
-    find_missing,
     judge,
+    list_missing,
     render_cost,
     render_errors,
 )
@@ -29,7 +29,7 @@ from proctor.report.gate.numbers import FindInterval, GroupNumbers
 from proctor.report.runs import check_job, check_name, is_sealed
 from proctor.report.statistics.intervals import Interval
 
-# What `gate` takes on its command line that click has no type for
+# Parameter types for the limits
 
 
 _MOST_DIGITS = 9
@@ -43,7 +43,7 @@ class ErrorsType(click.ParamType[MaxErrors]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> MaxErrors:
-        """What was written, or a sentence about it."""
+        """Parse the value."""
         if isinstance(value, MaxErrors):
             return value
         text = str(value)
@@ -56,7 +56,7 @@ class ErrorsType(click.ParamType[MaxErrors]):
 
 
 class NumberType(click.ParamType[float]):
-    """A finite number, 0 or more where `least` says so."""
+    """A finite number, optionally with a minimum."""
 
     name = "X"
 
@@ -66,7 +66,7 @@ class NumberType(click.ParamType[float]):
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """What was written, or a sentence about it."""
+        """Parse the value."""
         number = value if isinstance(value, float) else _parse(str(value))
         if not math.isfinite(number) or number < self.least:
             what = "a number" if self.least < 0 else f"a number, {self.least:g} or more"
@@ -81,11 +81,11 @@ def _parse(text: str) -> float:
         return math.nan
 
 
-# What `gate` says: lines for people, and one document for programs
+# Output: lines for people, and one JSON document
 
 
 def print_judged(judged: list[Judged], miss: Miss | None) -> None:
-    """Every run with its numbers and conditions, then the verdict."""
+    """Print every run with its numbers and conditions, then the verdict."""
     for each in judged:
         _print_run(each)
         print_line()
@@ -93,7 +93,7 @@ def print_judged(judged: list[Judged], miss: Miss | None) -> None:
 
 
 def render_verdict(miss: Miss | None) -> str:
-    """Whether the gate is met, and the name of the exit code where it is not."""
+    """Whether the gate is met; if not, with its exit code."""
     return f"MISSED: {miss} (exit code {miss.exit_code})" if miss else "met (exit code 0)"
 
 
@@ -136,7 +136,7 @@ def _basis_of(judged: Judged) -> list[str]:
         lines.append(f"        {measured.superseded} superseded or restarted: not counted")
     lines.append(f"errors: {render_errors(judged.errors)}")
     lines.append(f"cost: {render_cost(judged.cost)}")
-    if missing := find_missing(measured):
+    if missing := list_missing(measured):
         lines.append(f"incomplete: {'; '.join(missing)}")
     return lines + [f"note: {note}" for note in measured.notes]
 
@@ -144,12 +144,12 @@ def _basis_of(judged: Judged) -> list[str]:
 def _render_check(check: Check) -> str:
     about = f"{check.group}: " if check.group else ""
     verdict = "ok    " if check.is_met else "MISSED"
-    said = f"{verdict}  {about}{check.condition}: {check.found}"
-    return said if check.miss is None else f"{said}  ({check.miss}, {check.miss.exit_code})"
+    line = f"{verdict}  {about}{check.condition}: {check.found}"
+    return line if check.miss is None else f"{line}  ({check.miss}, {check.miss.exit_code})"
 
 
 def document_of(judged: list[Judged], miss: Miss | None) -> dict[str, object]:
-    """All of it, for programs."""
+    """The result as JSON."""
     return {
         "met": miss is None,
         "miss": miss,
@@ -165,7 +165,7 @@ def _run_document(judged: Judged) -> dict[str, object]:
         "kind": measured.kind,
         "place": measured.place,
         "denominators": measured.denominators,
-        "incomplete": find_missing(measured),
+        "incomplete": list_missing(measured),
         "groups": [msgspec.to_builtins(group) for group in judged.groups],
         "errors": msgspec.to_builtins(judged.errors),
         "cost_usd": {
@@ -202,11 +202,11 @@ _CONDITIONS = (
     "against",
 )
 
+# The function that computes the interval of a mean, imported on use.
 _INTERVALS = {
     "bootstrap": ("proctor.report.statistics.bootstrap", "cluster_bootstrap"),
     "student": ("proctor.report.statistics.student", "cluster_student"),
 }
-"""What finds the interval of a mean: the module, loaded on use, and the function."""
 
 
 @click.command("gate")
@@ -348,7 +348,7 @@ def _load_interval(name: str) -> FindInterval:
 
 def _check_options(*, as_json: bool, junit: str | None, markdown: str | None) -> None:
     asked = [click.get_current_context().params[name] for name in _CONDITIONS]
-    # A floor of 0 is asked for, and equals False.
+    # A limit of 0 is a limit, although it is falsy.
     if all(value is None or value is False for value in asked):
         raise click.UsageError("nothing is asked for; expected a limit, such as --min-mean 0.5")
     check_companions({"max_drop": "against"})
@@ -369,22 +369,22 @@ def _print(judged: list[Judged], miss: Miss | None, *, as_json: bool, page: str 
         print_json(document_of(judged, miss))
     elif page is not None:
         send(page.rstrip("\n"))
-        tell(f"proctor: gate {render_verdict(miss)}")
+        print_stderr(f"proctor: gate {render_verdict(miss)}")
     else:
         print_judged(judged, miss)
 
 
 class _Reader:
-    """Reads what is named: a job where there is a path, else, or with --ledger, an experiment."""
+    """Reads runs: a job if the path exists, else an experiment; with --ledger always the latter."""
 
     def __init__(self, directory: str | None, *, check_evidence: bool) -> None:
         self.directory = directory
         self.check_evidence = check_evidence
+        # Directories that must not be written to.
         self.read: list[str] = []
-        """Where nothing may be written."""
 
     def measure(self, thing: str, planned: int | None = None) -> Measured:
-        """A run.
+        """Read and measure a run.
 
         Raises:
             InputError: there is none.
@@ -395,14 +395,14 @@ class _Reader:
         return self._measure_experiment(thing, planned)
 
     def _is_sealed(self, name: str) -> bool:
-        """Whether a ledger was named, and holds an experiment of this name."""
+        """Whether a ledger was given, and has an experiment of this name."""
         if self.directory is None:
             return False
         try:
             with open_ledger(self.directory) as ledger:
                 return is_sealed(ledger, name)
         except DamageError:
-            # What cannot be found in a damaged ledger may be what was damaged.
+            # In a damaged ledger, what is not found may be what was damaged.
             return True
 
     def _measure_job(self, path: str, planned: int | None) -> Measured:
@@ -416,7 +416,7 @@ class _Reader:
         return measure_job(path, check_evidence=self.check_evidence, watch=reading_progress(path))
 
     def _measure_experiment(self, name: str, planned: int | None) -> Measured:
-        place = find_directory(self.directory)
+        place = choose_directory(self.directory)
         if self.directory is None and not place.exists():
             raise InputError(
                 f"{name}: there is no such job directory, and no ledger at {place} that could "

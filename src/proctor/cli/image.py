@@ -1,4 +1,4 @@
-"""`proctor image`: root file systems for the sandbox, taken in once and used by name."""
+"""`proctor image`: manages root file systems for the sandbox."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""`proctor import-prime-eval`: aec-bench's name for `proctor import prime`; no list shows it."""
+"""`proctor import-prime-eval`: the name of `proctor import prime` in aec-bench; not listed."""
 
 import copy
 

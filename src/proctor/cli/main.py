@@ -1,4 +1,4 @@
-"""The command table and the outermost door: every error leaves here as a sentence and an exit code.
+"""The command table and the outermost error handler: errors become messages and exit codes.
 
     0    done
     1    the check that was asked for failed
@@ -24,32 +24,32 @@ from proctor.cli.stdout import (
     discard_stdout,
     keep_descriptors_free,
     leave_streams,
+    print_stderr,
     render_failure,
-    tell,
 )
 from proctor.errors import DamageError, ProctorError
 
-# Groups whose commands are loaded when they are used, so that `--help` stays fast
+# Groups whose commands are imported on use, so that `--help` stays fast
 
 
 class CommandTable(click.Group):
-    """A group that knows its commands by name and first line; PACKAGE.NAME holds each."""
+    """A group that lists its commands without importing them; PACKAGE.NAME implements each."""
 
     package: str
     commands_by_name: Mapping[str, str]
-    """Every command and the first line of its help, in the order that they are listed."""
+    """Every command and the first line of its help, in the order of the list."""
     unlisted: frozenset[str] = frozenset()
-    """Other names of commands, which no list shows."""
+    """Other names of commands, which are not listed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order of the table."""
         return list(self.commands_by_name)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command of that name, if there is one."""
+        """Import the command of that name, if there is one."""
         if cmd_name not in self.commands_by_name and cmd_name not in self.unlisted:
             return None
-        # What modules define stays: to look for garbage among it takes a tenth of the loading.
+        # Modules stay loaded: collecting garbage meanwhile takes a tenth of the import time.
         gc.disable()
         try:
             module = importlib.import_module(f"{self.package}.{_module_name(cmd_name)}")
@@ -60,16 +60,17 @@ class CommandTable(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands, without loading any."""
+        """Write the list of commands without importing any."""
         with formatter.section("Commands"):
             formatter.write_dl(list(self.commands_by_name.items()))
 
 
 def _module_name(command: str) -> str:
-    """The module that holds a command: `import` is a word of Python's, and needs another one."""
+    """The module of a command: `import` is a Python keyword and needs another name."""
     return f"{command}_" if keyword.iskeyword(command) else command.replace("-", "_")
 
 
+# Every command and the first line of its help; implemented in proctor.cli.NAME.
 COMMANDS = {
     "run": "Run an agent on tasks: many trials in one job.",
     "resume": "Resume a stopped job.",
@@ -95,7 +96,6 @@ COMMANDS = {
     "task": "Print the digests that pin task directories.",
     "image": "Import, list and remove root file systems for the sandbox.",
 }
-"""Every command and the first line of its help; proctor.cli.NAME holds it."""
 
 
 class Commands(CommandTable):
@@ -117,24 +117,24 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run a command and leave with its exit code."""
+    """Run a command and exit with its code."""
     keep_descriptors_free()
     try:
         code = cli.main(standalone_mode=False)
     except SystemExit:
-        # click leaves so when the reader of a help page has gone, which is its right.
+        # click raises this when the reader of a help page closes the pipe, which is no error.
         code = 0
     except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001 - the outermost door
-        code = _say_why(error)
+        code = _explain(error)
     leave_streams()
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _say_why(error: BaseException) -> int:
-    """Say why a command ended; its exit code."""
+def _explain(error: BaseException) -> int:
+    """Print why a command ended; returns the exit code."""
     if _was_interrupted(error):
-        # Python marks an interrupt inside exec() as unhandled, though it is handled here, and
-        # would die of it at the end; the next exec() takes the mark away.
+        # Python marks an interrupt inside exec() as unhandled and would die of it at exit, although
+        # it is handled here; the next exec() clears the mark.
         exec("")  # noqa: S102
         _say("interrupted")
         return 130
@@ -149,7 +149,7 @@ def _say_why(error: BaseException) -> int:
 
 
 def _was_interrupted(error: BaseException | None) -> bool:
-    """Whether an interrupt is what led to an error, such as that of a file closed half-way."""
+    """Whether an interrupt caused an error, such as that of a half-closed file."""
     while error is not None:
         if isinstance(error, KeyboardInterrupt | click.Abort):
             return True
@@ -158,12 +158,12 @@ def _was_interrupted(error: BaseException | None) -> bool:
 
 
 def _say(sentence: str) -> None:
-    tell(f"proctor: {printable(sentence)}")
+    print_stderr(f"proctor: {printable(sentence)}")
 
 
 def _report(error: BaseException) -> None:
-    """Whatever gets here is our own defect, but for a help page that click could not print."""
-    # Every file that is read or written has a name; only a stream's error has none.
+    """Report an unexpected error: a defect of proctor, or a help page that could not be printed."""
+    # Errors of files have a name; only those of streams have none.
     if isinstance(error, OSError) and error.filename is None:
         discard_stdout()
         _say(render_failure(error))

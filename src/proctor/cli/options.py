@@ -1,4 +1,4 @@
-"""Options that go only together, or never. What would have no effect is refused, not ignored."""
+"""Checks combinations of options. Options without effect are refused, not ignored."""
 
 from collections.abc import Mapping
 
@@ -6,13 +6,13 @@ import click
 from click.core import ParameterSource
 
 PATH = click.Path(readable=False)
-"""Any path; what is wrong with it is said by whoever reads it, in a sentence."""
+"""Any path; commands report problems with it themselves."""
 STDOUT = "-"
-"""What stands for standard output where a file to write is named."""
+"""Means standard output where an output file is expected."""
 
 
 def check_companions(companions: Mapping[str, str]) -> None:
-    """See that every parameter of the current command that was given has its companion.
+    """Check that every given parameter is accompanied by the one that it needs.
 
     Raises:
         UsageError: names the first that has not.
@@ -26,7 +26,7 @@ def check_companions(companions: Mapping[str, str]) -> None:
 
 
 def check_apart(first: str, second: str) -> None:
-    """See that two parameters of the current command were not both given.
+    """Check that two parameters were not both given.
 
     Raises:
         UsageError: they were.
@@ -39,7 +39,7 @@ def check_apart(first: str, second: str) -> None:
 
 
 def check_unused(what: str, **values: object) -> None:
-    """See that parameters which mean nothing for what was found were not given.
+    """Check that parameters without effect on what was found were not given.
 
     Raises:
         UsageError: names the first that was.
@@ -60,6 +60,6 @@ def _is_given(context: click.Context, name: str) -> bool:
 
 
 def _shown(context: click.Context, name: str) -> str:
-    """A parameter as a person writes it: --exit-code, JOB."""
+    """A parameter as written on the command line: --exit-code, JOB."""
     parameter = next(found for found in context.command.params if found.name == name)
     return parameter.opts[0] if isinstance(parameter, click.Option) else name.upper()

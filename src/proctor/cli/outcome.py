@@ -1,4 +1,4 @@
-"""`proctor outcome`: the result line, what its reader makes of it, and reason codes."""
+"""`proctor outcome`: prints result lines, judges runs by them, and finds reason codes."""
 
 import sys
 from collections.abc import Mapping
@@ -121,7 +121,7 @@ def _show_line(job: str, *, as_json: bool) -> None:
 
 
 def _has_finished(data: bytes) -> bool:
-    """Whether a result says that its job ended; what cannot be read is for its reader to judge."""
+    """Whether a result is of a finished job; unreadable results count as finished."""
     try:
         return msgspec.json.decode(data, type=JobDocument).finished_at is not None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -129,12 +129,12 @@ def _has_finished(data: bytes) -> bool:
 
 
 def _read_result(job: str) -> bytes | None:
-    """Bytes of the result.json that is meant; None when the directory it should be in has none."""
+    """The bytes of the result.json; None if its directory has none."""
     path = Path(job)
     try:
         if path.is_dir():
             if not _looks_like_job(path):
-                load_job(job, watch=reading_progress(job))  # refuses what is no job
+                load_job(job, watch=reading_progress(job))  # refuses anything but a job
             path = path / "result.json"
         if path.name == "result.json" and path.parent.is_dir() and not path.exists():
             return None
@@ -146,7 +146,7 @@ def _read_result(job: str) -> bytes | None:
 
 
 def _looks_like_job(directory: Path) -> bool:
-    """Whether it has a result that is not a trial's: good enough to read only that."""
+    """Whether it has a result that is not a trial's: enough to read only that."""
     is_trial = (directory / "trial.log").exists() or (directory / "verifier").is_dir()
     return (directory / "result.json").exists() and not is_trial
 
@@ -225,7 +225,7 @@ def _parse_keep(text: str) -> Keep:
         if policy is KeepPolicy.THRESHOLD_BAND:
             return Keep(policy, threshold=float(parameter))
     except ValueError as error:
-        message = f"--keep {text}: {parameter!r} is no number; expected for example {name}=1"
+        message = f"--keep {text}: {parameter!r} is not a number; expected for example {name}=1"
         raise InputError(message) from error
     if equals:
         raise InputError(f"--keep {text}: {name} has no parameter; expected --keep {name}")
@@ -244,7 +244,7 @@ def _read_text(path: str) -> str:
 
 
 def _read_stdin() -> bytes:
-    # Python has no stdin at all where it was started with none.
+    # sys.stdin is None if the process was started without it.
     if sys.stdin is None:
         raise InputError("standard input: closed; expected the stdout of a run")
     try:

@@ -1,4 +1,4 @@
-"""What people and programs see: plain lines, JSON, progress, and the files they ask for."""
+"""Prints lines, JSON and progress, and writes files."""
 
 import json
 import os
@@ -24,12 +24,12 @@ _BEYOND_ASCII = re.compile("[^\n -~]+")
 
 
 def print_line(text: str = "") -> None:
-    """One line on stdout."""
+    """Print one line on stdout."""
     send(printable(text))
 
 
 def print_json(document: object) -> None:
-    """One JSON document on stdout; numbers as harbor writes them, nan as null."""
+    """Print one JSON document on stdout; numbers as harbor writes them, nan as null."""
     send(_BEYOND_ASCII.sub(_escaped, render_json(document, indent=2)))
 
 
@@ -38,7 +38,7 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def write_file(path: Path, data: bytes, read: Sequence[str]) -> None:
-    """Write what was asked for, but not into a directory that was read.
+    """Write an output file, but never into a directory that was read.
 
     Raises:
         InputError: it is in one, or cannot be written.
@@ -51,7 +51,7 @@ def write_file(path: Path, data: bytes, read: Sequence[str]) -> None:
 
 
 def write_new_file(path: Path, data: bytes, read: Sequence[str]) -> None:
-    """Write a file that is not there, or is there already as it should be.
+    """Write a new file; one with the same content is accepted.
 
     Raises:
         InputError: another file is there, it is in a directory that was read, or cannot be written.
@@ -61,7 +61,7 @@ def write_new_file(path: Path, data: bytes, read: Sequence[str]) -> None:
         if not os.path.lexists(target):
             write_new(target, data)
     except FileExistsError:
-        pass  # somebody was faster; what they wrote may be the same
+        pass  # another process wrote it first, perhaps with the same content
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from error
     if not _holds(target, data):
@@ -86,7 +86,7 @@ def _holds(path: Path, data: bytes) -> bool:
 
 
 def reading_progress(what: str) -> Watch:
-    """A counter on stderr once reading takes longer than a second; silent where nobody looks."""
+    """A counter on stderr if reading takes longer than a second; silent without a terminal."""
     if not sys.stderr.isatty():
         return lambda _done, _total: None
     began = time.monotonic()

@@ -1,8 +1,7 @@
-"""Long texts in a pager where somebody sits before the screen; as they are everywhere else.
+"""Shows long texts in a pager on a terminal; otherwise prints them.
 
-$PAGER, else `less`, with LESS=FRX unless it is set: what fits on the screen is not paged, and it
-stays there. A pager that is missing or fails changes nothing but that the text is printed. One that
-is left early has done its work.
+Uses $PAGER, else `less`, with LESS=FRX unless it is set: short texts are not paged and stay on the
+screen. If the pager is missing or fails, the text is printed. Leaving it early is not an error.
 """
 
 import contextlib
@@ -16,13 +15,13 @@ from collections.abc import Callable, Iterable, Iterator
 from proctor.cli.stdout import send_lines
 
 type Lines = Callable[[], Iterable[str]]
-"""Makes the lines, and makes them again for another way of printing them."""
+"""Makes the lines; called again if the pager fails."""
 _USUAL = "less"
 _OPTIONS = "FRX"
 
 
 def page(lines: Lines, *, is_wanted: bool = True) -> None:
-    """Print lines, through a pager where that makes sense.
+    """Print lines, through a pager on a terminal.
 
     Raises:
         InputError: stdout cannot be written.
@@ -32,12 +31,12 @@ def page(lines: Lines, *, is_wanted: bool = True) -> None:
 
 
 def _is_attended() -> bool:
-    """Whether there is a screen, and keys to turn pages with."""
+    """Whether there is a terminal for input and output."""
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
 
 
 def _page(lines: Lines) -> bool:
-    """Give the lines to the pager; False when it could not show them."""
+    """Send the lines to the pager; False if it could not show them."""
     try:
         command = shlex.split(os.environ.get("PAGER") or _USUAL)
     except ValueError:
@@ -67,7 +66,7 @@ def _feed(end: int, lines: Iterable[str]) -> None:
 
 @contextlib.contextmanager
 def _left_to_the_pager() -> Iterator[None]:
-    """Ctrl-C is a key of the pager's while it is all that is on the screen."""
+    """Ignore Ctrl-C, which is a key of the pager."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield

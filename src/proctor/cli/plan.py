@@ -1,4 +1,4 @@
-"""`proctor plan`: what is to be run, sealed before it is; and the plans that are."""
+"""`proctor plan`: seals a plan before its run, and shows plans."""
 
 import getpass
 import os
@@ -13,21 +13,21 @@ from proctor.cli.ledger.options import json_option, key_option, ledger_option, o
 from proctor.cli.ledger.plain_table import print_rows
 from proctor.cli.ledger.target import open_target
 from proctor.cli.output import print_json, print_line
-from proctor.cli.running.config import Wished, make_config
+from proctor.cli.running.config import RequestedJob, make_config
 from proctor.cli.running.flags import make_some_flags
 from proctor.cli.running.options import agent_options, planned_options, task_options
 from proctor.cli.running.sections import SectionedGroup, option, section
-from proctor.cli.stdout import tell
+from proctor.cli.stdout import print_stderr
 from proctor.errors import InputError
 from proctor.job.classes import check_classes
 from proctor.ledger.entry import Cause
-from proctor.ledger.query import find_trials
+from proctor.ledger.query import list_trials
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.review import append_plan, check_words
 from proctor.ledger.run_plan import RunPlan, encode_plan, plan_digest
-from proctor.ledger.sealed_plans import SealedPlan, find_plan, find_plans
+from proctor.ledger.sealed_plans import SealedPlan, get_plan, list_plans
 from proctor.ledger.trial_index import TrialFilter, check_text
-from proctor.ledger.withheld import find_unnamed, render_unnamed
+from proctor.ledger.withheld import list_unnamed, render_unnamed
 from proctor.record.ids import check_id
 from proctor.report.planned.making import make_plan
 from proctor.sentence import count_of
@@ -84,10 +84,10 @@ def command(
     author = rules["author"] if rules["author"] is not None else _login_name()
     check_words(author, "the author")
     check_text(author, "--author")
-    wished = _wish(given)
+    requested = _make_request(given)
     plan = make_plan(
-        wished.config,
-        wished.settings,
+        requested.config,
+        requested.settings,
         exclusions=rules["exclusions"],
         note=rules["note"],
         host=os.environ,
@@ -118,18 +118,18 @@ def _login_name() -> str:
         raise InputError("your login name is unknown; pass --author NAME") from error
 
 
-def _wish(given: dict[str, Any]) -> Wished:
+def _make_request(given: dict[str, Any]) -> RequestedJob:
     flags = make_some_flags(given)
     now = datetime.now(UTC).astimezone()
-    wished = make_config(flags, now, os.environ, lambda note: tell(f"note: {note}"))
-    check_classes(wished.config)
-    return wished
+    requested = make_config(flags, now, os.environ, lambda note: print_stderr(f"note: {note}"))
+    check_classes(requested.config)
+    return requested
 
 
 def _note_early(ledger: LedgerReader, experiment: str) -> None:
-    if early := len(find_trials(ledger, TrialFilter(experiment=experiment))):
-        said = count_of(early, "trial")
-        tell(f"note: {said} of {experiment} are sealed already, before this plan")
+    if early := len(list_trials(ledger, TrialFilter(experiment=experiment))):
+        trials = count_of(early, "trial")
+        print_stderr(f"note: {trials} of {experiment} are sealed already, before this plan")
 
 
 def _show(plan: RunPlan, facts: dict[str, object], *, as_json: bool) -> None:
@@ -143,7 +143,7 @@ def _show(plan: RunPlan, facts: dict[str, object], *, as_json: bool) -> None:
 
 
 def render_plan(plan: RunPlan) -> Iterator[str]:
-    """A plan in lines."""
+    """Render a plan in lines."""
     tasks, agents = count_of(len(plan.tasks), "task"), count_of(len(plan.agents), "agent")
     attempts = count_of(plan.attempts, "attempt")
     dataset = f" of {plan.dataset}" if plan.dataset else ""
@@ -177,11 +177,11 @@ def show(name: str | None, directory: str | None, as_json: bool) -> int:
     """
     with open_ledger(directory) as ledger:
         if name is not None:
-            found = find_plan(ledger, name)
+            found = get_plan(ledger, name)
             _show(found.plan, _facts(found), as_json=as_json)
             return 0
-        plans = find_plans(ledger)
-        unnamed = find_unnamed(ledger)
+        plans = list_plans(ledger)
+        unnamed = list_unnamed(ledger)
     if as_json:
         documents = [_facts(each) for each in plans]
         print_json({"plans": documents, "withheld_unnamed": len(unnamed)})
@@ -195,8 +195,8 @@ def show(name: str | None, directory: str | None, as_json: bool) -> int:
     else:
         print_line("no plan is sealed yet")
     if disclosed := render_unnamed(unnamed):
-        # A plan that was withheld names no trial either.
-        tell(f"note: {disclosed}")
+        # A withheld plan names no trial either.
+        print_stderr(f"note: {disclosed}")
     return 0
 
 

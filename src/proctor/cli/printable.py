@@ -1,4 +1,4 @@
-"""Text from a job is hostile: control characters are shown, never sent to a terminal."""
+"""Escapes control characters: text from a job is untrusted, and a terminal would interpret them."""
 
 from proctor.sentence import printable
 

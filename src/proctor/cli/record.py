@@ -1,4 +1,4 @@
-"""`proctor record`: a TrialRecord from a harbor trial, and the format of one."""
+"""`proctor record`: makes a TrialRecord from a harbor trial, and prints its schema."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -105,20 +105,20 @@ def schema() -> int:
 
 
 def _make_redactor(trial: str, names: Sequence[str]) -> Redactor | None:
-    # The same trial gives the same bytes, so that making them again changes nothing.
+    # The same trial gives the same bytes, so that repeating the command changes nothing.
     salt = bytes.fromhex(sha256_hex(os.fsencode(Path(trial).resolve().name)))[:16]
     return make_redactor(names, salt) if names else None
 
 
 def _find_read(trial: str, task: str | None) -> list[str]:
-    """The directories into which nothing is written: the trial, the job around it, the task."""
+    """Directories that must not be written to: the trial, its job, the task."""
     around = Path(trial).resolve().parent
     job = [str(around)] if (around / "lock.json").exists() else []
     return [trial, *job, *([task] if task else [])]
 
 
 def _check_streams(output: str, pins: str | None, *, as_json: bool) -> None:
-    """Refuse what would put two documents on stdout."""
+    """Refuse to print two documents on stdout."""
     if pins == STDOUT:
         raise click.UsageError("--pins takes a file; --json prints the pins on stdout")
     if as_json and output == STDOUT:
@@ -146,7 +146,7 @@ def _write_both(record: tuple[str, bytes], pins: tuple[str, bytes], read: Sequen
     try:
         _write(record[0], record[1], read)
     except InputError:
-        # Pins of no record would keep the next attempt from writing its own.
+        # Pins without a record would prevent the next attempt from writing its own.
         if not was_there:
             path.unlink()
         raise
@@ -157,7 +157,7 @@ def _render_pins(made: MadeRecord) -> bytes:
 
 
 def _document(made: MadeRecord) -> dict[str, object]:
-    """All of it but the record itself, which has a file of its own."""
+    """The result as JSON, without the record, which has its own file."""
     record = made.record
     return {
         "trial_id": record.trial_id,
@@ -173,7 +173,7 @@ def _document(made: MadeRecord) -> dict[str, object]:
 
 
 def _print(path: str, digest: str, made: MadeRecord) -> None:
-    """What was made, for people; on stderr where the record itself is on stdout."""
+    """Print the result; on stderr if the record is on stdout."""
     for line in _describe(path, digest, made):
         if path == STDOUT:
             click.echo(printable(line), err=True)

@@ -1,4 +1,4 @@
-"""Secrets that are named on the command line, by the environment variables that hold them."""
+"""Secrets named on the command line by their environment variables."""
 
 import os
 from collections.abc import Sequence
@@ -18,9 +18,7 @@ secret_option = click.option(
 
 
 def make_redactor(names: Sequence[str], salt: bytes | None = None) -> Redactor:
-    """What takes the values of environment variables out of whatever is written.
-
-    The salt is for the digests in its report; a random one, unless it is given.
+    """A redactor for the values of environment variables.
 
     Raises:
         InputError: there is no such variable, or its value is too short to be taken out.

@@ -1,4 +1,4 @@
-"""`proctor report`: one document about a run, or a site of pages."""
+"""`proctor report`: writes a report about runs, as one document or a site."""
 
 import os
 from collections.abc import Sequence
@@ -10,16 +10,16 @@ import click
 import msgspec
 
 from proctor.cli.compare import opened_for
-from proctor.cli.ledger.options import find_directory, ledger_option
+from proctor.cli.ledger.options import choose_directory, ledger_option
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.options import PATH, STDOUT, check_apart
 from proctor.cli.output import json_option, print_json, print_line, write_file
-from proctor.cli.stdout import send, tell
-from proctor.cli.width import find_width
+from proctor.cli.stdout import print_stderr, send
+from proctor.cli.width import terminal_width
 from proctor.harbor.render import render_json
 from proctor.ledger.reader import LedgerReader
-from proctor.report.behaviour import Behaviour, summarise_attempts
-from proctor.report.document.document import tell_report
+from proctor.report.behaviour import Behaviour, summarise_trials
+from proctor.report.document.document import render_report
 from proctor.report.document.facts import ReportFacts, gather_facts
 from proctor.report.page.markdown import render_markdown
 from proctor.report.page.text import render_text
@@ -70,9 +70,9 @@ def command(
         behaviour = None if no_behaviour else _read_traces(runs, ledger)
         facts = gather_facts(runs, behaviour)
         read = [thing for thing in things if os.path.lexists(thing)]
-        read += [str(find_directory(directory))] if ledger is not None else []
+        read += [str(choose_directory(directory))] if ledger is not None else []
         if site is not None and behaviour is not None:
-            # Pages of HTML are slow to load, and most reports have none.
+            # Imported late: HTML is slow to import, and most reports are text.
             pages = import_module("proctor.cli.report_html").write_pages(
                 Path(site), facts, runs, behaviour, ledger, read
             )
@@ -86,7 +86,7 @@ def _deliver(facts: ReportFacts, face: str, output: str | None, read: Sequence[s
         _print(facts, face)
         return
     write_file(Path(output), _render(facts, face).encode("utf-8", "backslashreplace"), read)
-    tell(f"{printable(output)}: the report, as {face}")
+    print_stderr(f"{printable(output)}: the report, as {face}")
 
 
 def _check_asked() -> None:
@@ -104,32 +104,32 @@ def _face_of(output: str | None) -> str:
 
 
 def _read_traces(runs: Sequence[Run], ledger: LedgerReader | None) -> Behaviour:
-    attempts = {each.name: each for run in runs for each in run.attempts}
-    return summarise_attempts(list(attempts.values()), ledger, make_progress())
+    attempts = {each.name: each for run in runs for each in run.trials}
+    return summarise_trials(list(attempts.values()), ledger, make_progress())
 
 
 def _print(facts: ReportFacts, face: str) -> None:
     if face == "json":
         print_json(msgspec.to_builtins(facts))
     elif face == "text":
-        for line in render_text(tell_report(facts), find_width()):
+        for line in render_text(render_report(facts), terminal_width()):
             print_line(line)
     else:
         send(_render(facts, face).rstrip("\n"))
 
 
 def _render(facts: ReportFacts, face: str) -> str:
-    """A whole file."""
+    """Render a report as the content of a file."""
     match face:
         case "json":
             return render_json(msgspec.to_builtins(facts), indent=2) + "\n"
         case "markdown":
-            return render_markdown(tell_report(facts))
+            return render_markdown(render_report(facts))
         case "html":
             page: str = import_module("proctor.cli.report_html").render_html(facts)
             return page
         case _:
-            return "\n".join(render_text(tell_report(facts), None)) + "\n"
+            return "\n".join(render_text(render_report(facts), None)) + "\n"
 
 
 def _tell_site(place: Path, pages: Sequence[str], *, as_json: bool) -> int:

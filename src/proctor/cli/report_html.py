@@ -1,4 +1,4 @@
-"""A report as HTML: one page, or a site. Loaded on use."""
+"""Reports as HTML: one page, or a site. Imported on use."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from proctor.cli.ledger.progress import make_progress
 from proctor.ledger.reader import LedgerReader
 from proctor.report.behaviour import Behaviour
-from proctor.report.document.document import tell_report
+from proctor.report.document.document import render_report
 from proctor.report.document.facts import ReportFacts
 from proctor.report.page.html import render_page
 from proctor.report.runs import Run
@@ -15,8 +15,8 @@ from proctor.web.style import load_style
 
 
 def render_html(facts: ReportFacts) -> str:
-    """One page that needs nothing beside itself."""
-    return render_page(tell_report(facts), load_style())
+    """Render a self-contained page."""
+    return render_page(render_report(facts), load_style())
 
 
 def write_pages(
@@ -27,7 +27,7 @@ def write_pages(
     ledger: LedgerReader | None,
     read: Sequence[str],
 ) -> list[str]:
-    """Write a site; the names of its pages.
+    """Write a site; returns the names of its pages.
 
     Raises:
         InputError: something else is there, or it cannot be written.

@@ -1,4 +1,4 @@
-"""`proctor audit --rerun`: trials run again before a person's eyes, and what came of each."""
+"""`proctor audit --rerun`: runs trials again and reports the result of each."""
 
 import asyncio
 import contextlib
@@ -15,10 +15,10 @@ import click
 import msgspec
 
 from proctor.audit.file_kind import FileKind, find_file_kind
-from proctor.cli.ledger.options import find_directory
+from proctor.cli.ledger.options import choose_directory
 from proctor.cli.output import print_json, print_line
 from proctor.cli.running.display import Silent, leave_at_once, say
-from proctor.cli.running.host import find_needs
+from proctor.cli.running.host import list_needs
 from proctor.errors import InputError
 from proctor.files import replace_file
 from proctor.harbor.configs import JobConfig
@@ -36,11 +36,11 @@ from proctor.sentence import count_of
 from proctor.task.directory import Task
 
 ACCOUNT = "reruns.json"
-"""The document of --json as far as it is known, beside the new jobs."""
+"""The JSON document so far, beside the new jobs."""
 
 
 def rerun(jobs: Sequence[str], given: Mapping[str, Any], *, as_json: bool) -> int:
-    """Run a sample of a job or a claim again; the exit code."""
+    """Run a sample of a job or a claim again; returns the exit code."""
     if len(jobs) != 1:
         raise click.UsageError(f"--rerun is of one job or one claim; {len(jobs)} were given")
     environment = given["environment"]
@@ -74,7 +74,7 @@ def rerun(jobs: Sequence[str], given: Mapping[str, Any], *, as_json: bool) -> in
     with contextlib.redirect_stdout(sys.stderr):
         done = asyncio.run(run_again(trials, names, options))
     if done.interrupted:
-        # A key that is pressed once too often ends what is left, without a traceback.
+        # A second Ctrl-C while cleaning up ends without a traceback.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     kept = _keep(directory)
     if as_json:
@@ -86,19 +86,19 @@ def rerun(jobs: Sequence[str], given: Mapping[str, Any], *, as_json: bool) -> in
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Account:
-    """What is told of all reruns."""
+    """The results of all reruns."""
 
     audited: str
     seed: str
     trials: int
-    """How many there are to choose from."""
+    """The number of trials to choose from."""
     withheld: int
-    """How many more there were, of which nothing is known."""
+    """The number of withheld trials, which cannot be chosen."""
     sample: Sequence[str]
     directory: Path
 
     def describe(self, done: Reruns, kept: str | None) -> dict[str, object]:
-        """All of it as one document; `kept` is the directory, where something lies in it."""
+        """The result as JSON; `kept` is the directory of the new jobs, if any."""
         return {
             "audited": self.audited,
             "seed": self.seed,
@@ -111,7 +111,7 @@ class _Account:
         }
 
     def write(self, reruns: Sequence[Rerun]) -> None:
-        """Put what is known so far beside the new jobs, where a kill does not take it along."""
+        """Write the results so far beside the new jobs, so that a kill does not lose them."""
         if not any(self.directory.iterdir()):
             return
         is_all = len(reruns) == len(self.sample)
@@ -131,7 +131,7 @@ def _load_trials(path: str, ledger: str | None) -> Trials:
     thing = find_file_kind(path)
     if thing is not FileKind.CLAIM:
         raise InputError(f"{path}: a {thing}; expected a job directory, or a claim")
-    return load_claim_trials(path, find_directory(ledger))
+    return load_claim_trials(path, choose_directory(ledger))
 
 
 def _check_apart(jobs_dir: Path, audited: str) -> None:
@@ -141,7 +141,7 @@ def _check_apart(jobs_dir: Path, audited: str) -> None:
 
 
 def _keep(directory: Path) -> str | None:
-    """The directory, unless nothing came to lie in it: then it is gone."""
+    """The directory, or None if it is empty: then it is removed."""
     try:
         directory.rmdir()
     except OSError:
@@ -150,7 +150,7 @@ def _keep(directory: Path) -> str | None:
 
 
 class _Counter:
-    """Says which trial is at its turn."""
+    """Prints which trial is being run."""
 
     def __init__(self, total: int) -> None:
         self._total = total
@@ -162,13 +162,13 @@ class _Counter:
 
 
 class _Runner:
-    """Runs the job of one trial; nothing of it is sealed."""
+    """Runs the job of one trial, without sealing it."""
 
     def __init__(self, *, yes: bool) -> None:
         self._yes = yes
 
     async def __call__(self, config: JobConfig, settings: Settings) -> JobOutcome:
-        """Run it to its end."""
+        """Run the job to its end."""
         options = JobOptions(
             config=config,
             settings=settings,
@@ -181,7 +181,7 @@ class _Runner:
         return await run_job(options, Silent())
 
     def _approve(self, tasks: Sequence[Task], config: JobConfig) -> None:
-        needs = find_needs((task.config for task in tasks), config)
+        needs = list_needs((task.config for task in tasks), config)
         if needs and not self._yes:
             wanted = ", ".join(dict.fromkeys(need.variable for need in needs))
             raise InputError(f"its task takes variables of this machine: {wanted}; --yes gives it")
@@ -197,7 +197,7 @@ def _print(account: _Account, done: Reruns, kept: str | None) -> None:
             print_line(f"    {line}")
     if account.withheld:
         gone = count_of(account.withheld, "trial")
-        print_line(f"  besides, {gone} of the claim withheld: not replayable, and in no sample")
+        print_line(f"  withheld in the claim: {gone}, not replayable and not sampled")
     if done.interrupted:
         missing = len(account.sample) - len(done.reruns)
         print_line(f"  interrupted: {count_of(missing, 'trial')} not run again")

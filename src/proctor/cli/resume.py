@@ -1,4 +1,4 @@
-"""`proctor resume`: what has no result yet in a job is run; nothing that is there is deleted."""
+"""`proctor resume`: runs the trials of a job that have no result, and deletes nothing."""
 
 import os
 import sys
@@ -83,7 +83,7 @@ def command(
         host=os.environ,
         invocation=sys.argv,
         stop_at_once=leave_at_once,
-        # Whoever began the job was asked; what is missing is still said.
+        # Consent was given when the job was started; missing variables are still reported.
         approve=Consent(os.environ, frozenset(), yes=True, remedy="export what is missing"),
         ledger=Path(ledger).absolute() if ledger else None,
         key_file=Path(key).absolute() if key else None,

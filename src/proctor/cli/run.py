@@ -1,4 +1,4 @@
-"""`proctor run`: an agent at tasks, many trials as one job, with harbor's flags."""
+"""`proctor run`: runs an agent on tasks as one job, with harbor's flags."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ from proctor.cli.running.display import leave_at_once, say
 from proctor.cli.running.files import load_env_file
 from proctor.cli.running.flags import EnvironmentFlags, make_flags
 from proctor.cli.running.host import Consent
-from proctor.cli.running.ledger import wish_for_ledger
+from proctor.cli.running.ledger import choose_ledger
 from proctor.cli.running.options import (
     agent_options,
     environment_options,
@@ -57,23 +57,23 @@ def command(**given: Any) -> int:
     flags = make_flags(given)
     check_apart("as_json", "result_line")
     variables = load_env_file(flags.job.env_file, os.environ) if flags.job.env_file else {}
-    # Also for agents and environments of others, which look there for their keys.
+    # Agents and environments of plugins look for their keys in os.environ too.
     os.environ.update(variables)
     now = datetime.now(UTC).astimezone()
-    wished = make_config(flags, now, os.environ, lambda note: say(f"note: {note}"))
-    check_classes(wished.config)
-    # A dry run takes nothing from anybody, so that there is nothing to ask.
+    requested = make_config(flags, now, os.environ, lambda note: say(f"note: {note}"))
+    check_classes(requested.config)
+    # A dry run passes no variables to tasks, so that no consent is needed.
     yes = flags.job.yes or flags.output.dry_run
     options = JobOptions(
-        config=wished.config,
-        settings=wished.settings,
+        config=requested.config,
+        settings=requested.settings,
         invocation=sys.argv,
         host=os.environ,
-        is_auto=wished.is_auto,
+        is_auto=requested.is_auto,
         environment_why=_environment_why(flags.environment, from_file=flags.job.config is not None),
         stop_at_once=leave_at_once,
         approve=Consent(os.environ, frozenset(variables), yes=yes),
-        ledger=wish_for_ledger(
+        ledger=choose_ledger(
             flags.record.ledger,
             flags.record.key,
             is_sealed=not flags.record.no_ledger,
@@ -82,14 +82,14 @@ def command(**given: Any) -> int:
         ),
     )
     printing = Printing(
-        quiet=wished.config.quiet,
+        quiet=requested.config.quiet,
         as_json=flags.output.as_json,
         result_line=flags.output.result_line,
-        debug=wished.config.debug,
+        debug=requested.config.debug,
     )
     if flags.output.dry_run:
         return show_preview(preview_run(options), as_json=flags.output.as_json)
-    return watch_job(lambda watch: run_job(options, watch), wished.config.job_name, printing)
+    return watch_job(lambda watch: run_job(options, watch), requested.config.job_name, printing)
 
 
 def _environment_why(flags: EnvironmentFlags, *, from_file: bool) -> str:

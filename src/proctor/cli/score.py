@@ -1,4 +1,4 @@
-"""`proctor score`: a job's numbers, recomputed from its evidence."""
+"""`proctor score`: recomputes a job's scores from its evidence."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""`proctor search`: words in every sealed trace, with the step they are in."""
+"""`proctor search`: searches all sealed traces, with the step of each match."""
 
 import os
 import shlex
@@ -15,10 +15,10 @@ from proctor.cli.ledger.progress import make_progress
 from proctor.cli.options import check_apart
 from proctor.cli.output import print_json, print_line
 from proctor.cli.printable import printable
-from proctor.cli.stdout import send, tell
+from proctor.cli.stdout import print_stderr, send
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.trial_index import TrialFilter
-from proctor.ledger.withheld import find_unnamed, render_unnamed
+from proctor.ledger.withheld import list_unnamed, render_unnamed
 from proctor.search.find import COUNTED, Found, Hit, Page, TrialCount, count_by_trial, find_hits
 from proctor.search.index import SearchIndex
 from proctor.search.query import Query, parse_query
@@ -26,9 +26,8 @@ from proctor.search.row import Row, is_change
 from proctor.search.snippet import Marker
 from proctor.search.upkeep import ask_index
 
-# What a search found as text for people: two lines a hit, within 80 columns as a rule
-#
-# Nothing is printed here, and no control character of a trace gets through.
+# Rendering of hits: usually two lines each, within 80 columns. Control characters of traces are
+# escaped.
 
 
 _INDENT = "    "
@@ -37,7 +36,7 @@ _WIDEST = 200
 
 
 def render_heading(found: Found, page: Page) -> str:
-    """How many there are, and which of them follow."""
+    """The number of matches, and which of them follow."""
     if not found.matches:
         return "no match"
     counted = _count(found.matches, "match", "matches", is_exact=found.is_exact)
@@ -52,7 +51,7 @@ def render_heading(found: Found, page: Page) -> str:
 
 
 def render_hit(hit: Hit, marker: Marker, *, is_coloured: bool) -> list[str]:
-    """Where it is, and the words around it."""
+    """The position of a hit, and the words around it."""
     snippet = marker.cut(hit.row, _width() - len(_INDENT))
     match = printable(snippet.match)
     if is_coloured and "NO_COLOR" not in os.environ:
@@ -64,7 +63,7 @@ def render_hit(hit: Hit, marker: Marker, *, is_coloured: bool) -> list[str]:
 def _head(hit: Hit) -> Iterator[str]:
     row = hit.row
     where = f"entry {hit.seq}" if hit.trial_id is None else f"{hit.experiment_id}/{hit.trial_id}"
-    yield " ".join([where, *name_step(row)])
+    yield " ".join([where, *step_options(row)])
     if row.part and row.step is None and not is_change(row):
         yield f"in {row.part}"
     yield f"{row.role} {row.tool}" if row.tool else row.role
@@ -72,8 +71,8 @@ def _head(hit: Hit) -> Iterator[str]:
         yield f"exit {row.exit_code}"
 
 
-def name_step(row: Row) -> list[str]:
-    """The options that make `proctor show` show the step of a hit, of its part of the trial."""
+def step_options(row: Row) -> list[str]:
+    """The options with which `proctor show` shows the step of a hit."""
     part = ["--part", row.part] if row.part else []
     if is_change(row):
         return ["--changes", *part]
@@ -81,7 +80,7 @@ def name_step(row: Row) -> list[str]:
 
 
 def render_counts(shown: Sequence[TrialCount], matches: int, trials: int) -> Iterator[str]:
-    """A line a trial, the count first."""
+    """A line for each trial, with its count first."""
     if not matches:
         yield "no match"
         return
@@ -107,8 +106,8 @@ def _width() -> int:
 
 _LIMIT = 20
 _MEGABYTE = 1_000_000
+# Characters of a snippet in JSON.
 _SNIPPET = 200
-"""Characters of a snippet in JSON."""
 
 
 @click.command("search")
@@ -164,7 +163,7 @@ def command(
     chosen = replace(wanted, limit=None)
     with open_ledger(directory) as ledger:
         ledger.refresh()
-        unnamed = find_unnamed(ledger)
+        unnamed = list_unnamed(ledger)
         if by_trial:
             counts = _ask(ledger, lambda index: count_by_trial(ledger, index, query, chosen))
             _print_counts(counts, wanted.limit, len(unnamed), as_json=as_json)
@@ -173,13 +172,13 @@ def command(
             answer = _Answer(found, page, len(unnamed))
             _print_hits(answer, query, directory, as_json=as_json)
     if disclosed := render_unnamed(unnamed):
-        tell(f"proctor: not searched: {disclosed}")
+        print_stderr(f"proctor: not searched: {disclosed}")
     return 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """A page of hits, and how many entries may have held more."""
+    """A page of hits, and how many entries may have had more."""
 
     found: Found
     page: Page
@@ -187,7 +186,7 @@ class _Answer:
 
 
 def _ask[T](ledger: LedgerReader, ask: Callable[[SearchIndex], T]) -> T:
-    """An answer of the index, and a word about what is not in it."""
+    """The answer of the index, with a note about what is not indexed."""
     show = make_progress()
 
     def watch(done: int, total: int) -> None:
@@ -196,7 +195,7 @@ def _ask[T](ledger: LedgerReader, ask: Callable[[SearchIndex], T]) -> T:
     def ask_and_tell(index: SearchIndex) -> T:
         if problems := index.problems():
             more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-            tell(f"proctor: not searched: {printable(problems[0])}{more}")
+            print_stderr(f"proctor: not searched: {printable(problems[0])}{more}")
         return ask(index)
 
     return ask_index(ledger, ask_and_tell, watch)
@@ -223,7 +222,7 @@ def _print_hits(answer: _Answer, query: Query, directory: str | None, *, as_json
         print_line()
         if page.skipped + len(found.hits) < found.matches:
             print_line(f"more: --page {page.number + 1}")
-        print_line(f"show the first: {shlex.join(_way_to(found.hits[0], directory))}")
+        print_line(f"show the first: {shlex.join(_show_command(found.hits[0], directory))}")
 
 
 def _describe(hit: Hit, marker: Marker, directory: str | None) -> dict[str, object]:
@@ -238,15 +237,15 @@ def _describe(hit: Hit, marker: Marker, directory: str | None) -> dict[str, obje
         "tool": row.tool,
         "exit_code": row.exit_code,
         "snippet": {"before": snippet.before, "match": snippet.match, "after": snippet.after},
-        "show": _way_to(hit, directory),
+        "show": _show_command(hit, directory),
     }
 
 
-def _way_to(hit: Hit, directory: str | None) -> list[str]:
-    """The command that shows it, from where the search was asked."""
+def _show_command(hit: Hit, directory: str | None) -> list[str]:
+    """The command that shows a hit."""
     name = str(hit.seq) if hit.trial_id is None else f"{hit.experiment_id}/{hit.trial_id}"
     ledger = [] if directory is None else ["--ledger", directory]
-    return ["proctor", "show", name, *name_step(hit.row), *ledger]
+    return ["proctor", "show", name, *step_options(hit.row), *ledger]
 
 
 def _print_counts(

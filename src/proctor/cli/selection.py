@@ -1,6 +1,6 @@
-"""Which steps of a trace are wanted: by number, by error, by tool, by what is said in them.
+"""Selects steps of a trace: by number, error, tool or text.
 
-A step is shown whole when it fits all that was asked for: a call is of no use without its answer.
+A step is shown whole if it matches all conditions: a call is useless without its result.
 """
 
 import contextlib
@@ -18,27 +18,29 @@ from proctor.traces.entry import Entry
 from proctor.traces.tool_errors import find_error
 
 LAST = (1 << 63) - 1
-"""The end of a range that has none."""
+"""The end of an open range."""
 _WARMUP = "warmup"
+# For one step; a regular expression can take exponential time.
 _PATIENCE_SECONDS = 5.0
-"""For one step; an expression can take longer than anyone lives."""
 _RANGE = re.compile(r"(\d{1,18})(?:(-)(\d{1,18})?)?", re.ASCII)
 
 
 class StepRange(click.ParamType[tuple[int, int]]):
-    """`7`, `3-7`, or `3-` for all from there on."""
+    """`7`, `3-7`, or `3-` for an open range."""
 
     name = "N[-M]"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, int]:
-        """The first and the last step, both counted."""
+        """The first and the last step, inclusive."""
         if isinstance(value, tuple):
             return value
         found = _RANGE.fullmatch(str(value))
         if found is None:
-            self.fail(f"{value!r} is no step; expected a number or a range such as 3-7", param, ctx)
+            self.fail(
+                f"{value!r} is not a step; expected a number or a range such as 3-7", param, ctx
+            )
         first = int(found[1])
         last = int(found[3]) if found[3] else LAST if found[2] else first
         if last < first:
@@ -47,49 +49,49 @@ class StepRange(click.ParamType[tuple[int, int]]):
 
 
 class Expression(click.ParamType[re.Pattern[str]]):
-    """A regular expression of Python's."""
+    """A Python regular expression."""
 
     name = "RE"
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> re.Pattern[str]:
-        """The expression, ready for use."""
+        """Compile the expression."""
         if isinstance(value, re.Pattern):
             return value
         try:
             return re.compile(str(value))
         except (re.error, RecursionError, OverflowError) as error:
-            self.fail(f"{value!r} is no regular expression: {error}", param, ctx)
+            self.fail(f"{value!r} is not a regular expression: {error}", param, ctx)
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What of a trace is wanted; without anything, all of it."""
+    """The conditions for steps; empty: all steps."""
 
     steps: tuple[int, int] | None = None
-    """The first and the last, both counted."""
+    """The first and the last step, inclusive."""
     errors: bool = False
-    """Only steps in which a tool's result is an error."""
+    """Only steps with an error in a tool's result."""
     tool: str | None = None
-    """Only steps in which this tool was called or answered."""
+    """Only steps in which this tool was called or returned."""
     grep: re.Pattern[str] | None = None
-    """Only steps in which this is found in a text."""
+    """Only steps with a text that matches."""
     part: str | None = None
-    """Only this step of a trial of several."""
+    """Only this part of a trial with several steps."""
 
     @property
     def is_all(self) -> bool:
-        """Whether every entry is wanted."""
+        """Whether all entries are selected."""
         return (self.steps, self.errors, self.tool, self.grep) == (None, False, None, None)
 
     @property
     def last(self) -> int:
-        """The last step that can be wanted."""
+        """The last step that can be selected."""
         return LAST if self.steps is None else self.steps[1]
 
     def wants(self, entries: Sequence[Entry]) -> bool:
-        """Whether the entries of one step are wanted.
+        """Whether the entries of one step are selected.
 
         Raises:
             InputError: the expression takes too long.
@@ -109,13 +111,13 @@ class Selection:
 
 
 def is_failed(entry: Entry) -> bool:
-    """Whether an entry is a tool's result and an error; a warm-up's is none, as in summaries."""
+    """Whether an entry is an error in a tool's result; warm-ups are excluded, as in summaries."""
     is_result = entry.role == "tool_result" and entry.call_type != _WARMUP
     return is_result and find_error(entry) is not None
 
 
 def texts_of(entry: Entry) -> Iterator[str]:
-    """Every text of an entry that is searched: what was said, run, printed and given."""
+    """Every text of an entry that is searched: messages, commands, output and arguments."""
     texts = (entry.content, entry.command, entry.stdout, entry.stderr, entry.output_summary)
     yield from (text for text in texts if text)
     for found in (entry.arguments, entry.metadata):
@@ -137,7 +139,7 @@ def _texts_in(value: object) -> Iterator[str]:
 
 @contextlib.contextmanager
 def _patience(what: str) -> Iterator[None]:
-    """Give up when it takes too long; the search looks for signals while it runs."""
+    """Raise if it takes too long; `re` checks for signals while it runs."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

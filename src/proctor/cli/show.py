@@ -1,7 +1,7 @@
-"""`proctor show`: a trial, its trace, a step of it, or a record, readable.
+"""`proctor show`: shows a trial, its trace, a step, or a record.
 
-What shows files and what shows sealed trials are loaded only when they are needed: a trial among a
-hundred thousand is to be found at once.
+Modules for files and for sealed trials are imported only when needed, because finding one trial
+among 100,000 must be fast.
 """
 
 import importlib

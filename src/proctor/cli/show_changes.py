@@ -1,4 +1,4 @@
-"""What an agent changed, and what the tests gave in a clean room, for `proctor show`."""
+"""`proctor show --changes`: what an agent changed, and the result of the clean room."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import msgspec
 from proctor.cli.pager import page
 from proctor.cli.printable import printable
 from proctor.cli.showing import ShowOptions, print_document
-from proctor.cli.stdout import tell
+from proctor.cli.stdout import print_stderr
 from proctor.errors import InputError
 from proctor.sentence import count_of
 from proctor.traces.traced_trial import Opened
@@ -32,20 +32,20 @@ _LONGEST_PATH = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedTrial:
-    """What is asked of a trial here, sealed or not."""
+    """The parts of a trial that are needed here, sealed or not."""
 
     name: str
     files: Collection[str]
-    """All that are there, relative and with slashes."""
+    """Its files, by relative paths with slashes."""
     open_file: Callable[[str], Opened]
     findings: Sequence[Mapping[str, Any]] = ()
     reward: float | None = None
     gone: Collection[str] = ()
-    """Files that were sealed, and are not there."""
+    """Sealed files that are missing."""
 
 
 def render_summary(trial: ChangedTrial) -> Iterator[str]:
-    """A line for the changes and one for the clean room; none for a trial that has neither.
+    """A line for the changes and one for the clean room; empty if there is neither.
 
     Raises:
         DamageError: sealed evidence is altered.
@@ -54,15 +54,15 @@ def render_summary(trial: ChangedTrial) -> Iterator[str]:
     if find_change_files(trial.gone):
         yield f"  changes: {CHANGES} is not here"
     elif has_changes:
-        # What is listed after a step has the changes of the steps before it.
+        # The list after a step includes the changes of earlier steps.
         last = load_changes(trial.files, trial.open_file)[-1]
         step = f", after step {last.part}" if last.part else ""
         yield f"  changes: {describe_places(last.record)}{step}"
     if CLEAN_ROOM in trial.gone:
         yield f"  clean room: {CLEAN_ROOM} is not here"
     elif (found := load_clean_room(trial.files, trial.open_file)) is not None:
-        told = f"{CLEAN_ROOM}: {found}" if isinstance(found, str) else describe_clean_room(found)
-        yield f"  clean room: {told}"
+        text = f"{CLEAN_ROOM}: {found}" if isinstance(found, str) else describe_clean_room(found)
+        yield f"  clean room: {text}"
     elif has_changes or any(each.get("code") == "clean-room-skipped" for each in trial.findings):
         yield f"  clean room: {describe_missing(trial.findings, trial.reward)}"
 
@@ -81,9 +81,9 @@ def show_changes(trial: ChangedTrial, options: ShowOptions) -> None:
     elif found:
         page(lambda: map(printable, _render(trial, found, options)), is_wanted=options.paged)
     for path in find_change_files(trial.gone).values():
-        tell(f"proctor: {printable(trial.name)}: {printable(path)} is not here")
+        print_stderr(f"proctor: {printable(trial.name)}: {printable(path)} is not here")
     if not found and not find_change_files(trial.gone):
-        tell(f"proctor: {printable(trial.name)}: has no {CHANGES}")
+        print_stderr(f"proctor: {printable(trial.name)}: has no {CHANGES}")
 
 
 def _choose_part(

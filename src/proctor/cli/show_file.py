@@ -1,4 +1,4 @@
-"""A trace, a record or a trial in files, for `proctor show`."""
+"""`proctor show` of a trace, a record or a trial in files."""
 
 import contextlib
 import importlib
@@ -7,7 +7,7 @@ from pathlib import Path
 from proctor.audit.file_kind import TRACES, FileKind, find_file_kind
 from proctor.cli.options import check_apart, check_unused
 from proctor.cli.show_trace import Source, describe_trace
-from proctor.cli.showing import Showing, ShowOptions, print_document, tell_if_empty
+from proctor.cli.showing import Showing, ShowOptions, print_document, warn_if_empty
 from proctor.errors import InputError
 from proctor.sentence import count_of
 from proctor.traces.entry import TraceKind
@@ -33,7 +33,7 @@ def show(thing: str, options: ShowOptions) -> None:
         if options.as_json:
             view = options.view()
             print_document(describe_trace(source, view))
-            tell_if_empty(thing, view)
+            warn_if_empty(thing, view)
         else:
             Showing(thing, lambda: contextlib.nullcontext([source]), options, is_lone=True).print()
     elif options.changes and kind in (FileKind.RECORD, FileKind.TRIAL):
@@ -45,7 +45,7 @@ def show(thing: str, options: ShowOptions) -> None:
         options.check_unused_for("a record")
         check_unused("a record", full=options.full)
         check_apart("raw", "as_json")
-        # Records and trials are slow to load, and a trace needs neither.
+        # Imported late: records and trials are slow to import, and a trace needs neither.
         importlib.import_module("proctor.cli.show_record").show_record(thing, options)
     elif kind is FileKind.TRIAL:
         check_unused("a trial that is not sealed", raw=options.raw)
@@ -57,7 +57,7 @@ def show(thing: str, options: ShowOptions) -> None:
 
 
 def _inside(directory: str) -> str:
-    """Trials of a job, for somebody who named the job itself."""
+    """The trials of a job, for a message about the job's directory."""
     with contextlib.suppress(OSError):
         below = sorted(each for each in Path(directory).iterdir() if each.is_dir())
         trials = [each for each in below if any((each / name).is_file() for name in _SIGNS)]

@@ -1,4 +1,4 @@
-"""A record, or a trial in a directory, for `proctor show`: apart, because records load slowly."""
+"""`proctor show` of a record or a trial directory. Separate, because records are slow to import."""
 
 import contextlib
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from proctor.cli.pager import page
 from proctor.cli.printable import printable
 from proctor.cli.show_changes import ChangedTrial, render_summary, show_changes
 from proctor.cli.show_trace import Source, describe_trace
-from proctor.cli.showing import Showing, ShowOptions, Sources, choose_part, tell_if_empty
+from proctor.cli.showing import Showing, ShowOptions, Sources, choose_part, warn_if_empty
 from proctor.cli.stdout import send_bytes
 from proctor.errors import InputError
 from proctor.exchange.traced_files import find_in_files
@@ -25,7 +25,7 @@ from proctor.record.rules import find_missing
 from proctor.traces.traced_trial import TracedTrial, opened_traces
 from proctor.trial.change_files import CHANGES, CLEAN_ROOM
 
-# A trial record as lines for people. What is unknown is called so, never shown as nothing
+# Rendering of records. Unknown values are named so, never shown as empty.
 
 
 _UNKNOWN = "unknown"
@@ -33,7 +33,7 @@ _LONGEST = 400
 
 
 def render_record_text(loaded: LoadedRecord) -> Iterator[str]:
-    """Lines of one record."""
+    """Render a record in lines."""
     record = loaded.record
     yield f"{record.trial_id}, {record.completeness}, of experiment {record.experiment_id}"
     fields = list(_fields(record))
@@ -125,13 +125,13 @@ def show_record(path: str, options: ShowOptions) -> None:
 def _render_record(path: str, loaded: LoadedRecord) -> Iterator[str]:
     yield from map(printable, render_record_text(loaded))
     place = Path(path)
-    # A record elsewhere has no trial around it, and what lies beside it is not its own.
+    # A record outside of a trial has no trial files beside it.
     if place.name == "record.json" and any((place.parent / name).exists() for name in _BESIDE):
         yield from map(printable, render_summary(_changed(_find_trial(path))))
 
 
 def show_changes_of(path: str, options: ShowOptions) -> None:
-    """Print what the agent changed in a trial, of which this is the directory or the record.
+    """Print what the agent changed in the trial of this directory or record.
 
     Raises:
         InputError: it cannot be read; there is no such part.
@@ -140,7 +140,7 @@ def show_changes_of(path: str, options: ShowOptions) -> None:
 
 
 def _find_trial(path: str) -> TracedTrial:
-    # Attempts that were kept come before the trial itself.
+    # Kept attempts come before the trial itself.
     *_, trial = find_in_files(path)
     return trial
 
@@ -172,12 +172,12 @@ def _read(path: str) -> bytes:
 
 
 def show_trial(path: str, options: ShowOptions) -> None:
-    """Print a trial's record and its traces, or the steps of them that are wanted.
+    """Print a trial's record and its traces, or the selected steps.
 
     Raises:
         InputError: it cannot be read; there is no such part.
     """
-    # Attempts that were kept come before the trial itself.
+    # Kept attempts come before the trial itself.
     *attempts, trial = find_in_files(path)
 
     @contextlib.contextmanager
@@ -222,4 +222,4 @@ def _print_trial(trial: TracedTrial, options: ShowOptions, sources: Sources) -> 
             "traces": traces,
         }
     )
-    tell_if_empty(trial.name, view)
+    warn_if_empty(trial.name, view)

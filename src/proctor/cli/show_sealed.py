@@ -1,7 +1,7 @@
-"""A sealed trial, or another entry of a ledger, for `proctor show`.
+"""`proctor show` of a sealed trial, or of another entry of a ledger.
 
-It was checked when it was sealed, so its record is only read here, not judged: `ledger verify` and
-`check` do that.
+Records were checked when they were sealed and are not checked again here: use `ledger verify` or
+`check` for that.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from proctor.cli.showing import (
     Sources,
     choose_part,
     print_document,
-    tell_if_empty,
+    warn_if_empty,
 )
 from proctor.cli.stdout import SentBytes, send, send_bytes
 from proctor.errors import DamageError, InputError, LedgerError
@@ -44,9 +44,9 @@ from proctor.ledger.entry import (
 )
 from proctor.ledger.log import is_ledger
 from proctor.ledger.place import open_reader
-from proctor.ledger.query import find_one
+from proctor.ledger.query import resolve_name
 from proctor.ledger.reader import LedgerReader
-from proctor.ledger.review import find_remarks
+from proctor.ledger.review import list_remarks
 from proctor.ledger.row import TrialRow
 from proctor.ledger.step_parts import LARGE, read_sealed_steps
 from proctor.record.comparable import render_model
@@ -54,14 +54,13 @@ from proctor.traces.entry import TraceKind
 from proctor.traces.traced_trial import Named, Opened, Part, list_parts, open_parts, order_parts
 from proctor.trial.finding import level_of
 
-# The traces of a sealed trial, for `proctor show`; every byte that is shown was checked
-#
-# A file is unpacked to a temporary copy and held against the digest that was sealed. Of a large
-# trajectory only parts are unpacked where steps are asked for (see ledger/step_parts.py).
+# Traces of a sealed trial. Files are unpacked to temporary copies and checked against their sealed
+# digests. For single steps of a large trajectory, only parts are unpacked (see
+# ledger/step_parts.py).
 
 
 class _Outputs(msgspec.Struct, frozen=True):
-    """What a record calls its traces; it was checked when it was sealed."""
+    """The paths of traces in a record."""
 
     trajectory_path: str | None = None
     conversation_path: str | None = None
@@ -75,7 +74,7 @@ class _Record(msgspec.Struct, frozen=True):
 def sealed_traces(
     ledger: LedgerReader, entry: TrialEntry, selection: Selection
 ) -> Iterator[list[Source]]:
-    """The traces of a trial, the steps in their order; empty where it left none.
+    """The traces of a trial, steps in order; empty if it has none.
 
     Raises:
         DamageError: evidence is altered.
@@ -111,7 +110,7 @@ def _find_outputs(entry: TrialEntry) -> _Outputs:
 def _find_quickly(
     ledger: LedgerReader, part: Part, kept: Mapping[str, EvidenceFile], selection: Selection
 ) -> Source | None:
-    """The steps wanted of a large trajectory, where all of it need not be unpacked."""
+    """The selected steps of a large trajectory, if it need not be unpacked completely."""
     if selection.steps is None or not part.candidates:
         return None
     kind, name = part.candidates[0]
@@ -145,16 +144,16 @@ def show(name: str, directory: str | None, options: ShowOptions) -> None:
     place = Path(directory or os.environ.get("PROCTOR_LEDGER") or "ledger")
     if directory is None and not is_ledger(place):
         raise InputError(
-            f"{name}: there is no such file, and no ledger at {place} that could hold it; "
+            f"{name}: there is no such file, and no ledger at {place} that could contain it; "
             "--ledger or PROCTOR_LEDGER names one"
         )
     with open_reader(place) as ledger:
-        found = find_one(ledger, name)
+        found = resolve_name(ledger, name)
         if isinstance(found, TrialRow):
             _show_trial(ledger, found, options)
         else:
-            options.check_unused_for("an entry that is no trial")
-            check_unused("an entry that is no trial", changes=options.changes)
+            options.check_unused_for("an entry that is not a trial")
+            check_unused("an entry that is not a trial", changes=options.changes)
             _show_entry(ledger, found, options)
 
 
@@ -212,15 +211,15 @@ def _print_steps(row: TrialRow, sources: Sources, options: ShowOptions) -> None:
             for source in choose_part(row.name, found, options.selection.part)
         ]
     print_document({"thing": "sealed trial", "name": row.name, "seq": row.seq, "traces": traces})
-    tell_if_empty(row.name, view)
+    warn_if_empty(row.name, view)
 
 
 def _find_remarks(ledger: LedgerReader, row: TrialRow) -> list[AnyEntry | Withheld]:
-    return [remark.entry for remark in find_remarks(ledger, row.record)]
+    return [remark.entry for remark in list_remarks(ledger, row.record)]
 
 
 def _send_evidence(ledger: LedgerReader, row: TrialRow, entry: TrialEntry, path: str) -> None:
-    """A file's bytes, but only once all of them were seen to be what was sealed."""
+    """Print a file's bytes, after all of them were checked."""
     found = next((file for file in entry.evidence if file.path == path), None)
     if found is None:
         raise InputError(
@@ -322,13 +321,13 @@ def _render_file(file: EvidenceFile, width: int) -> str:
 def _render_remark(remark: AnyEntry | Withheld) -> str:
     match remark:
         case ReviewEntry():
-            said = f": {remark.note}" if remark.note else ""
-            return _dated(remark, f"review  {remark.verdict} by {remark.reviewer}{said}")
+            note = f": {remark.note}" if remark.note else ""
+            return _dated(remark, f"review  {remark.verdict} by {remark.reviewer}{note}")
         case SupersedeEntry():
             other = f"{remark.by.experiment_id}/{remark.by.trial_id}"
             subject = f"{remark.subject.experiment_id}/{remark.subject.trial_id}"
             why = f"({remark.cause}) by {remark.author}: {remark.reason}"
-            return _dated(remark, f"superseded  {other} stands in for {subject} {why}")
+            return _dated(remark, f"superseded  {other} replaces {subject} {why}")
         case RescoreEntry():
             why = f"by {remark.author}: {remark.reason}"
             return _dated(remark, f"rescored  {remark.score.profile} {why}")
@@ -347,7 +346,7 @@ def _show_entry(ledger: LedgerReader, seq: int, options: ShowOptions) -> None:
     line = ledger.line(seq)
     entry = ledger.entry(seq)
     if options.evidence is not None:
-        raise click.UsageError("--evidence means nothing for an entry that is no trial")
+        raise click.UsageError("--evidence means nothing for an entry that is not a trial")
     if options.raw:
         send_bytes(line)
         return

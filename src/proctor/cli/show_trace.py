@@ -1,8 +1,8 @@
-"""A trace as the lines of `proctor show`, or as JSON: all of it, or the steps that are wanted.
+"""Renders a trace for `proctor show`, or as JSON: all of it, or selected steps.
 
-Without a selection a trajectory is shown as it stands in its file, with what is wrong with a line
-where the line is. With one, only steps that fit are shown; how many lines could not be read is said
-at the end. A trajectory of any size is read in constant memory.
+Without a selection, a trajectory is shown as in its file, with the problems of each line in place.
+With one, only matching steps are shown, and the number of unreadable lines is reported at the end.
+Trajectories of any size are read in constant memory.
 """
 
 import importlib
@@ -27,42 +27,42 @@ from proctor.traces.step_search import read_steps
 from proctor.traces.trajectory import Chunk, read_chunks
 from proctor.traces.turn import Turn, turns_to_entries
 
+# Entries that are grouped into one step; a larger step is split.
 _MOST_OF_A_STEP = 1000
-"""Entries that are looked at together; a step with more is looked at in several pieces."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One trace that can be read now."""
+    """A readable trace."""
 
     kind: TraceKind
     path: str
-    """Where it can be read."""
+    """Its path."""
     name: str
-    """What people call it."""
+    """Its name in the output."""
     part: str = ""
-    """The step of a trial of several; "" for the trial itself."""
+    """The part of a trial with several steps; "" for the trial itself."""
     passed_over: tuple[str, ...] = ()
-    """Files that went before it and were not used, and why."""
+    """Files with precedence that were not used, and why."""
     steps: Iterable[Chunk] | None = None
-    """The steps wanted, where they were found already."""
+    """The selected steps, if they were found already."""
 
 
 @dataclass(slots=True)
 class View:
-    """How traces are shown, and what came of it."""
+    """How traces are shown, and counts of what was shown."""
 
     selection: Selection
     is_full: bool = False
     width: int | None = field(default_factory=lambda: _width())
     shown: int = 0
-    """Entries that were."""
+    """Shown entries."""
     unread: int = 0
-    """Problems of lines that are no entry."""
+    """Problems of lines that are not entries."""
 
     @property
     def longest(self) -> int | None:
-        """Characters of one text; None for all of them."""
+        """Characters of a text, at most; None: no limit."""
         return None if self.is_full else LONGEST
 
 
@@ -71,7 +71,7 @@ def _width() -> int | None:
 
 
 def render_trace(source: Source, view: View) -> Iterator[str]:
-    """Lines of a trace, ready to be printed.
+    """Render a trace in lines.
 
     Raises:
         TraceError: it cannot be read.
@@ -82,7 +82,7 @@ def render_trace(source: Source, view: View) -> Iterator[str]:
         yield from _RENDER[source.kind](source, view)
         return
     before = view.unread
-    for group in find_groups(source, view):
+    for group in read_groups(source, view):
         for entry, problems in group:
             yield from map(_render_problem, problems)
             yield from render_entry(entry, view.width, longest=view.longest)
@@ -91,23 +91,23 @@ def render_trace(source: Source, view: View) -> Iterator[str]:
         yield printable(f"[{source.name}: {what} could not be read; `proctor check` says why]")
 
 
-type Told = tuple[Entry, list[Diagnostic]]
-"""An entry, and what is wrong with its line."""
+type EntryProblems = tuple[Entry, list[Diagnostic]]
+"""An entry, and the problems of its line."""
 
 
-def find_groups(source: Source, view: View) -> Iterator[list[Told]]:
-    """The steps that are wanted, each as its entries."""
+def read_groups(source: Source, view: View) -> Iterator[list[EntryProblems]]:
+    """The selected steps, each as a list of its entries."""
     wants, last = view.selection.wants, view.selection.last
-    for _, entries in groupby(_entries(source, view), key=lambda told: told[0].step):
+    for _, entries in groupby(_entries(source, view), key=lambda pairs: pairs[0].step):
         while group := list(islice(entries, _MOST_OF_A_STEP)):
             if wants([entry for entry, _ in group]):
                 view.shown += len(group)
                 yield group
             if source.kind is TraceKind.CONVERSATION and group[0][0].step >= last:
-                return  # steps of a conversation are counted, so no earlier one comes after
+                return  # steps of a conversation are in order, so that no earlier one follows
 
 
-def _entries(source: Source, view: View) -> Iterator[Told]:
+def _entries(source: Source, view: View) -> Iterator[EntryProblems]:
     match source.kind:
         case TraceKind.TRAJECTORY:
             yield from _told(_chunks(source, view), view)
@@ -128,7 +128,7 @@ def _chunks(source: Source, view: View) -> Iterable[Chunk]:
     return read_chunks(source.path, salvage=True)
 
 
-def _told(chunks: Iterable[Chunk], view: View) -> Iterator[Told]:
+def _told(chunks: Iterable[Chunk], view: View) -> Iterator[EntryProblems]:
     for chunk in chunks:
         by_line: dict[int | None, list[Diagnostic]] = {}
         for found in chunk.diagnostics:
@@ -147,7 +147,7 @@ def _turns(items: Iterable[Turn | Diagnostic], view: View) -> Iterator[Turn]:
 
 
 def describe_trace(source: Source, view: View) -> dict[str, object]:
-    """The same as one JSON object."""
+    """A trace as one JSON object."""
     if view.selection.is_all:
         trace = _load(source.path, source.kind)
         view.shown += len(trace.entries) + len(trace.turns)
@@ -157,11 +157,11 @@ def describe_trace(source: Source, view: View) -> dict[str, object]:
             "diagnostics": [msgspec.to_builtins(each) for each in trace.diagnostics],
         }
     else:
-        told = [pair for group in find_groups(source, view) for pair in group]
+        pairs = [pair for group in read_groups(source, view) for pair in group]
         found = {
-            "entries": [msgspec.to_builtins(entry) for entry, _ in told],
+            "entries": [msgspec.to_builtins(entry) for entry, _ in pairs],
             "turns": [],
-            "diagnostics": [msgspec.to_builtins(each) for _, noticed in told for each in noticed],
+            "diagnostics": [msgspec.to_builtins(each) for _, noticed in pairs for each in noticed],
         }
     return {"thing": str(source.kind), "path": source.name, **found}
 
@@ -173,7 +173,7 @@ def _render_trajectory(source: Source, view: View) -> Iterator[str]:
 
 
 def _render_chunk(chunk: Chunk, view: View) -> Iterator[str]:
-    """Entries, and before each what was noticed up to its line."""
+    """Render entries, each after the problems up to its line."""
     noticed = deque(chunk.diagnostics)
     for line, entry in zip(chunk.lines, chunk.entries, strict=True):
         while noticed and (noticed[0].line or 0) <= line:
@@ -205,7 +205,7 @@ def _render_atif(source: Source, view: View) -> Iterator[str]:
 
 
 def _load(path: str, kind: TraceKind) -> Any:
-    """The whole trace. What reads ATIF is slow to load, and most need only a step of lines."""
+    """Load a whole trace. Imported late: ATIF is slow to import."""
     return importlib.import_module("proctor.traces.trace").load_trace_file(path, kind)
 
 

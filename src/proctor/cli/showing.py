@@ -1,4 +1,4 @@
-"""What `proctor show` was asked for, and a trial as pages: its head, then its traces."""
+"""The options of `proctor show`, and the output of a trial: its head, then its traces."""
 
 import contextlib
 import importlib
@@ -10,13 +10,13 @@ from proctor.cli.pager import page
 from proctor.cli.printable import printable
 from proctor.cli.selection import Selection
 from proctor.cli.show_trace import Source, View, render_trace
-from proctor.cli.stdout import tell
+from proctor.cli.stdout import print_stderr
 from proctor.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
 class ShowOptions:
-    """How something is to be shown."""
+    """The options of `proctor show`."""
 
     selection: Selection
     full: bool
@@ -24,16 +24,16 @@ class ShowOptions:
     as_json: bool
     paged: bool
     evidence: str | None = None
-    """One file of a sealed trial's evidence, and nothing else."""
+    """One evidence file of a sealed trial to print instead."""
     changes: bool = False
-    """Only what the agent changed of its environment."""
+    """Whether to show only what the agent changed."""
 
     def view(self) -> View:
-        """A fresh view, that has shown nothing yet."""
+        """A new view."""
         return View(self.selection, self.full)
 
     def check_unused_for(self, what: str) -> None:
-        """See that nothing was asked for that only traces have.
+        """Check that no options for traces were given.
 
         Raises:
             UsageError: something was.
@@ -42,7 +42,7 @@ class ShowOptions:
         check_unused(what, part=self.selection.part)
 
     def check_unchosen(self, what: str) -> None:
-        """See that no steps of a trace were chosen; a part of a trial may be.
+        """Check that no steps were selected; a part of a trial may be.
 
         Raises:
             UsageError: some were.
@@ -53,25 +53,25 @@ class ShowOptions:
 
 
 type Sources = Callable[[], contextlib.AbstractContextManager[list[Source]]]
-"""Opens the traces of a trial, for as long as they are read."""
+"""Opens the traces of a trial for reading."""
 
 
 @dataclass(slots=True)
 class Showing:
-    """A trial while it is shown."""
+    """The output of a trial."""
 
     name: str
     sources: Sources
     options: ShowOptions
     head: Callable[[], Iterable[str]] = tuple
-    """Makes the lines before the traces; left out where only some steps are wanted."""
+    """Makes the lines before the traces; omitted if steps are selected."""
     is_lone: bool = False
-    """Whether it is a file, which needs no title of its own."""
+    """Whether it is a single file, which needs no title."""
     _view: View | None = field(default=None, init=False)
     _has_traces: bool = field(default=False, init=False)
 
     def print(self) -> None:
-        """Print it, and say so where there is no trace or nothing in it fits.
+        """Print it, with a note if there is no trace or no matching step.
 
         Raises:
             InputError: it cannot be read; there is no such part.
@@ -80,9 +80,9 @@ class Showing:
         if self._view is None or self._view.selection.is_all:
             return
         if self._has_traces:
-            tell_if_empty(self.name, self._view)
+            warn_if_empty(self.name, self._view)
         else:
-            tell(f"proctor: {printable(self.name)}: has no trace")
+            print_stderr(f"proctor: {printable(self.name)}: has no trace")
 
     def _lines(self) -> Iterator[str]:
         self._view = view = self.options.view()
@@ -92,14 +92,14 @@ class Showing:
             self._has_traces = bool(found)
             for source in choose_part(self.name, found, self.options.selection.part):
                 lines = render_trace(source, view)
-                # A title without anything below it would say that there is something.
+                # A title without content below it would be misleading.
                 if not self.is_lone and (first := next(lines, None)) is not None:
                     yield from ["", printable(_title(source)), first]
                 yield from lines
 
 
 def choose_part(name: str, sources: list[Source], part: str | None) -> list[Source]:
-    """The traces of one step of a trial of several, or all of them.
+    """The traces of one part of a trial, or all of them.
 
     Raises:
         InputError: there is no such step.
@@ -118,11 +118,11 @@ def _title(source: Source) -> str:
 
 
 def print_document(document: object) -> None:
-    """One JSON document on stdout. What shapes it is slow to load, and most want text."""
+    """Print a JSON document. Imported late: most calls print text."""
     importlib.import_module("proctor.cli.output").print_json(document)
 
 
-def tell_if_empty(name: str, view: View) -> None:
-    """Say that nothing fits, where something was asked for."""
+def warn_if_empty(name: str, view: View) -> None:
+    """Report that no step matches, if steps were selected."""
     if not view.shown and not view.selection.is_all:
-        tell(f"proctor: {printable(name)}: no step fits")
+        print_stderr(f"proctor: {printable(name)}: no step fits")

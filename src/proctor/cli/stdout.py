@@ -1,4 +1,4 @@
-"""Standard streams, and what is done when stdout cannot be written. It shapes no text."""
+"""Writes to the standard streams, and handles failures of stdout."""
 
 import errno
 import os
@@ -16,9 +16,7 @@ _LAST_STREAM = 2
 
 
 def send(text: str) -> None:
-    """Lines that may be sent as they are.
-
-    A reader that has gone is in its right: the rest goes nowhere, and the exit code still tells.
+    """Print lines without escaping.
 
     Raises:
         InputError: stdout cannot be written.
@@ -30,7 +28,7 @@ def send(text: str) -> None:
 
 
 def send_lines(lines: Iterable[str]) -> None:
-    """Lines that may be sent as they are; none is made any more once their reader has gone.
+    """Print lines without escaping; stops when the reader has closed the pipe.
 
     Raises:
         InputError: stdout cannot be written.
@@ -44,7 +42,7 @@ def send_lines(lines: Iterable[str]) -> None:
 
 
 def send_bytes(data: bytes) -> None:
-    """Bytes exactly as they are, otherwise likewise; a terminal gets no character it would obey.
+    """Print bytes as they are; on a terminal, control characters are escaped.
 
     Raises:
         InputError: stdout cannot be written.
@@ -61,16 +59,16 @@ def send_bytes(data: bytes) -> None:
 
 
 class SentBytes:
-    """Stdout as something that an artifact is copied to, piece by piece."""
+    """Stdout as a stream that artifacts are copied to."""
 
     def write(self, data: bytes) -> int:
-        """Send a piece."""
+        """Print a chunk."""
         send_bytes(data)
         return len(data)
 
 
-def tell(text: str) -> None:
-    """One line on stderr; where nobody can read it any more, the exit code still tells."""
+def print_stderr(text: str) -> None:
+    """Print one line on stderr; if that fails, the exit code remains."""
     try:
         click.echo(text, err=True)
     except OSError:
@@ -78,7 +76,7 @@ def tell(text: str) -> None:
 
 
 def leave_streams() -> None:
-    """Let go of what nobody reads any more: at exit it would fail and change the exit code."""
+    """Close broken streams, which would otherwise fail at exit and change the exit code."""
     for stream in filter(None, (sys.stdout, sys.stderr)):
         try:
             stream.flush()
@@ -94,12 +92,12 @@ def _give_up(error: OSError) -> None:
 
 
 def _is_closed_terminal(error: OSError) -> bool:
-    """Whether this is what a terminal says that was closed; a disk says it of a defect."""
+    """Whether the error means a closed terminal; for a disk, the same errno means a defect."""
     return error.errno == errno.EIO and stat.S_ISCHR(os.fstat(sys.stdout.fileno()).st_mode)
 
 
 def discard_stdout() -> None:
-    """Send all that follows nowhere."""
+    """Discard all further output."""
     _discard(sys.stdout)
 
 
@@ -108,15 +106,12 @@ def _discard(stream: TextIO) -> None:
 
 
 def keep_descriptors_free() -> None:
-    """See that no file gets the number of a standard stream that was closed.
-
-    Every child would take it for the stream, and write into it.
-    """
+    """Prevent opened files from getting the numbers of closed standard streams."""
     while (fd := os.open(os.devnull, os.O_RDWR)) <= _LAST_STREAM:
         os.set_inheritable(fd, True)  # noqa: FBT003 - the name says it
     os.close(fd)
 
 
 def render_failure(error: OSError) -> str:
-    """Why stdout cannot be written."""
+    """A message for a failure of stdout."""
     return f"standard output: cannot be written: {error.strerror}"

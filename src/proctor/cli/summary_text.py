@@ -1,4 +1,4 @@
-"""One trial's summary as lines for people. What is unknown is called so, never shown as nothing."""
+"""Renders the summary of a trial. Unknown values are named so, never shown as empty."""
 
 import textwrap
 from collections.abc import Iterator, Mapping
@@ -20,11 +20,11 @@ _SHOWN = 8
 _LINES = 8
 
 type Field = tuple[str, str]
-"""A label, and what stands beside it; a text of several lines is shown as such."""
+"""A label and its value, which may have several lines."""
 
 
 def render_trial(summary: TrialSummary, width: int) -> Iterator[str]:
-    """The page of one trial, in so many columns."""
+    """Render the page of one trial in `width` columns."""
     for label, text in _fields(summary):
         yield from render_field(label, text, width)
     for part in summary.parts:
@@ -35,7 +35,7 @@ def render_trial(summary: TrialSummary, width: int) -> Iterator[str]:
 
 
 def render_field(label: str, text: str, width: int) -> Iterator[str]:
-    """A label and its text, broken to the width; control characters are spelled out."""
+    """Render a label and its text, wrapped; control characters are escaped."""
     room = max(width, _NARROWEST) - _LABEL
     lines = text.split("\n")
     if len(lines) > _LINES:
@@ -67,8 +67,8 @@ def _fields(summary: TrialSummary) -> Iterator[Field]:
     yield "tokens", _render_tokens(summary)
     advisor = summary.advisor
     if advisor.calls:
-        told = f", {_count(advisor.input)} in, {_count(advisor.output)} out"
-        yield "advisor", f"{count_of(advisor.calls, 'call')}{told}"
+        text = f", {_count(advisor.input)} in, {_count(advisor.output)} out"
+        yield "advisor", f"{count_of(advisor.calls, 'call')}{text}"
 
 
 def _trace_fields(trace: TraceSummary, turns: str | None = None) -> Iterator[Field]:
@@ -97,7 +97,7 @@ def _trace_fields(trace: TraceSummary, turns: str | None = None) -> Iterator[Fie
 
 
 def render_reward(summary: TrialSummary) -> str:
-    """The reward, or that there is none and why."""
+    """The reward, or why there is none."""
     if summary.reward is not None:
         return f"{summary.reward:g}"
     return "not scored" + (f": {summary.reason_code}" if summary.reason_code else "")
@@ -111,7 +111,7 @@ def render_cause(cause: Cause) -> str:
 
 
 def render_counts(counts: Mapping[str, int], most: int = _SHOWN) -> str:
-    """Counts by name, the most frequent first, and how many more names there are."""
+    """Counts by name, the most frequent first, and the number of other names."""
     shown = [f"{name or '(unnamed)'} {count:,}" for name, count in list(counts.items())[:most]]
     if len(counts) > most:
         shown.append(f"{len(counts) - most:,} more")
@@ -119,7 +119,7 @@ def render_counts(counts: Mapping[str, int], most: int = _SHOWN) -> str:
 
 
 def render_behaviour(behaviour: Behaviour) -> str:
-    """The share of each class, with how many turns it is of."""
+    """The share of each class, and the number of turns."""
     shares = ", ".join(f"{label} {share:.0%}" for label, share in behaviour.shares.items())
     return f"{shares or 'none'} of {count_of(behaviour.turns, 'turn')}"
 
@@ -142,8 +142,8 @@ def _render_turns(summary: TrialSummary) -> str:
     if summary.turns_reported is None:
         return counted
     most = f" of at most {summary.max_turns:,}" if summary.max_turns else ""
-    told = f"the agent reports {summary.turns_reported:,}{most}"
-    return f"{counted}; {told}" + (" - these disagree" if summary.turns_disagree else "")
+    text = f"the agent reports {summary.turns_reported:,}{most}"
+    return f"{counted}; {text}" + (" - these disagree" if summary.turns_disagree else "")
 
 
 def _error_fields(errors: ErrorSummary) -> Iterator[Field]:
@@ -212,8 +212,8 @@ def _render_times(times: TimeSummary) -> str:
         "backward": times.backward,
         "jumping by more than a week": times.jumps,
     }
-    told = [f"{count:,} {name}" for name, count in odd.items() if count]
-    return f"{text}\ntimestamps: {', '.join(told)}" if told else text
+    parts = [f"{count:,} {name}" for name, count in odd.items() if count]
+    return f"{text}\ntimestamps: {', '.join(parts)}" if parts else text
 
 
 def _render_writes(written: WriteSummary) -> str:

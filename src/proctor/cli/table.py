@@ -1,4 +1,4 @@
-"""Tables for people, apart from `output` because what draws them is slow to load."""
+"""Prints tables. Separate from `output`, because rich is slow to import."""
 
 from collections.abc import Iterable, Sequence
 
@@ -13,7 +13,7 @@ from proctor.cli.stdout import send
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[str]], *, fold: Sequence[str]
 ) -> None:
-    """Rows under headings, as wide as the terminal; only columns to fold are broken over lines."""
+    """Print rows under headings, as wide as the terminal; only foldable columns are wrapped."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         heading = Text(printable(column))

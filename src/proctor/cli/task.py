@@ -1,4 +1,4 @@
-"""`proctor task`: what pins a task or a dataset to its bytes."""
+"""`proctor task`: digests that pin tasks and datasets."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -53,7 +53,7 @@ def digest(paths: tuple[str, ...], with_files: bool, as_json: bool) -> int:
 
 
 class _Task(msgspec.Struct, frozen=True):
-    """A task and what was worked out about it."""
+    """A task with its digests."""
 
     path: str
     name: str
@@ -86,7 +86,7 @@ class _Task(msgspec.Struct, frozen=True):
 
 
 class _Dataset(msgspec.Struct, frozen=True):
-    """A dataset and what was worked out about it."""
+    """A dataset with its digests."""
 
     path: str
     name: str
@@ -191,7 +191,7 @@ def _print_dataset(dataset: _Dataset, *, with_files: bool) -> None:
 
 
 def _print_rows(tasks: Sequence[_Task]) -> None:
-    """One line a task, for people with wide windows and for programs that cut lines."""
+    """Print one line for each task, without wrapping."""
     heading = ("task", "files", "bytes", "task_checksum", "lock digest", "dataset v1")
     rows = [heading, *map(_row, tasks)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(heading))]

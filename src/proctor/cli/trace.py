@@ -1,4 +1,4 @@
-"""`proctor trace`: what an agent did, while it does it; and the writer that a harness needs."""
+"""`proctor trace`: commands about traces, and the writer for harnesses."""
 
 import contextlib
 import importlib
@@ -35,8 +35,8 @@ _WRITER = "trajectory_writer.py"
 _POLL_SECONDS = 0.2
 
 
+# Commands in proctor.cli.trace_NAME, imported on use because they are slow to import.
 _LATER = ("classify", "summary")
-"""Commands that need much more than a trace; proctor.cli.trace_NAME holds each, loaded on use."""
 
 
 class _Commands(click.Group):
@@ -93,14 +93,14 @@ def writer(output: str | None, as_json: bool) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wishes:
+class _FollowOptions:
     """What to show, and when to stop."""
 
     lines: int | None
-    """How many of the lines that are there; None for all."""
+    """The number of existing lines to show; None: all."""
     once: bool
     idle_seconds: float | None
-    """Stop when nothing has come for this long; None for never."""
+    """Stop after this many idle seconds; None: never."""
 
     def is_over(self, quiet_seconds: float) -> bool:
         return self.idle_seconds is not None and quiet_seconds >= self.idle_seconds
@@ -150,22 +150,22 @@ def follow(
     if wait:
         _wait_for(file, until_idle)
     _check_kind(file)
-    wishes = _Wishes(None if from_start else lines, once, until_idle)
+    options = _FollowOptions(None if from_start else lines, once, until_idle)
     tail = Tail(file)
     try:
-        _follow(tail, wishes, _show_as_json if as_json else _shower(full=full))
+        _follow(tail, options, _show_as_json if as_json else _shower(full=full))
     finally:
         tail.close()
     return 0
 
 
 def _check_kind(path: str) -> None:
-    """Refuse another kind of trace; a file that says nothing yet may become a trajectory."""
+    """Refuse other kinds of traces; an empty file may become a trajectory."""
     try:
         thing = find_file_kind(path)
     except InputError:
         return
-    # One line without a step may just be a bad line; a file called so is none.
+    # A single line without a step may be invalid; the name of the file decides.
     is_spoken = thing is FileKind.CONVERSATION and "conversation" in Path(path).name
     if thing is FileKind.ATIF or is_spoken:
         raise InputError(f"{path}: a {thing}; expected a trajectory. `proctor show` shows it")
@@ -174,26 +174,26 @@ def _check_kind(path: str) -> None:
 type _Show = Callable[[Line, LineReading], None]
 
 
-def _follow(tail: Tail, wishes: _Wishes, show: _Show) -> None:
+def _follow(tail: Tail, options: _FollowOptions, show: _Show) -> None:
     reader = CarefulReader(thorough=False)
     with _ReaderOfStdout() as audience:
         there: Iterable[Line] = tail.read()
-        if wishes.lines is not None:
-            there = deque(there, wishes.lines)
+        if options.lines is not None:
+            there = deque(there, options.lines)
         _show_lines(there, reader, show)
         last = time.monotonic()
-        while not wishes.once and not audience.has_gone():
+        while not options.once and not audience.has_gone():
             if _show_coming(tail, reader, show):
                 last = time.monotonic()
-            elif wishes.is_over(time.monotonic() - last):
+            elif options.is_over(time.monotonic() - last):
                 break
             time.sleep(_POLL_SECONDS)
-    if rest := tail.find_rest():
+    if rest := tail.read_rest():
         _show_lines([rest], reader, show)
 
 
 def _show_coming(tail: Tail, reader: CarefulReader, show: _Show) -> bool:
-    """Show what has come since the last look, and say whether anything did."""
+    """Show the new lines; returns whether there were any."""
     count = _show_lines(tail.read(), reader, show)
     change = tail.find_change()
     if change is not None:
@@ -205,7 +205,7 @@ def _show_coming(tail: Tail, reader: CarefulReader, show: _Show) -> bool:
 
 
 def _show_lines(lines: Iterable[Line], reader: CarefulReader, show: _Show) -> int:
-    """Show lines, and say how many there were."""
+    """Show lines; returns their number."""
     count = 0
     for line in lines:
         count += 1
@@ -218,7 +218,7 @@ def _show_lines(lines: Iterable[Line], reader: CarefulReader, show: _Show) -> in
 
 
 def _shower(*, full: bool) -> _Show:
-    """Shows entries to people; lines are broken only where there is a screen."""
+    """Shows entries for people; lines are wrapped only on a terminal."""
     longest = None if full else LONGEST
     is_screen = sys.stdout is not None and sys.stdout.isatty()
 
@@ -247,7 +247,8 @@ def _show_as_json(line: Line, found: LineReading) -> None:
     if len(present) == 1:
         return  # a blank line
     plain = json.dumps(msgspec.to_builtins(present))
-    # NaN is no JSON, though a trace may hold it; DEL is the one control that JSON leaves raw.
+    # A trace may contain NaN, which JSON does not allow; DEL is a control character that JSON does
+    # not escape.
     whole = json.loads(plain, parse_constant=lambda _: None)
     send(json.dumps(whole).replace("\x7f", "\\u007f"))
 
@@ -261,10 +262,10 @@ def _wait_for(file: str, idle_seconds: float | None) -> None:
 
 
 class _ReaderOfStdout:
-    """Whoever reads what is printed, if that is a pipe: `follow … | head` has to end."""
+    """The reader of a pipe on stdout: `follow … | head` must end when it does."""
 
     def __enter__(self) -> "_ReaderOfStdout":
-        # A copy, because `send` puts another file in the place of a pipe that is broken.
+        # A duplicate, because `send` replaces stdout when the pipe breaks.
         self._fd = None
         with contextlib.suppress(OSError, ValueError, AttributeError):
             self._fd = os.dup(sys.stdout.fileno())

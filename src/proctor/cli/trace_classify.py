@@ -1,4 +1,4 @@
-"""`proctor trace classify`: what every turn of an agent was for."""
+"""`proctor trace classify`: labels each turn of an agent by its purpose."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
@@ -16,7 +16,7 @@ from proctor.cli.trace_judges import (
     RULES,
     JudgeReport,
     ask_judge,
-    find_agreements,
+    compute_agreements,
     judge_options,
     parse_judges,
 )
@@ -37,7 +37,7 @@ from proctor.traces.label_rules import RULES_VERSION
 from proctor.traces.labels import LABELS
 from proctor.traces.traced_trial import TracedTrial
 
-# Labels of turns as text for people, 80 columns wide. Nothing is printed here
+# Rendering of labels, 80 columns wide
 
 
 _WIDTH = 80
@@ -46,7 +46,7 @@ _LABEL, _CUE, _NAME = 12, 24, 26
 
 
 def render_one(trial: LabelledTrial, described: TrialBehaviour, by: str) -> Iterator[str]:
-    """One trial, turn by turn."""
+    """Render one trial, turn by turn."""
     yield from (trial.trial.name, f"{', '.join(trial.sources)}; labels by {by}")
     yield from (f"not used: {why}" for why in trial.passed_over)
     yield from ("", f"{'step':>5}  {'label':<{_LABEL}}  sure  {'cue':<{_CUE}}  action")
@@ -86,7 +86,7 @@ def _shares(shares: dict[str, float] | None) -> str:
 
 
 def render_many(trials: Sequence[LabelledTrial], held: LabelReport, by: str) -> list[str]:
-    """Many trials: a line each, then all together."""
+    """Render several trials: a line each, then the totals."""
     lines = [
         f"labels by {by}; shares in %; distances from good runs at the same task (t) or",
         "of its family (f): of what follows what, and of its order, 0 (the same) to 1",
@@ -115,7 +115,7 @@ def _render_row(trial: LabelledTrial, facts: TrialBehaviour) -> str:
 
 
 def _fit_end(text: str, room: int) -> str:
-    """The end of a name, which tells trials apart."""
+    """The end of a name, where names differ."""
     shown = printable(text)
     return shown if len(shown) <= room else f"…{shown[1 - room :]}"
 
@@ -155,7 +155,7 @@ def _mean(mean: Mean | None) -> str:
 
 
 def render_judge(report: JudgeReport) -> list[str]:
-    """What a judge took."""
+    """Render the cost of a judge."""
     facts = report.facts
     cost = "cost unknown" if facts["cost_usd"] is None else f"${facts['cost_usd']:.6f}"
     answered = ", ".join(facts["answered_by"]) or "the model is unknown"
@@ -176,7 +176,7 @@ def _count(tokens: int | None) -> str:
 
 
 def render_agreements(agreements: Sequence[dict[str, Any]]) -> list[str]:
-    """How far labels agree, two by two."""
+    """Render the agreement between labels, pair by pair."""
     lines: list[str] = []
     for each in agreements:
         found: Agreement = each["agreement"]
@@ -234,7 +234,7 @@ def classify(
         by_rules = list(_label(found))
         _check_some(by_rules)
         reports = [ask_judge(choice, by_rules) for choice in choices]
-    agreements = find_agreements(by_rules, reports) if agree else []
+    agreements = compute_agreements(by_rules, reports) if agree else []
     shown = reports[0].trials if reports else by_rules
     held = summarise_labels(shown)
     if as_json:

@@ -1,4 +1,4 @@
-"""`proctor trace convert`: one kind of trace to another."""
+"""`proctor trace convert`: converts a trace to another format."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`proctor trace diff`: two trajectories side by side, and where they part."""
+"""`proctor trace diff`: compares two trajectories, and shows where they diverge."""
 
 import contextlib
 import shutil
@@ -34,20 +34,20 @@ from proctor.traces.traced_trial import FoundTrace, TracedTrial, opened_traces
 from proctor.traces.trajectory import read_chunks
 from proctor.traces.turn import Turn, turns_to_entries
 
-# Two texts for people: beside one another where there is room, else one below the other
+# Two texts side by side if there is room, else one below the other
 
 
+# Columns from which on two texts are shown side by side.
 _ROOM = 120
-"""Columns from which on two texts stand beside one another."""
 _GAP = " | "
 _INDENT = "  "
 
 type Titled = tuple[str, Sequence[str]]
-"""What a text is called, and its lines."""
+"""The title of a text, and its lines."""
 
 
 def render_beside(left: Titled, right: Titled, columns: int) -> Iterator[str]:
-    """Lines of both, none wider than the screen."""
+    """Render both texts within the width of the screen."""
     if columns < _ROOM:
         for title, lines in (left, right):
             yield f"{_INDENT}{title}:"
@@ -113,7 +113,7 @@ def diff(
 
 @contextlib.contextmanager
 def _only_trace(thing: str, directory: str | None, part: str | None) -> Iterator[FoundTrace]:
-    """The one trace that something has.
+    """The only trace of a thing.
 
     Raises:
         InputError: it has none, or several.
@@ -131,7 +131,7 @@ def _only_trace(thing: str, directory: str | None, part: str | None) -> Iterator
 
 
 def _only_trial(thing: str, trials: Iterator[TracedTrial]) -> TracedTrial:
-    # Attempts that were kept come before the trial itself, and have directories of their own.
+    # Kept attempts come before the trial itself, and have their own directories.
     found = list(trials)
     others = [each for each in found if not each.name.startswith(found[-1].name)]
     if others:
@@ -166,18 +166,18 @@ def _describe(
         side: {"thing": thing, "file": trace.name, "part": trace.part, "kind": str(trace.kind)}
         for side, (thing, trace) in (("a", mine), ("b", theirs))
     }
-    told = msgspec.to_builtins(found)
+    document = msgspec.to_builtins(found)
     for place in ("action", "answer"):
         for side in ("a", "b"):
-            if told[place] and told[place][side]:
-                told[place][side] = {
+            if document[place] and document[place][side]:
+                document[place][side] = {
                     key: value
-                    for key, value in told[place][side].items()
+                    for key, value in document[place][side].items()
                     if not key.endswith("key")
                 }
     return {
         **document,
-        **told,
+        **document,
         "not_counted_in_answers": [name for name, _, _ in NORMALISATIONS],
     }
 
@@ -214,7 +214,7 @@ def _render_sides(sides: Sides, columns: int, *, full: bool, is_answered: bool) 
 
 
 def _render_side(action: Action | None, *, full: bool, is_answered: bool) -> list[str]:
-    """An action's head and command, and its answer where that is what differs."""
+    """An action's head and command, and its result if that is what differs."""
     if action is None:
         return ["(ends here)"]
     longest = None if full else _LONGEST

@@ -1,4 +1,4 @@
-"""`--judge`: models that label turns beside the rules, and how far all of them agree."""
+"""`--judge`: models that label turns, and their agreement with the rules."""
 
 import itertools
 import os
@@ -21,8 +21,8 @@ from proctor.traces.traced_trial import TracedTrial, opened_traces
 
 KEY_VARIABLE: Final = "OPENAI_API_KEY"
 RULES: Final = f"rules {RULES_VERSION}"
+# Option names in errors of the chat agent, and their names here.
 _WORDS: Final = (("base_url", "--judge-url"), ("-m names it", "--judge names it"))
-"""What the chat agent calls its settings, and what they are called here."""
 
 judge_options: Final = (
     click.option(
@@ -61,7 +61,7 @@ judge_options: Final = (
 
 @dataclass(frozen=True, slots=True)
 class JudgeChoice:
-    """A judge as it was asked for."""
+    """A judge as chosen by options."""
 
     model: str
     url: str
@@ -72,7 +72,7 @@ class JudgeChoice:
 def parse_judges(
     judges: Sequence[str], urls: Sequence[str], keys: Sequence[str], parallel: int
 ) -> list[JudgeChoice]:
-    """The judges that options name.
+    """Parse the options for judges.
 
     Raises:
         UsageError: a judge has no endpoint, or options are given that mean nothing.
@@ -100,7 +100,7 @@ def _pick(given: Sequence[str], at: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class JudgeReport:
-    """What a judge said of all trials, and what it took."""
+    """The labels of a judge for all trials, and its cost."""
 
     name: str
     trials: list[LabelledTrial]
@@ -108,12 +108,12 @@ class JudgeReport:
 
     @property
     def n_unlabelled(self) -> int:
-        """Turns that it gave no label."""
+        """Turns without a label."""
         return sum(len(trial.unlabelled) for trial in self.trials)
 
 
 def ask_judge(choice: JudgeChoice, trials: Sequence[LabelledTrial]) -> JudgeReport:
-    """Have a model label every turn of some trials.
+    """Let a model label every turn of trials.
 
     Raises:
         InputError: the endpoint cannot be asked, or gave no label at all.
@@ -140,7 +140,7 @@ def ask_judge(choice: JudgeChoice, trials: Sequence[LabelledTrial]) -> JudgeRepo
 
 
 def _show_parts(trials: Sequence[LabelledTrial]) -> Iterator[list[ShownTurn]]:
-    """The turns of each trace as a judge is shown them; one trace is read at a time."""
+    """The turns of each trace as shown to a judge; one trace is read at a time."""
     for trial in trials:
         for part in trial.parts:
             yield _show_part(trial.trial, part.name)
@@ -192,7 +192,7 @@ def _in_our_words(sentence: str, choice: JudgeChoice) -> str:
     return sentence
 
 
-# What it took
+# Costs
 
 
 def _describe(choice: JudgeChoice, results: Any) -> dict[str, Any]:
@@ -202,7 +202,7 @@ def _describe(choice: JudgeChoice, results: Any) -> dict[str, Any]:
     n_known = sum(trace.known for trace in results.traces)
     n_labels = sum(len(trace.labels) for trace in results.traces)
     n_without = sum(len(trace.unlabelled) for trace in results.traces)
-    # Where nothing was asked, nothing was paid; where no answer came, nobody knows.
+    # Without calls the cost is 0; without answers it is unknown.
     nothing = 0.0 if n_known == n_labels and not n_without else None
     return {
         "model": choice.model,
@@ -224,15 +224,15 @@ def _describe(choice: JudgeChoice, results: Any) -> dict[str, Any]:
 
 
 def _total(amounts: Sequence[float | None]) -> float | None:
-    """A sum; None where a part of it is not known, or there is nothing."""
+    """A sum; None if a part is unknown, or there is nothing."""
     known = [amount for amount in amounts if amount is not None]
     return sum(known) if known and len(known) == len(amounts) else None
 
 
-def find_agreements(
+def compute_agreements(
     by_rules: Sequence[LabelledTrial], reports: Sequence[JudgeReport]
 ) -> list[dict[str, Any]]:
-    """How far each two of rules and judges agree, over the turns that both have labelled."""
+    """The agreement of each pair of rules and judges, over turns that both labelled."""
     voices = [(RULES, _labels_of(by_rules))]
     voices += [(report.name, _labels_of(report.trials)) for report in reports]
     return [

@@ -1,7 +1,4 @@
-"""The labels of the trials that `proctor trace classify` is asked for, and what they come to.
-
-Nothing is printed here.
-"""
+"""Labels of the trials that `proctor trace classify` selects, and their statistics."""
 
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,22 +24,22 @@ from proctor.traces.trace import TraceReading
 from proctor.traces.traced_trial import FoundTrace, TracedTrial, opened_traces
 
 MOST_ACTION: Final = 200
-"""Characters of what a turn did that are kept."""
+"""Characters kept of a turn's action."""
 
 
 class LabelledTurn(msgspec.Struct, frozen=True, kw_only=True):
     """One turn with its label."""
 
     part: str
-    """The step of a trial of several; "" for the trial itself."""
+    """The part of a trial with several steps; "" for the trial itself."""
     step: int
     label: str | None
     """Null: a judge gave none."""
     confidence: float | None
     cue: str
-    """What decided; of a turn without a label, why it has none."""
+    """What decided; for a turn without a label, why it has none."""
     action: str
-    """The beginning of what it did: its first command, else what it said."""
+    """The beginning of its first command, else of its text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +49,7 @@ class Part:
     name: str
     labels: tuple[Label, ...]
     actions: Mapping[int, str]
-    """What each turn did, by step."""
+    """The action of each turn, by step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +59,7 @@ class LabelledTrial:
     trial: TracedTrial
     parts: tuple[Part, ...]
     sources: tuple[str, ...]
-    """The files that were read, with what they are."""
+    """The files that were read, with their kinds."""
     passed_over: tuple[str, ...] = ()
     problem: str | None = None
     """Why there are no labels."""
@@ -70,12 +67,12 @@ class LabelledTrial:
 
     @property
     def turns(self) -> Iterator[LabelledTurn]:
-        """The turns in their order; those a judge gave no label among them."""
+        """The turns in order, including those without a label."""
         return (turn for part in self.parts for turn in _turns_of(part, self.unlabelled))
 
     @property
     def labels(self) -> list[Label]:
-        """All labels in their order."""
+        """All labels in order."""
         return [label for part in self.parts for label in part.labels]
 
 
@@ -111,7 +108,7 @@ def _labelled(part: Part, label: Label) -> LabelledTurn:
 
 
 def label_trial(trial: TracedTrial) -> LabelledTrial:
-    """A trial, labelled by the rules; one without a usable trace, or a damaged one, says so."""
+    """Label a trial by the rules; a trial without a usable trace has a `problem` instead."""
     try:
         return _label_traces(trial)
     except (TraceError, DamageError) as error:
@@ -142,16 +139,16 @@ def _label_part(trace: FoundTrace) -> Part:
 
 
 class _Actions:
-    """What each turn did, in a line: its first command or call, else its first words."""
+    """The action of each turn on one line: its first command or call, else its first words."""
 
     def __init__(self) -> None:
         self._called: dict[int, str] = {}
+        # Only for turns without a call: there may be a million of them.
         self._said: dict[int, str] = {}
-        """Only of turns without a call: there may be a million of them."""
 
     @property
     def found(self) -> Mapping[int, str]:
-        """By step."""
+        """Actions by step."""
         return ChainMap(self._called, self._said)
 
     def add(self, entry: Entry) -> None:
@@ -172,16 +169,16 @@ def _brief(arguments: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LabelReport:
-    """Trials held together."""
+    """Statistics over labelled trials."""
 
     trials: list[TrialBehaviour]
     whole: Behaviour
     compat: dict[str, Any]
-    """The same in aec-bench's words and with its rules."""
+    """The same under aec-bench's names and rules."""
 
 
 def summarise_labels(trials: Sequence[LabelledTrial]) -> LabelReport:
-    """What the labels of trials come to."""
+    """Compute the statistics of labels."""
     runs = [_run_of(trial) for trial in trials]
     described = describe_trials(runs)
     return LabelReport(described, describe_all(described), summarise(runs))
@@ -200,5 +197,5 @@ def _run_of(labelled: LabelledTrial) -> LabelledRun:
 
 
 def find_reward(trial: TracedTrial) -> float | None:
-    """The reward on record; None where there is none, which is not 0."""
+    """The recorded reward; None if there is none, which is not 0."""
     return trial.record.evaluation.reward if trial.record else None

@@ -1,4 +1,4 @@
-"""`proctor trace summary`: what happened in one trial, or in many."""
+"""`proctor trace summary`: summarizes one or many trials."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +20,7 @@ from proctor.cli.summary_text import (
     render_trial,
 )
 from proctor.cli.traced import traced_trials
-from proctor.cli.width import find_width
+from proctor.cli.width import terminal_width
 from proctor.errors import DamageError, TraceError
 from proctor.exchange.traced_files import find_in_files, list_places
 from proctor.ledger.trial_index import TrialFilter
@@ -36,7 +36,7 @@ from proctor.traces.experiment import (
 from proctor.traces.parallel import map_paths
 from proctor.traces.trial_summary import Compared, TrialSummary, compare_traced, summarise_traced
 
-# Many trials' summaries as a table and the lines below it
+# Summaries of several trials: a table, and lines below it
 
 
 WIDE = 120
@@ -46,7 +46,7 @@ _NARROW = ("trial", "reward", "turns", "errors", "cause", "first error")
 
 
 def print_trials(trials: Sequence[TrialSummary], width: int | None) -> None:
-    """One row a trial; a narrow terminal gets the columns that matter most, its name before all."""
+    """Print one row for each trial; a narrow terminal gets the most important columns."""
     is_narrow = width is not None and width < WIDE
     columns = {name: of for name, of in _COLUMNS.items() if not is_narrow or name in _NARROW}
     rows = [[of(trial) for of in columns.values()] for trial in trials]
@@ -94,7 +94,7 @@ _COLUMNS: dict[str, Callable[[TrialSummary], str]] = {
 
 
 def render_experiment(found: ExperimentSummary, width: int) -> Iterator[str]:
-    """What the trials come to, in so many columns."""
+    """Render the totals of trials in `width` columns."""
     for label, text in _fields(found):
         yield from render_field(label, text, width)
 
@@ -139,7 +139,7 @@ def _cause_fields(found: ExperimentSummary) -> Iterator[tuple[str, str]]:
         yield "causes", f"{render_counts(found.causes)}\nby rule: {rules}"
     if found.turns_disagree:
         who = count_of(found.turns_disagree, "agent")
-        yield "turns", f"{who} reported another number of turns than was counted (marked !)"
+        yield "turns", f"{who} reported a different number of turns than counted (marked !)"
 
 
 _AVERAGES = {
@@ -168,10 +168,10 @@ def _render_average(average: Average, trials: int, *, seconds: bool) -> str:
     return f"mean {shown(average.mean)}, median {shown(average.median)}, over {over}"
 
 
+# Trials from which on starting several processes pays off.
 _MANY: Final = 64
-"""Trials from which on more than one process is worth its start."""
+# Columns without a terminal.
 _PLAIN_WIDTH: Final = 100
-"""Columns where there is no screen."""
 
 
 @click.command("summary")
@@ -208,7 +208,7 @@ def summary(
 
 
 def summarise_path(path: str) -> list[TrialSummary]:
-    """Every trial that a path leads to, summed up.
+    """Summarize every trial at a path.
 
     Raises:
         InputError: there is nothing that could have a trace.
@@ -219,7 +219,7 @@ def summarise_path(path: str) -> list[TrialSummary]:
 def _summarise(
     things: tuple[str, ...], directory: str | None, wanted: TrialFilter
 ) -> Iterator[TrialSummary]:
-    """The summaries of the trials meant, in their order."""
+    """The summaries of the selected trials, in order."""
     show = make_progress()
     is_all_files = directory is None and all(map(os.path.lexists, things))
     if things and is_all_files and wanted == TrialFilter():
@@ -237,7 +237,7 @@ def _summarise(
 
 
 def _print(trials: list[TrialSummary]) -> None:
-    width = find_width()
+    width = terminal_width()
     lines: Iterator[str] = iter(())
     if not trials:
         print_line("no trial fits")
@@ -263,8 +263,8 @@ def _say_without_trace(trials: list[TrialSummary]) -> None:
     which = count_of(len(without), "trial")
     print_line(f"{which} left no trace that could be used; no mean of a trace counts them.")
     for trial in [each for each in without if each.problem][:5]:
-        said = (trial.problem or "").removeprefix(f"{trial.name}: ")
-        print_line(f"  {trial.name}: {said}")
+        problem = (trial.problem or "").removeprefix(f"{trial.name}: ")
+        print_line(f"  {trial.name}: {problem}")
 
 
 def _compare(

@@ -1,7 +1,7 @@
-"""A file that is being written, as whole lines in the order of their coming.
+"""Follows a file that is being written, line by line.
 
-It waits for the rest of a half-written line, and notices when the file is cut or replaced. A file
-that is rewritten in place without getting shorter looks like one that has grown.
+Waits for the rest of an incomplete line, and notices when the file is truncated or replaced. A file
+that is rewritten in place without getting shorter cannot be told from one that has grown.
 """
 
 import os
@@ -15,7 +15,7 @@ from proctor.errors import TraceError
 from proctor.sentence import reason_of
 
 LINE_LIMIT = 1 << 24
-"""A line longer than this, 16 MiB, is stepped over: nobody reads it in a terminal."""
+"""Bytes of a line: longer ones are skipped, because nobody reads them in a terminal."""
 _PIECE = 1 << 20
 
 
@@ -25,10 +25,10 @@ class Line(msgspec.Struct, frozen=True, gc=False):
     number: int
     """Counted from 1."""
     text: bytes | None
-    """Without its end; None when it was too long to be held."""
+    """Without its newline; None if it was too long."""
     length: int
     ended: bool = True
-    """False for a last line whose end has not come."""
+    """False for a last line without its newline."""
 
 
 class Change(Enum):
@@ -43,7 +43,7 @@ class Tail:
     """A file that is followed."""
 
     def __init__(self, path: str) -> None:
-        """Open it.
+        """Open the file.
 
         Raises:
             TraceError: it is missing, not a regular file, or may not be read.
@@ -54,11 +54,11 @@ class Tail:
         self._start()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self._fd)
 
     def read(self) -> Iterator[Line]:
-        """The whole lines that have come since the last call."""
+        """The complete lines since the last call."""
         while data := self._take():
             *ends, rest = data.split(b"\n")
             for piece in ends:
@@ -66,15 +66,15 @@ class Tail:
                 yield self._finish()
             self._hold(rest)
 
-    def find_rest(self) -> Line | None:
-        """The beginning of a line whose end has not come."""
+    def read_rest(self) -> Line | None:
+        """The start of an incomplete line."""
         if not self._held:
             return None
         text = b"".join(self._parts) if self._held <= LINE_LIMIT else None
         return Line(self._number, text, self._held, ended=False)
 
     def find_change(self) -> Change | None:
-        """What happened to the file. After CUT and REPLACED, `start_again` before reading on."""
+        """What happened to the file. After CUT and REPLACED, call `start_again` before reading."""
         ours = os.fstat(self._fd)
         if ours.st_size < self._position:
             return Change.CUT
@@ -88,7 +88,7 @@ class Tail:
         return None if same else Change.REPLACED
 
     def start_again(self) -> None:
-        """Go to the first line of what is there now.
+        """Go to the first line of the present file.
 
         Raises:
             TraceError: it cannot be opened.

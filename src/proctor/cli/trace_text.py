@@ -1,10 +1,10 @@
-"""A trace as text for people: an entry is a head and what was said, indented.
+"""Renders a trace for people: an entry is a head and its text, indented.
 
     step 3  tool_call  bash
         python calc.py
 
-Long texts are folded to their first and last lines; what is no text, such as an image, is named.
-Nothing is printed here, and no control character of a trace gets through.
+Long texts are shortened to their first and last lines; other content, such as images, is named.
+Control characters of traces are escaped.
 """
 
 import json
@@ -19,13 +19,13 @@ from proctor.traces.tool_errors import EXIT, find_error
 from proctor.traces.turn import Turn
 
 LONGEST = 2000
-"""Characters of one text that are shown unless more are asked for."""
+"""Characters shown of a text by default."""
 _INDENT = "    "
 _NARROWEST = 20
+# Lines that are left of a shortened text.
 _FIRST_LINES, _LAST_LINES = 20, 12
-"""How many lines are left of a text that is folded."""
+# Embedded data, such as an image.
 _DATA = re.compile(r"data:([\w.+-]{1,60}/[\w.+-]{1,60})?[^,\s\"']{0,100};base64,[\w+/=-]{64,}")
-"""An image or the like that stands in the text itself."""
 _BARE_BASE64 = re.compile(r"[A-Za-z0-9+/]{200,}={0,2}")
 _WIDE = frozenset("WF")
 _SUBAGENT = "subagent_trajectory_ref"
@@ -35,7 +35,7 @@ _SUBAGENT_NAMES = ("trajectory_id", "trajectory_path", "session_id")
 def render_entry(
     entry: Entry, width: int | None = None, *, longest: int | None = LONGEST
 ) -> list[str]:
-    """Lines of an entry, broken at `width` columns; texts are cut after `longest` characters."""
+    """Render an entry, wrapped at `width` columns; texts are shortened to `longest` characters."""
     lines = [printable("  ".join(_head(entry)))]
     for label, text in _texts(entry):
         lines += _render_text(label, text, width, longest)
@@ -45,7 +45,7 @@ def render_entry(
 def render_turn(
     turn: Turn, width: int | None = None, *, longest: int | None = LONGEST, step: int | None = None
 ) -> list[str]:
-    """Lines of a turn of a conversation, likewise; the head names the step that it begins."""
+    """Render a turn of a conversation, likewise; the head names the step that it begins."""
     begins = "" if step is None else f"  (step {step})"
     lines = [printable(f"line {turn.line}  {turn.role or '""'}{begins}")]
     texts = [("", turn.text), ("thinking", turn.thinking or "")]
@@ -75,13 +75,13 @@ def _head(entry: Entry) -> Iterator[str]:
     if entry.call_type is not None:
         yield f"({entry.call_type})"
     found = find_error(entry) if entry.role == "tool_result" else None
-    # A code that stands there speaks for itself.
+    # An exit code needs no label.
     if found is not None and (found[0] != EXIT or entry.exit_code is None):
         yield f"error ({found[0]})"
 
 
 def _texts(entry: Entry) -> Iterator[tuple[str, str]]:
-    """Everything an entry says, with what to call it; what is usual has no name."""
+    """All texts of an entry, each with a label or ""."""
     texts = [("", entry.content), ("", entry.command), ("", entry.stdout)]
     texts.append(("stderr", entry.stderr))
     if entry.stdout is None:
@@ -89,10 +89,10 @@ def _texts(entry: Entry) -> Iterator[tuple[str, str]]:
     thinking, metadata = _split_metadata(entry.metadata or {})
     texts.append(("thinking", thinking))
     texts += [("subagent", name) for name in _name_subagents(entry.metadata or {})]
-    # A tool whose only argument is its command has said it already.
-    said = {"command": entry.command}
+    # If a tool's only argument is its command, that was shown already.
+    command_only = {"command": entry.command}
     for label, found in (
-        ("arguments", None if entry.arguments == said else entry.arguments),
+        ("arguments", None if entry.arguments == command_only else entry.arguments),
         ("metadata", metadata),
         ("meta_harness", entry.meta_harness),
     ):
@@ -102,7 +102,7 @@ def _texts(entry: Entry) -> Iterator[tuple[str, str]]:
 
 
 def _split_metadata(metadata: Object) -> tuple[str | None, Object]:
-    """What an agent thought, where ATIF says it, and the rest without ATIF's own housekeeping."""
+    """The reasoning of an agent in ATIF, and the rest without ATIF's own fields."""
     carried = metadata.get("atif")
     if not isinstance(carried, dict):
         return None, metadata
@@ -116,7 +116,7 @@ def _split_metadata(metadata: Object) -> tuple[str | None, Object]:
 
 
 def _name_subagents(metadata: Object) -> Iterator[str]:
-    """The trajectories of subagents that ATIF refers to. They are named, never followed."""
+    """The trajectories of subagents that ATIF refers to. They are named, never opened."""
     carried = metadata.get("atif")
     refs = carried.get(_SUBAGENT) if isinstance(carried, dict) else None
     for ref in refs if isinstance(refs, list) else ():
@@ -139,7 +139,7 @@ def _render_text(label: str, text: str, width: int | None, longest: int | None) 
 
 
 def _without_data(text: str) -> str:
-    """The text with what is no text in it named."""
+    """The text with embedded data replaced by its name."""
     if ";base64," not in text:
         return text
     return _DATA.sub(lambda found: f"[{found[1] or 'data'}, {_length(found[0])}]", text)
@@ -150,9 +150,9 @@ def _length(text: str) -> str:
 
 
 def fold(text: str, longest: int | None = LONGEST, more: int = 0) -> list[str]:
-    """Lines that may be printed; of a text above `longest` characters, the first and the last.
+    """Printable lines; of a text above `longest` characters, the first and the last.
 
-    A single long line keeps its beginning, `more` characters of it beyond the limit.
+    A single long line keeps its beginning, with `more` characters beyond the limit.
     """
     text = text.removesuffix("\n")
     total = text.count("\n") + 1
@@ -174,8 +174,8 @@ def fold(text: str, longest: int | None = LONGEST, more: int = 0) -> list[str]:
 
 
 def _split(text: str, most: int = -1) -> list[str]:
-    """The lines of a text; of more than so many, the rest is in one piece after them."""
-    # A carriage return before a newline is how some systems end a line; others are shown.
+    """The lines of a text; beyond `most`, the rest is one item."""
+    # A carriage return before a newline is a line end on some systems; others are shown.
     *lines, last = text.split("\n", most)
     return [*(line.removesuffix("\r") for line in lines), last]
 
@@ -189,7 +189,7 @@ def _split_end(text: str, most: int) -> list[str]:
 
 
 def _count_fitting(lines: list[str], room: int) -> int:
-    """How many lines fit into so many characters; the first one always does, cut."""
+    """How many lines fit into `room` characters; the first always does, cut."""
     for count, line in enumerate(lines):
         room -= len(line)
         if room < 0:
@@ -212,7 +212,7 @@ def _plain(line: str) -> str:
 
 
 def columns_of(line: str) -> int:
-    """How wide a line is on a screen."""
+    """The width of a line on a screen."""
     return len(line) if line.isascii() else sum(map(_columns, line))
 
 
@@ -221,7 +221,7 @@ def _columns(char: str) -> int:
 
 
 def break_line(line: str, room: int | None) -> Iterator[str]:
-    """A line in pieces of so many columns."""
+    """A line in pieces of `room` columns."""
     if room is None or (len(line) <= room and line.isascii()):
         yield line
     elif line.isascii():
@@ -231,7 +231,7 @@ def break_line(line: str, room: int | None) -> Iterator[str]:
 
 
 def _broken_by_columns(line: str, room: int) -> Iterator[str]:
-    """The same where characters can be two columns wide."""
+    """`break_line` for lines with double-width characters."""
     start = columns = 0
     for at, char in enumerate(line):
         wide = _columns(char)

@@ -1,14 +1,14 @@
-"""The trials that a command about traces is asked for: by path, by name, or by filter."""
+"""The trials that a command about traces selects: by path, by name, or by filter."""
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from proctor.cli.ledger.options import find_directory, open_ledger
+from proctor.cli.ledger.options import choose_directory, open_ledger
 from proctor.errors import InputError
 from proctor.exchange.traced_files import find_in_files
 from proctor.ledger.log import is_ledger
-from proctor.ledger.traced_trials import find_named, find_sealed
+from proctor.ledger.traced_trials import trace_named, trace_sealed
 from proctor.ledger.trial_index import TrialFilter
 from proctor.traces.traced_trial import TracedTrial
 
@@ -17,10 +17,7 @@ from proctor.traces.traced_trial import TracedTrial
 def traced_trials(
     things: tuple[str, ...], directory: str | None, wanted: TrialFilter
 ) -> Iterator[Iterator[TracedTrial]]:
-    """The trials meant, one after the other; a ledger stays open as long as they are read.
-
-    A thing is a path where there is one, else a sealed trial or an experiment. Without any, the
-    filter chooses among all that is sealed.
+    """The selected trials, one after the other; the ledger stays open while they are read.
 
     Raises:
         InputError: a thing is neither; there is no ledger where one is needed.
@@ -34,23 +31,23 @@ def traced_trials(
     _check_ledger(things, directory)
     with open_ledger(directory) as ledger:
         if not things:
-            yield find_sealed(ledger, wanted)
+            yield trace_sealed(ledger, wanted)
             return
         if wanted != TrialFilter():
             raise InputError(f"{things[0]}: a name; filters are for when nothing is named")
         yield (
             trial
             for thing in things
-            for trial in (find_in_files(thing) if thing in in_files else find_named(ledger, thing))
+            for trial in (find_in_files(thing) if thing in in_files else trace_named(ledger, thing))
         )
 
 
 def _check_ledger(things: tuple[str, ...], directory: str | None) -> None:
-    """Say what is missing where a name is neither a path nor can be sealed."""
-    place = find_directory(directory)
+    """Check that a ledger exists if a name is not a path."""
+    place = choose_directory(directory)
     if things and directory is None and not is_ledger(place):
         missing = next(thing for thing in things if not os.path.lexists(thing))
         raise InputError(
-            f"{missing}: there is no such file, and no ledger at {place} that could hold it; "
+            f"{missing}: there is no such file, and no ledger at {place} that could contain it; "
             "--ledger or PROCTOR_LEDGER names one"
         )

@@ -1,4 +1,4 @@
-"""`proctor view`: pages of a ledger or of jobs, on this machine."""
+"""`proctor view`: shows a ledger or jobs in a browser."""
 
 from importlib import import_module
 
@@ -28,7 +28,7 @@ def command(
 
     Example: proctor view jobs/nightly
     """
-    # The server is slow to load, and not needed to say how it is used.
+    # Imported late: the server is slow to import, and --help does not need it.
     import_module("proctor.cli.viewing").view(
         thing, directory, port=port, opens=opens, as_json=as_json
     )

@@ -1,13 +1,13 @@
-"""What `proctor view` does: finds the runs, answers on this machine. Loaded on use."""
+"""Serves the pages of `proctor view`. Imported on use."""
 
 import socket
 import webbrowser
 from pathlib import Path
 
-from proctor.cli.ledger.options import find_directory
+from proctor.cli.ledger.options import choose_directory
 from proctor.cli.output import print_json
 from proctor.cli.printable import printable
-from proctor.cli.stdout import tell
+from proctor.cli.stdout import print_stderr
 from proctor.errors import DamageError, InputError, JobError, LedgerError, NoteError
 from proctor.exchange.harbor_job import find_jobs
 from proctor.harbor.job import load_job
@@ -19,7 +19,7 @@ from proctor.web.subject import Subject
 from proctor.web.writing import new_token
 
 PORT = 8380
-"""Where it answers, if nothing else does."""
+"""The default port."""
 
 
 def view(
@@ -39,9 +39,9 @@ def view(
     if as_json:
         print_json({"address": address, "token": token, "open": opened})
     else:
-        tell(f"{_describe(subject)}: {opened} (Ctrl-C ends it)")
+        print_stderr(f"{_describe(subject)}: {opened} (Ctrl-C ends it)")
     if opens and not webbrowser.open(opened):
-        tell("no browser could be started; open the address yourself")
+        print_stderr("no browser could be started; open the address yourself")
     serve(app, listening)
 
 
@@ -62,14 +62,14 @@ def _describe(subject: Subject) -> str:
 
 
 def find_subject(thing: str | None, directory: str | None) -> Subject:
-    """What is meant: a ledger, or jobs.
+    """Decide what to show: a ledger, or jobs.
 
     Raises:
         InputError: there is neither.
     """
     if thing is not None and directory is not None:
         raise InputError(f"{thing} and --ledger {directory}: expected one of the two")
-    place = Path(thing) if thing is not None else find_directory(directory)
+    place = Path(thing) if thing is not None else choose_directory(directory)
     if not place.exists():
         raise InputError(
             f"{place}: there is nothing; expected a ledger, a job's directory or a directory of "
@@ -90,7 +90,7 @@ def find_subject(thing: str | None, directory: str | None) -> Subject:
 
 
 def _check_ledger(place: Path) -> None:
-    """Refuse what no page can be made of; a damaged ledger is shown as such.
+    """Refuse what no page can show; a damaged ledger is shown as damaged.
 
     Raises:
         LedgerError: it is of another format, or nothing is in it.

@@ -1,12 +1,12 @@
-"""How wide the screen is, for what is laid out to fit it."""
+"""The width of the terminal."""
 
 import os
 import shutil
 import sys
 
 
-def find_width() -> int | None:
-    """Columns of the terminal; None where there is none."""
+def terminal_width() -> int | None:
+    """Columns of the terminal; None if there is none."""
     given = os.environ.get("COLUMNS", "")
     is_screen = sys.stdout is not None and sys.stdout.isatty()
     return shutil.get_terminal_size().columns if is_screen or given.isdigit() else None

@@ -13,7 +13,7 @@ from proctor.exchange.submission import find_unreachable
 from proctor.ledger.entry import Source
 from proctor.ledger.exchange.aec_tree import ORIGINAL
 from proctor.ledger.sealing import Submission
-from proctor.ledger.submission import find_refused, list_files
+from proctor.ledger.submission import list_files, make_refused_finding
 from proctor.record.document import parse_document
 from proctor.record.evidence import find_evidence
 from proctor.record.ids import check_id
@@ -70,7 +70,7 @@ def submit_record(path: Path) -> Submission:
         root=artifacts,
         evidence=tuple(sorted(files)),
         unseen=frozenset(unseen),
-        findings=(*find_unreachable(unseen), *find_refused(refused)),
+        findings=(*find_unreachable(unseen), *make_refused_finding(refused)),
         attached=_find_originals(path, loaded) if is_second else {},
         source=Source(kind="aec-bench", name=f"{path.parent.name}/{path.name}"),
     )

@@ -10,8 +10,8 @@ from proctor.ledger.entry import EvidenceFile, TrialEntry
 from proctor.ledger.exchange.aec_tree import write_tree
 from proctor.ledger.exchange.bundle import write_bundle
 from proctor.ledger.exchange.harbor_jobs import write_jobs
-from proctor.ledger.trial_sealing import find_reruns
-from proctor.ledger.withhold import find_withheld
+from proctor.ledger.trial_sealing import group_reruns
+from proctor.ledger.withhold import list_withheld
 
 
 def export_bundle(selection: Selection, target: Path) -> Exported:
@@ -40,7 +40,7 @@ def _check_evidence(selection: Selection) -> None:
         entry = selection.ledger.entry(row.seq)
         if isinstance(entry, TrialEntry):
             named |= {file.sha256: file for file in entry.evidence}
-    find_withheld(selection.ledger, named.values())
+    list_withheld(selection.ledger, named.values())
 
 
 def export_jobs(selection: Selection, target: Path) -> Exported:
@@ -52,7 +52,7 @@ def export_jobs(selection: Selection, target: Path) -> Exported:
         DamageError: the ledger is damaged.
     """
     rows = {row.name: row for row in selection.rows}
-    reruns = find_reruns({name: row.status for name, row in rows.items()})
+    reruns = group_reruns({name: row.status for name, row in rows.items()})
     names = {rows[run].seq: rows[base].trial_id for base, runs in reruns.items() for run in runs}
     made = write_jobs(selection.ledger, [row.seq for row in selection.rows], target, names)
     check_some(made.written, made.refused)

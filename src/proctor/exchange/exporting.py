@@ -25,7 +25,7 @@ from proctor.ledger.entry import TrialEntry
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.traced_trials import trace_row
-from proctor.ledger.withhold import find_withholdings
+from proctor.ledger.withhold import list_withholdings
 from proctor.record.ids import check_id
 from proctor.record.model import TrialRecord
 from proctor.record.read import parse_record
@@ -322,7 +322,7 @@ def read_trials(selection: Selection, report: Report) -> Iterator[SealedTrial]:
 
 def list_withheld(ledger: LedgerReader) -> frozenset[str]:
     """Digests of all evidence that was withheld from a ledger."""
-    return frozenset(sha256 for each in find_withholdings(ledger) for sha256 in each.artifacts)
+    return frozenset(sha256 for each in list_withholdings(ledger) for sha256 in each.artifacts)
 
 
 def report_withheld(trial: SealedTrial, withheld: frozenset[str], report: Report) -> None:

@@ -24,12 +24,12 @@ from proctor.harbor.documents import LockDocument, load_lock
 from proctor.harbor.job import Job, Watch, load_job
 from proctor.harbor.trial import FoundTrial
 from proctor.ledger.entry import Source
-from proctor.ledger.keeping import Around
+from proctor.ledger.keeping import JobFiles
 from proctor.ledger.sealing import Submission
 from proctor.ledger.submission import (
-    Beside,
-    find_attempts,
+    TrialContext,
     has_record,
+    list_attempts,
     list_files,
     submit_record,
     submit_trial,
@@ -140,7 +140,7 @@ def _list_trials(job: Job, found: FoundJob, *, is_over: bool) -> Iterator[str]:
             )
 
 
-def _find_around(job: Job) -> tuple[Around, list[str]]:
+def _find_around(job: Job) -> tuple[JobFiles, list[str]]:
     """List the job's own files, and entries that are not regular files."""
     trials = {each.directory for each in job.trials} | {each.path for each in job.broken}
     trials |= {*job.unfinished, *job.set_aside}
@@ -148,7 +148,7 @@ def _find_around(job: Job) -> tuple[Around, list[str]]:
     files, refused = list_files(job.directory, names)
     # A trial that is a link is refused as a trial, not as a file of the job.
     refused = [name for name in refused if name not in names]
-    return Around(Path(job.directory), tuple(files)), refused
+    return JobFiles(Path(job.directory), tuple(files)), refused
 
 
 def _find_notes(job: Job, refused: list[str]) -> list[str]:
@@ -179,7 +179,7 @@ def _find_notes(job: Job, refused: list[str]) -> list[str]:
 
 def _count_kept(trial: FoundTrial) -> int:
     with contextlib.suppress(NotSealedError):  # reported when the trial is read
-        return len(find_attempts(Path(trial.directory)))
+        return len(list_attempts(Path(trial.directory)))
     return 0
 
 
@@ -192,14 +192,14 @@ class _Reader:
     experiment: str
     options: JobOptions
     lock: LockDocument | None
-    around: Around
+    around: JobFiles
 
     def offer(self, trial: Path, seq: int, scored: FoundTrial | None) -> list[Offer]:
         """Offer a trial, preceded by its kept attempts."""
         if trial.is_symlink():
             return [Offer(str(trial), partial(_refuse_link, trial))]
         try:
-            kept = [self._offer_attempt(each, seq) for each in find_attempts(trial)]
+            kept = [self._offer_attempt(each, seq) for each in list_attempts(trial)]
         except NotSealedError as error:
             return [Offer(str(trial), partial(_refuse, error))]
         return [*kept, Offer(str(trial), partial(self.submit, trial, seq, scored))]
@@ -212,19 +212,19 @@ class _Reader:
     def submit(self, trial: Path, seq: int, scored: FoundTrial | None = None) -> Submission:
         """Read one trial."""
         name = f"{self.name}/{shown_name(str(trial.relative_to(self.job)))}"
-        beside = Beside(
+        context = TrialContext(
             source=Source(kind="harbor", name=name, seq=seq),
-            around=self.around,
+            job_files=self.around,
             found=scored,
         )
         if has_record(trial):
-            own = submit_trial(trial, experiment=self.options.experiment, beside=beside)
+            own = submit_trial(trial, experiment=self.options.experiment, context=context)
             return replace(own, own_trial=trial.relative_to(self.job).parts[0])
         request = RecordRequest(
             trial=str(trial), experiment=self.experiment, dataset_id=self.options.dataset_id
         )
         record, basis = make_bare_record(request, ReadBefore(self.lock, scored))
-        return submit_record(render_record(record), trial, replace(beside, cost_basis=basis.kind))
+        return submit_record(render_record(record), trial, replace(context, cost_basis=basis.kind))
 
 
 def _refuse(error: NotSealedError) -> Submission:

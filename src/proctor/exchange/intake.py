@@ -19,7 +19,7 @@ from proctor.ledger.sealing import (
     find_by_evidence,
     seal,
 )
-from proctor.ledger.trial_sealing import find_before, place_again
+from proctor.ledger.trial_sealing import find_before, place_rerun
 
 # Trials sealed under one signature.
 _TOGETHER = 100
@@ -171,7 +171,7 @@ class _Intake:
         if before is not None:
             self.outcome.known.append(before)
             return None
-        placed, supersedes = place_again(ledger, submission)
+        placed, supersedes = place_rerun(ledger, submission)
         if supersedes is not None:
             if not self._is_sealable(placed):
                 return None

@@ -18,9 +18,9 @@ from proctor.files import open_plain
 from proctor.ledger.entry import Source
 from proctor.ledger.sealing import LARGEST_RECORD, Submission
 from proctor.ledger.submission import (
-    Beside,
-    find_attempts,
+    TrialContext,
     has_record,
+    list_attempts,
     submit_record,
     submit_trial,
 )
@@ -50,7 +50,7 @@ def find_submissions(path: Path, options: SealOptions) -> Iterator[Submission]:
     """
     if path.is_dir() or _is_trials_own(path):
         trial = path if path.is_dir() else path.parent
-        for directory in [*find_attempts(trial), trial]:
+        for directory in [*list_attempts(trial), trial]:
             yield _submit_directory(directory, options)
         return
     yield _submit_file(path, options)
@@ -80,8 +80,8 @@ def _submit_directory(trial: Path, options: SealOptions) -> Submission:
     )
     job = trial.resolve().parent
     source = Source(kind="harbor", name=job.parent.parent.name if _is_kept(trial) else job.name)
-    beside = Beside(source=source, cost_basis=made.cost_basis.kind)
-    return submit_record(render_record(made.record), trial, beside)
+    context = TrialContext(source=source, cost_basis=made.cost_basis.kind)
+    return submit_record(render_record(made.record), trial, context)
 
 
 def _is_kept(trial: Path) -> bool:

@@ -26,7 +26,7 @@ from proctor.ledger.belonging import REMEDY, Content, find_content, label_agent
 from proctor.ledger.keys import SigningKey, find_key
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.place import open_or_create
-from proctor.ledger.query import find_trials
+from proctor.ledger.query import list_trials
 from proctor.ledger.run_plan import digest_settings
 from proctor.ledger.sealing import Sealed, Secrets
 from proctor.ledger.submission import has_record
@@ -54,7 +54,7 @@ def check_experiment(ledger: OpenLedger, prepared: Prepared) -> None:
     if outside:
         more = f" and {len(outside) - _SHOWN} more" if len(outside) > _SHOWN else ""
         raise InputError(
-            f"{ledger.where}: the experiment {experiment!r} {content.said_by}; this job would "
+            f"{ledger.where}: the experiment {experiment!r} {content.description}; this job would "
             f"add {', '.join(outside[:_SHOWN])}{more}. {REMEDY}"
         )
 
@@ -255,4 +255,4 @@ def _is_word(name: str, value: str) -> bool:
 def find_sealed_names(directory: Path, experiment: str) -> set[str]:
     """The ids of an experiment's trials in a ledger."""
     with OpenLedger.open(directory) as ledger:
-        return {row.trial_id for row in find_trials(ledger, TrialFilter(experiment=experiment))}
+        return {row.trial_id for row in list_trials(ledger, TrialFilter(experiment=experiment))}

@@ -1,11 +1,11 @@
-"""Admission: what an entry must be before it is used, no matter who signed it.
+"""Admission: the checks that every entry must pass before it is used, whoever signed it.
 
-    find_fault(entry)         what is wrong with its ids, paths and digests; None if nothing
+    find_fault(entry)         a fault in its ids, paths or digests, or None
     admit_line(line, where)   the entry in a line of a log, or an error
-    Identities                which trial each entry is; no two entries may be the same trial
+    Identities                checks that no two entries are the same trial
 
-Sealing refuses these too, but the owner of a key can append by hand. Index, verification, bundles,
-claims and proofs all ask here. Nothing here reads a file or knows a signature.
+Sealing makes the same checks, but the owner of a key can append anything. Index, verification,
+bundles, claims and proofs rely on this module.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,8 +34,8 @@ from proctor.ledger.row import TrialRow, read_ids, read_row
 from proctor.record.ids import check_id
 
 LONGEST_PATH: Final = 1000
+# Parts that no plain relative path has between its slashes.
 _NO_NAMES = frozenset({"", ".", ".."})
-"""What a plain relative path has between no two slashes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,26 +44,26 @@ class Fault:
 
     message: str
     is_id: bool = False
-    """Whether an id is what is wrong."""
+    """Whether the fault is in an id."""
 
 
 def is_evidence_path(path: str) -> bool:
-    """Whether a text is a plain relative path, which leads nowhere else."""
+    """Whether a path is relative and plain, and so stays below its directory."""
     is_plain = path.isprintable() and len(path) <= LONGEST_PATH
     return is_plain and _NO_NAMES.isdisjoint(path.split("/"))
 
 
 def admit_line(line: bytes, where: str) -> AnyEntry | Withheld:
-    """The entry in a line of a log, or what is left of one.
+    """Decode and check a line of a log; returns the entry, or the placeholder of a withheld one.
 
     Raises:
-        DamageError: it is neither, or may not be used; `where` says which line.
+        DamageError: it is neither, or not admissible; `where` names the line in the message.
     """
     return admit_with_row(line, where)[0]
 
 
 def admit_with_row(line: bytes, where: str) -> tuple[AnyEntry | Withheld, TrialRow | None]:
-    """The same, and the row of a trial: it was read to admit it, and the index stores it."""
+    """Like `admit_line`, with the row of a trial: admission reads it, and the index stores it."""
     entry = decode_line(line, where)
     if isinstance(entry, Withheld):
         return entry, None
@@ -79,27 +79,27 @@ def admit_with_row(line: bytes, where: str) -> tuple[AnyEntry | Withheld, TrialR
 
 
 def check_written(line: memoryview | bytes, entry: AnyEntry, where: str) -> None:
-    """Refuse a line that two readers could read differently: with a key twice, or a strange one.
+    """Refuse a line that parsers may read differently: with duplicate or unknown keys.
 
     Raises:
-        DamageError: proctor would write it in another way.
+        DamageError: proctor would encode the entry differently.
     """
     try:
-        # A copy: two views are compared item by item, which takes forty times as long.
+        # A copy: comparing a memoryview with bytes goes item by item, 40 times as slow.
         is_same = encode_entry(entry) == bytes(line)
     except OverflowError:
         is_same = False  # a number that proctor does not write
     if not is_same:
         raise DamageError(
-            f"{where}: not as proctor writes it: a key stands twice in it, or is a strange one"
+            f"{where}: not as proctor writes it: it has a duplicate or an unknown key"
         )
 
 
 def find_fault(entry: AnyEntry) -> Fault | None:
-    """What keeps an entry from being admitted.
+    """The reason why an entry is not admitted, or None.
 
     Raises:
-        DamageError: there is no record in a trial.
+        DamageError: the entry of a trial has no record.
     """
     match entry:
         case TrialEntry():
@@ -117,7 +117,7 @@ def find_fault(entry: AnyEntry) -> Fault | None:
 
 
 def find_trial_fault(entry: TrialEntry, experiment_id: str, trial_id: str) -> Fault | None:
-    """The same for a trial whose ids were read already."""
+    """Like `find_fault`, for a trial whose ids were read already."""
     return (
         _find_in_id(experiment_id, "experiment_id")
         or _find_in_id(trial_id, "trial_id")
@@ -142,7 +142,7 @@ def _find_in_evidence(files: Sequence[EvidenceFile]) -> Fault | None:
 
 
 def find_path_fault(paths: Iterable[str]) -> Fault | None:
-    """What is wrong with the paths of a trial's evidence: each must lead to a file of its own."""
+    """A fault in the paths of a trial's evidence; no two may name the same file."""
     seen: set[str] = set()
     for path in paths:
         if not is_evidence_path(path):
@@ -150,6 +150,7 @@ def find_path_fault(paths: Iterable[str]) -> Fault | None:
         if path in seen:
             return Fault(f"evidence {path[:80]!r} is named twice")
         seen.add(path)
+    # No path may be a directory of another one: both could not be written to a disk.
     for path in seen if len(seen) > 1 else ():
         folder = path
         while "/" in folder:
@@ -162,8 +163,8 @@ def find_path_fault(paths: Iterable[str]) -> Fault | None:
 
 
 def _find_in_source(source: Source) -> Fault | None:
-    """An imported trial goes back to where it came from: that may become a path."""
     if source.kind != "harbor":
+        # Exports write harbor trials back to this path.
         return None
     if "\0" in source.name or not {".", ".."}.isdisjoint(source.name.split("/")):
         return Fault(f"source.name is {source.name[:80]!r}; expected a path without `..`")
@@ -193,18 +194,18 @@ def _find_in_withholding(entry: WithholdEntry) -> Fault | None:
 
 
 class Identities:
-    """Which trial each entry of a log is, as far as they are given, in the order of the log."""
+    """The trial of each entry of a log, added in the order of the log."""
 
     def __init__(self) -> None:
         self._places: dict[tuple[str, str], int] = {}
+        # What each line is, or was according to the entry that withholds it; None: not a trial.
         self._lines: dict[int, Subject | None] = {}
-        """What each line is, or was by the entry that withholds it; None: no trial."""
 
     def take(self, entry: AnyEntry) -> None:
-        """Take one more.
+        """Add the next entry.
 
         Raises:
-            DamageError: it is a trial that another entry is, or names a line for another trial.
+            DamageError: another entry is the same trial, or it withholds a line as another trial.
         """
         if not isinstance(entry, WithholdEntry):
             subject = read_row(entry).subject if isinstance(entry, TrialEntry) else None
@@ -224,7 +225,7 @@ class Identities:
 
 
 def render_duplicate(one: int, other: int, experiment_id: str, trial_id: str) -> str:
-    """Says that two entries are one trial."""
+    """Message for two entries that are the same trial."""
     first, second = sorted((one, other))
     return (
         f"entries {first} and {second} are both trial {trial_id} of {experiment_id}; "
@@ -233,7 +234,7 @@ def render_duplicate(one: int, other: int, experiment_id: str, trial_id: str) ->
 
 
 def render_misnamed(seq: int, line: int, said: Subject, found: Subject | None) -> str:
-    """Says that an entry withholds a line as a trial that it is not."""
+    """Message for an entry that withholds a line as the wrong trial."""
     what = (
         f"trial {found.trial_id} of {found.experiment_id} with the record {found.record}"
         if found

@@ -1,13 +1,12 @@
-"""Artifacts: evidence by the SHA-256 of its plain bytes, compressed.
+"""Artifacts: evidence stored by the SHA-256 of its content, compressed with zstd.
 
     artifacts/sha256/ab/abcdef….zst
 
-The same bytes are kept once, whoever seals them. A file appears under its name whole and durable
-or not at all; what a kill leaves without a name goes with the next writer. Nothing here knows which
-trial an artifact belongs to.
+Equal content is stored once. A file gets its name only when it is complete and durable; temporary
+files of a killed writer are removed by the next one.
 
-What is large is compressed in frames that can be unpacked one by one, cut after a line end where
-there is one near. Any reader of zstd takes them for one file.
+Large content is compressed in frames that can be decompressed one by one, split at line ends where
+possible. Every zstd reader treats them as one file.
 """
 
 import contextlib
@@ -31,16 +30,14 @@ from proctor.errors import AlteredArtifactError, DamageError, MissingArtifactErr
 from proctor.files import find_room, sync_directory, sync_file, write_small
 from proctor.ledger.entry import EvidenceFile
 
-# Where artifacts lie until they have their names: a directory for each writer, and gone with it
+# Temporary directories of writers: artifacts/sha256/.HEX.tmp/
 #
-#     artifacts/sha256/.HEX.tmp/…
-#
-# A writer holds a lock on its own directory as long as it lives. Whoever makes the next one removes
-# those that nobody holds: what a kill left. Nothing here knows what the files are.
+# Each writer holds a lock on its own directory while it lives. The next writer removes the
+# directories that are not locked: their writers were killed.
 
 
-class Unnamed:
-    """A writer's directory."""
+class WriterDirectory:
+    """The temporary directory of one writer."""
 
     def __init__(self, directory: Path, fd: int) -> None:
         self._directory = directory
@@ -48,14 +45,14 @@ class Unnamed:
 
     @classmethod
     def make(cls, parent: Path) -> Self:
-        """A new directory, held; those of writers that are dead go.
+        """Create a locked directory, and remove those of dead writers.
 
         Raises:
-            OSError: none can be made.
+            OSError: it cannot be created.
         """
-        # One at a time: a directory that is made and not held yet is nobody's to remove.
-        with _held(parent):
-            _clear(parent)
+        # Serialised: another writer must not remove a directory between mkdir and flock.
+        with _locked(parent):
+            _remove_dead(parent)
             directory = parent / f".{os.urandom(8).hex()}.tmp"
             directory.mkdir()
             fd = _open(directory)
@@ -63,28 +60,28 @@ class Unnamed:
         return cls(directory, fd)
 
     def new_path(self) -> Path:
-        """A name in it that nothing has."""
+        """An unused path in the directory."""
         return self._directory / os.urandom(8).hex()
 
     def remove(self) -> None:
-        """Let go of the directory and of what is still in it."""
+        """Remove the directory with its files, and release the lock."""
         shutil.rmtree(self._directory, ignore_errors=True)
         os.close(self._fd)
 
 
-def _clear(parent: Path) -> None:
+def _remove_dead(parent: Path) -> None:
     for left in parent.glob(".*.tmp"):
         with contextlib.suppress(OSError):
             fd = _open(left, os.O_NOFOLLOW)
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a living writer's is left alone
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if its writer is alive
                 shutil.rmtree(left, ignore_errors=True)
             finally:
                 os.close(fd)
 
 
 @contextlib.contextmanager
-def _held(directory: Path) -> Iterator[None]:
+def _locked(directory: Path) -> Iterator[None]:
     fd = _open(directory)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX)
@@ -99,20 +96,21 @@ def _open(directory: Path, more: int = 0) -> int:
 
 _LEVEL = 3
 LARGEST_LOADED = 1 << 29
-"""Bytes of an artifact that is held in memory as a whole: 512 MiB."""
+"""Bytes: the largest artifact that `load` reads into memory, 512 MiB."""
+# Bytes. Smaller files are hashed in memory first, and not written if they are stored already.
 _SMALL = 1 << 18
-"""Bytes that are held in memory to see whether they are kept already."""
+# Plain bytes of a frame, at most: larger frames hardly compress better.
 _FRAME = 1 << 22
-"""Plain bytes of a frame, at most: 4 MiB compress as well as more would."""
-_MOST_UNNAMED = 4000
-"""Files that wait for their name at the same time."""
-_AT_ONCE = 16
-"""Files that the disk is asked for at once: it writes many in hardly more time than one."""
-_FEW = 32
+# Temporary files that wait for their names at the same time.
+_MAX_UNNAMED = 4000
+# Concurrent fsyncs: a disk flushes many files in hardly more time than one.
+_SYNC_THREADS = 16
+_FEW_FILES = 32
+# Up to this number of files, starting threads takes longer than syncing one after the other.
 
 
 class _Bounded:
-    """Takes so many bytes and hands them on; without a target it keeps none."""
+    """A stream that accepts at most `size` bytes; without a target it discards them."""
 
     def __init__(self, size: int, target: BinaryIO | None = None) -> None:
         self._left = size
@@ -121,43 +119,43 @@ class _Bounded:
     def write(self, data: bytes) -> int:
         self._left -= len(data)
         if self._left < 0:
-            # A few bytes can unpack to a disk full of them.
+            # A small compressed file can expand to more than the disk holds.
             raise AlteredArtifactError("an artifact has more bytes than were sealed")
         return self._target.write(data) if self._target is not None else len(data)
 
 
 class _Frames:
-    """Compresses what is written to it, frame by frame."""
+    """A stream that compresses what is written to it, frame by frame."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
-        self._held = bytearray()
+        self._locked = bytearray()
         self._is_empty = True
 
     def write(self, data: bytes) -> int:
-        self._held += data
-        while len(self._held) >= _FRAME:
-            # After a line where there is one: then no line needs two frames to be read.
-            self._give(self._held.rfind(b"\n", 0, _FRAME) + 1 or _FRAME)
+        self._locked += data
+        while len(self._locked) >= _FRAME:
+            # Split after a newline where possible, so that reading a line needs one frame only.
+            self._flush(self._locked.rfind(b"\n", 0, _FRAME) + 1 or _FRAME)
         return len(data)
 
     def finish(self) -> None:
-        """Write what is left; without a byte of content too, there is a frame."""
-        if self._held or self._is_empty:
-            self._give(len(self._held))
+        """Write the remaining bytes; empty content becomes one empty frame."""
+        if self._locked or self._is_empty:
+            self._flush(len(self._locked))
 
-    def _give(self, size: int) -> None:
-        self._file.write(zstd.compress(bytes(memoryview(self._held)[:size]), level=_LEVEL))
-        del self._held[:size]
+    def _flush(self, size: int) -> None:
+        self._file.write(zstd.compress(bytes(memoryview(self._locked)[:size]), level=_LEVEL))
+        del self._locked[:size]
         self._is_empty = False
 
 
 class ArtifactStore(ABC):
-    """Where evidence is kept: by the SHA-256 of its plain bytes, compressed with zstd."""
+    """A store for evidence: by the SHA-256 of its content, compressed with zstd."""
 
     @abstractmethod
     def open(self, sha256: str) -> BinaryIO:
-        """An artifact as it is stored, compressed; it can be read from any position.
+        """Open the compressed bytes of an artifact; the stream can be positioned.
 
         Raises:
             DamageError: it is missing, or cannot be read.
@@ -165,22 +163,22 @@ class ArtifactStore(ABC):
 
     @abstractmethod
     def holds(self, sha256: str) -> bool:
-        """Whether there is something under that name."""
+        """Whether an artifact with this digest is stored."""
 
     @abstractmethod
     def put(self, source: BinaryIO) -> tuple[str, int]:
-        """Keep what is left of a stream: its digest, and how many bytes that were.
+        """Add the rest of a stream; returns its digest and size in bytes.
 
-        It gets its name and is durable once `settle` was called: many at once cost little more than
+        It is durable and has its name after `settle`: settling many at once costs little more than
         one.
 
         Raises:
-            OSError: it cannot be read or written; nothing is kept.
+            OSError: it cannot be read or written; nothing is added.
         """
 
     @abstractmethod
     def settle(self) -> None:
-        """See that all that was put is durable, under its name.
+        """Make everything that was added durable, under its name.
 
         Raises:
             OSError: that failed; call `discard`.
@@ -188,18 +186,18 @@ class ArtifactStore(ABC):
 
     @abstractmethod
     def discard(self) -> None:
-        """Let go of what was put and is not settled."""
+        """Drop what was added and not settled."""
 
     @abstractmethod
     def remove(self, sha256: str) -> None:
-        """Take an artifact out; it may be gone already."""
+        """Delete an artifact, if it is there."""
 
     @abstractmethod
     def stored_size(self, sha256: str) -> int | None:
-        """Bytes that an artifact takes as it is stored; None where it is not there."""
+        """The compressed size of an artifact in bytes; None if it is not stored."""
 
     def copy(self, sha256: str, target: BinaryIO) -> int:
-        """Write an artifact's plain bytes to a stream; how many those were.
+        """Write an artifact's content to a stream; returns its size in bytes.
 
         Raises:
             DamageError: it is missing, unreadable, or holds other bytes.
@@ -215,7 +213,7 @@ class ArtifactStore(ABC):
         return size
 
     def load_head(self, sha256: str, size: int) -> bytes:
-        """An artifact's first plain bytes, which nobody has seen to be what was sealed.
+        """The first bytes of an artifact's content, not checked against its digest.
 
         Raises:
             DamageError: it is missing or unreadable.
@@ -227,7 +225,7 @@ class ArtifactStore(ABC):
             raise AlteredArtifactError(f"artifact {sha256} cannot be read: {error}") from error
 
     def load(self, sha256: str, size: int) -> bytes:
-        """An artifact's plain bytes, all at once, as many as an entry says there are.
+        """Read an artifact's content into memory; `size` is the size that its entry states.
 
         Raises:
             DamageError: it is missing, unreadable, holds other bytes, or is too large for memory.
@@ -242,7 +240,7 @@ class ArtifactStore(ABC):
         return plain.getvalue()
 
     def check(self, sha256: str, size: int) -> None:
-        """Refuse an artifact that is not what its name and an entry say.
+        """Refuse an artifact that does not match its digest and the size that its entry states.
 
         Raises:
             DamageError: it is missing, unreadable, or holds other bytes.
@@ -250,7 +248,7 @@ class ArtifactStore(ABC):
         self.copy_sealed(sha256, size, None)
 
     def copy_sealed(self, sha256: str, size: int, target: BinaryIO | None) -> None:
-        """Write an artifact's plain bytes to a stream, never more than an entry says there are.
+        """Write an artifact's content to a stream, never more than the sealed size.
 
         Raises:
             DamageError: it is missing, unreadable, or holds other bytes.
@@ -261,60 +259,60 @@ class ArtifactStore(ABC):
 
 
 class FileArtifacts(ArtifactStore):
-    """The artifacts of a ledger in a directory."""
+    """Artifacts in the directory of a ledger."""
 
     def __init__(self, ledger: Path) -> None:
         self._ledger = ledger
         self._root = ledger / "artifacts" / "sha256"
+        # Temporary files that wait for their names, by digest.
         self._unnamed: dict[str, Path] = {}
-        """What was written and has no name yet: by its digest, where it lies meanwhile."""
-        self._meanwhile: Unnamed | None = None
-        """The directory where it does."""
+        # The directory with these files.
+        self._temporary_files: WriterDirectory | None = None
+        # Directories that exist; their own names are durable or in `_unsettled`.
         self._seen: set[Path] = set()
-        """Directories that are there, and whose own names are on the disk or unsettled."""
+        # Directories whose new names may not be durable yet.
         self._unsettled: set[Path] = set()
-        """Directories with names in them that may not be on the disk."""
-        self.one_by_one = _FEW
-        """Up to so many files the disk is asked for one after the other."""
+        self.one_by_one = _FEW_FILES
+        """Up to this number of files are synced one after the other instead of concurrently."""
 
     def path_of(self, sha256: str) -> Path:
-        """Where an artifact is, or would be.
+        """The path of an artifact, whether or not it is stored.
 
         Raises:
-            AlteredArtifactError: the name is not a digest, and could lead anywhere.
+            AlteredArtifactError: the name is not a digest, and could lead to any path.
         """
         if not is_digest(sha256):
             raise AlteredArtifactError(f"{sha256[:80]!r} is not the SHA-256 of an artifact")
         return self._root / sha256[:2] / f"{sha256}.zst"
 
     def open(self, sha256: str) -> BinaryIO:
-        """A file with an artifact; no link on the way is followed: see `ArtifactStore`."""
+        """Open the compressed file without following links: see `ArtifactStore`."""
         path = self.path_of(sha256).relative_to(self._ledger)
         try:
             return open_below(self._ledger, str(path))
         except FileNotFoundError as error:
-            raise MissingArtifactError(f"artifact {sha256} is not there") from error
+            raise MissingArtifactError(f"artifact {sha256} is missing") from error
         except OSError as error:
             raise AlteredArtifactError(f"artifact {sha256} cannot be read: {error}") from error
 
     def holds(self, sha256: str) -> bool:
-        """Whether there is something under that name."""
+        """Whether an artifact with this digest is stored."""
         return is_digest(sha256) and os.path.lexists(self.path_of(sha256))
 
     def put(self, source: BinaryIO) -> tuple[str, int]:
-        """Keep what is left of a stream: see `ArtifactStore`."""
+        """Add the rest of a stream: see `ArtifactStore`."""
         begin = source.tell()
         head = source.read(_SMALL)
         if len(head) < _SMALL:
-            # Most files are small, and many are the same in all trials: those cost a look.
+            # Most files are small and equal in all trials: hashing them first avoids writing them.
             digest, size = sha256_hex(head), len(head)
-            if not self._is_there(digest):
+            if not self._is_stored(digest):
                 self._unnamed[digest] = self._write_small(head)
         else:
             source.seek(begin)
             digest = self._write(source)
             size = source.tell() - begin
-        if len(self._unnamed) >= _MOST_UNNAMED:
+        if len(self._unnamed) >= _MAX_UNNAMED:
             self._name_all()
         return digest, size
 
@@ -328,34 +326,34 @@ class FileArtifacts(ArtifactStore):
         return temporary
 
     def _write(self, source: BinaryIO) -> str:
-        """Write what is left of a stream; its digest."""
+        """Write the rest of a stream to a temporary file; returns its digest."""
         temporary = self._make_temporary()
         try:
             with temporary.open("xb") as file:
                 digest = sha256_copy(source, cast(BinaryIO, target := _Frames(file)))
                 target.finish()
-            is_there = self._is_there(digest)
+            is_stored = self._is_stored(digest)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-        if is_there:
+        if is_stored:
             temporary.unlink(missing_ok=True)
         else:
             self._unnamed[digest] = temporary
         return digest
 
     def _make_temporary(self) -> Path:
-        if self._meanwhile is None:
+        if self._temporary_files is None:
             self._make_directory(self._root)
-            self._meanwhile = Unnamed.make(self._root)
-        return self._meanwhile.new_path()
+            self._temporary_files = WriterDirectory.make(self._root)
+        return self._temporary_files.new_path()
 
-    def _is_there(self, digest: str) -> bool:
+    def _is_stored(self, digest: str) -> bool:
         if digest in self._unnamed:
             return True
         path = self.path_of(digest)
         self._make_directory(path.parent)
-        # Also where it is there: whoever put it may not have come to settle it.
+        # Also if the file exists: its writer may have been killed before it synced the directory.
         self._unsettled.add(path.parent)
         try:
             mode = path.lstat().st_mode
@@ -371,19 +369,19 @@ class FileArtifacts(ArtifactStore):
         if directory != self._ledger:
             self._make_directory(directory.parent)
             make_below(self._ledger, str(directory.relative_to(self._ledger)))
-            # Also where it was there: whoever made it may not have come to settle it.
+            # Also if it existed: its writer may have been killed before it synced the parent.
             self._unsettled.add(directory.parent)
         self._seen.add(directory)
 
     def settle(self) -> None:
-        """See that all that was put is on the disk: see `ArtifactStore`."""
+        """Make everything that was added durable: see `ArtifactStore`."""
         self._name_all()
         self._sync(sync_directory, sorted(self._unsettled))
         self._unsettled.clear()
-        self._let_go()
+        self._remove_temporary()
 
     def _name_all(self) -> None:
-        # Content before name: a name without content would be taken for the artifact.
+        # Sync the content before it gets the name: after a crash, a name means complete content.
         self._sync(sync_file, list(self._unnamed.values()))
         for digest, temporary in list(self._unnamed.items()):
             temporary.rename(self.path_of(digest))
@@ -397,29 +395,31 @@ class FileArtifacts(ArtifactStore):
         if len(paths) <= self.one_by_one:
             sync_each(paths)
             return
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for _ in pool.map(sync_each, [paths[begin::_AT_ONCE] for begin in range(_AT_ONCE)]):
+        with ThreadPoolExecutor(_SYNC_THREADS) as pool:
+            for _ in pool.map(
+                sync_each, [paths[begin::_SYNC_THREADS] for begin in range(_SYNC_THREADS)]
+            ):
                 pass
 
     def discard(self) -> None:
-        """Let go of what was put and is not settled."""
+        """Drop what was added and not settled."""
         self._unnamed.clear()
-        self._let_go()
+        self._remove_temporary()
 
-    def _let_go(self) -> None:
-        if self._meanwhile is not None:
-            self._meanwhile.remove()
-            self._meanwhile = None
+    def _remove_temporary(self) -> None:
+        if self._temporary_files is not None:
+            self._temporary_files.remove()
+            self._temporary_files = None
 
     def stored_size(self, sha256: str) -> int | None:
-        """Bytes of the file: see `ArtifactStore`."""
+        """The size of the file: see `ArtifactStore`."""
         try:
             return os.lstat(self.path_of(sha256)).st_size
         except OSError:
             return None
 
     def remove(self, sha256: str) -> None:
-        """Take an artifact out: see `ArtifactStore`."""
+        """Delete an artifact: see `ArtifactStore`."""
         path = self.path_of(sha256)
         with contextlib.suppress(FileNotFoundError):
             path.unlink()
@@ -428,12 +428,12 @@ class FileArtifacts(ArtifactStore):
 
 @contextlib.contextmanager
 def unpacked(artifacts: ArtifactStore, sealed: EvidenceFile) -> Iterator[str]:
-    """The path of a copy; every byte of it was seen to be what was sealed.
+    """The path of a temporary copy, checked against the sealed digest.
 
     Raises:
-        DamageError: the artifact is missing or altered, or too large to be unpacked here.
+        DamageError: the artifact is missing or altered, or too large for the temporary directory.
     """
-    # The name comes from whoever sealed it: no path is made of more than how it ends.
+    # The path comes from the entry's author: only its suffix is used, for readers that need one.
     ending = Path(sealed.path).suffix[:20]
     if sealed.size > (room := find_room(tempfile.gettempdir())):
         raise DamageError(

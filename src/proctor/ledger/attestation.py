@@ -1,14 +1,13 @@
-"""Attestations: signed statements that name every entry of an experiment, by count and digest.
+"""Attestations: signed statements about all entries of an experiment, by count and digest.
 
 An entry belongs to an experiment if it is one of its trials or plans, or reviews, rescores,
-supersedes or withholds one of its trials. A line that was taken out belongs to the experiment that
-its withholding names. One that was taken out without a subject may belong to any: the statement
-itself shows whether it did, since its hash is still there.
+supersedes or withholds one of its trials. A withheld line belongs to the experiment that its
+withholding names. A line that was withheld without a subject may belong to any experiment: its
+leaf hash is still in the log, so that the digest of an attestation shows whether it was counted.
 
-    digest = SHA-256 over a line `SEQ LEAFHEX` for each of them, in the order of the log
+    digest = SHA-256 over a line `SEQ LEAFHEX` for each entry, in the order of the log
 
-Verification, claims, monitors and the command that attests use the same functions. What was never
-sealed is in no statement.
+Verification, claims, monitors and `proctor ledger attest` use the same functions.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,8 +26,8 @@ from proctor.ledger.reader import LedgerReader
 from proctor.ledger.review import LONGEST_NAME, check_words
 from proctor.ledger.tree import leaf_hash
 
+# Lines hashed at most to find out which unnamed entries an attestation counts.
 _MOST_HASHED = 2_000_000
-"""Lines that are hashed to find out which unnamed entries a statement counts."""
 _WITHHELD = b'{"withheld":'
 
 
@@ -37,7 +36,7 @@ class _Named(msgspec.Struct, frozen=True):
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """As much of an entry as says which experiments it belongs to."""
+    """The fields of an entry that show which experiments it belongs to."""
 
     kind: str = ""
     experiment_id: str | None = None
@@ -52,7 +51,7 @@ _DECODER = msgspec.json.Decoder(_Line)
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What an attestation says of the first `size` entries of a log."""
+    """What an attestation states about the first `size` entries of a log."""
 
     plan: int | None
     entries: int
@@ -62,24 +61,24 @@ class Statement:
 
 @dataclass(slots=True)
 class Survey:
-    """What the entries of a log say about which experiment each belongs to."""
+    """Which experiments each entry of a log belongs to."""
 
     leaves: dict[int, bytes] = field(default_factory=dict)
-    """By place, of every entry that belongs to some experiment, or whose line is gone."""
+    """Leaf hashes by position, of entries that belong to an experiment and of withheld lines."""
     members: dict[str, set[int]] = field(default_factory=dict)
     plans: dict[str, list[int]] = field(default_factory=dict)
     gone: set[int] = field(default_factory=set)
-    """Lines that were taken out."""
+    """Positions of withheld lines."""
     named: dict[int, set[str]] = field(default_factory=dict)
-    """Places that withholdings name, with the experiments of their subjects."""
+    """Positions that withholdings name, with the experiments of their subjects."""
     unnamed: list[int] = field(default_factory=list)
-    """Withholdings without a subject."""
+    """Positions of withholdings without a subject."""
 
     def add(self, seq: int, leaf: bytes, line: bytes | None) -> None:
-        """Take in an entry; None for a line that is not there.
+        """Add an entry; `line` is None if it was withheld.
 
         Raises:
-            DamageError: the line is no entry.
+            DamageError: the line is not an entry.
         """
         if line is None:
             self.gone.add(seq)
@@ -100,17 +99,17 @@ class Survey:
             self.named.setdefault(entry.entry, set()).add(entry.subject.experiment_id or "")
 
     def places_of(self, experiment: str, size: int) -> dict[int, bytes]:
-        """The entries that are known to belong to an experiment, with their leaves, in order."""
+        """Leaf hashes of the entries known to belong to an experiment, by position, in order."""
         taken_out = {seq for seq in self.gone if experiment in self.named.get(seq, ())}
         places = self.members.get(experiment, set()) | taken_out
         return {seq: self.leaves[seq] for seq in sorted(places) if seq < size}
 
     def hidden(self, size: int) -> list[int]:
-        """The lines that are gone and that no withholding names a subject of."""
+        """Withheld lines for which no withholding names a subject."""
         return sorted(seq for seq in self.gone - self.named.keys() if seq < size)
 
     def state(self, experiment: str, size: int) -> Statement:
-        """What an attestation made now would say."""
+        """The statement that an attestation made now would contain."""
         places = self.places_of(experiment, size)
         return Statement(
             plan=next((seq for seq in self.plans.get(experiment, ()) if seq < size), None),
@@ -120,12 +119,13 @@ class Survey:
         )
 
     def find_counted(self, entry: AttestEntry) -> dict[int, bytes] | None:
-        """The entries that a statement counts; None where no choice of them gives its digest."""
+        """The entries that an attestation counts; None if no choice of them has its digest."""
         sure = self.places_of(entry.experiment_id, entry.size)
         hidden = self.hidden(entry.size)
         missing = entry.entries - len(sure)
         if not 0 <= missing <= len(hidden):
             return None
+        # The choices grow exponentially; beyond this bound the attestation counts as unproven.
         if comb(len(hidden), missing) * max(1, entry.entries) > _MOST_HASHED:
             return None
         for chosen in combinations(hidden, missing):
@@ -135,7 +135,7 @@ class Survey:
         return None
 
     def find_contradiction(self, entry: AttestEntry) -> str | None:
-        """How a statement differs from the log, in words; None where it holds."""
+        """How an attestation differs from the log; None if it holds."""
         if entry.size > entry.seq:
             return f"covers {entry.size:,} entries, and only {entry.seq:,} come before it"
         found = self.state(entry.experiment_id, entry.size)
@@ -164,7 +164,7 @@ def _experiments_of(entry: _Line) -> set[str]:
 
 
 def digest_entries(places: Mapping[int, bytes]) -> str:
-    """SHA-256 over entries by place and leaf, given in the order of the log."""
+    """SHA-256 over entries by position and leaf hash, in the order of the log."""
     return sha256_hex("".join(f"{seq} {leaf.hex()}\n" for seq, leaf in places.items()).encode())
 
 
@@ -172,7 +172,7 @@ def survey_log(log: LogStore, size: int) -> Survey:
     """Read the first entries of a log.
 
     Raises:
-        DamageError: a line is no entry.
+        DamageError: a line is not an entry.
     """
     survey = Survey()
     for seq, line in enumerate(islice(read_lines(log), size)):
@@ -187,11 +187,11 @@ def survey_log(log: LogStore, size: int) -> Survey:
 
 
 def append_attestation(ledger: OpenLedger, experiment: str, author: str) -> AttestEntry:
-    """Append a statement about all entries of an experiment so far; the entry as it is sealed.
+    """Append an attestation of all entries of an experiment so far; returns the entry.
 
     Raises:
         LedgerError: the ledger has no entry of the experiment, or cannot be written.
-        DamageError: the log does not give what its checkpoint says.
+        DamageError: the log does not match its checkpoint.
     """
     check_words(author, "the author", longest=LONGEST_NAME)
     with ledger.writing():
@@ -218,7 +218,7 @@ def append_attestation(ledger: OpenLedger, experiment: str, author: str) -> Atte
 
 
 def find_attestation(ledger: LedgerReader, experiment: str, size: int) -> AttestEntry | None:
-    """The latest statement about an experiment among the first entries; `refresh` before."""
+    """The latest attestation of an experiment among the first entries; call `refresh` first."""
     for seq in reversed(ledger.index.places("attest", size=size)):
         entry = ledger.entry(seq)
         if isinstance(entry, AttestEntry) and entry.experiment_id == experiment:
@@ -226,10 +226,10 @@ def find_attestation(ledger: LedgerReader, experiment: str, size: int) -> Attest
     return None
 
 
-def find_false(
+def false_attestations(
     survey: Survey, entries: Iterable[tuple[int, AttestEntry]]
 ) -> Iterable[tuple[int, str]]:
-    """Places of the statements that the log contradicts, each with a sentence."""
+    """Positions of the attestations that the log contradicts, each with a message."""
     for seq, entry in entries:
         if (wrong := survey.find_contradiction(entry)) is not None:
             yield seq, f"entry {seq} attests the experiment {entry.experiment_id!r} and {wrong}"

@@ -1,8 +1,8 @@
-"""What belongs to an experiment of a ledger: its sealed plan, else what is sealed under its name.
+"""What belongs to an experiment: its sealed plan, or else the trials sealed under its name.
 
-The agents, each with its model and settings, and the tasks with their datasets. Numbers of one
-name must not come from different things without a word: `proctor run` asks here before the first
-trial starts, `ledger seal` and `import harbor` before they add the trials of another job.
+That is its agents with their models and settings, and its tasks with their datasets. The numbers
+of one experiment must not silently mix different setups: `proctor run` checks this before the first
+trial starts, `ledger seal` and `import harbor` before they add trials of another job.
 """
 
 from collections import Counter
@@ -15,10 +15,10 @@ import msgspec
 from proctor.errors import InputError, NotSealedError
 from proctor.ledger.counting import NOT_COUNTED, WITHHELD
 from proctor.ledger.entry import TrialEntry
-from proctor.ledger.query import looking, with_restarted
+from proctor.ledger.query import snapshot, with_restarted
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.run_plan import digest_settings
-from proctor.ledger.sealed_plans import find_plans
+from proctor.ledger.sealed_plans import list_plans
 from proctor.ledger.sealing import Submission
 from proctor.ledger.trial_index import TrialFilter
 from proctor.record.comparable import find_requested_model
@@ -29,7 +29,7 @@ REMEDY = (
 )
 
 type _Task = tuple[str | None, str]
-"""Dataset and name; a plan does not tell the datasets of its tasks."""
+"""Dataset and name of a task; None where it comes from a plan, which names no datasets."""
 
 
 class _Agent(msgspec.Struct, frozen=True):
@@ -45,28 +45,28 @@ class _Record(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Content:
-    """What belongs to an experiment."""
+    """Agents, tasks and trials of an experiment."""
 
-    said_by: str
+    description: str
     agents: dict[str, str] = field(default_factory=dict)
-    """Labels by the digest of their settings."""
+    """Labels of the agents, by the digest of their settings."""
     tasks: set[_Task] = field(default_factory=set)
     attempts: int | None = None
-    """Of each agent at each task; None: as many as there are."""
+    """Attempts of each agent at each task; None: any number."""
     sealed: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Trials that count, by agent and task."""
+    """The number of trials that count, by agent and task."""
     trials: set[str] = field(default_factory=set)
-    """Ids of all that are sealed."""
+    """Ids of all sealed trials."""
 
 
 def find_content(ledger: LedgerReader, experiment: str) -> Content | None:
-    """None where nothing is planned or sealed under the name."""
+    """Read what is planned or sealed under a name; None if nothing is."""
     found = _read_trials(ledger, experiment)
-    for sealed in find_plans(ledger, experiment):
+    for sealed in list_plans(ledger, experiment):
         try:
             plan = sealed.plan
         except InputError:
-            continue  # of a format that is not known here
+            continue  # an unknown format
         agents = {each.settings: label_agent(each.agent, each.model) for each in plan.agents}
         tasks: set[_Task] = {(None, each.task) for each in plan.tasks}
         trials = count_of(plan.n_trials, "trial")
@@ -76,13 +76,13 @@ def find_content(ledger: LedgerReader, experiment: str) -> Content | None:
 
 
 def _read_trials(ledger: LedgerReader, experiment: str) -> Content:
-    with looking(ledger):
+    with snapshot(ledger):
         rows = with_restarted(list(ledger.index.trials(TrialFilter(experiment=experiment))))
     content, digests = Content(""), dict[tuple[str | None, ...], str]()
     for row in rows:
         content.trials.add(row.trial_id)
         if row.status == WITHHELD:
-            continue  # what it ran is not known
+            continue  # its agent and task are unknown
         key = (row.agent, row.revision, row.model, row.configuration)
         if key not in digests:
             digests[key] = _read_agent(ledger, row.seq, content.agents)
@@ -92,12 +92,12 @@ def _read_trials(ledger: LedgerReader, experiment: str) -> Content:
             content.sealed[digests[key], task] += 1
     names = " and ".join(dict.fromkeys(content.agents.values()))
     tasks = count_of(len(content.tasks), "task")
-    content.said_by = f"has trials of {names} at {tasks}"
+    content.description = f"has trials of {names} at {tasks}"
     return content
 
 
 def _read_agent(ledger: LedgerReader, seq: int, agents: dict[str, str]) -> str:
-    """The digest of what the agent of a sealed trial was told."""
+    """Add the agent of a sealed trial to `agents`; returns the digest of its settings."""
     entry = ledger.entry(seq)
     if not isinstance(entry, TrialEntry):
         return ""
@@ -109,31 +109,31 @@ def _read_agent(ledger: LedgerReader, seq: int, agents: dict[str, str]) -> str:
 
 
 def label_agent(agent: str, model: str | None) -> str:
-    """Agent and model as people say them."""
+    """Agent and model for messages."""
     return f"{agent} · {model}" if model and model != "none" else agent
 
 
 class Admission:
-    """Which trials that are sealed by hand belong to the experiment that they name.
+    """Checks that trials sealed by hand belong to the experiment that they name.
 
-    Those of a job of which trials are sealed there belong to it; of another job, those by the same
-    agents. What the command itself seals meanwhile changes nothing.
+    Trials of a job that has sealed trials there belong to it; trials of another job belong to it if
+    their agent does. Each experiment is read once, before the command adds trials to it.
     """
 
     def __init__(self) -> None:
         self._contents: dict[str, Content | None] = {}
 
     def check(self, ledger: LedgerReader, submission: Submission) -> None:
-        """See that a trial belongs to its experiment.
+        """Check that a trial belongs to its experiment.
 
         Raises:
             NotSealedError: it does not.
-            DamageError: the log does not give what its checkpoint says.
+            DamageError: the log does not match its checkpoint.
         """
         try:
             record = msgspec.json.decode(submission.record, type=_Record)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            return  # whoever seals it says what is wrong
+            return  # sealing reports what is wrong with the record
         name, agent = record.experiment_id, record.agent
         if name not in self._contents:
             self._contents[name] = find_content(ledger, name)
@@ -144,13 +144,13 @@ class Admission:
             return
         label = label_agent(agent.adapter, find_requested_model(agent.configuration) or agent.model)
         raise NotSealedError(
-            f"{submission.where}: the experiment {name!r} {content.said_by}; this trial of another "
-            f"job is by {label}. {REMEDY}"
+            f"{submission.where}: the experiment {name!r} {content.description}; this trial of "
+            f"another job is by {label}. {REMEDY}"
         )
 
 
 def _list_siblings(trial: Path | None) -> set[str]:
-    """The trials that lie in the job of one."""
+    """The names of all trials in the job of a trial."""
     if trial is None:
         return set()
     around = trial.parent

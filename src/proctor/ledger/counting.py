@@ -1,25 +1,27 @@
-"""Which trials count and what they come to: the one rule of every list, number and page.
+"""Which trials count, and the numbers over them: used by every list, report and page.
 
-    superseded   another trial replaces it (`ledger.supersession` says which replacements count)
-    withheld     its record was taken out: what it scored is not known
-    set aside    of an earlier plan of its job, as the job's own files say
+Trials with one of these statuses do not count:
+
+    superseded   another trial replaces it (see `ledger.supersession`)
+    withheld     its record was withheld: its score is unknown
+    set aside    belongs to an earlier plan of its job, according to the job's files
     begun again  restarted: an earlier attempt, kept as `<trial>.attempt-N` beside the trial that
-                 counts; one whose own trial is not there, or was withheld, counts itself
+                 counts; if that trial is missing or withheld, the attempt itself counts
 
 Every other trial counts. Of these:
 
-    scored            has a reward
-    missing (counted as 0)   has none, with a reason: 0 by harbor's rule
-    no number         scored with something else than a finite `reward`: there is no mean then
-    errored           raised an exception, whether or not it was scored
+    scored                   has a reward
+    missing (counted as 0)   has no reward, with a reason: 0 by harbor's rule
+    no number                scored without a finite `reward`: then there is no mean
+    errored                  raised an exception, whether or not it was scored
 
     listed  = counted + superseded + begun_again + set_aside + withheld
     planned = counted + withheld + not_run
     counted = scored + zero_by_missing + no_number
     counted = sealed + diagnostic + unsealed
 
-They add up, or there is no account. The official numbers of a job or an experiment, with several
-reward keys and all, are `proctor score`'s.
+These sums are checked. The official scores of a job or an experiment, with all its reward keys,
+come from `proctor score`.
 """
 
 import re
@@ -40,21 +42,21 @@ WITHHELD: Final = "withheld"
 SET_ASIDE: Final = "set aside"
 RESTARTED: Final = "begun again"
 SHOWN: Final = {RESTARTED: "restarted"}
-"""Statuses that people read in other words than programs do."""
+"""Statuses that people read under another name than programs."""
 
 NOT_COUNTED: Final = frozenset({SUPERSEDED, WITHHELD, SET_ASIDE, RESTARTED})
-"""Statuses of trials that are in no number."""
+"""Statuses of trials that do not count."""
 KEPT: Final = ".attempt-"
-"""What every id of an attempt has that was kept beside its trial; a number follows."""
+"""In the id of every attempt that was kept beside its trial; a number follows."""
 _ATTEMPT: Final = re.compile(r"\.attempt-[0-9]+\Z")
 
 
 class Countable(Protocol):
-    """As much of a trial as counting needs."""
+    """The fields of a trial that counting needs."""
 
     @property
     def status(self) -> str:
-        """sealed, diagnostic or unsealed, or why it is in no number."""
+        """sealed, diagnostic or unsealed, or why it does not count."""
         ...
 
     @property
@@ -69,17 +71,17 @@ class Countable(Protocol):
 
     @property
     def exception(self) -> str | None:
-        """What it raised, reward or not."""
+        """The exception it raised, whether or not it has a reward."""
         ...
 
 
-def find_restarted(trials: Collection[tuple[str, str]]) -> frozenset[str]:
-    """Ids of kept attempts whose own trial is among the trials of one experiment.
+def restarted_attempts(trials: Collection[tuple[str, str]]) -> frozenset[str]:
+    """Ids of kept attempts whose trial is also among the trials of the experiment.
 
-    `trials` are ids and statuses. An attempt that is in no number for another reason is not among
-    them: every trial has one status.
+    `trials` are pairs of id and status. An attempt that does not count for another reason is left
+    out: every trial has one status.
     """
-    # Hardly any trial is one, and boards ask for a hundred thousand.
+    # Kept attempts are rare, and boards pass 100,000 trials: skip the rest if there are none.
     kept = [trial for trial, status in trials if KEPT in trial and status not in NOT_COUNTED]
     if not kept:
         return frozenset()
@@ -88,24 +90,24 @@ def find_restarted(trials: Collection[tuple[str, str]]) -> frozenset[str]:
 
 
 def restarted_as(trial: str) -> str | None:
-    """The trial that an attempt was kept beside; None where the id is no such attempt's."""
+    """The trial that an attempt was kept beside; None if the id is not that of an attempt."""
     base = _ATTEMPT.sub("", trial)
     return base if base != trial else None
 
 
 def counted_trials[Trial: Countable](trials: Iterable[Trial]) -> list[Trial]:
-    """Those that are in the numbers, in the order given."""
+    """The trials that count, in the given order."""
     return [each for each in trials if each.status not in NOT_COUNTED]
 
 
 def count_left_out(trials: Iterable[Countable]) -> dict[str, int]:
-    """How many trials are in no number, by why."""
+    """The number of trials that do not count, by status."""
     left_out = Counter(each.status for each in trials if each.status in NOT_COUNTED)
     return dict(sorted(left_out.items()))
 
 
 def count_exceptions(trials: Iterable[Countable]) -> dict[str, int]:
-    """The exceptions of the trials that count: their sum is the number of errored trials."""
+    """The exceptions of the trials that count; their sum is the number of errored trials."""
     raised = (each.exception for each in trials if each.status not in NOT_COUNTED)
     return dict(sorted(Counter(each for each in raised if each is not None).items()))
 
@@ -114,15 +116,15 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     """The denominators of a set of trials, and their two means."""
 
     planned: int | None
-    """That were to be run; null where nobody says."""
+    """Trials to be run; null where no plan is known."""
     listed: int
-    """That are there, in whatever state."""
+    """Trials found, with any status."""
     superseded: int
     begun_again: int
     set_aside: int
     withheld: int
     counted: int
-    """In the numbers."""
+    """Trials that count."""
     sealed: int
     """Counted, with a complete record."""
     diagnostic: int
@@ -134,15 +136,15 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     zero_by_missing: int
     """Counted, without a reward: 0 by harbor's rule."""
     no_number: int
-    """Counted, and scored with something else than a finite `reward`."""
+    """Counted, and scored without a finite `reward`."""
     reasons: dict[str, int]
     """Why rewards are missing, by reason code."""
     not_run: int | None
-    """Planned and not there; null where no plan is known."""
+    """Planned and not found; null where no plan is known."""
     mean_errors_as_zero: float | None
-    """Harbor's rule; null where nothing is counted, or one has no number."""
+    """By harbor's rule; null where nothing is counted, or a trial has no number."""
     mean_errors_excluded: float | None
-    """Over the scored alone; null where there are none."""
+    """Over the scored trials only; null where there are none."""
 
     @property
     def why_no_mean(self) -> str | None:
@@ -152,15 +154,15 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
         if not self.no_number:
             return None
         return (
-            f"{self.no_number:,} of its trials were marked, with no finite reward called `reward`"
+            f"{self.no_number:,} of its trials were scored without a finite reward named `reward`"
         )
 
 
 def account_for(trials: Sequence[Countable], planned: int | None = None) -> Account:
-    """The account of trials; means are added up in the order given.
+    """Make the account of trials; means are added up in the given order.
 
     Raises:
-        StatisticsError: the parts do not add up: more are there than were planned, or a status is
+        StatisticsError: the parts do not add up: there are more trials than planned, or a status is
             unknown.
     """
     counted = counted_trials(trials)
@@ -198,7 +200,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def check_account(account: Account) -> None:
-    """See that the parts add up.
+    """Check that the parts add up.
 
     Raises:
         StatisticsError: they do not.
@@ -214,10 +216,10 @@ def check_account(account: Account) -> None:
     }
     for name, (whole, parts) in sums.items():
         if whole != parts:
-            raise StatisticsError(f"{whole} attempts {name}, but their parts make {parts}")
+            raise StatisticsError(f"{whole} trials {name}, but their parts add up to {parts}")
     if account.not_run is not None and account.not_run < 0:
         there = account.counted + account.withheld
         raise StatisticsError(
-            f"{account.planned} attempts were planned but {there} are there; which of them count "
-            "has to be said first"
+            f"{account.planned} trials were planned but {there} found; decide which of them count "
+            "first"
         )

@@ -1,14 +1,14 @@
-"""Where the indexes of a ledger lie: in this user's cache, never in the ledger itself.
+"""Where the indexes of a ledger are stored: in the user's cache, never in the ledger.
 
     <cache>/ledgers/<SHA-256 of the ledger's real path>/
       ledger            that path
-      lock              held by whoever opens index.sqlite
-      index.sqlite      what lists and boards read: see index.py
-      search.sqlite     what the search reads: see proctor.search
+      lock              held while index.sqlite is opened
+      index.sqlite      for lists and boards: see index.py
+      search.sqlite     for search: see proctor.search
 
-A ledger may come from a stranger, and so would an index inside it. Indexes are made from the log by
-this machine, in directories that only this user can write to. Where the cache cannot be used, a
-temporary directory of this user's own is; where that cannot be used either, there is None.
+A ledger may come from a stranger, and so would an index inside it. Therefore indexes are built from
+the log on this machine, in directories that only this user can write to: in the cache, else in a
+private temporary directory, else nowhere (None).
 """
 
 import contextlib
@@ -29,8 +29,8 @@ from proctor.filesystems import find_network, find_stranger
 INDEX = "index.sqlite"
 SEARCH_INDEX = "search.sqlite"
 _INDEXES = (INDEX, SEARCH_INDEX)
+# The suffixes of a database and of the files that SQLite puts beside it.
 _BESIDE = ("", "-wal", "-shm", "-journal")
-"""What SQLite adds to a database's name for the files beside it."""
 _FOLDERS = "ledgers"
 _NOTE = "ledger"
 _LONGEST_PATH = 1 << 16
@@ -39,7 +39,7 @@ _WAIT_SECONDS = 5
 
 
 def find_cache(environ: Mapping[str, str]) -> Path | None:
-    """Where the user's cache is; None where there is none, or where somebody else can write."""
+    """The user's cache; None if there is none, or if another user can write to it."""
     shared, home = environ.get("XDG_CACHE_HOME", ""), environ.get("HOME", "")
     if chosen := environ.get("PROCTOR_CACHE"):
         place = Path(chosen).absolute()
@@ -57,7 +57,7 @@ def find_cache(environ: Mapping[str, str]) -> Path | None:
 
 
 def find_folder(ledger: Path, environ: Mapping[str, str] = os.environ) -> Path | None:
-    """The directory of a ledger's indexes, made where it was missing; None where there is none."""
+    """The directory for a ledger's indexes, created if missing; None if there can be none."""
     real = os.path.realpath(ledger)
     for root in _find_roots(environ):
         with contextlib.suppress(OSError):
@@ -66,19 +66,19 @@ def find_folder(ledger: Path, environ: Mapping[str, str] = os.environ) -> Path |
 
 
 def _find_roots(environ: Mapping[str, str]) -> Iterator[Path]:
-    """Where indexes may lie; the first one that can be written is used."""
+    """Directories that may contain indexes; the first writable one is used."""
     place = find_cache(environ)
     with contextlib.suppress(OSError):
         if place is not None:
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # SQLite's locks and its shared memory need a kernel that sees every writer.
+            # SQLite's locks and shared memory do not work across machines.
             if find_network(place) is None:
                 yield place / _FOLDERS
     with contextlib.suppress(OSError):
         shared = Path(tempfile.gettempdir())
         status = shared.stat()
         is_open = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        # In a directory that others can write, only the sticky bit keeps them from ours.
+        # In a world-writable directory, only the sticky bit protects our files.
         is_safe = not is_open or status.st_mode & stat.S_ISVTX
         if is_safe and find_network(shared) is None:
             yield shared / f"proctor-indexes-{os.geteuid()}"
@@ -94,7 +94,7 @@ def _make_folder(root: Path, ledger: str) -> Path:
 
 
 def _make_private(directory: Path) -> None:
-    """Make a directory that is this user's alone, or see that it is."""
+    """Create a directory that only this user can access, or check that it is one."""
     with contextlib.suppress(FileExistsError):
         directory.mkdir(mode=0o700)
     status = directory.lstat()
@@ -107,7 +107,7 @@ def _make_private(directory: Path) -> None:
 
 
 def remove_unused(environ: Mapping[str, str] = os.environ, *, dry_run: bool = False) -> list[Path]:
-    """Remove the indexes of ledgers that are gone; the ledgers, by their paths."""
+    """Remove the indexes of deleted ledgers; returns the paths of these ledgers."""
     gone: list[Path] = []
     for root in _find_roots(environ):
         with contextlib.suppress(OSError):
@@ -120,29 +120,30 @@ def remove_unused(environ: Mapping[str, str] = os.environ, *, dry_run: bool = Fa
 
 
 def _find_ledger(folder: Path) -> Path | None:
-    """The ledger that a directory is of; None where that is not said."""
+    """The ledger that a directory belongs to, or None."""
     try:
         path = read_head(str(folder / _NOTE), _LONGEST_PATH)
     except OSError:
         return None
+    # The directory is deleted with its ledger: trust the path only if its digest matches.
     is_of_it = sha256_hex(path) == folder.name and not folder.is_symlink()
     return Path(os.fsdecode(path)) if is_of_it else None
 
 
 def remove_from_ledger(directory: Path) -> None:
-    """Take the indexes out of a ledger that earlier versions kept there; no link is followed.
+    """Remove indexes that earlier versions stored in a ledger, without following links.
 
     Raises:
         OSError: one cannot be removed.
     """
     for name in (f"{index}{end}" for index in _INDEXES for end in _BESIDE):
-        # A directory of that name is no index.
+        # A directory of that name is not an index.
         with contextlib.suppress(FileNotFoundError, IsADirectoryError):
             (directory / name).unlink()
 
 
 def remove_database(path: Path) -> None:
-    """Remove a database, whatever it is, and what SQLite keeps beside it.
+    """Remove a database and the files that SQLite puts beside it.
 
     Raises:
         OSError: it cannot be removed, or is a directory.
@@ -152,21 +153,20 @@ def remove_database(path: Path) -> None:
 
 
 def remove_index(path: Path) -> None:
-    """Remove an index that others may be writing: none of them writes to it afterwards.
+    """Remove an index that other processes may be writing to; none of them writes to it afterwards.
 
-    Who writes to such an index looks, once it holds the lock, whether its file is still the one of
-    that name.
+    A writer of such an index checks, once it holds the lock, that its file still has the name.
 
     Raises:
         OSError: it cannot be removed.
     """
     if path.is_symlink() or not path.is_file():
-        # A journal without its index holds pages of it too.
+        # A journal contains pages of its index, even if the index is missing.
         remove_database(path)
         return
     connection = sqlite3.connect(path, isolation_level=None, timeout=_WAIT_SECONDS)
     try:
-        # What is no index, or cannot be locked, is removed too.
+        # Files that are no database, or cannot be locked, are removed too.
         with contextlib.suppress(sqlite3.Error):
             _lock(connection)
         remove_database(path)
@@ -175,7 +175,7 @@ def remove_index(path: Path) -> None:
 
 
 def _lock(connection: sqlite3.Connection) -> None:
-    """Wait for whoever is writing; they are done with one batch soon."""
+    """Wait for the present writer, which commits in batches."""
     until = time.monotonic() + _PATIENCE_SECONDS
     while True:
         try:
@@ -188,14 +188,14 @@ def _lock(connection: sqlite3.Connection) -> None:
 
 
 def list_schema(connection: sqlite3.Connection) -> frozenset[tuple[str, str, str, str | None]]:
-    """Everything that a database defines: tables and indexes, and triggers and views if any."""
+    """All tables, indexes, triggers and views of a database."""
     query = "SELECT type, name, tbl_name, sql FROM sqlite_master"
     return frozenset(connection.execute(query))
 
 
 @cache
 def expect_schema(create: Callable[[sqlite3.Connection], None]) -> frozenset[object]:
-    """What a database defines that was just made."""
+    """The schema of a newly created database."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     try:
         create(connection)

@@ -1,11 +1,10 @@
-"""The entries of a ledger: one line each, compact JSON, hashed as stored.
+"""The entries of a ledger: one line of compact JSON each, hashed as stored.
 
-Every entry has `at`, `kind` and `seq`. A `trial` holds its record, byte for byte as it was sealed,
-so that the record's digest is the SHA-256 of those bytes. The other kinds refer to digests: they
-say something about what is sealed, and change nothing.
+Every entry has `at`, `kind` and `seq`. A `trial` contains its record byte for byte as sealed,
+so that the record's digest is the SHA-256 of those bytes. Entries of other kinds refer to records
+by digest; they change nothing that was sealed.
 
-A line that was withheld is no entry any more, only what is left of one: its leaf hash.
-Nothing here reads a file.
+A withheld line is replaced by a placeholder with its leaf hash.
 """
 
 from datetime import UTC, datetime
@@ -18,49 +17,49 @@ from proctor.errors import DamageError
 
 FORMAT = "proctor-ledger-1"
 LARGEST_ENTRY = 16 << 20
-"""Bytes of a line; what is larger is evidence, and belongs beside the record."""
+"""Bytes of a line; larger content belongs into a file of the evidence."""
 
 type Seq = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
-"""A place in a log."""
+"""A position in a log."""
 type Size = Annotated[int, msgspec.Meta(ge=0, le=1 << 45)]
-"""Bytes of a file. The sum over all that one line can name is still a number for the index."""
+"""Bytes of a file, limited so that the sum over all files of one line fits into the index."""
 type Verdict = Literal["pass", "fail", "defer"]
 type Cause = Literal["infrastructure", "configuration", "task", "agent", "other"]
-"""Why a trial was run again; `infrastructure` is all that a leaderboard should accept."""
+"""Why a trial was run again; leaderboards should accept `infrastructure` only."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
-    """What every entry has."""
+    """Common fields of all entries."""
 
     at: str
-    """When it was appended, by the writer's clock: UTC, to the millisecond."""
+    """When it was appended, by the writer's clock, in UTC with milliseconds."""
     kind: str
     seq: Seq
-    """Its place in the log, from 0."""
+    """Its position in the log, from 0."""
 
 
 class EvidenceFile(msgspec.Struct, frozen=True, kw_only=True, order=True):
-    """One file that backs a record."""
+    """One evidence file of a trial."""
 
     path: str
     """Relative to the trial, with slashes."""
     sha256: str
-    """Of its plain bytes; the artifact of that name holds them."""
+    """Of its content; the artifact with this name has it."""
     size: Size
     """Bytes."""
 
 
 class TrialScore(msgspec.Struct, frozen=True, kw_only=True):
-    """How the trial was marked."""
+    """How a trial was scored."""
 
     profile: str
     """Name of the scoring rules."""
     certificate: dict[str, Any] | None = None
-    """The trial as an operand of a score certificate: rewards to the last bit, and their basis."""
+    """The trial as an operand of a score certificate: exact rewards, and their basis."""
 
 
 class Slot(msgspec.Struct, frozen=True, kw_only=True):
-    """Which of the planned trials it was."""
+    """The planned trial that it was."""
 
     task: str
     attempt: int
@@ -68,7 +67,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an entry that was brought in came from."""
+    """Where an imported entry came from."""
 
     kind: str
     """bundle, aec-bench, harbor, prime, traces."""
@@ -76,9 +75,9 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     """The other ledger's origin, the job's name and the trial's directory in it, the evaluation's
     id, the path of a trace."""
     seq: int | None = None
-    """Its place in the other ledger, or in the order in which harbor adds the job up, from 0."""
+    """Its position in the other ledger, or in harbor's order of the job's trials, from 0."""
     root: str | None = None
-    """Root of the other ledger's tree when it was taken out, as hex."""
+    """Root of the other ledger's tree at the time of the export, in hex."""
 
 
 class TrialEntry(Entry, frozen=True, kw_only=True):
@@ -89,27 +88,27 @@ class TrialEntry(Entry, frozen=True, kw_only=True):
     """The TrialRecord, byte for byte."""
     evidence: tuple[EvidenceFile, ...] = ()
     findings: tuple[dict[str, Any], ...] = ()
-    """What was found about its integrity."""
+    """Its integrity findings."""
     score: TrialScore | None = None
     cost_basis: str | None = None
-    """Where the amount in the record's cost comes from."""
+    """How the cost in the record was determined."""
     reason_code: str | None = None
-    """Why it has no score, from the closed set; null when it has one."""
+    """Why it has no score, from the closed set; null if it has one."""
     slot: Slot | None = None
     source: Source | None = None
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
-    """The sealed trial that an entry speaks of."""
+    """The sealed trial that an entry is about."""
 
     experiment_id: str
     trial_id: str
     record: str
-    """SHA-256 of the record's bytes: an id alone would not say which bytes were meant."""
+    """SHA-256 of the record's bytes: the ids alone would not say which bytes were meant."""
 
 
 class ReviewEntry(Entry, frozen=True, kw_only=True):
-    """What a person says about a trial. The latest one of a reviewer counts; all stay."""
+    """A person's verdict about a trial. The latest of each reviewer counts; all are kept."""
 
     kind: Literal["review"] = "review"
     subject: Subject
@@ -119,7 +118,7 @@ class ReviewEntry(Entry, frozen=True, kw_only=True):
 
 
 class RescoreEntry(Entry, frozen=True, kw_only=True):
-    """The same evidence marked again, by other rules or by mended ones."""
+    """Another score for the same evidence, by other or corrected rules."""
 
     kind: Literal["rescore"] = "rescore"
     subject: Subject
@@ -129,7 +128,7 @@ class RescoreEntry(Entry, frozen=True, kw_only=True):
 
 
 class SupersedeEntry(Entry, frozen=True, kw_only=True):
-    """A trial that another one stands in for. Both stay."""
+    """States that another trial replaces a trial. Both stay in the log."""
 
     kind: Literal["supersede"] = "supersede"
     subject: Subject
@@ -140,22 +139,22 @@ class SupersedeEntry(Entry, frozen=True, kw_only=True):
 
 
 class WithholdEntry(Entry, frozen=True, kw_only=True):
-    """Bytes that were taken out, and why. Their digests stay."""
+    """States which bytes were withheld, and why. Their digests stay."""
 
     kind: Literal["withhold"] = "withhold"
     subject: Subject | None
     entry: Seq | None
-    """Place of the entry whose line was taken out; null when only evidence was."""
+    """Position of the withheld line; null if only evidence was withheld."""
     leaf: str | None
-    """That line's leaf hash, as hex."""
+    """The leaf hash of that line, in hex."""
     artifacts: tuple[str, ...]
-    """SHA-256 of the evidence that was taken out."""
+    """SHA-256 of the withheld evidence."""
     reason: str
     author: str
 
 
 class PlanEntry(Entry, frozen=True, kw_only=True):
-    """What is to be run, sealed before it is."""
+    """A plan, sealed before its trials are run."""
 
     kind: Literal["plan"] = "plan"
     experiment_id: str
@@ -165,7 +164,7 @@ class PlanEntry(Entry, frozen=True, kw_only=True):
 
 
 class KeyEntry(Entry, frozen=True, kw_only=True):
-    """The key that signs from here on; the first entry of every ledger is one."""
+    """The key that signs from here on; the first entry of every ledger names one."""
 
     kind: Literal["key"] = "key"
     format: str
@@ -174,38 +173,38 @@ class KeyEntry(Entry, frozen=True, kw_only=True):
     key: str
     """The public key, as name+key id+base64."""
     signature: str | None = None
-    """Base64 of the former key's signature, see `handover_message`; null in the first entry."""
+    """Base64 of the former key's signature (see `handover_message`); null in the first entry."""
     root: str | msgspec.UnsetType = msgspec.UNSET
-    """Root of the log before this entry, as hex; not there in the first entry, and in handovers
-    of older versions, which bind neither it nor their place."""
+    """Root of the log before this entry, in hex. Missing in the first entry, and in handovers by
+    older versions, which are bound to no position."""
 
 
 class AttestEntry(Entry, frozen=True, kw_only=True):
-    """A statement that names every entry of an experiment so far, by count and digest."""
+    """States the number and digest of all entries of an experiment so far."""
 
     kind: Literal["attest"] = "attest"
     experiment_id: str
     size: Seq
-    """The first so many entries of the log are covered."""
+    """The statement covers this many entries of the log, from the first."""
     plan: Seq | None
-    """Place of the experiment's first plan; null where there is none."""
+    """Position of the experiment's first plan; null if there is none."""
     entries: Seq
-    """How many entries of the experiment there are."""
+    """The number of entries of the experiment."""
     digest: str
-    """SHA-256 over their places and leaves; see `proctor.ledger.attestation`."""
+    """SHA-256 over their positions and leaf hashes; see `proctor.ledger.attestation`."""
     unnamed: Seq
-    """How many withholdings without a subject are covered."""
+    """The number of withholdings without a subject among the covered entries."""
     author: str
 
 
 class NoteEntry(Entry, frozen=True, kw_only=True):
-    """A remark."""
+    """A note by a person."""
 
     kind: Literal["note"] = "note"
     text: str
     author: str
     about: tuple[str, ...] = ()
-    """Digests of what it is about."""
+    """Digests of the records that it is about."""
 
 
 type AnyEntry = (
@@ -234,15 +233,15 @@ KINDS: dict[str, type[AnyEntry]] = {
 
 
 class Withheld(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands in a segment where a line was taken out."""
+    """The placeholder of a withheld line."""
 
     withheld: str
-    """The line's leaf hash, as hex: the tree keeps its shape."""
+    """The line's leaf hash, in hex: it keeps the tree unchanged."""
     seq: Seq
 
 
 class _Either(msgspec.Struct, frozen=True):
-    """Enough of a line to tell what it is."""
+    """The fields that distinguish the kinds of lines."""
 
     seq: Seq
     kind: str | None = None
@@ -256,20 +255,20 @@ _DECODERS = {kind: msgspec.json.Decoder(model) for kind, model in KINDS.items()}
 
 
 def now_text() -> str:
-    """The wall clock as entries have it."""
+    """The current time in the format of entries."""
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def encode_entry(entry: AnyEntry | Withheld) -> bytes:
-    """The line of an entry, without its newline: the keys in the order of the format."""
+    """The line of an entry, without its newline, with keys in the order of the format."""
     return _ENCODER.encode(entry)
 
 
 def decode_line(line: bytes, where: str) -> AnyEntry | Withheld:
-    """The entry in a line, or what is left of one.
+    """Decode a line into an entry, or the placeholder of a withheld one.
 
     Raises:
-        DamageError: it is neither; `where` says which line.
+        DamageError: it is neither; `where` names the line in the message.
     """
     try:
         kind = _EITHER.decode(line).kind
@@ -278,8 +277,8 @@ def decode_line(line: bytes, where: str) -> AnyEntry | Withheld:
         if kind in _DECODERS:
             return _DECODERS[kind].decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise DamageError(f"{where}: no entry: {error}") from error
-    raise DamageError(f"{where}: an entry of kind {kind!r}; known are {', '.join(KINDS)}")
+        raise DamageError(f"{where}: not an entry: {error}") from error
+    raise DamageError(f"{where}: unknown kind {kind!r}; expected one of {', '.join(KINDS)}")
 
 
 def record_digest(entry: TrialEntry) -> str:
@@ -288,5 +287,5 @@ def record_digest(entry: TrialEntry) -> str:
 
 
 def evidence_digest(entry: TrialEntry) -> str:
-    """SHA-256 over the list of its evidence, in the order of the paths."""
+    """SHA-256 over the list of its evidence, sorted by path."""
     return sha256_hex(_ENCODER.encode(sorted(entry.evidence)))

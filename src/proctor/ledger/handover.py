@@ -1,10 +1,11 @@
-"""Handovers: the keys of a log, each named by an entry that the key before it signed.
+"""Handovers: the keys of a log, each introduced by an entry that the key before it signed.
 
-A handover signs the origin, its place in the log, the root of the log before it, and the new key:
-it fits nowhere else. Those of older versions sign the origin and the new key alone; they count as
-long as no later form came before them. A key that was replaced never signs again.
+A handover signs the origin, its position in the log, the root of the log before it, and the new
+key, so that it is valid nowhere else. Handovers by older versions sign only the origin and the new
+key; they are accepted until the first handover of the present form. A replaced key never signs
+again.
 
-The reader of a log gives the entries at their proven places. Nothing here says which key to trust.
+Callers pass entries whose positions are proven. Which key to trust is not decided here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,35 +21,35 @@ from proctor.ledger.signature import did_sign
 
 @dataclass(frozen=True, slots=True)
 class Handover:
-    """A key entry, and what the log was before it."""
+    """A key entry, and the log before it."""
 
     entry: KeyEntry
     root: bytes | None
-    """Root of the tree before it, as the reader worked it out; None where that is not known."""
+    """Root of the tree before it, as computed by the reader; None if unknown."""
 
     @property
     def is_bound(self) -> bool:
-        """Whether it is of the form that binds its place."""
+        """Whether it is bound to its position."""
         return self.entry.root is not msgspec.UNSET
 
 
 @dataclass(slots=True)
 class Chain:
-    """The keys of a log as far as it was read."""
+    """The keys of a log up to where it was read."""
 
     keys: list[VerifierKey]
     is_bound: bool = False
-    """Whether a handover bound its place; all later ones have to."""
+    """Whether a handover was bound to its position; all later ones must be too."""
 
     def take(self, handover: Handover) -> str | None:
-        """Take the next key entry; why it changes nothing, where it does not."""
+        """Add the key of the next key entry; returns the reason if the entry is invalid."""
         entry = handover.entry
         try:
             key = parse_verifier_key(entry.key)
         except KeyFileError as error:
-            return f"names no key: {error}"
+            return f"does not name a valid key: {error}"
         if str(key) != entry.key:
-            return "names a key that is not written as keys are"
+            return "names a key that is not in the canonical form"
         if self.keys and (fault := self._find_fault(key, handover)):
             return fault
         self.keys.append(key)
@@ -60,7 +61,7 @@ class Chain:
         if any(each.public == key.public for each in self.keys):
             return f"names the key {short_name(key)}, which signed before and was replaced"
         if self.is_bound and not handover.is_bound:
-            return f"names the key {short_name(key)} for no place, as only older versions did"
+            return f"names the key {short_name(key)} without a position, as only older versions did"
         if not did_sign(former, entry):
             return f"names the key {short_name(key)}, which {short_name(former)} did not sign"
         if handover.is_bound and handover.root is not None and handover.root.hex() != entry.root:
@@ -69,10 +70,10 @@ class Chain:
 
 
 def follow_handovers(handovers: Iterable[Handover], origin: str) -> list[VerifierKey]:
-    """The keys of a log, the first one first.
+    """The keys of a log, oldest first.
 
     Raises:
-        DamageError: there is none, it is another log's, or one does not follow from the one before.
+        DamageError: there is no key, it belongs to another log, or a handover is invalid.
     """
     chain = Chain([])
     for handover in sorted(handovers, key=lambda found: found.entry.seq):
@@ -80,7 +81,7 @@ def follow_handovers(handovers: Iterable[Handover], origin: str) -> list[Verifie
         if entry.origin != origin:
             raise DamageError(f"entry {entry.seq} names a key of {entry.origin!r}, not {origin!r}")
         if not chain.keys and entry.seq != 0:
-            raise DamageError("the first entry, which names the ledger's key, is not there")
+            raise DamageError("the first entry, which names the ledger's key, is missing")
         if fault := chain.take(handover):
             raise DamageError(f"entry {entry.seq} {fault}")
     if not chain.keys:
@@ -89,10 +90,10 @@ def follow_handovers(handovers: Iterable[Handover], origin: str) -> list[Verifie
 
 
 def follow_keys(key: VerifierKey, keys: Sequence[VerifierKey]) -> VerifierKey:
-    """The key that signs in place of a trusted one: the last of its log; itself in no log."""
+    """The last key of a log if the trusted key is one of its keys; else the trusted key itself."""
     return keys[-1] if key in keys else key
 
 
 def short_name(key: VerifierKey) -> str:
-    """Name and key id."""
+    """Name and key id of a key."""
     return f"{key.name}+{key.key_id.hex()}"

@@ -1,7 +1,7 @@
 """The index of a ledger in SQLite, in the user's cache (derived.py).
 
-It remembers whose log it is of. One of another log, of another version or with anything in it that
-was not made here is deleted and made again from the log.
+It stores the origin of its log. A file with another origin, another version or an unexpected schema
+is deleted and built again from the log.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from proctor.ledger.index_file import ALL_TABLES, alone, connect, create
 from proctor.ledger.log import Place
 from proctor.ledger.row import COLUMNS, DOCUMENTS, TrialRow, from_columns, read_row, to_columns
 from proctor.ledger.rows import (
-    GONE,
+    IS_WITHHELD,
     kind_and_time,
     remark_columns,
     withheld_columns,
@@ -80,18 +80,18 @@ _SETS = {"seqs": "seq", "experiments": "experiment_id"}
 
 
 class Index:
-    """An open index. Whoever opens it closes it."""
+    """An open index; close it after use."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path | None = None) -> None:
         self.connection = connection
         self.path = path
-        """Its file; None where it is in memory."""
+        """Its file; None if it is in memory."""
+        # Ids in the table `conditions`, by document.
         self._conditions: dict[bytes, int] = {}
-        """Rows of the table of that name, by their documents."""
 
     @classmethod
     def open(cls, path: Path, origin: str) -> Self:
-        """The index of the log with this origin, made if the file holds anything else or nothing.
+        """Open the index of the log with this origin; any other file is replaced by a new index.
 
         Raises:
             LedgerError: the file cannot be opened or written.
@@ -102,37 +102,37 @@ class Index:
                 with alone(path.parent):
                     return cls(connect(path, origin), path)
             except (sqlite3.Error, OSError) as error:
-                # SQLite refuses some changes of mode without waiting.
+                # SQLite reports a lock at once, without its timeout, when the journal mode changes.
                 if "locked" not in str(error) or time.monotonic() > until:
                     raise LedgerError(f"{path}: the index cannot be used: {error}") from error
             time.sleep(0.05)
 
     @classmethod
     def in_memory(cls, origin: str) -> Self:
-        """An index for one command, where none can be written."""
+        """A temporary index, for when no file can be written."""
         connection = sqlite3.connect(":memory:", isolation_level=None)
         create(connection, origin)
         return cls(connection)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self.connection.close()
 
     def position(self) -> Position:
-        """How far it has read."""
+        """The position up to which the log was read."""
         row = self.connection.execute("SELECT size, segment, offset, peaks, key FROM position")
         size, segment, offset, peaks, key = row.fetchone()
         hashes = [peaks[at : at + HASH_SIZE] for at in range(0, len(peaks), HASH_SIZE)]
         return Position(Place(segment, offset), Frontier(size, hashes), key)
 
     def add(self, lines: Iterable[Indexed], position: Position, *, after: int) -> bool:
-        """Take lines in, and remember how far that is; all or none.
+        """Add lines and store the new position, all or nothing.
 
-        False, and nothing is taken in, where another process has moved it from `after` meanwhile.
+        Returns False, without adding, if another process has moved the index from `after` since.
 
         Raises:
             sqlite3.Error: the file cannot be written.
-            DamageError: an entry holds no record, or is a trial that another entry is.
+            DamageError: an entry has no record, or is the same trial as another entry.
         """
         self.connection.execute("BEGIN IMMEDIATE")
         try:
@@ -156,13 +156,13 @@ class Index:
         return True
 
     def size(self) -> int:
-        """How many entries it has read."""
+        """The number of entries read."""
         (found,) = self.connection.execute("SELECT size FROM position").fetchone()
         return int(found)
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """See one moment of it, whoever writes meanwhile."""
+        """Read one consistent state, even if another process writes."""
         self.connection.execute("BEGIN")
         try:
             yield
@@ -195,10 +195,9 @@ class Index:
             raise DamageError(render_duplicate(found[0], seq, *name)) from error
 
     def _insert_withheld(self, entry: WithholdEntry) -> None:
-        """Add a row for the trial whose line an entry withholds, where there is none.
+        """Add a row for the trial whose line an entry withholds, if there is none.
 
-        Raises:
-            DamageError: that line is, or is said to be, another trial or none.
+        Raises DamageError if that line is, or was said to be, another trial.
         """
         row, subject, seq = withheld_columns(entry), entry.subject, entry.entry
         if row is None or subject is None or seq is None:
@@ -207,16 +206,16 @@ class Index:
         known = execute(_AT, (seq,)).fetchone()
         kind = execute("SELECT kind FROM entries WHERE seq = ?", (seq,)).fetchone()
         if known is None and kind == ("",):
-            # One that names another leaf hash does not name this line: see ledger.withheld.
-            if execute(GONE, (seq, entry.leaf)).fetchone():
+            # Only the withholding with the right leaf hash names this line: see ledger.withheld.
+            if execute(IS_WITHHELD, (seq, entry.leaf)).fetchone():
                 self._insert_trial(row)
-        # Where the line is there, it was restored, or is about to be withheld.
+        # If the line is still there, it was restored or is about to be withheld.
         elif known != row[1:4]:
             found = Subject(**dict(zip(_SUBJECT, known, strict=True))) if known else None
             raise DamageError(render_misnamed(entry.seq, seq, subject, found))
 
     def _find_conditions(self, document: Any) -> int:
-        """The row that holds a document; what many trials have in common is kept once."""
+        """The id of a document, which is inserted if it is new."""
         if document not in self._conditions:
             self.connection.execute(
                 "INSERT OR IGNORE INTO conditions (document) VALUES (?)", (document,)
@@ -236,7 +235,7 @@ class Index:
             self._insert_withheld(entry)
 
     def erase(self) -> None:
-        """Begin anew, and leave nothing of what it held in the file: bytes were taken out."""
+        """Delete all rows, leaving no withheld bytes in the file."""
         self.connection.execute("BEGIN IMMEDIATE")
         self._conditions.clear()
         for table in ALL_TABLES:
@@ -245,19 +244,21 @@ class Index:
             "UPDATE position SET size = 0, segment = 0, offset = 0, peaks = x'', key = ''"
         )
         self.connection.execute("COMMIT")
+        # SQLite leaves deleted rows in free pages and in the WAL: rewrite the first, truncate the
+        # other.
         self.connection.execute("VACUUM")
         self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def entry(self, seq: int) -> IndexedEntry | None:
-        """What it says of an entry."""
+        """The indexed entry at a position, or None."""
         return next(self._entries("WHERE seq = ?", (seq,)), None)
 
     def entries(self, first: int, end: int) -> list[IndexedEntry]:
-        """The entries from one position to before another, in order."""
+        """The entries from `first` up to before `end`, in order."""
         return list(self._entries("WHERE seq >= ? AND seq < ? ORDER BY seq", (first, end)))
 
     def withheld_lines(self) -> list[IndexedEntry]:
-        """The entries that others say were withheld, whether or not they are gone."""
+        """The entries that withholdings name, whether or not their lines are withheld now."""
         return list(self._entries("WHERE seq IN (SELECT entry FROM withholdings)"))
 
     def _entries(self, where: str, values: Sequence[Any] = ()) -> Iterator[IndexedEntry]:
@@ -265,12 +266,12 @@ class Index:
             yield IndexedEntry(seq, kind, at, Place(segment, offset), *rest)
 
     def unnamed_withholdings(self, size: int) -> list[tuple[int | None, int | None]]:
-        """What was withheld without naming a trial: see `TrialIndex`."""
+        """Withholdings that name no trial: see `TrialIndex`."""
         queries = (_UNNAMED_LINES, _UNNAMED_EVIDENCE)
         return [(line, said) for query in queries for line, said in self.select(query, (size,))]
 
     def find_trial(self, experiment_id: str, trial_id: str) -> tuple[int, str, str | None] | None:
-        """Where a trial is sealed, with which record and which evidence."""
+        """The position, record digest and evidence digest of a sealed trial, or None."""
         found = self.connection.execute(
             "SELECT seq, record, evidence FROM trials WHERE experiment_id = ? AND trial_id = ?",
             (experiment_id, trial_id),
@@ -288,7 +289,7 @@ class Index:
         """The trials that a filter selects: see `TrialIndex`.
 
         Raises:
-            InputError: a time of the filter is none.
+            InputError: a time in the filter is invalid.
             LedgerError: the file is damaged.
         """
         conditions = [*_bound(size), *_make_conditions(wanted), *_match_names(wanted)]
@@ -308,7 +309,7 @@ class Index:
         return read_supersessions(self.connection, size)
 
     def places(self, kind: str, *, size: int = EVERYTHING) -> list[int]:
-        """Positions of the entries of a kind among the first entries, in order."""
+        """Positions of the entries of a kind among the first `size` entries, in order."""
         query = f"SELECT seq FROM entries WHERE {_of_kind(kind)} AND seq < ? ORDER BY seq"  # noqa: S608
         return [seq for (seq,) in self.select(query, (kind, size))]
 
@@ -320,7 +321,7 @@ class Index:
         kind: str | None = None,
         size: int = EVERYTHING,
     ) -> list[int]:
-        """Positions of the entries about a record, the trials of an experiment, or of a kind."""
+        """Positions of the entries about a record, about an experiment's trials, or of a kind."""
         asked = {"remarks.record": record, "trials.experiment_id": experiment, "remarks.kind": kind}
         given = {column: value for column, value in asked.items() if value is not None}
         where = " AND ".join(["remarks.seq < ?", *(f"{column} = ?" for column in given)])
@@ -331,7 +332,7 @@ class Index:
     def latest_entries(
         self, count: int, *, before: int | None = None, kind: str | None = None
     ) -> list[IndexedEntry]:
-        """The last entries, the newest first."""
+        """The last entries, newest first."""
         values: list[Any] = [EVERYTHING if before is None else before]
         where = "WHERE seq < ?"
         if kind is not None:
@@ -339,12 +340,12 @@ class Index:
         return list(self._entries(f"{where} ORDER BY seq DESC LIMIT ?", (*values, count)))
 
     def count_kinds(self, *, size: int = EVERYTHING) -> dict[str, int]:
-        """How many entries of each kind there are; withheld ones are of the kind ""."""
+        """The number of entries of each kind; withheld entries have the kind ""."""
         query = "SELECT kind, count(*) FROM entries WHERE seq < ? GROUP BY kind"
         return dict(self.select(query, (size,)))
 
     def datasets(self, *, size: int = EVERYTHING) -> list[tuple[str, int, int]]:
-        """Every dataset, by name, with its number of trials and of experiments."""
+        """Every dataset by name, with its number of trials and of experiments."""
         query = (
             "SELECT dataset_id, count(*), count(DISTINCT experiment_id) FROM trials "
             "WHERE dataset_id IS NOT NULL AND seq < ? GROUP BY dataset_id ORDER BY dataset_id"
@@ -352,9 +353,9 @@ class Index:
         return [(name, trials, number) for name, trials, number in self.select(query, (size,))]
 
     def experiments(self, words: str = "") -> list[tuple[str, int]]:
-        """Experiments with the position of their last trial, the most recent first.
+        """Experiments with the position of their last trial, most recent first.
 
-        With words, only those that have them in the name, an agent, a model or a dataset.
+        With `words`, only those whose name, agent, model or dataset contains them.
         """
         columns = ("experiment_id", "agent", "model", "dataset_id")
         text = " || ' ' || ".join(f"coalesce({column}, '')" for column in columns)
@@ -365,20 +366,21 @@ class Index:
         return [(name, last) for name, last in self.select(query, (words.lower(),))]
 
     def experiment_version(self, name: str) -> str | None:
-        """A text that changes whenever a trial is sealed into an experiment, or anything is said.
+        """A string that changes with each trial of an experiment and each entry of another kind.
 
-        None where there is no trial in it.
+        None if the experiment has no trial.
         """
         query = "SELECT count(*), max(seq) FROM trials WHERE experiment_id = ?"
         ((number, last),) = self.select(query, (name,))
         if not number:
             return None
-        # Of any trial of the ledger: to find out whose it is would take longer than a page.
+        # Entries about any trial of the ledger: finding those of this experiment would take longer
+        # than rendering the page that the version is for.
         ((said,),) = self.select("SELECT max(seq) FROM entries WHERE kind <> 'trial'")
         return f"{number}-{last}-{said}"
 
     def select(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """The rows of a query over the tables.
+        """All rows of a query.
 
         Raises:
             LedgerError: the file is damaged.
@@ -386,24 +388,25 @@ class Index:
         return list(self.stream(query, values))
 
     def stream(self, query: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:
-        """The rows of a query, one at a time: many need not be held at once.
+        """The rows of a query, one at a time.
 
         Raises:
             LedgerError: the file is damaged.
         """
         try:
-            # Not `yield from`: what is left open at an interrupt would ask the cursor to close.
+            # Not `yield from`: on an interrupt, a generator left open would call `close` on the
+            # cursor.
             for row in self.connection.execute(query, values):  # noqa: UP028
                 yield row
         except sqlite3.DatabaseError as error:
             where = self.path or "the index in memory"
             raise LedgerError(
-                f"{where}: cannot be used: {error}; delete it, and proctor makes it again"
+                f"{where}: cannot be used: {error}; delete it: proctor builds it again"
             ) from error
 
 
 def open_index(directory: Path, origin: str) -> Index:
-    """The index of a ledger; where it cannot be written, one in memory, which takes longer."""
+    """Open the index of a ledger; if it cannot be written, a slower one in memory."""
     folder = find_folder(directory)
     if folder is not None:
         with contextlib.suppress(LedgerError):
@@ -412,7 +415,7 @@ def open_index(directory: Path, origin: str) -> Index:
 
 
 type _Condition = tuple[str, Sequence[Any]]
-"""A condition of SQL, and its values."""
+"""A condition in SQL, and its values."""
 
 
 def _of_kind(kind: str) -> str:
@@ -435,6 +438,7 @@ def _make_conditions(wanted: TrialFilter) -> Iterator[_Condition]:
         if condition := _CONDITIONS.get(field.name):
             yield condition, (value,)
         elif column := _PREFIXES.get(field.name):
+            # A range instead of LIKE, which is case-insensitive and would not use the SQL index.
             yield f"{column} >= ? AND {column} < ?", (value, value + _HIGHEST)
         elif column := _SETS.get(field.name):
             yield f"{column} IN ({', '.join('?' * len(value))})", value

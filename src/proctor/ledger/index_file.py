@@ -1,4 +1,4 @@
-"""The file of an index: its tables, and how it is opened or made. Nothing here reads a log."""
+"""The SQLite file of an index: its tables, and how it is opened or created."""
 
 import contextlib
 import fcntl
@@ -10,8 +10,8 @@ from pathlib import Path
 from proctor.ledger.derived import expect_schema, list_schema, remove_database
 from proctor.ledger.row import declare_columns
 
+# Version of the tables below; an index of another version is built again.
 VERSION = 8
-"""Of the tables below; an index of another version is made anew."""
 
 _TABLES = f"""
 CREATE TABLE position (
@@ -47,12 +47,12 @@ ALL_TABLES = ("entries", "trials", "conditions", "remarks", "withholdings")
 
 
 def has_schema(connection: sqlite3.Connection) -> bool:
-    """Whether a database defines what an index does, and nothing else."""
+    """Whether a database has exactly the schema of an index."""
     return list_schema(connection) == expect_schema(_create_tables)
 
 
 def is_of(connection: sqlite3.Connection, origin: str) -> bool:
-    """Whether a database is the index of the log with this origin, of this version."""
+    """Whether a database is the index of the log with this origin, in this version."""
     if not has_schema(connection):
         return False
     found = connection.execute("SELECT version, origin FROM position").fetchall()
@@ -61,7 +61,7 @@ def is_of(connection: sqlite3.Connection, origin: str) -> bool:
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Be the only one who opens an index there: it may be deleted, and the files beside it too."""
+    """Hold the lock for opening an index there: opening may delete it with the files beside it."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(folder / "lock", flags, 0o600)
     try:
@@ -72,7 +72,7 @@ def alone(folder: Path) -> Iterator[None]:
 
 
 def connect(path: Path, origin: str) -> sqlite3.Connection:
-    """The index in a file; whatever else is there is deleted. Call it `alone`.
+    """Open the index in a file; anything else there is deleted. Call it inside `alone`.
 
     Raises:
         OSError, sqlite3.Error: it cannot be read or written.
@@ -84,16 +84,18 @@ def connect(path: Path, origin: str) -> sqlite3.Connection:
         remove_database(path)
         connection = _try_connect(path, origin)
     if connection is None:
-        raise OSError(f"{path}: what was just made is not as it was made")
+        raise OSError(f"{path}: the new index does not have the expected schema")
     return connection
 
 
 def _try_connect(path: Path, origin: str) -> sqlite3.Connection | None:
-    """An open index; None where the file is something else."""
+    """An open index; None if the file is something else."""
     connection = sqlite3.connect(path, isolation_level=None, timeout=60)
     try:
+        # The file may have been tampered with: no functions are called from its schema.
         connection.execute("PRAGMA trusted_schema = OFF")
-        # Consistent after a crash, and no waiting for the disk: what is lost is read again.
+        # Consistent after a crash without waiting for the disk: lost rows are read from the log
+        # again.
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
         if not list_schema(connection):
@@ -101,17 +103,17 @@ def _try_connect(path: Path, origin: str) -> sqlite3.Connection | None:
         if is_of(connection, origin):
             return connection
     except sqlite3.OperationalError:
-        # It may be in order, and only not to be written.
+        # It may be valid but not writable.
         connection.close()
         raise
     except sqlite3.DatabaseError:
-        pass  # no database at all, or a torn one; what it held stands in the log
+        pass  # not a database, or a damaged one; its content is in the log
     connection.close()
     return None
 
 
 def create(connection: sqlite3.Connection, origin: str) -> None:
-    """Make the tables, in a database without any."""
+    """Create the tables in an empty database."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         _create_tables(connection)

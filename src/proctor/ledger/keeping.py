@@ -1,9 +1,7 @@
-"""Evidence on its way into a ledger: opened where no link leads out, and put.
+"""Evidence files on their way into a ledger: opened without following links outside, and stored.
 
-    <path>          a file of the trial
-    _job/<path>     a file of the job around it, sealed with each of its trials
-
-Nothing here knows what a record is, and nothing is sealed.
+<path>          a file of the trial
+_job/<path>     a file of its job, sealed with each of its trials
 """
 
 import os
@@ -20,53 +18,54 @@ from proctor.ledger.admission import is_evidence_path
 from proctor.ledger.entry import EvidenceFile, TrialEntry
 from proctor.ledger.reader import LedgerReader, SealedTrial
 
-AROUND = "_job/"
-"""Before the names of the job's own files; no trial has such names itself."""
+JOB_PREFIX = "_job/"
+"""Prefix of the job's files in the evidence; no file of a trial may have it."""
 _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
-    """Files that belong to a whole job, and are sealed with each of its trials."""
+class JobFiles:
+    """Files of a job that are sealed with each of its trials."""
 
     root: Path
     """The job's directory."""
     files: tuple[str, ...]
-    """Files under it, relative, with slashes."""
+    """Files in it, by relative paths with slashes."""
 
 
-class Keeper:
-    """Puts the evidence of many trials; what is around several of them, once."""
+class EvidenceWriter:
+    """Stores the evidence of several trials; the files of a job are stored once."""
 
     def __init__(self, ledger: LedgerReader) -> None:
         self.ledger = ledger
-        self._around: dict[Around, list[EvidenceFile]] = {}
+        self._job_files: dict[JobFiles, list[EvidenceFile]] = {}
 
     def put(self, files: Iterable[tuple[str, BinaryIO]], *, is_new: bool) -> Iterator[EvidenceFile]:
-        """Keep files, and close them; of a trial that is not new they are only looked at.
+        """Store and close files; if the trial is sealed already, only their digests are computed.
 
         Raises:
-            OSError: one cannot be read or written.
+            OSError: a file cannot be read or written.
         """
         for path, file in files:
             with file:
-                # Of what is sealed already nothing is put: it may have been withheld since.
+                # The evidence of a sealed trial must not be stored again: it may have been withheld
+                # since.
                 digest, size = self.ledger.artifacts.put(file) if is_new else _measure(file)
             yield EvidenceFile(path=path, sha256=digest, size=size)
 
-    def put_around(self, around: Around, found: SealedTrial | None) -> list[EvidenceFile]:
-        """The job's files; of a trial that was found sealed, those that it was sealed with.
+    def put_job_files(self, job_files: JobFiles, found: SealedTrial | None) -> list[EvidenceFile]:
+        """Store the job's files; for a trial that is sealed already, return those sealed with it.
 
         Raises:
-            OSError: one cannot be read or written.
+            OSError: a file cannot be read or written.
         """
         if found is not None:
             sealed = self.ledger.entry(found.seq)
             files = sealed.evidence if isinstance(sealed, TrialEntry) else ()
-            return [file for file in files if file.path.startswith(AROUND)]
-        if around not in self._around:
-            self._around[around] = [*self.put(open_around(around), is_new=True)]
-        return self._around[around]
+            return [file for file in files if file.path.startswith(JOB_PREFIX)]
+        if job_files not in self._job_files:
+            self._job_files[job_files] = [*self.put(open_job_files(job_files), is_new=True)]
+        return self._job_files[job_files]
 
 
 def _measure(file: BinaryIO) -> tuple[str, int]:
@@ -74,23 +73,23 @@ def _measure(file: BinaryIO) -> tuple[str, int]:
     return digest, file.tell()
 
 
-def open_around(around: Around) -> Iterator[tuple[str, BinaryIO]]:
-    """The job's files, under the names they get.
+def open_job_files(job_files: JobFiles) -> Iterator[tuple[str, BinaryIO]]:
+    """Open the job's files, under their names in the evidence.
 
     Raises:
-        NotSealedError: one is no plain file below the job.
+        NotSealedError: one is not a plain file below the job's directory.
     """
-    # A job that runs takes files away that were there when it was looked at.
-    there = [path for path in around.files if os.path.lexists(around.root / path)]
-    for path, file in open_files(around.root, there, str(around.root)):
-        yield f"{AROUND}{path}", file
+    # A running job may delete files after they were listed.
+    there = [path for path in job_files.files if os.path.lexists(job_files.root / path)]
+    for path, file in open_files(job_files.root, there, str(job_files.root)):
+        yield f"{JOB_PREFIX}{path}", file
 
 
 def open_files(root: Path, paths: Iterable[str], where: str) -> Iterator[tuple[str, BinaryIO]]:
-    """Plain files under a root: no link on the way leads out of it.
+    """Open plain files under a root; no link on the way leads out of it.
 
     Raises:
-        NotSealedError: one is none.
+        NotSealedError: one is not such a file.
     """
     real, inside = os.path.realpath(root), {""}
     for path in paths:
@@ -108,7 +107,7 @@ def open_files(root: Path, paths: Iterable[str], where: str) -> Iterator[tuple[s
 
 
 def _is_inside(folder: str, root: str, inside: set[str]) -> bool:
-    """Whether no link on the way leads out; `inside` has the folders that were looked at."""
+    """Whether no link on the way leads out of the root; `inside` caches checked directories."""
     if folder in inside:
         return True
     place = f"{root}/{folder}"
@@ -122,10 +121,10 @@ def _is_inside(folder: str, root: str, inside: set[str]) -> bool:
 
 
 def check_evidence_path(path: str, where: str) -> None:
-    """Refuse a name of evidence that could lead anywhere else.
+    """Refuse an evidence path that could leave its directory.
 
     Raises:
-        NotSealedError: it is no plain relative path.
+        NotSealedError: it is not a plain relative path.
     """
     if not is_evidence_path(path):
         raise NotSealedError(f"{where}: evidence {path[:80]!r}; expected a plain relative path")

@@ -1,11 +1,9 @@
-"""Signing keys: where they live, how one is made, and what is refused.
+"""Signing keys: where they are stored, how they are created and loaded.
 
-A key file is one line, `PRIVATE+KEY+name+hex(key id)+base64(0x01 ‖ seed)`, as the tools of signed
-notes write it, mode 0600, outside of every ledger:
+A key file is one line, `PRIVATE+KEY+name+hex(key id)+base64(0x01 ‖ seed)`, as the tools for signed
+notes write it, with mode 0600, outside of every ledger:
 
     PROCTOR_KEY, else $XDG_CONFIG_HOME/proctor/keys/default, else ~/.config/proctor/keys/default
-
-Nothing here signs a checkpoint by itself.
 """
 
 import base64
@@ -39,19 +37,19 @@ _TIME_SIZE = 8
 
 @dataclass(frozen=True)
 class SigningKey:
-    """A private key with the name it signs under; its text is never printed."""
+    """A private key with the name it signs under; its repr does not contain the key."""
 
     name: str
     private: Ed25519PrivateKey
 
     @cached_property
     def verifier(self) -> VerifierKey:
-        """The public half, for the log's own signatures."""
+        """The public key for the log's signatures."""
         return VerifierKey(self.name, self.private.public_key().public_bytes_raw())
 
     @property
     def cosigner(self) -> VerifierKey:
-        """The public half, for cosignatures."""
+        """The public key for cosignatures."""
         public = self.private.public_key().public_bytes_raw()
         return VerifierKey(self.name, public, Algorithm.COSIGNATURE)
 
@@ -64,7 +62,7 @@ class SigningKey:
 
 
 def default_key_path(env: Mapping[str, str]) -> Path:
-    """Where the key is looked for."""
+    """The default path of the key file."""
     if given := env.get("PROCTOR_KEY"):
         return Path(given)
     home = Path(env.get("HOME") or "~").expanduser()
@@ -73,27 +71,27 @@ def default_key_path(env: Mapping[str, str]) -> Path:
 
 
 def find_key(given: Path | None, env: Mapping[str, str]) -> SigningKey:
-    """The signing key; the user's own is made when it is needed for the first time.
+    """Load the signing key; the default key is created when it is first needed.
 
     Raises:
-        KeyFileError: it cannot be read or made; a key that was named must be there.
+        KeyFileError: it cannot be read or created; a key given by path must exist.
     """
     path = given or default_key_path(env)
     if given is None and not env.get("PROCTOR_KEY") and not os.path.lexists(path):
         try:
             return make_key(path, f"proctor/{os.urandom(6).hex()}")
         except KeyFileError as error:
-            # Two commands may be the first at once: the key that one of them made is both's.
+            # Two commands may create it at the same time: use the key of the one that was first.
             if not isinstance(error.__cause__, FileExistsError):
                 raise
     return load_key(path)
 
 
 def make_key(path: Path, name: str) -> SigningKey:
-    """A new key in a file of its own, readable by its owner alone.
+    """Create a key in a new file that only its owner can read.
 
     Raises:
-        KeyFileError: there is a file already, or it cannot be written.
+        KeyFileError: the file exists, or cannot be written.
     """
     check_name(name, "the name of the key")
     key = SigningKey(name, Ed25519PrivateKey.generate())
@@ -113,7 +111,7 @@ def make_key(path: Path, name: str) -> SigningKey:
 
 
 def _make_directories(directory: Path) -> None:
-    """Make what is missing of the way to a key, for its owner alone."""
+    """Create the missing directories of a key, for their owner only."""
     if not directory.is_dir():
         _make_directories(directory.parent)
         with contextlib.suppress(FileExistsError):
@@ -121,10 +119,10 @@ def _make_directories(directory: Path) -> None:
 
 
 def load_key(path: Path) -> SigningKey:
-    """The key in a file.
+    """Load the key in a file.
 
     Raises:
-        KeyFileError: it cannot be read, others can read it, or it is no key.
+        KeyFileError: it cannot be read, other users can read it, or it is not a key.
     """
     try:
         mode = path.stat().st_mode
@@ -148,7 +146,7 @@ def _parse_key(data: bytes, path: Path) -> SigningKey:
         if text.startswith(_PREFIX) and decoded[:1] == bytes([Algorithm.ED25519]):
             seed = decoded[1:]
     if len(seed) != _SEED_SIZE:
-        raise KeyFileError(f"{path}: no signing key; expected one line {_PREFIX}name+key id+key")
+        raise KeyFileError(f"{path}: not a signing key; expected one line {_PREFIX}name+key id+key")
     check_name(name, f"{path}: the name of the key")
     key = SigningKey(name, Ed25519PrivateKey.from_private_bytes(seed))
     if key.verifier.key_id.hex() != key_id:
@@ -157,7 +155,7 @@ def _parse_key(data: bytes, path: Path) -> SigningKey:
 
 
 def cosign(checkpoint: Checkpoint, key: SigningKey, time: int) -> Checkpoint:
-    """The checkpoint with one more line: that the key's owner saw it at this time."""
+    """Add a cosignature, which states that the key's owner saw the checkpoint at this time."""
     payload = time.to_bytes(_TIME_SIZE, "big") + key.sign(cosigned_message(checkpoint.body, time))
     line = Signature(key.name, key.cosigner.key_id, payload)
     return Checkpoint(checkpoint.origin, checkpoint.tree, (*checkpoint.signatures, line))

@@ -1,9 +1,9 @@
-"""A ledger: a log that is signed as it grows, its artifacts, and an index over it.
+"""An open ledger: a signed append-only log, its artifacts, and an index over it.
 
-Where these are kept is for log.py, artifacts.py and index.py to say; this is the one place where
-they meet. Appending: the lines, durable; then the checkpoint, in one step. Whatever lies behind the
-checkpoint was never acknowledged and is not part of the ledger. One writer at a time; readers need
-no lock. Nothing here knows what makes a record worth sealing.
+Log, artifacts and index are stores of their own (log.py, artifacts.py, index.py); this module
+combines them. An append first writes the lines durably, then replaces the checkpoint atomically.
+Lines after the signed size were never acknowledged and are not part of the ledger. There is one
+writer at a time; readers need no lock.
 """
 
 import base64
@@ -43,8 +43,8 @@ from proctor.ledger.tree import Frontier, Tree, leaf_hash
 from proctor.ledger.trial_index import Position, TrialIndex, key_after
 from proctor.ledger.upkeep import catch_up, check_leaf
 
+# Bytes. The first entry, which names a key, has about 300; more than this is not a first entry.
 _LARGEST_FIRST = 1 << 16
-"""Bytes; the first entry, which names a key, has some three hundred."""
 
 
 def begin_log(log: LogStore, key: Signer, origin: str) -> None:
@@ -65,10 +65,9 @@ def begin_log(log: LogStore, key: Signer, origin: str) -> None:
 
 
 def _clear_unfinished(log: LogStore) -> bool:
-    """Put aside a first entry that no checkpoint signs; False where there is more than that.
+    """Set aside a first entry that no checkpoint signs; False if the log contains more than that.
 
-    A kill between the first entry and the first checkpoint leaves it, and nobody was told of a
-    ledger.
+    A process that is killed between the first entry and the first checkpoint leaves such an entry.
     """
     segments = list(log.stamps())
     if not segments:
@@ -80,7 +79,7 @@ def _clear_unfinished(log: LogStore) -> bool:
 
 
 def _is_first(data: bytes) -> bool:
-    """Whether this is the entry that names a key, or the beginning of one."""
+    """Whether the bytes are an entry that names a key, or the start of one."""
     line, newline, rest = data.partition(b"\n")
     if not newline:
         return len(data) < _LARGEST_FIRST and line.startswith(b'{"at":'[: len(line)])
@@ -91,16 +90,16 @@ def _is_first(data: bytes) -> bool:
 
 
 def check_format(log: LogStore) -> KeyEntry:
-    """The first entry of a log, which says what format it has; no signature is checked.
+    """Read the first entry of a log, which states its format; no signature is checked.
 
     Raises:
-        LedgerError: it is of another format.
-        DamageError: there is no such entry.
+        LedgerError: the ledger has another format.
+        DamageError: there is no valid first entry.
     """
     where = f"{log.where}/entries: the first entry"
     first = next(read_lines(log), None)
     if first is None:
-        raise DamageError(f"{where} is not there")
+        raise DamageError(f"{where} is missing")
     with contextlib.suppress(msgspec.MsgspecError):
         named = msgspec.json.decode(first.data, type=dict[str, object]).get("format")
         if isinstance(named, str) and named != FORMAT:
@@ -114,7 +113,7 @@ def check_format(log: LogStore) -> KeyEntry:
     return entry
 
 
-_TRIES = 100
+_REFRESH_TRIES = 100
 
 
 class OpenLedger:
@@ -128,24 +127,25 @@ class OpenLedger:
         self.index = index
         self.key = key
         self.where = log.where
-        """How messages name it."""
+        """The name of the ledger in messages."""
         self.patience_sec: float | None = None
-        """Seconds to wait for another writer; None: for as long as it takes."""
+        """Seconds to wait for another writer; None: without limit."""
+        # The stored checkpoint that `_position` belongs to.
         self._signed = b""
-        """The checkpoint that `_position` belongs to, as it is stored."""
-        self._vouched = b""
-        """The checkpoint whose signature was seen to be the key's."""
+        # The stored checkpoint whose signature was last checked against the key.
+        self._checked = b""
         self._position = Position(Place(), Frontier(), "")
         self._origin = ""
+        # Whether this process appended entries that are not in the index yet.
         self._is_behind = False
-        """Whether something was appended here since the index was last brought up."""
 
     @classmethod
     def create(cls, directory: Path, key: Signer, origin: str) -> Self:
-        """A new ledger in a directory, its first entry naming the key.
+        """Create a ledger in a directory; its first entry names the key.
 
         Raises:
-            LedgerError: something is there, or it cannot be written, or is on a network.
+            LedgerError: the directory holds a ledger already, cannot be written, or is on a network
+                file system.
         """
         log = FileLog(directory)
         log.check_writable()
@@ -158,11 +158,11 @@ class OpenLedger:
 
     @classmethod
     def open(cls, directory: Path | str, *, key: Signer | None = None) -> Self:
-        """The ledger in a directory; with a key it can be appended to.
+        """Open the ledger in a directory; with a key, entries can be appended.
 
         Raises:
-            LedgerError: there is none, or one of a newer version; or there is a key, and it is on a
-                network file system.
+            LedgerError: there is no ledger, or one of a newer version; or a key is given, and the
+                directory is on a network file system.
             NoteError: its checkpoint cannot be read.
         """
         directory = Path(directory)
@@ -170,7 +170,7 @@ class OpenLedger:
         log.check_signed()
         first = check_format(log)
         if key is not None:
-            # Before anything is written: evidence is put before the log is locked.
+            # Checked here because evidence is written before the log is locked.
             log.check_writable()
         return cls(log, FileArtifacts(directory), open_index(directory, first.origin), key)
 
@@ -181,11 +181,11 @@ class OpenLedger:
         self.close()
 
     def close(self) -> None:
-        """Let go of the index."""
+        """Close the index."""
         self.index.close()
 
     def checkpoint(self) -> Checkpoint:
-        """What the log was when it was last signed; no signature is checked."""
+        """The checkpoint that was signed last; its signature is not checked."""
         return parse_checkpoint(self._read_checkpoint(), f"{self.where}/checkpoint")
 
     def _read_checkpoint(self) -> bytes:
@@ -195,18 +195,19 @@ class OpenLedger:
             raise LedgerError(f"{self.where}: the checkpoint cannot be read: {error}") from error
 
     def refresh(self) -> Checkpoint:
-        """Bring the index up to the checkpoint, and give it.
+        """Update the index to the current checkpoint, and return that checkpoint.
 
         Raises:
-            DamageError: the log does not give what the checkpoint says.
+            DamageError: the log does not match the checkpoint.
         """
-        for _ in range(_TRIES):
+        for _ in range(_REFRESH_TRIES):
             signed = self._read_checkpoint()
             checkpoint = parse_checkpoint(signed, f"{self.where}/checkpoint")
             try:
                 position = self._catch_up(checkpoint.tree)
             except DamageError:
-                # Somebody appended between two looks, and what was read is of two moments.
+                # Another process may have appended between reading the checkpoint and the lines.
+                # The damage is real only if the checkpoint is still the same.
                 if self._read_checkpoint() == signed:
                     raise
                 continue
@@ -214,7 +215,7 @@ class OpenLedger:
                 self._signed, self._position = signed, position
                 self._origin, self._is_behind = checkpoint.origin, False
                 return checkpoint
-        raise LedgerError(f"{self.where}: others write to it without a pause; try again")
+        raise LedgerError(f"{self.where}: other processes keep writing to it; try again")
 
     def _catch_up(self, tree: Tree) -> Position | None:
         try:
@@ -222,7 +223,7 @@ class OpenLedger:
         except sqlite3.OperationalError as error:
             if "readonly" not in str(error) and "disk" not in str(error):
                 raise LedgerError(f"{self.where}: the index cannot be written: {error}") from error
-            # No room or no right to write it: one in memory does, and takes longer.
+            # The disk is full or read-only: use a slower index in memory instead.
             self.index.close()
             self.index = Index.in_memory(check_format(self.log).origin)
             return catch_up(self.index, self.log, tree)
@@ -231,7 +232,7 @@ class OpenLedger:
             return catch_up(self.index, self.log, tree)
 
     def _replace_index(self, error: sqlite3.DatabaseError) -> None:
-        """Delete an index that turned out to be damaged; it is made again."""
+        """Delete a damaged index and create it again."""
         path = self.index.path
         self.index.close()
         if path is None:
@@ -243,23 +244,23 @@ class OpenLedger:
         self.index = Index.open(path, check_format(self.log).origin)
 
     def keep_up(self) -> None:
-        """See where the log ends, if somebody else appended to it."""
+        """Refresh the index if another process has appended since."""
         if self._read_checkpoint() != self._signed:
             self.refresh()
 
     def find_sealed(self, experiment_id: str, trial_id: str) -> SealedTrial | None:
-        """The trial of this name, if it is sealed; call `keep_up` or `refresh` before."""
+        """The sealed trial with these ids, or None; call `keep_up` or `refresh` first."""
         if self._is_behind:
             self.refresh()
         found = self.index.find_trial(experiment_id, trial_id)
         return SealedTrial(*found) if found else None
 
     def line(self, seq: int) -> bytes:
-        """The line of an entry, as it is stored.
+        """The stored line of an entry, without its newline.
 
         Raises:
             LedgerError: there is no such entry.
-            DamageError: its line is not where the index saw it, or not what was signed.
+            DamageError: the line is not at the indexed position, or differs from what was signed.
         """
         found = self.index.entry(seq)
         if found is None:
@@ -269,15 +270,15 @@ class OpenLedger:
         return line
 
     def entry(self, seq: int) -> AnyEntry | Withheld:
-        """An entry, or what is left of one that was withheld."""
+        """An entry, or the placeholder of a withheld one."""
         return decode_line(self.line(seq), f"{self.where}: entry {seq}")
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Be the only writer, who knows where the log ends.
+        """Hold the write lock, with the end of the log known.
 
         Raises:
-            BusyError: another one writes, for longer than this one has patience.
+            BusyError: another process holds the lock for longer than `patience_sec`.
         """
         try:
             with self.log.locked(self.patience_sec):
@@ -290,11 +291,11 @@ class OpenLedger:
             ) from error
 
     def check_key(self) -> None:
-        """Refuse to write with no key, with another's, or on top of what it did not sign.
+        """Refuse to write without the ledger's key, or after a checkpoint that it did not sign.
 
         Raises:
-            KeyFileError: the key at hand is not the ledger's.
-            SignatureError: the checkpoint is not the key's.
+            KeyFileError: there is no key, or it is not the ledger's.
+            SignatureError: the checkpoint is not signed by the key.
         """
         key = self.key
         if key is None:
@@ -304,28 +305,28 @@ class OpenLedger:
                 f"{self.where}: signed by {self._position.key}; the key at hand is "
                 f"{key.verifier}: PROCTOR_KEY or --key names another"
             )
-        if self._signed == self._vouched:
+        if self._signed == self._checked:
             return
-        # To sign on top of what somebody else put there would be to vouch for it. Ed25519 signs
-        # the same alike every time.
+        # Appending to a checkpoint that somebody else wrote would vouch for their entries. Ed25519
+        # is deterministic, so that comparing signatures is enough.
         where = f"{self.where}/checkpoint"
         found = parse_checkpoint(self._signed, where)
         own = sign_checkpoint(found.origin, found.tree, key.verifier, key.sign).signatures[0]
         if own not in found.signatures:
             raise SignatureError(
                 f"{where}: not signed by {key.verifier}, whose ledger it is; nothing is added to "
-                "it: `proctor ledger verify` says what is wrong"
+                "it: run `proctor ledger verify` to see what is wrong"
             )
-        self._vouched = self._signed
+        self._checked = self._signed
 
     def append(self, drafts: Sequence[AnyEntry]) -> list[int]:
-        """Append entries, signed and on the disk when this returns; their places in the log.
+        """Append entries, signed and durable on return; returns their positions in the log.
 
         Call it inside `writing`. `at` and `seq` of the drafts are filled in here.
 
         Raises:
             LedgerError: an entry is too large.
-            OSError: they cannot be written; none of them is there then.
+            OSError: they cannot be written; then none of them is in the log.
         """
         position, at = self._position, now_text()
         entries = [
@@ -339,24 +340,24 @@ class OpenLedger:
         key = position.key
         for entry in entries:
             key = key_after(key, entry)
-        # Where this fails nobody was told, and the next writer looks which checkpoint is there.
+        # If this fails, nothing was acknowledged; the next writer reads which checkpoint is there.
         self._sign(frontier)
         self._position = Position(places[-1], frontier, key)
         self._is_behind = True
         return [entry.seq for entry in entries]
 
-    def change_key(self, heir: Signer) -> int:
-        """Announce the key that signs from here on, in an entry that the present one signs.
+    def change_key(self, successor: Signer) -> int:
+        """Append an entry, signed by the present key, that names the key that signs from then on.
 
         Raises:
-            KeyFileError: the key at hand is not the ledger's, or the new one was before.
-            LedgerError: it cannot be written; the present key stays.
+            KeyFileError: the present key is not the ledger's, or the new one was used before.
+            LedgerError: it cannot be written; the present key remains.
         """
         with self.writing():
-            former, text = self.key, str(heir.verifier)
+            former, text = self.key, str(successor.verifier)
             if former is None or text == self._position.key:
                 raise KeyFileError(f"{self.where}: {text} is the key that it has already")
-            self._check_heir(heir)
+            self._check_unused(successor)
             frontier = self._position.frontier
             root = frontier.root().hex()
             message = handover_message(self._origin, text, frontier.size, root)
@@ -369,7 +370,7 @@ class OpenLedger:
                 signature=base64.b64encode(former.sign(message)).decode(),
                 root=root,
             )
-            self.key = heir
+            self.key = successor
             try:
                 (seq,) = self.append([entry])
             except BaseException:
@@ -377,15 +378,14 @@ class OpenLedger:
                 raise
         return seq
 
-    def _check_heir(self, heir: Signer) -> None:
-        """Refuse a key that signed this ledger before."""
+    def _check_unused(self, successor: Signer) -> None:
         self.refresh()
         for seq in self.index.places("key"):
             entry = self.entry(seq)
             text = entry.key if isinstance(entry, KeyEntry) else ""
-            if parse_verifier_key(text).public == heir.verifier.public:
+            if parse_verifier_key(text).public == successor.verifier.public:
                 raise KeyFileError(
-                    f"{self.where}: {heir.verifier} is the key of entry {seq}, which was "
+                    f"{self.where}: {successor.verifier} is the key of entry {seq}, which was "
                     "replaced; a key that was replaced never signs again: choose a new one"
                 )
 
@@ -403,7 +403,7 @@ class OpenLedger:
         tree = Tree(frontier.size, frontier.root())
         signed = sign_checkpoint(self._origin, tree, key.verifier, key.sign).render()
         self.log.write_checkpoint(signed)
-        self._signed = self._vouched = signed
+        self._signed = self._checked = signed
 
 
 def _encode(entry: AnyEntry) -> bytes:

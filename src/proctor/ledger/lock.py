@@ -1,7 +1,7 @@
-"""The lock that makes a writer the only one: on a file in the ledger, gone with its process.
+"""The write lock of a ledger: on a file in its directory, released when the process ends.
 
-The ledger's directory is locked as well: older versions lock nothing else. Nothing is written to a
-ledger on a network file system, where locks may not be seen by others.
+The directory itself is locked as well, because older versions lock only that. Ledgers on network
+file systems are not written, because locks may not be visible to other machines there.
 """
 
 import contextlib
@@ -17,17 +17,17 @@ from proctor.errors import BusyError, LedgerError
 from proctor.filesystems import find_network
 
 LOCK = "lock"
-_LOOK_EVERY_SEC = 0.05
+_POLL_SEC = 0.05
 
 
 @contextlib.contextmanager
 def locked(directory: Path, patience_sec: float | None = None) -> Iterator[None]:
-    """Hold the lock; without patience given, wait for it as long as it takes.
+    """Hold the lock; wait at most `patience_sec` seconds, or without limit.
 
     Raises:
-        BusyError: somebody else holds it for longer than that.
+        BusyError: another process holds the lock for longer than that.
         LedgerError: the directory is on a network file system.
-        OSError: the directory or the lock cannot be opened.
+        OSError: the directory or the lock file cannot be opened.
     """
     check_local(directory)
     with contextlib.ExitStack() as held:
@@ -42,25 +42,26 @@ def locked(directory: Path, patience_sec: float | None = None) -> Iterator[None]
 
 
 def check_local(directory: Path) -> None:
-    """Refuse to write where another machine may write too.
+    """Refuse a directory that another machine may write to.
 
     Raises:
         LedgerError: the directory is on a network file system.
     """
     if kind := find_network(directory):
         raise LedgerError(
-            f"{directory}: on {kind}, a network file system; locks and replacing a file in one "
-            "step are not reliable there, and two writers would break the ledger. Write to one on "
+            f"{directory}: on {kind}, a network file system; locks and atomic replacement "
+            "are not reliable there, and two writers would break the ledger. Write to one on "
             "a local disk, and copy it; reading it here is fine"
         )
 
 
 def _open_directory(directory: Path) -> int:
-    # Versions before the file lock the directory alone.
+    # Versions before the lock file lock only the directory.
     return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def _open_lock(directory: Path) -> int:
+    # O_NONBLOCK: opening a FIFO that somebody put there must not block.
     path, flags = directory / LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     try:
         fd = os.open(path, flags)
@@ -83,6 +84,6 @@ def _wait(fd: int, directory: Path, patience_sec: float) -> None:
                     f"{directory}: another process has been writing to it for "
                     f"{patience_sec:g} seconds; nothing was written: try again"
                 ) from None
-            time.sleep(_LOOK_EVERY_SEC)
+            time.sleep(_POLL_SEC)
         else:
             return

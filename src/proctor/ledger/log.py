@@ -1,16 +1,15 @@
-"""A log: lines in segments, and the checkpoint that signs them.
+"""The log of a ledger: lines in segments, and the checkpoint that signs them.
 
-`LogStore` is what a ledger needs of the place where its log is kept. `FileLog` keeps it in a
-directory on a local disk:
+`LogStore` is the interface of a store for logs. `FileLog` stores one in a directory on a local
+disk:
 
-    entries/000000.jsonl     segments, each up to 64 MiB
-    checkpoint               what the log was when it was last signed
-    torn/                    what a crash left behind the checkpoint, put aside
-    lock                     held by whoever writes
+    entries/000000.jsonl     segments of up to 64 MiB
+    checkpoint               size and root of the signed log
+    torn/                    unsigned lines that a crash left, set aside
+    lock                     held by the writer
 
-A line ends at a newline and never spans two segments. What lies behind the place that the
-checkpoint signs was never acknowledged and is not part of the log. Nothing here knows what a line
-means.
+A line ends with a newline and never spans two segments. Lines after the signed size were never
+acknowledged and are not part of the log. The content of lines is not parsed here.
 """
 
 import contextlib
@@ -40,56 +39,56 @@ from proctor.ledger.note import LARGEST_NOTE
 SEGMENT_SIZE = 64 << 20
 _NAME = re.compile(r"[0-9]{6}\.jsonl")
 _CHUNK = 1 << 20
-_LONGEST = 16 << 20
-"""Bytes of a line; entries have no more."""
+# Bytes. Entries are limited to the same size (`LARGEST_ENTRY`).
+_LONGEST_LINE = 16 << 20
 
 type Stamp = tuple[int, int, int]
-"""Of a segment: its identity, its size in bytes, and when it changed last."""
+"""Inode (or another identity), size in bytes and modification time of a segment."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """Where a line begins, or where the next one will."""
+    """The position where a line begins, or where the next one will."""
 
     segment: int = 0
     offset: int = 0
 
 
 class Line(msgspec.Struct, frozen=True):
-    """A line as it is stored, without its newline."""
+    """A stored line, without its newline."""
 
     place: Place
     data: bytes
     is_torn: bool = False
-    """Whether the segment ended before its newline."""
+    """Whether the segment ends before the line's newline."""
 
     @property
     def end(self) -> Place:
-        """Where the next one begins, if it is in the same segment."""
+        """The position of the next line in the same segment."""
         return Place(self.place.segment, self.place.offset + len(self.data) + 1)
 
 
 class LogStore(Protocol):
-    """Where a log is kept. Readers need no lock; a writer holds `locked` while it changes it."""
+    """A store for a log. Readers need no lock; a writer holds `locked` while it changes the log."""
 
     @property
     def where(self) -> str:
-        """How messages name it."""
+        """The name of the log in messages."""
         ...
 
     def check_writable(self) -> None:
-        """Refuse a place where two writers could not be kept apart.
+        """Refuse a location where concurrent writers cannot be excluded.
 
         Raises:
-            LedgerError: it is one.
+            LedgerError: it is such a location.
         """
         ...
 
     def locked(self, patience_sec: float | None = None) -> AbstractContextManager[None]:
-        """Be the only writer; without patience given, wait for it as long as it takes.
+        """Hold the write lock; wait at most `patience_sec` seconds, or without limit.
 
         Raises:
-            BusyError: somebody else is, for longer than that.
+            BusyError: another process holds the lock for longer than that.
             OSError: the log cannot be written.
         """
         ...
@@ -98,12 +97,12 @@ class LogStore(Protocol):
         """Whether there is a checkpoint.
 
         Raises:
-            LedgerError: nobody may look.
+            LedgerError: the directory cannot be read.
         """
         ...
 
     def read_checkpoint(self) -> bytes:
-        """The checkpoint, or more bytes of it than a checkpoint has.
+        """The bytes of the checkpoint, cut off beyond the largest valid size.
 
         Raises:
             OSError: it cannot be read.
@@ -111,16 +110,16 @@ class LogStore(Protocol):
         ...
 
     def write_checkpoint(self, data: bytes, *, is_new: bool = False) -> None:
-        """Replace the checkpoint in one step, durable when this returns.
+        """Replace the checkpoint atomically and durably.
 
         Raises:
-            FileExistsError: it should be the first, and there is one.
-            OSError: it cannot be written; the one before it is there.
+            FileExistsError: `is_new` is set, and there is a checkpoint.
+            OSError: it cannot be written; the former checkpoint remains.
         """
         ...
 
     def stamps(self) -> dict[int, Stamp]:
-        """The segments in order, each with what differs once its bytes do.
+        """The segments in order, each with a stamp that changes when its bytes do.
 
         Raises:
             DamageError: they cannot be listed.
@@ -128,7 +127,7 @@ class LogStore(Protocol):
         ...
 
     def read(self, place: Place, size: int) -> bytes:
-        """So many bytes of a segment, fewer only at its end.
+        """Read up to `size` bytes of a segment; fewer only at its end.
 
         Raises:
             OSError: they cannot be read, or there is no such segment.
@@ -136,18 +135,16 @@ class LogStore(Protocol):
         ...
 
     def append(self, at: Place, lines: Sequence[bytes]) -> list[Place]:
-        """Add lines if the log ends at this place: where each begins, and where the next will.
-
-        Durable when this returns.
+        """Append lines durably if the log ends at `at`; returns where each begins, and the new end.
 
         Raises:
-            FileExistsError: the log does not end there.
-            OSError: they cannot be written; none of them is there then.
+            FileExistsError: the log does not end at `at`.
+            OSError: they cannot be written; then none of them is in the log.
         """
         ...
 
     def set_aside(self, place: Place) -> None:
-        """Move everything from a place on out of the log; nothing is deleted.
+        """Move everything from a position on out of the log, without deleting it.
 
         Raises:
             OSError: it cannot be moved.
@@ -155,7 +152,7 @@ class LogStore(Protocol):
         ...
 
     def overwrite(self, place: Place, line: bytes) -> None:
-        """Put another line of the same length at a place: the old or the new one is there, whole.
+        """Replace a line atomically by another one of the same length.
 
         Raises:
             OSError: it cannot be written.
@@ -164,15 +161,15 @@ class LogStore(Protocol):
 
 
 def segment_name(number: int) -> str:
-    """How messages name a segment; in a directory, its file."""
+    """The name of a segment in messages, and its file below the directory."""
     return f"entries/{number:06}.jsonl"
 
 
 def read_line(log: LogStore, place: Place, length: int) -> bytes:
-    """One line, by where it begins and how long it is.
+    """Read one line by its position and length.
 
     Raises:
-        DamageError: there is no line there.
+        DamageError: there is no such line.
     """
     data = _read(log, place, length + 1)
     if len(data) != length + 1 or data[-1:] != b"\n":
@@ -184,7 +181,7 @@ def read_line(log: LogStore, place: Place, length: int) -> bytes:
 
 
 def read_lines(log: LogStore, start: Place = Place()) -> Iterator[Line]:  # noqa: B008 - frozen
-    """Every line from a place on, over all segments that follow without a gap.
+    """Read every line from a position on, up to the first missing segment.
 
     Raises:
         DamageError: a segment cannot be read.
@@ -197,14 +194,13 @@ def read_lines(log: LogStore, start: Place = Place()) -> Iterator[Line]:  # noqa
 
 
 def _split(log: LogStore, number: int, offset: int) -> Iterator[Line]:
-    """The lines of a segment, read in pieces: it need not fit into memory."""
     rest, at = b"", offset
     while chunk := _read(log, Place(number, at), _CHUNK):
         at += len(chunk)
         *whole, rest = (rest + chunk).split(b"\n")
-        if len(rest) > _LONGEST:
-            # Nobody writes one; a stranger's must not fill the memory.
-            raise DamageError(f"segment {number}: a line of more than {_LONGEST >> 20} MiB")
+        if len(rest) > _LONGEST_LINE:
+            # proctor never writes such a line; a ledger from elsewhere must not exhaust the memory.
+            raise DamageError(f"segment {number}: a line of more than {_LONGEST_LINE >> 20} MiB")
         for data in whole:
             yield Line(Place(number, offset), data)
             offset += len(data) + 1
@@ -221,26 +217,26 @@ def _read(log: LogStore, place: Place, size: int) -> bytes:
 
 
 def is_ledger(directory: Path) -> bool:
-    """Whether there is the checkpoint of a ledger.
+    """Whether a directory has the checkpoint of a ledger.
 
     Raises:
-        LedgerError: the directory may not be looked into.
+        LedgerError: the directory cannot be read.
     """
     return FileLog(directory).has_checkpoint()
 
 
 class FileLog:
-    """A log in a directory. The directory may be a link; nothing below it is followed."""
+    """A log in a directory, which may be a symbolic link; links below it are not followed."""
 
     def __init__(self, directory: Path, segment_size: int = SEGMENT_SIZE) -> None:
         self.directory = directory
         self.segment_size = segment_size
-        """Bytes at which a new segment begins; every reader takes any."""
+        """Bytes after which a new segment begins; readers accept any size."""
         self._checkpoint = str(directory.absolute() / "checkpoint")
 
     @property
     def where(self) -> str:
-        """How messages name it."""
+        """The name of the log in messages."""
         return str(self.directory)
 
     def check_writable(self) -> None:
@@ -248,7 +244,7 @@ class FileLog:
         check_local(self.directory)
 
     def locked(self, patience_sec: float | None = None) -> AbstractContextManager[None]:
-        """Be the only writer: see `LogStore`."""
+        """Hold the write lock: see `LogStore`."""
         return locked(self.directory, patience_sec)
 
     def has_checkpoint(self) -> bool:
@@ -265,7 +261,7 @@ class FileLog:
         """Refuse a directory without a checkpoint.
 
         Raises:
-            LedgerError: it is one, or may not be looked into.
+            LedgerError: there is no checkpoint, or the directory cannot be read.
         """
         if not self.has_checkpoint():
             raise LedgerError(self._render_absence("no checkpoint"))
@@ -274,7 +270,7 @@ class FileLog:
         """Refuse a directory with neither a checkpoint nor lines.
 
         Raises:
-            LedgerError: it is one, or may not be looked into.
+            LedgerError: there is neither, or the directory cannot be read.
             DamageError: the segments cannot be listed.
         """
         if not self.has_checkpoint() and not self.stamps():
@@ -283,7 +279,7 @@ class FileLog:
     def _render_absence(self, lacking: str) -> str:
         found = lacking if os.path.lexists(self.directory) else "nothing"
         return (
-            f"{self.where}: not a ledger: there is {found} there; "
+            f"{self.where}: not a ledger: found {found}; "
             "`proctor ledger init` makes one, --ledger or PROCTOR_LEDGER names another"
         )
 
@@ -315,7 +311,7 @@ class FileLog:
         try:
             found = os.lstat(self.directory / segment_name(number))
         except OSError:
-            return 0, 0, 0  # gone since it was listed
+            return 0, 0, 0  # removed since it was listed
         return found.st_ino, found.st_size, found.st_mtime_ns
 
     def read(self, place: Place, size: int) -> bytes:
@@ -327,7 +323,7 @@ class FileLog:
         return open_below(self.directory, segment_name(number))
 
     def append(self, at: Place, lines: Sequence[bytes]) -> list[Place]:
-        """Add lines: see `LogStore`."""
+        """Append lines: see `LogStore`."""
         if at == Place():
             make_below(self.directory, "entries")
         places, runs = _lay_out(at, lines, self.segment_size)
@@ -338,7 +334,8 @@ class FileLog:
                 append_durably(path, data, at=start.offset)
                 done.append(start)
         except OSError:
-            # The segments before the one that failed: a batch is there whole or not at all.
+            # A batch is written completely or not at all: undo the segments before the one that
+            # failed.
             for start in reversed(done):
                 with contextlib.suppress(OSError):
                     self._cut(start)
@@ -346,7 +343,8 @@ class FileLog:
         return places
 
     def set_aside(self, place: Place) -> None:
-        """Move what lies behind a place to `torn/`: see `LogStore`."""
+        """Move everything after a position to `torn/`: see `LogStore`."""
+        # From the last segment backwards, so that a crash in between leaves no gap.
         for number in reversed(self.stamps()):
             if number < place.segment:
                 break
@@ -362,7 +360,7 @@ class FileLog:
         sync_directory(self.directory)
 
     def _cut(self, place: Place) -> None:
-        """Take off what a segment has from a place on; an empty one is removed."""
+        """Truncate a segment at a position; remove it if nothing is left."""
         path = self.directory / segment_name(place.segment)
         if place.offset == 0:
             path.unlink()
@@ -371,12 +369,13 @@ class FileLog:
             cut_file(path, place.offset)
 
     def overwrite(self, place: Place, line: bytes) -> None:
-        """Put another line at a place: see `LogStore`."""
+        """Replace a line: see `LogStore`."""
         with self._open(place.segment) as file:
             data = file.read()
-        # What a crash left of an earlier try; under the lock nobody else writes here.
+        # Temporary files of an earlier attempt that crashed; the lock excludes other writers.
         for left in (self.directory / "entries").glob(".*.tmp"):
             left.unlink()
+        # The whole segment is rewritten, because overwriting in place is not atomic.
         changed = data[: place.offset] + line + data[place.offset + len(line) :]
         write_atomic(self.directory / segment_name(place.segment), changed)
 
@@ -384,7 +383,7 @@ class FileLog:
 def _lay_out(
     place: Place, lines: Sequence[bytes], segment_size: int
 ) -> tuple[list[Place], list[tuple[Place, bytes]]]:
-    """Where each line goes, and the bytes of each segment in one piece."""
+    """The position of each line and the end, and the bytes to append to each segment."""
     places: list[Place] = []
     runs: list[tuple[Place, list[bytes]]] = []
     for line in lines:

@@ -1,10 +1,10 @@
-"""Checkpoints that were seen before: one file per origin, for witnesses and monitors alike.
+"""Checkpoints that witnesses and monitors have seen: one file for each origin.
 
     $XDG_STATE_HOME/proctor/checkpoints/SHA256-OF-THE-ORIGIN.json     the last one, and its keys
-    $XDG_STATE_HOME/proctor/checkpoints/evidence/SHA256…/SIZE-ID      checkpoints that contradict
+    $XDG_STATE_HOME/proctor/checkpoints/evidence/SHA256…/SIZE-ID      contradictory checkpoints
 
-A file is replaced in one step and is durable when `keep` returns; whoever decides by it holds the
-lock from reading it to keeping the next. Nothing here checks a signature or reads a ledger.
+A file is replaced atomically and is durable when `keep` returns. Callers hold the lock from reading
+the last checkpoint until they store the next. Signatures are not checked here.
 """
 
 import contextlib
@@ -34,13 +34,13 @@ _LARGEST = 4 * LARGEST_NOTE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """The last checkpoint of a log that was accepted, and the keys that were followed to it."""
+    """The last accepted checkpoint of a log, and the keys up to it."""
 
     checkpoint: Checkpoint
     keys: tuple[VerifierKey, ...]
     """The log's keys, oldest first; the last one signed the checkpoint."""
     is_key_given: bool
-    """Whether a person named the key; else the log itself did, when it was first seen."""
+    """Whether a person named the key; otherwise it was taken from the log at first contact."""
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -52,7 +52,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def default_memory_path(env: Mapping[str, str]) -> Path:
-    """Where checkpoints are remembered: a user has one memory, whichever key signs."""
+    """The default directory: one for each user, whichever key signs."""
     home = Path(env.get("HOME") or "~").expanduser()
     state = Path(env.get("XDG_STATE_HOME") or home / ".local" / "state")
     return state / "proctor" / "checkpoints"
@@ -66,10 +66,10 @@ class Memory:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Be the only one who decides by it; the directory is made where it is missing.
+        """Hold the lock on the directory, which is created if missing.
 
         Raises:
-            LedgerError: it cannot be made or opened.
+            LedgerError: it cannot be created or opened.
         """
         with contextlib.ExitStack() as stack:
             try:
@@ -77,16 +77,16 @@ class Memory:
                 stack.enter_context(locked(self.directory))
             except OSError as error:
                 raise LedgerError(
-                    f"{self.directory}: checkpoints cannot be remembered there: {error.strerror}; "
+                    f"{self.directory}: checkpoints cannot be stored there: {error.strerror}; "
                     "--state names another directory"
                 ) from error
             yield
 
     def find(self, origin: str) -> Seen | None:
-        """What was seen last of a log; None before the first time.
+        """The last checkpoint seen of a log; None before the first contact.
 
         Raises:
-            LedgerError: there is a file, and it cannot be read as what it should be.
+            LedgerError: the file cannot be read or is invalid.
         """
         path = self.path_of(origin)
         try:
@@ -109,15 +109,15 @@ class Memory:
             KeyFileError,
         ) as error:
             raise LedgerError(
-                f"{path}: the remembered checkpoint of {origin!r} cannot be read: {error}; restore "
-                "the file from a backup, or remove it to start again as at first contact"
+                f"{path}: the stored checkpoint of {origin!r} cannot be read: {error}; restore "
+                "the file from a backup, or delete it to start as at first contact"
             ) from error
 
     def keep(self, seen: Seen) -> None:
-        """Remember a checkpoint, durably; call it inside `locked`.
+        """Store a checkpoint durably; call it inside `locked`.
 
         Raises:
-            LedgerError: it cannot be written; the former one stays.
+            LedgerError: it cannot be written; the former one remains.
         """
         file = _File(
             origin=seen.checkpoint.origin,
@@ -130,11 +130,11 @@ class Memory:
             replace_durably(str(path), msgspec.json.format(msgspec.json.encode(file)) + b"\n")
         except OSError as error:
             raise LedgerError(
-                f"{path}: the checkpoint cannot be remembered: {error.strerror}"
+                f"{path}: the checkpoint cannot be stored: {error.strerror}"
             ) from error
 
     def keep_evidence(self, *checkpoints: Checkpoint) -> list[Path]:
-        """Keep signed checkpoints that contradict each other, each in a file; their paths.
+        """Store signed checkpoints that contradict each other; returns the paths of their files.
 
         Raises:
             LedgerError: they cannot be written.
@@ -154,7 +154,7 @@ class Memory:
         return paths
 
     def path_of(self, origin: str) -> Path:
-        """The file of a log. By digest: an origin is a stranger's text, and no file name."""
+        """The file of a log, named by a digest: an origin is untrusted text."""
         return self.directory / f"{_name_of(origin)}.json"
 
 

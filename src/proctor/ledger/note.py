@@ -1,14 +1,13 @@
-"""Signed notes and the checkpoints in them, as C2SP writes them down.
+"""Signed notes and the checkpoints in them, in the formats of C2SP.
 
     origin                              the name of the log
-    size                                how many entries it has
+    size                                the number of its entries
     base64(root)                        the root of their tree
     (empty line)
     — name base64(key id ‖ signature)   one line for every signature
 
-A key id is the first 4 bytes of SHA-256(name ‖ 0x0A ‖ algorithm ‖ public key). A cosignature is a
-signature over the body with its time put before it. Nothing here reads a file, holds a secret or
-checks a signature.
+A key id is the first 4 bytes of SHA-256(name ‖ 0x0A ‖ algorithm ‖ public key). A cosignature signs
+the body with a time before it. Signatures are checked in signature.py.
 """
 
 import base64
@@ -25,37 +24,37 @@ from proctor.digest import sha256_digest
 from proctor.errors import KeyFileError, NoteError
 from proctor.ledger.tree import HASH_SIZE, Tree
 
-# Public keys of Ed25519 as points: which of them are no keys at all
+# Validation of Ed25519 public keys as curve points (RFC 8032).
 #
-# A key of small order, one of eight points, fits a signature to nearly any message; anybody can
-# make one. Pure numbers, from RFC 8032: no library says this of a key, and lists need not load one.
+# A key of small order (one of eight points) fits a signature to nearly any message, and anybody can
+# make one. Computed here because libraries do not report it, and because lists should not load one.
 
 
 _P = 2**255 - 19
 _D = -121665 * pow(121666, -1, _P) % _P
+# A square root of -1.
 _ROOT = pow(2, (_P - 1) // 4, _P)
-"""A square root of -1."""
 
 
 @lru_cache(maxsize=64)
 def find_key_fault(public: bytes) -> str | None:
-    """Why 32 bytes are no public key; None where they are one."""
+    """Why 32 bytes are not a usable public key, or None."""
     number = int.from_bytes(public, "little")
     sign, y = number >> 255, number & ((1 << 255) - 1)
     if y >= _P:
-        return "not written as a public key is: its number is too large"
+        return "not a canonical public key: its y coordinate is too large"
     x = _find_x(y)
     if x is None:
-        return "no point of the curve"
+        return "not a point of the curve"
     if x == 0 and sign:
-        return "not written as a public key is: a sign without a number"
+        return "not a canonical public key: x is 0 with its sign bit set"
     if _has_small_order(x, y):
         return "a key of small order, which nearly any signature fits"
     return None
 
 
 def _find_x(y: int) -> int | None:
-    """One of the two numbers that make a point of this one."""
+    """One of the two x coordinates of the points with this y; None if there is none."""
     above, below = (y * y - 1) % _P, (_D * y * y + 1) % _P
     x = above * pow(below, 3, _P) * pow(above * pow(below, 7, _P), (_P - 5) // 8, _P) % _P
     square = below * x * x % _P
@@ -65,10 +64,10 @@ def _find_x(y: int) -> int | None:
 
 
 def _has_small_order(x: int, y: int) -> bool:
-    """Whether eight times the point is the neutral one, (0, 1)."""
+    """Whether eight times the point is the neutral element (0, 1)."""
     z = 1
     for _ in range(3):
-        # Doubling on -x² + y² = 1 + d·x²·y², as fractions over z.
+        # Doubling on -x² + y² = 1 + d·x²·y² in projective coordinates with denominator z.
         xx, yy, both = x * x % _P, y * y % _P, 2 * x * y % _P
         down, up = (yy - xx) % _P, (yy + xx) % _P
         rest = (down - 2 * z * z) % _P
@@ -77,7 +76,7 @@ def _has_small_order(x: int, y: int) -> bool:
 
 
 LARGEST_NOTE = 64 * 1024
-"""A checkpoint has some 200 bytes, and some 100 more for every cosignature."""
+"""Bytes: a checkpoint has about 200, and 100 more for every cosignature."""
 
 _HANDOVER = "proctor-handover-2"
 _DASH = "— "
@@ -87,12 +86,12 @@ _LARGEST_SIZE = 1 << 63
 
 
 class Algorithm(IntEnum):
-    """What made a signature, by the byte C2SP gives it."""
+    """The algorithm of a signature, by its byte in C2SP."""
 
     ED25519 = 1
     """A log's own signature."""
     COSIGNATURE = 4
-    """A timed signature by somebody who saw the log grow."""
+    """A timed signature by a witness who saw the log grow."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ class VerifierKey:
 
     @cached_property
     def key_id(self) -> bytes:
-        """What a signature line names the key by."""
+        """The id of the key in signature lines."""
         named = self.name.encode() + b"\n" + bytes([self.algorithm]) + self.public
         return sha256_digest(named)[:_KEY_ID_SIZE]
 
@@ -115,11 +114,11 @@ class VerifierKey:
 
 
 class Signer(Protocol):
-    """Whoever can sign a log."""
+    """A private key that can sign a log."""
 
     @property
     def verifier(self) -> VerifierKey:
-        """The public half."""
+        """The public key."""
 
     def sign(self, message: bytes) -> bytes:
         """An Ed25519 signature."""
@@ -131,7 +130,7 @@ class Signature(msgspec.Struct, frozen=True):
     name: str
     key_id: bytes
     payload: bytes
-    """The signature; for a cosignature its time before it, as 8 bytes."""
+    """The signature; in a cosignature, 8 bytes of time come first."""
 
     def render(self) -> str:
         """The line, with its newline."""
@@ -139,7 +138,7 @@ class Signature(msgspec.Struct, frozen=True):
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """What a log was at one moment, and who says so."""
+    """Size and root of a log at one time, with signatures."""
 
     origin: str
     tree: Tree
@@ -147,7 +146,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
     @property
     def body(self) -> bytes:
-        """What is signed."""
+        """The signed bytes."""
         root = base64.b64encode(self.tree.root).decode()
         return f"{self.origin}\n{self.tree.size}\n{root}\n".encode()
 
@@ -158,7 +157,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
 
 
 def check_name(name: str, what: str) -> None:
-    """Refuse a name that a note cannot hold.
+    """Refuse a name that a note cannot contain.
 
     Raises:
         KeyFileError: it is empty, or has a space or a plus sign.
@@ -172,16 +171,15 @@ def check_name(name: str, what: str) -> None:
 
 
 def parse_verifier_key(text: str) -> VerifierKey:
-    """The key in `name+hex(key id)+base64(algorithm ‖ public key)`.
+    """Parse `name+hex(key id)+base64(algorithm ‖ public key)`.
 
     Raises:
-        KeyFileError: it is no such text, the key id belongs to another key, or anybody could sign
-            with it.
+        KeyFileError: the text is invalid, the key id belongs to another key, or the key is unsafe.
     """
     wanted = "expected name+key id+key, as `proctor ledger checkpoint --public-key` prints it"
     if "PRIVATE" in text[:200]:
-        # Whatever kind of key it is, it is not to stand in a message.
-        raise KeyFileError(f"a private key, which nobody else should see; {wanted}")
+        # Never repeat a private key in a message.
+        raise KeyFileError(f"this is a private key, which must not be shared; {wanted}")
     shown = text if len(text) <= 120 else text[:120] + "…"
     name, _, rest = text.strip().partition("+")
     key_id, _, coded = rest.partition("+")
@@ -190,12 +188,12 @@ def parse_verifier_key(text: str) -> VerifierKey:
         stated = bytes.fromhex(key_id)
         algorithm = Algorithm(decoded[0])
     except (ValueError, binascii.Error, IndexError) as error:
-        raise KeyFileError(f"{shown!r} is no public key; {wanted}") from error
+        raise KeyFileError(f"{shown!r} is not a public key; {wanted}") from error
     check_name(name, "the name of a public key")
     if len(decoded) != 1 + _PUBLIC_SIZE:
-        raise KeyFileError(f"{shown!r} is no Ed25519 public key; {wanted}")
+        raise KeyFileError(f"{shown!r} is not an Ed25519 public key; {wanted}")
     if fault := find_key_fault(decoded[1:]):
-        raise KeyFileError(f"{shown!r} is no public key: {fault}")
+        raise KeyFileError(f"{shown!r} is not a public key: {fault}")
     key = VerifierKey(name, decoded[1:], algorithm)
     if key.key_id != stated:
         raise KeyFileError(f"{shown!r}: the key's id is {key.key_id.hex()}, not {key_id}")
@@ -203,13 +201,13 @@ def parse_verifier_key(text: str) -> VerifierKey:
 
 
 def parse_checkpoint(data: bytes, where: str) -> Checkpoint:
-    """The checkpoint in a note's bytes; no signature is checked yet.
+    """Parse the checkpoint in a note; signatures are not checked.
 
     Raises:
-        NoteError: it is no checkpoint; `where` says which file.
+        NoteError: it is not a checkpoint; `where` names the file in the message.
     """
     if len(data) > LARGEST_NOTE:
-        raise NoteError(f"{where}: {len(data)} bytes; a checkpoint has some hundred")
+        raise NoteError(f"{where}: {len(data)} bytes; a checkpoint has a few hundred")
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -226,13 +224,11 @@ def parse_checkpoint(data: bytes, where: str) -> Checkpoint:
     if not origin:
         raise NoteError(f"{where}: the checkpoint names no origin")
     if not origin.isprintable():
-        # A terminal would obey what stands in it; no ledger of ours can have such a name.
+        # Terminals interpret control characters; ledgers made by proctor have none in their names.
         raise NoteError(f"{where}: the origin is {origin[:80]!r}; expected printable characters")
     checkpoint = Checkpoint(origin, tree, tuple(_parse_signatures(signed, where)))
     if checkpoint.render() != data:
-        raise NoteError(
-            f"{where}: not a checkpoint as it is written: bytes that mean nothing in it"
-        )
+        raise NoteError(f"{where}: not a canonical checkpoint: it has extra bytes")
     return checkpoint
 
 
@@ -265,34 +261,34 @@ def _parse_signatures(text: str, where: str) -> list[Signature]:
             decoded = b""
         is_named = name and name.isprintable()
         if not line.startswith(_DASH) or not is_named or len(decoded) <= _KEY_ID_SIZE:
-            raise NoteError(f"{where}: {line[:80]!r} is no signature line")
+            raise NoteError(f"{where}: {line[:80]!r} is not a signature line")
         signatures.append(Signature(name, decoded[:_KEY_ID_SIZE], decoded[_KEY_ID_SIZE:]))
     if not text.endswith("\n") and text:
-        raise NoteError(f"{where}: the last line of the checkpoint is torn")
+        raise NoteError(f"{where}: the last line of the checkpoint is incomplete")
     return signatures
 
 
 def handover_message(origin: str, key: str, seq: int, root: str) -> bytes:
-    """What a key signs to name its successor at a place of a log; `root` is the log's before it.
+    """The message that a key signs to hand over to its successor; `root` is the root before it.
 
-    No checkpoint is such a text, and none of those that older versions signed: a key has no lines.
+    It differs from every checkpoint and from the messages of older versions: keys have no newlines.
     """
     return f"{_HANDOVER}\n{origin}\n{seq}\n{root}\n{key}".encode()
 
 
 def unbound_handover_message(origin: str, key: str) -> bytes:
-    """The same as older versions signed it, for whatever place."""
+    """The handover message of older versions, which is bound to no position."""
     return f"{origin}\n{key}".encode()
 
 
 def cosigned_message(body: bytes, time: int) -> bytes:
-    """What a cosigner signs: the body with its time (seconds since 1970) put before it."""
+    """The message that a cosigner signs: the body after its time (Unix seconds)."""
     return b"cosignature/v1\ntime %d\n" % time + body
 
 
 def sign_checkpoint(
     origin: str, tree: Tree, key: VerifierKey, sign: Callable[[bytes], bytes]
 ) -> Checkpoint:
-    """A checkpoint with the log's own signature; `sign` is the private key's."""
+    """Make a checkpoint with the log's signature."""
     plain = Checkpoint(origin, tree)
     return Checkpoint(origin, tree, (Signature(key.name, key.key_id, sign(plain.body)),))

@@ -1,7 +1,7 @@
-"""Which ledger: `--ledger DIR`, else PROCTOR_LEDGER, else ./ledger.
+"""Which ledger is used: `--ledger DIR`, else PROCTOR_LEDGER, else ./ledger.
 
-Commands that write make what is missing; commands that read do not. Which key is for `keys` to say,
-which loads slowly and which reading needs not.
+Commands that write create a missing ledger; commands that read do not. Keys are loaded in keys.py,
+which is slow to import and not needed for reading.
 """
 
 import os
@@ -16,12 +16,12 @@ from proctor.ledger.reader import LedgerReader
 
 
 def ledger_directory(given: Path | None, env: Mapping[str, str]) -> Path:
-    """Where the ledger is, or would be."""
+    """The directory of the ledger, whether or not it exists."""
     return given or Path(env.get("PROCTOR_LEDGER") or "ledger")
 
 
 def open_reader(directory: Path) -> AbstractContextManager[LedgerReader]:
-    """The ledger for reading, until the end of the block.
+    """Open the ledger for reading; use it in a `with` block.
 
     Raises:
         LedgerError: there is none, or one of a newer version.
@@ -34,10 +34,10 @@ def open_reader(directory: Path) -> AbstractContextManager[LedgerReader]:
 def open_or_create(
     directory: Path, key: Signer, *, origin: str | None = None
 ) -> tuple[OpenLedger, bool]:
-    """The ledger for writing, and whether it was made just now.
+    """Open the ledger for writing, or create it; returns it, and whether it was created.
 
     Raises:
-        LedgerError: it can neither be opened nor made.
+        LedgerError: it can neither be opened nor created.
     """
     checkpoint = directory / "checkpoint"
     if not os.path.lexists(checkpoint):
@@ -45,7 +45,7 @@ def open_or_create(
         try:
             return OpenLedger.create(directory, key, name), True
         except LedgerError:
-            # Two commands may be the first at once: the ledger that one of them made is both's.
+            # Two commands may create it at the same time: use the ledger of the one that was first.
             if not os.path.lexists(checkpoint):
                 raise
     return OpenLedger.open(directory, key=key), False

@@ -1,9 +1,9 @@
-"""Which trials are sealed: lists by filter, and one by its name. All of it from the index.
+"""Sealed trials by filter or by name, from the index.
 
-    find_trials(ledger, TrialFilter(model="anthropic/claude-x", limit=20))
-    find_one(ledger, "nightly/fix-bug__a1B2c3D")    also an entry's number, or a unique prefix
+    list_trials(ledger, TrialFilter(model="anthropic/claude-x", limit=20))
+    resolve_name(ledger, "nightly/fix-bug__a1B2c3D")    also an entry number, or a unique prefix
 
-Nothing here reads a record. What was withheld is listed with what is left of it.
+Withheld trials are listed with their ids and digests.
 """
 
 import contextlib
@@ -13,42 +13,42 @@ from dataclasses import dataclass
 import msgspec
 
 from proctor.errors import InputError, LedgerError
-from proctor.ledger.counting import KEPT, RESTARTED, SUPERSEDED, WITHHELD, find_restarted
+from proctor.ledger.counting import KEPT, RESTARTED, SUPERSEDED, WITHHELD, restarted_attempts
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow, admitted_status
 from proctor.ledger.trial_index import TrialFilter, check_text
-from proctor.ledger.withheld import UnnamedWithholding, find_unnamed
+from proctor.ledger.withheld import UnnamedWithholding, list_unnamed
 
 _MOST_NAMED = 5
 _TRIES = 100
+# Candidates read to decide whether a name is ambiguous.
 _MOST = 100
-"""Trials that are looked at to find out which one is meant."""
+# Digits that a record digest needs at least; a shorter prefix is matched against ids only.
 _SHORTEST_DIGEST = 8
-"""Characters of a record's digest that name it; fewer are taken for the beginning of an id."""
 
 
-def find_trials(ledger: LedgerReader, wanted: TrialFilter | None = None) -> list[TrialRow]:
-    """The trials that a filter lets through, in the order they were sealed.
+def list_trials(ledger: LedgerReader, wanted: TrialFilter | None = None) -> list[TrialRow]:
+    """The trials that match a filter, in the order they were sealed.
 
     Raises:
-        DamageError: the log does not give what its checkpoint says.
-        InputError: a time of the filter is none.
+        DamageError: the log does not match its checkpoint.
+        InputError: a time in the filter is invalid.
     """
-    with looking(ledger):
+    with snapshot(ledger):
         return list(ledger.index.trials(wanted or TrialFilter()))
 
 
 @contextlib.contextmanager
-def looking(ledger: LedgerReader) -> Iterator[int]:
-    """One moment of the index, which is as far as the log; how many entries that are.
+def snapshot(ledger: LedgerReader) -> Iterator[int]:
+    """A consistent view of an up-to-date index; yields the number of entries in it.
 
     Raises:
-        LedgerError: others write without a pause.
+        LedgerError: other processes keep writing.
     """
     for _ in range(_TRIES):
         size = ledger.refresh().tree.size
         with ledger.index.reading():
-            # Another process may have begun to make it anew just now.
+            # Another process may have begun to rebuild the index in between.
             if ledger.index.size() >= size:
                 yield size
                 return
@@ -57,20 +57,20 @@ def looking(ledger: LedgerReader) -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The trials of a ledger as they stood at a size of its log.
+    """The trials of a ledger at a size of its log.
 
-    What was appended later does not count: neither a supersession nor a review. The exception is
-    what was withheld since: it is gone, and listed as withheld.
+    Later entries do not count, such as supersessions and reviews. The exception is bytes that were
+    withheld since: their trials are listed as withheld.
     """
 
     size: int
-    """Entries of the log that count."""
+    """The number of entries that count."""
     trials: list[TrialRow]
     """In the order they were sealed."""
     supersessions: dict[str, str | None]
-    """Why each supersession does not count, by the superseded record; None where it does."""
+    """Why each supersession does not count, by superseded record; None if it counts."""
     unnamed: list[UnnamedWithholding]
-    """What was withheld without naming a trial: it may be of any experiment."""
+    """Withholdings that name no trial, and so may concern any experiment."""
 
 
 def load_position(
@@ -83,10 +83,10 @@ def load_position(
     """All trials, or those of one dataset or experiment, at a size of the log (default: now).
 
     Raises:
-        InputError: the log was never of that size.
-        DamageError: the log does not give what its checkpoint says.
+        InputError: the log never had that size.
+        DamageError: the log does not match its checkpoint.
     """
-    with looking(ledger) as size:
+    with snapshot(ledger) as size:
         if at is not None and not 0 < at <= size:
             raise InputError(
                 f"{ledger.where}: the log has {size:,} entries; expected a position from 1 to "
@@ -96,11 +96,11 @@ def load_position(
         found = ledger.index.trials(TrialFilter(experiment=experiment, dataset=dataset), size=size)
         judged = ledger.index.supersessions(size)
         trials = with_restarted([_at_position(row, judged) for row in found])
-        return Position(size, trials, judged, find_unnamed(ledger, size))
+        return Position(size, trials, judged, list_unnamed(ledger, size))
 
 
 def _at_position(row: TrialRow, judged: Mapping[str, str | None]) -> TrialRow:
-    """The row with its status there: the index has the status that it has now."""
+    """The row with its status at that size: the index has the present status."""
     is_superseded = judged.get(row.record, "") is None and row.status != WITHHELD
     status = SUPERSEDED if is_superseded else row.status
     if row.status == SUPERSEDED and not is_superseded:
@@ -109,7 +109,7 @@ def _at_position(row: TrialRow, judged: Mapping[str, str | None]) -> TrialRow:
 
 
 def with_restarted(trials: list[TrialRow]) -> list[TrialRow]:
-    """The same trials, with the status of attempts that were restarted."""
+    """The trials, with the status of restarted attempts set."""
     names: dict[str, list[tuple[str, str]]] = {}
     for row in trials:
         if KEPT in row.trial_id:
@@ -119,7 +119,7 @@ def with_restarted(trials: list[TrialRow]) -> list[TrialRow]:
     for row in trials:
         if row.experiment_id in names:
             names[row.experiment_id].append((row.trial_id, row.status))
-    restarted = {name: find_restarted(found) for name, found in names.items()}
+    restarted = {name: restarted_attempts(found) for name, found in names.items()}
     return [
         msgspec.structs.replace(row, status=RESTARTED)
         if row.trial_id in restarted.get(row.experiment_id, ())
@@ -128,18 +128,18 @@ def with_restarted(trials: list[TrialRow]) -> list[TrialRow]:
     ]
 
 
-def find_one(ledger: LedgerReader, name: str) -> TrialRow | int:
-    """The trial, or else the number of the entry, that somebody means.
+def resolve_name(ledger: LedgerReader, name: str) -> TrialRow | int:
+    """Find a trial by name; an entry of another kind is returned as its number.
 
-    In this order: an entry's number; EXPERIMENT/TRIAL; a trial's id; the digest of a record; the
-    beginning of one of these, where it fits only one.
+    Tried in this order: an entry number; EXPERIMENT/TRIAL; a trial id; a record digest; a unique
+    prefix of one of these.
 
     Raises:
-        LedgerError: none fits, or several do.
-        DamageError: the log does not give what its checkpoint says.
+        LedgerError: nothing matches, or several trials do.
+        DamageError: the log does not match its checkpoint.
     """
     check_text(name, "a name")
-    with looking(ledger) as size:
+    with snapshot(ledger) as size:
         if name.isascii() and name.isdigit() and int(name[:20]) < size:
             found = _select(ledger, TrialFilter(seqs=(int(name),)))
             return found[0] if found else int(name)
@@ -151,27 +151,27 @@ def find_one(ledger: LedgerReader, name: str) -> TrialRow | int:
         if trials := _select(ledger, TrialFilter(experiment=name, first=_MOST)):
             raise LedgerError(_render_experiment(ledger, name, trials))
     raise LedgerError(
-        f"{ledger.where}: no trial or entry is called {name[:200]!r}; expected "
+        f"{ledger.where}: no trial or entry is named {name[:200]!r}; expected "
         "EXPERIMENT/TRIAL, a trial's id, an entry's number, or the beginning of one: "
         "`proctor ledger list` has them"
     )
 
 
 def find_trial(ledger: LedgerReader, name: str) -> TrialRow:
-    """The sealed trial that somebody means, likewise.
+    """Find a sealed trial by name, like `resolve_name`.
 
     Raises:
-        LedgerError: none fits, several do, or it is an entry of another kind.
-        DamageError: the log does not give what its checkpoint says.
+        LedgerError: nothing matches, several trials do, or it is an entry of another kind.
+        DamageError: the log does not match its checkpoint.
     """
-    found = find_one(ledger, name)
+    found = resolve_name(ledger, name)
     if isinstance(found, int):
         raise LedgerError(f"{ledger.where}: entry {found} is not a trial")
     return found
 
 
 def render_missing(ledger: LedgerReader, experiment: str) -> str:
-    """That an experiment is not in a ledger, and which are: those that were sealed last."""
+    """Message for an experiment that is not in a ledger, with the most recent ones that are."""
     names = [name for name, _ in ledger.index.experiments()]
     named = ", ".join(names[:_MOST_NAMED])
     more = ", … (`proctor ledger list` has all)" if len(names) > _MOST_NAMED else ""

@@ -1,6 +1,6 @@
-"""What anything that looks at a ledger needs of it.
+"""The interface of a ledger for reading.
 
-`OpenLedger` (ledger.py) is one; so is a damaged ledger that the viewer shows as it was found.
+Implemented by `OpenLedger` (ledger.py), and by the viewer for damaged ledgers.
 """
 
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from proctor.ledger.trial_index import TrialIndex
 
 @dataclass(frozen=True, slots=True)
 class SealedTrial:
-    """A trial that is in the log."""
+    """Position and digests of a sealed trial."""
 
     seq: int
     record: str
     """SHA-256 of its record."""
     evidence: str | None
-    """SHA-256 over the list of its evidence; None where the entry was withheld."""
+    """SHA-256 over the list of its evidence; None if the entry was withheld."""
 
 
 class LedgerReader(Protocol):
@@ -29,49 +29,49 @@ class LedgerReader(Protocol):
 
     @property
     def where(self) -> str:
-        """How messages name it."""
+        """The name of the ledger in messages."""
         ...
 
     @property
     def log(self) -> LogStore:
-        """Its lines and its checkpoint."""
+        """Its log."""
         ...
 
     @property
     def artifacts(self) -> ArtifactStore:
-        """Its evidence."""
+        """Its evidence store."""
         ...
 
     @property
     def index(self) -> TrialIndex:
-        """What is known of its entries; `refresh` brings it up to the checkpoint."""
+        """Its index; `refresh` updates it to the checkpoint."""
         ...
 
     def refresh(self) -> Checkpoint:
-        """Bring the index up to the checkpoint, and give it.
+        """Update the index to the current checkpoint, and return that checkpoint.
 
         Raises:
-            DamageError: the log does not give what the checkpoint says.
+            DamageError: the log does not match the checkpoint.
         """
         ...
 
     def checkpoint(self) -> Checkpoint:
-        """What the log was when it was last signed; no signature is checked."""
+        """The checkpoint that was signed last; its signature is not checked."""
         ...
 
     def line(self, seq: int) -> bytes:
-        """The line of an entry, as it is stored.
+        """The stored line of an entry, without its newline.
 
         Raises:
             LedgerError: there is no such entry.
-            DamageError: its line is not where the index saw it, or not what was signed.
+            DamageError: the line is not at the indexed position, or differs from what was signed.
         """
         ...
 
     def entry(self, seq: int) -> AnyEntry | Withheld:
-        """An entry, or what is left of one that was withheld."""
+        """An entry, or the placeholder of a withheld one."""
         ...
 
     def find_sealed(self, experiment_id: str, trial_id: str) -> SealedTrial | None:
-        """The trial of this name, if it is sealed; call `refresh` before."""
+        """The sealed trial with these ids, or None; call `refresh` first."""
         ...

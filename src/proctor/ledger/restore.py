@@ -1,8 +1,8 @@
-"""Bytes that were withheld, brought back: a preimage is accepted from wherever it comes.
+"""Restore withheld bytes from any file or directory that has them.
 
-A file, a directory, or another copy of the ledger is looked through for a line with the leaf hash
-and for files with the digests that were withheld. What has other hashes is left alone. The log
-does not change by it: the tree is the same with the bytes and without them.
+A file, a directory or another copy of the ledger is searched for a line with the withheld leaf hash
+and for files with the withheld digests; everything else is ignored. The log does not change: its
+tree is the same with and without the bytes.
 """
 
 import io
@@ -20,26 +20,26 @@ from proctor.ledger.entry import LARGEST_ENTRY, Withheld
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.tree import leaf_hash
 from proctor.ledger.trial_index import TrialFilter
-from proctor.ledger.withhold import find_withholdings, write_over
+from proctor.ledger.withhold import list_withholdings, overwrite_line
 
 _CHUNK = 1 << 20
 
 
 @dataclass(slots=True)
 class Restored:
-    """What came back, and what did not."""
+    """What was restored, and what is still missing."""
 
     line: int | None = None
-    """Place of the entry whose line is back."""
+    """Position of the restored line."""
     artifacts: list[str] = field(default_factory=list)
-    """Digests of the evidence that is back."""
+    """Digests of the restored evidence."""
     missing: list[str] = field(default_factory=list)
-    """Hashes of what was not found there."""
+    """Hashes that were not found in the source."""
 
 
 @dataclass(slots=True)
 class _Wanted:
-    """What is looked for."""
+    """The hashes that are still missing."""
 
     seq: int
     leaf: str | None
@@ -51,13 +51,13 @@ class _Wanted:
 
 
 def restore(ledger: OpenLedger, seq: int, source: Path) -> Restored:
-    """Bring back what was withheld of an entry, as far as the source has it.
+    """Restore what was withheld of an entry, as far as the source has it.
 
     Raises:
-        LedgerError: nothing of it was withheld, the source has none of it, or it cannot be written.
+        LedgerError: nothing of it is withheld, the source has none of it, or it cannot be written.
     """
     if not os.path.lexists(source):
-        raise LedgerError(f"{source}: there is nothing there")
+        raise LedgerError(f"{source}: no such file or directory")
     with ledger.writing():
         ledger.refresh()
         wanted = _find_wanted(ledger, seq)
@@ -75,7 +75,7 @@ def restore(ledger: OpenLedger, seq: int, source: Path) -> Restored:
             ledger.artifacts.discard()
         restored.missing = [*([wanted.leaf] if wanted.leaf else []), *sorted(wanted.artifacts)]
         if restored.line is None and not restored.artifacts:
-            raise LedgerError(f"{source}: holds none of the bytes that were withheld of it")
+            raise LedgerError(f"{source}: has none of the withheld bytes")
         ledger.index.erase()
         ledger.refresh()
     return restored
@@ -86,7 +86,7 @@ def _find_wanted(ledger: OpenLedger, seq: int) -> _Wanted:
     digest = row.record if row else None
     artifacts = {
         sha256
-        for entry in find_withholdings(ledger)
+        for entry in list_withholdings(ledger)
         if entry.entry == seq or (entry.subject is not None and entry.subject.record == digest)
         for sha256 in entry.artifacts
         if not ledger.artifacts.holds(sha256)
@@ -98,7 +98,7 @@ def _find_wanted(ledger: OpenLedger, seq: int) -> _Wanted:
 
 
 def _take_artifacts(ledger: OpenLedger, wanted: _Wanted, source: Path, restored: Restored) -> None:
-    """What another copy of the ledger has under the very names."""
+    """Restore artifacts from another copy of the ledger, by their names."""
     others = FileArtifacts(source)
     for sha256 in sorted(wanted.artifacts):
         plain = io.BytesIO()
@@ -131,11 +131,11 @@ def _take_file(ledger: OpenLedger, wanted: _Wanted, path: Path, restored: Restor
                     _put(ledger, wanted, file, restored)
             file.seek(0)
             if wanted.leaf is not None and (line := _find_line(file, wanted)) is not None:
-                write_over(ledger, wanted.seq, line)
+                overwrite_line(ledger, wanted.seq, line)
                 restored.line, wanted.leaf = wanted.seq, None
     except OSError as error:
         if path == Path(error.filename or ""):
-            return  # a stranger's file that cannot be read is none that is looked for
+            return  # an unreadable file of the source is skipped
         raise
 
 

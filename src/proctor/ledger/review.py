@@ -1,7 +1,7 @@
-"""What is said of a sealed trial afterwards: reviews, supersessions, rescores, notes and plans.
+"""Entries about sealed trials: reviews, supersessions, rescores, notes and plans.
 
-Each is an entry of its own that names the digest of the record it speaks of. Nothing that was
-sealed is changed, and what was said before stays: the latest counts.
+Each names the digest of the record that it is about. Nothing that was sealed changes; of several
+reviews or supersessions of a trial, the latest counts.
 """
 
 import math
@@ -39,27 +39,27 @@ _CAUSES = get_args(Cause.__value__)
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """What was said of a trial, or what is left of it."""
+    """An entry about a trial, or the placeholder of a withheld one."""
 
     seq: int
     entry: AnyEntry | Withheld
 
 
-def find_remarks(ledger: LedgerReader, record: str) -> list[Remark]:
-    """All that was said of the trial with this record, in the order it was said."""
+def list_remarks(ledger: LedgerReader, record: str) -> list[Remark]:
+    """All entries about the trial with this record, in the order of the log."""
     return [Remark(seq, ledger.entry(seq)) for seq in ledger.index.remarks(record=record)]
 
 
 def check_words(text: str, what: str, *, longest: int = LONGEST_TEXT) -> None:
-    """Refuse a text that says nothing, or too much.
+    """Refuse a text that is blank or too long.
 
     Raises:
-        LedgerError: it is blank, too long, or no text at all.
+        LedgerError: it is blank, too long, or not valid Unicode.
     """
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise LedgerError(f"{what} is no text: {error.reason}") from error
+        raise LedgerError(f"{what} is not valid text: {error.reason}") from error
     if not text.strip():
         raise LedgerError(f"{what} is empty; expected a few words")
     if len(text) > longest:
@@ -69,7 +69,7 @@ def check_words(text: str, what: str, *, longest: int = LONGEST_TEXT) -> None:
 def append_review(
     ledger: OpenLedger, row: TrialRow, verdict: str, *, reviewer: str, note: str = ""
 ) -> int:
-    """Append what a person says of a trial; the entry's place.
+    """Append a person's review of a trial; returns the entry's position.
 
     Raises:
         LedgerError: a text is missing, or the ledger cannot be written.
@@ -93,10 +93,11 @@ def append_review(
 def append_supersession(
     ledger: OpenLedger, row: TrialRow, by: TrialRow, cause: str, *, reason: str, author: str
 ) -> int:
-    """Append that a trial stands in for another; the entry's place.
+    """Append that trial `by` replaces a trial; returns the entry's position.
 
     Raises:
-        LedgerError: it would stand in for itself, a text is missing, or it cannot be written.
+        LedgerError: a trial would replace itself, a text is missing, or the ledger cannot be
+            written.
     """
     if cause not in _CAUSES:
         raise LedgerError(f"cause is {cause!r}; expected one of {', '.join(_CAUSES)}")
@@ -118,10 +119,10 @@ def append_supersession(
 def append_rescore(
     ledger: OpenLedger, row: TrialRow, score: TrialScore, *, reason: str, author: str
 ) -> int:
-    """Append how the same evidence is marked by other rules; the entry's place.
+    """Append another score for the same evidence; returns the entry's position.
 
     Raises:
-        LedgerError: a text is missing, a number is none, or the ledger cannot be written.
+        LedgerError: a text is missing, a number is not finite, or the ledger cannot be written.
     """
     _check_reason(reason, author)
     check_words(score.profile, "the profile", longest=LONGEST_NAME)
@@ -133,10 +134,11 @@ def append_rescore(
 
 
 def append_note(ledger: OpenLedger, text: str, *, author: str, about: Sequence[str] = ()) -> int:
-    """Append a remark; `about` are digests of records that are sealed here.
+    """Append a note; `about` are digests of records that are sealed here.
 
     Raises:
-        LedgerError: a text is missing, a digest is not sealed here, or it cannot be written.
+        LedgerError: a text is missing, a digest is not sealed here, or the ledger cannot be
+            written.
     """
     check_words(text, "the note")
     check_words(author, "the author", longest=LONGEST_NAME)
@@ -149,11 +151,11 @@ def append_note(ledger: OpenLedger, text: str, *, author: str, about: Sequence[s
 
 
 def append_plan(ledger: OpenLedger, experiment_id: str, plan: bytes, *, author: str) -> int:
-    """Append what is to be run, before it is; `plan` is JSON, kept byte for byte but for blanks.
+    """Append a plan before it is run; `plan` is JSON, stored byte for byte except for whitespace.
 
     Raises:
-        LedgerError: it is no JSON, a text is missing, or the ledger cannot be written.
-        RecordError: the experiment's name breaks the rule.
+        LedgerError: it is not JSON, a text is missing, or the ledger cannot be written.
+        RecordError: the experiment's name is invalid.
     """
     check_id(experiment_id, "experiment_id")
     check_words(author, "the author", longest=LONGEST_NAME)
@@ -161,7 +163,7 @@ def append_plan(ledger: OpenLedger, experiment_id: str, plan: bytes, *, author: 
         msgspec.json.decode(plan)
         line = msgspec.json.format(plan, indent=-1)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise LedgerError(f"the plan is no JSON: {error}") from error
+        raise LedgerError(f"the plan is not JSON: {error}") from error
     entry = PlanEntry(
         at="", seq=0, experiment_id=experiment_id, plan=msgspec.Raw(line), author=author
     )
@@ -175,7 +177,7 @@ def _check_reason(reason: str, author: str) -> None:
 
 
 def _check_numbers(value: object, what: str) -> None:
-    """Refuse nan and infinities, which JSON has no number for."""
+    # JSON has no number for them.
     if isinstance(value, float) and not math.isfinite(value):
         raise LedgerError(f"{what} holds {value}; expected numbers as float.hex writes them")
     inner: Any = value.values() if isinstance(value, Mapping) else value

@@ -1,8 +1,8 @@
-"""One trial as every list, board, comparison, gate, report, policy and page sees it.
+"""One trial as a row: what every list, board, comparison, gate, report, policy and page reads.
 
-A row comes from an entry of the log, or from what would be the entry of a trial in a job directory
-(`read_row`), or from the index, whose columns are the fields of the row (`COLUMNS`). Adding a field
-means adding it here, and giving it a value in `read_row`.
+A row is made from an entry of the log or from a trial in a job directory (`read_row`), or read from
+the index, whose columns are the fields of the row (`COLUMNS`). To add a field, add it here and give
+it a value in `read_row`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,7 +35,7 @@ NOT_IN_A_LOG: Final = -1
 
 
 class TrialRow(msgspec.Struct, frozen=True, gc=False):
-    """One trial. Fields of a trial whose entry was withheld are null, apart from its ids."""
+    """One trial. If its entry was withheld, all fields but the ids are null."""
 
     seq: int
     """Position of its entry in the log; -1 in a job directory."""
@@ -49,7 +49,7 @@ class TrialRow(msgspec.Struct, frozen=True, gc=False):
     completeness: str | None = None
     """complete or partial."""
     dataset_id: str | None = None
-    """The dataset on record, else the job's name for it. Boards are made for these."""
+    """The recorded dataset, else the one that harbor's group names. Boards are made for these."""
     recorded_dataset: str | None = None
     """The dataset on record."""
     task_id: str | None = None
@@ -58,7 +58,7 @@ class TrialRow(msgspec.Struct, frozen=True, gc=False):
     """Version of the agent's adapter."""
     model: str | None = None
     configuration: str | None = None
-    """Digest of the agent's own settings."""
+    """Digest of the agent's settings."""
     run_conditions: RunConditions | None = None
     task_conditions: TaskConditions | None = None
     reward: Reward = None
@@ -66,12 +66,12 @@ class TrialRow(msgspec.Struct, frozen=True, gc=False):
     reason_code: str | None = None
     """Why it has no score."""
     exception: str | None = None
-    """The exception that the trial raised; it may have a score nevertheless."""
+    """The exception that the trial raised; it may have a score all the same."""
     timestamp: str | None = None
     """When the trial ran, in UTC."""
     seconds: float | None = None
     cost_usd: float | None = None
-    """Null: not known, which is not 0."""
+    """Null: unknown, which is not 0."""
     tokens_in: int | None = None
     tokens_out: int | None = None
     advisor_calls: int | None = None
@@ -84,17 +84,18 @@ class TrialRow(msgspec.Struct, frozen=True, gc=False):
     evidence_files: int = 0
     evidence_bytes: int = 0
     review: str | None = None
-    """Verdict of its latest review: pass, fail or defer. It is no column: later entries say it."""
+    """Verdict of its latest review: pass, fail or defer. Not a column, because later entries set
+    it."""
     place: str | None = None
     """Its directory; null in a ledger."""
 
     @property
     def name(self) -> str:
-        """How commands and pages name it: EXPERIMENT/TRIAL."""
+        """The name in commands and on pages: EXPERIMENT/TRIAL."""
         return f"{self.experiment_id}/{self.trial_id}"
 
     def public(self, keys: Iterable[str] | None = None) -> dict[str, Any]:
-        """The row as commands write it in JSON, or some keys of it."""
+        """The row as commands write it in JSON, with all keys or some of them."""
         return {key: getattr(self, PUBLIC[key]) for key in keys or PUBLIC}
 
     @property
@@ -180,12 +181,12 @@ _ENCODER = msgspec.json.Encoder(order="sorted")
 
 
 def read_row(entry: TrialEntry, *, status: str | None = None, place: str | None = None) -> TrialRow:
-    """The row of a trial as it was admitted; later entries about it are not considered.
+    """Make the row of an admitted trial; later entries about it are not considered.
 
     `status` and `place` are given for a trial in a job directory, which has no position.
 
     Raises:
-        DamageError: the entry holds no TrialRecord.
+        DamageError: the entry has no TrialRecord.
     """
     record, configuration, run_conditions, task_conditions = _read_record(entry)
     agent, cost = record.agent, record.cost or _Cost()
@@ -224,17 +225,17 @@ def read_row(entry: TrialEntry, *, status: str | None = None, place: str | None 
 
 
 def read_ids(entry: TrialEntry) -> tuple[str, str]:
-    """Experiment and trial of an entry of which a row can be made; much cheaper than the row.
+    """The experiment and trial of an entry; much faster than making its row.
 
     Raises:
-        DamageError: the entry holds no TrialRecord.
+        DamageError: the entry has no TrialRecord.
     """
     record, *_ = _read_record(entry)
     return record.experiment_id, record.trial_id
 
 
 def _read_record(entry: TrialEntry) -> tuple[_Record, str, RunConditions, TaskConditions]:
-    """The record, the digest of its agent's settings, and its conditions: what can be wrong."""
+    """Decode the parts of an entry that may be invalid: record, settings digest, conditions."""
     try:
         record = _DECODER.decode(entry.record)
         agent, environment = record.agent, record.environment
@@ -256,7 +257,7 @@ def admitted_status(completeness: str | None) -> str:
 
 
 def _in_utc(text: str) -> str:
-    """A time in UTC, so that texts sort as times do; unchanged where it is not a time."""
+    """A time in UTC, so that strings sort like times; unchanged if it is not a time."""
     try:
         moment = datetime.fromisoformat(text)
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
@@ -267,7 +268,7 @@ def _in_utc(text: str) -> str:
 
 
 def _find_reward(entry: TrialEntry, recorded: Reward) -> Reward:
-    """The certificate decides where there is one, as it does in every claim."""
+    """The reward by the certificate if there is one, as in claims; else the recorded one."""
     certificate = entry.score.certificate if entry.score else None
     if certificate is None:
         return recorded
@@ -282,13 +283,13 @@ def _find_reward(entry: TrialEntry, recorded: Reward) -> Reward:
         primary = find_primary(rewards)
         return float(primary) if primary is not None and is_finite(primary) else None
     except (TypeError, ValueError, OverflowError):
-        return None  # claims refuse what is not a number
+        return None  # claims refuse anything but a number
 
 
 def find_exception(entry: TrialEntry, tags: Sequence[ErrorTag] | None) -> str | None:
-    """What a trial raised: its certificate says, or else its record.
+    """The exception a trial raised, by its certificate or else by its record.
 
-    Without a certificate, the reason why it has no score counts as an error, as in every claim.
+    Without a certificate, the reason why it has no score counts as an exception, as in claims.
     """
     certificate = entry.score.certificate if entry.score else None
     if certificate is not None:
@@ -299,10 +300,10 @@ def find_exception(entry: TrialEntry, tags: Sequence[ErrorTag] | None) -> str | 
 
 
 def _find_dataset(entry: TrialEntry, agent: _Agent) -> str | None:
-    """The dataset's part of harbor's name for the group of a trial: `agent__model__dataset`.
+    """The dataset in harbor's group name of a trial: `agent__model__dataset`.
 
-    Harbor names the model that was requested, without its provider; the record names the model
-    that answered, which may have another name.
+    Harbor uses the name of the requested model, without its provider; the record has the model that
+    answered, whose name may differ.
     """
     certificate = entry.score.certificate if entry.score else None
     group = certificate.get("group") if certificate else None
@@ -317,11 +318,11 @@ def _find_dataset(entry: TrialEntry, agent: _Agent) -> str | None:
 
 
 def _count(value: int | None) -> int | None:
-    """A count that SQLite can hold; what is larger counts as not known."""
+    """A count that fits into SQLite; a larger one counts as unknown."""
     return value if value is None or 0 <= value <= _LARGEST_COUNT else None
 
 
-# The trials of a run have the same settings and input files: each is decoded once.
+# Cached, because all trials of a run have the same settings and input files.
 
 
 @lru_cache(maxsize=_CACHED)
@@ -347,7 +348,7 @@ def _task_conditions(
 
 
 def _as_stored[Conditions: (RunConditions, TaskConditions)](found: Conditions) -> Conditions:
-    """Conditions as the index gives them back, where a limit of 8 is 8.0."""
+    """Conditions after a round trip through JSON, as in the index: a limit of 8 is 8.0."""
     return msgspec.json.decode(_ENCODER.encode(found), type=type(found))
 
 
@@ -362,9 +363,9 @@ def _digest_verifier(listed: bytes) -> str | None:
 COLUMNS: Final = tuple(
     name for name in TrialRow.__struct_fields__ if name not in ("review", "place")
 )
-"""Names of the columns, which are the first fields of the row, in order."""
+"""The columns: the first fields of the row, in order."""
 DOCUMENTS: Final = (COLUMNS.index("run_conditions"), COLUMNS.index("task_conditions"))
-"""Columns that refer to a document: many trials have the same one, which is stored once."""
+"""Columns that refer to a document, which is stored once for all trials that share it."""
 _FINDINGS: Final = COLUMNS.index("findings")
 _RECORD: Final = COLUMNS.index("record")
 _KINDS: Final = {str: "TEXT", int: "INTEGER", float: "REAL"}
@@ -387,14 +388,14 @@ PUBLIC: Final = {
     "evidence_bytes": "evidence_bytes",
     "review": "review",
 }
-"""Keys of a row in the JSON, CSV and Parquet that commands write, and its fields."""
+"""The keys of a row in the JSON, CSV and Parquet that commands write, with their fields."""
 
 type Columns = tuple[Any, ...]
-"""A row as the index has it, with documents as JSON."""
+"""A row as the index stores it, with documents as JSON."""
 
 
 def declare_columns() -> str:
-    """The columns in SQL."""
+    """The column definitions in SQL."""
     hints = get_type_hints(TrialRow)
     return ", ".join(_declare(name, hints[name]) for name in COLUMNS)
 
@@ -403,7 +404,7 @@ def _declare(name: str, hint: Any) -> str:
     if name == "seq":
         return "seq INTEGER PRIMARY KEY"
     if name == "reward":
-        return "reward"  # without a type, a whole number stays one
+        return "reward"  # no type, so that SQLite keeps integers as integers
     if COLUMNS.index(name) in DOCUMENTS:
         return f"{name} INTEGER"
     if name == "findings":
@@ -413,7 +414,7 @@ def _declare(name: str, hint: Any) -> str:
 
 
 def to_columns(row: TrialRow) -> Columns:
-    """A row as the index has it."""
+    """Encode a row for the index."""
     values = [getattr(row, name) for name in COLUMNS]
     for column in DOCUMENTS:
         if values[column] is not None:
@@ -425,7 +426,7 @@ def to_columns(row: TrialRow) -> Columns:
 def from_columns(
     rows: Iterable[Columns], documents: Mapping[int, bytes], reviews: Mapping[str, str]
 ) -> Iterator[TrialRow]:
-    """Rows of the index; trials with the same conditions share one object."""
+    """Decode rows of the index; trials with equal conditions share one object."""
     decoded: dict[int, tuple[Any, dict[int | None, Any]]] = {
         column: (kind, {None: None})
         for column, kind in zip(DOCUMENTS, (RunConditions, TaskConditions), strict=True)

@@ -1,4 +1,4 @@
-"""The rows that an entry adds to the index, beside the row of a trial (row.py).
+"""The index rows that an entry adds, other than the row of a trial (row.py).
 
 The index stores them, and verification compares them. Columns are in the order of index_file.py.
 """
@@ -14,14 +14,14 @@ from proctor.ledger.entry import (
 from proctor.ledger.row import Columns, TrialRow, to_columns
 
 type RemarkColumns = tuple[str, int, str, str | None, int]
-"""Record, place, kind, verdict, and whether it is the one that something is said of."""
+"""Record, position, kind, verdict, and whether the record is the subject of the entry."""
 
-GONE = "SELECT 1 FROM entries WHERE seq = ? AND kind = '' AND lower(hex(leaf)) = ?"
-"""Whether the line that a withholding names, by place and leaf hash, was taken out."""
+IS_WITHHELD = "SELECT 1 FROM entries WHERE seq = ? AND kind = '' AND lower(hex(leaf)) = ?"
+"""Whether the line that a withholding names by position and leaf hash is withheld now."""
 
 
 def withheld_columns(entry: WithholdEntry) -> Columns | None:
-    """What is left of a trial whose line was withheld; None where no trial's line was."""
+    """The row of a trial whose line was withheld; None if no trial's line was."""
     subject = entry.subject
     if subject is None or entry.entry is None:
         return None
@@ -30,12 +30,12 @@ def withheld_columns(entry: WithholdEntry) -> Columns | None:
 
 
 def withholding_columns(entry: WithholdEntry) -> tuple[int, int | None, int, int]:
-    """What an entry says was withheld: its place, the line's, whether it names a trial, files."""
+    """Position of a withholding and of its line, whether it names a trial, and number of files."""
     return (entry.seq, entry.entry, int(entry.subject is not None), len(entry.artifacts))
 
 
 def remark_columns(entry: AnyEntry) -> list[RemarkColumns]:
-    """What an entry says of trials."""
+    """The rows for the trials that an entry is about."""
     match entry:
         case ReviewEntry():
             return [(entry.subject.record, entry.seq, entry.kind, entry.verdict, 1)]
@@ -51,5 +51,5 @@ def remark_columns(entry: AnyEntry) -> list[RemarkColumns]:
 
 
 def kind_and_time(entry: AnyEntry | Withheld) -> tuple[str, str]:
-    """What the index says of any entry; of a withheld one nothing is left."""
+    """Kind and time of an entry; both empty if it was withheld."""
     return ("", "") if isinstance(entry, Withheld) else (entry.kind, entry.at)

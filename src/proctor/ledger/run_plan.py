@@ -1,4 +1,4 @@
-"""A plan as a value, and as the bytes that are sealed."""
+"""A plan as a value, and as sealed bytes."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -13,59 +13,60 @@ FORMAT: Final = "proctor-plan-1"
 
 
 class PlannedTask(msgspec.Struct, frozen=True, kw_only=True):
-    """A task that is to be sat."""
+    """A task of the plan."""
 
     task: str
-    """Its name, as records have it."""
+    """Its name, as in records."""
     revision: str
-    """Harbor's checksum of it."""
+    """Its checksum, as computed by harbor."""
 
 
 class PlannedAgent(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is to sit."""
+    """An agent of the plan."""
 
     agent: str
     """Name, or import path."""
     model: str | None
     settings: str
-    """Digest of the agent's own settings, of its variables only the names: 12 hex digits."""
+    """Digest of the agent's settings, with the names of its variables only: 12 hex digits."""
     revision: str | None = None
-    """Of the agent, where it is known before it runs."""
+    """Revision of the agent, if known before it runs."""
 
 
 class PlannedRetries(msgspec.Struct, frozen=True, kw_only=True):
-    """Which trials are run again by themselves."""
+    """Which trials are retried automatically."""
 
     most: int = 0
-    """Times that one trial is run again."""
+    """Retries of one trial, at most."""
     only: tuple[str, ...] | None = None
-    """Exceptions for which that is done; null: any."""
+    """Retry only on these exceptions; null: on any."""
     never: tuple[str, ...] = ()
-    """Exceptions for which it is not done, whatever `only` says."""
+    """Never retry on these exceptions, whatever `only` lists."""
 
 
 class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be run, and by which rules something may be left out of the numbers."""
+    """What is to be run, and for which causes trials may be excluded."""
 
     format: str = FORMAT
     dataset: str | None
-    """name@version, where the dataset has one."""
+    """name@version, if the dataset has a version."""
     tasks: tuple[PlannedTask, ...]
     agents: tuple[PlannedAgent, ...]
     attempts: int
-    """By each agent at each task."""
+    """Attempts of each agent at each task."""
     environment: str
-    """What the trials are run in, such as sandbox or docker."""
+    """The environment of the trials, such as sandbox or docker."""
     limits: dict[str, float | bool | str] = {}
-    """Multipliers and overrides that are not the default, by their names in harbor's settings."""
+    """Multipliers and overrides that differ from the defaults, by their names in harbor's
+    config."""
     retries: PlannedRetries
     exclusions: tuple[str, ...] = ()
-    """Causes for which another trial may stand in for one; none: for no cause."""
+    """Causes for which another trial may replace one; empty: none."""
     note: str = ""
 
     @property
     def n_trials(self) -> int:
-        """All that are to be run."""
+        """The number of planned trials."""
         return len(self.tasks) * len(self.agents) * self.attempts
 
 
@@ -74,20 +75,20 @@ _DECODER = msgspec.json.Decoder(RunPlan)
 
 
 def encode_plan(plan: RunPlan) -> bytes:
-    """The bytes that are sealed."""
+    """The bytes to be sealed."""
     return _ENCODER.encode(plan)
 
 
 def parse_plan(data: bytes, where: str) -> RunPlan:
-    """The plan in an entry.
+    """Parse the plan in an entry.
 
     Raises:
-        InputError: it is none of this format; a ledger takes any.
+        InputError: it is not of this format; a ledger may contain plans of any format.
     """
     try:
         plan = _DECODER.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{where}: no plan of format {FORMAT}: {error}") from error
+        raise InputError(f"{where}: not a plan of format {FORMAT}: {error}") from error
     if plan.format != FORMAT:
         raise InputError(f"{where}: a plan of format {plan.format[:80]!r}; expected {FORMAT}")
     return plan
@@ -99,9 +100,9 @@ def plan_digest(data: bytes) -> str:
 
 
 def digest_settings(settings: Mapping[str, Any]) -> str:
-    """Names what an agent was told, as plans and records both have it.
+    """Digest of an agent's settings, computed alike for plans and records.
 
-    Of its variables only the names count: values may be secrets.
+    Only the names of its variables are included: the values may be secrets.
     """
     agent = settings.get("agent")
     if isinstance(agent, Mapping):

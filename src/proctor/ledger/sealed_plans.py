@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from proctor.errors import InputError
 from proctor.ledger.entry import PlanEntry
-from proctor.ledger.query import looking
+from proctor.ledger.query import snapshot
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.run_plan import RunPlan, parse_plan, plan_digest
 from proctor.ledger.trial_index import check_text
@@ -12,7 +12,7 @@ from proctor.ledger.trial_index import check_text
 
 @dataclass(frozen=True, slots=True)
 class SealedPlan:
-    """A plan and its place in the log."""
+    """A plan and its position in the log."""
 
     seq: int
     at: str
@@ -22,37 +22,37 @@ class SealedPlan:
     digest: str
     """SHA-256 of the plan's bytes as stored."""
     data: bytes
-    """The plan as it was sealed, which may be of any format."""
+    """The sealed bytes, of any plan format."""
     where: str
 
     @property
     def plan(self) -> RunPlan:
-        """The plan.
+        """The parsed plan.
 
         Raises:
-            InputError: it is of a format that is not known here.
+            InputError: its format is unknown.
         """
         return parse_plan(self.data, self.where)
 
     @property
     def n_trials(self) -> int | None:
-        """All that are to be run; None where the format is not known."""
+        """The number of planned trials; None if the format is unknown."""
         try:
             return self.plan.n_trials
         except InputError:
             return None
 
 
-def find_plans(
+def list_plans(
     ledger: LedgerReader, experiment: str | None = None, *, at: int | None = None
 ) -> list[SealedPlan]:
-    """All plans, or those of one experiment, in the order they were sealed; perhaps up to a size.
+    """All plans or those of one experiment, in order; with `at`, those at that size of the log.
 
     Raises:
-        DamageError: the log does not give what its checkpoint says.
+        DamageError: the log does not match its checkpoint.
     """
     found = []
-    with looking(ledger) as size:
+    with snapshot(ledger) as size:
         places = ledger.index.places("plan", size=at or size)
     for seq in places:
         entry = ledger.entry(seq)
@@ -74,29 +74,29 @@ def _describe(entry: PlanEntry, where: str) -> SealedPlan:
     )
 
 
-def _tell_plans(plans: list[SealedPlan]) -> str:
+def _suggest_plans(plans: list[SealedPlan]) -> str:
     if not plans:
-        return "none is sealed there: `proctor plan` does that, before a run"
+        return "the ledger has no plans: seal one with `proctor plan` before a run"
     return (
         "expected an entry's number or an experiment that was planned, such as "
         f"{plans[-1].experiment}: `proctor plan show` lists them"
     )
 
 
-def find_plan(ledger: LedgerReader, name: str) -> SealedPlan:
-    """The plan that somebody means: an entry's number, or the first one of an experiment.
+def get_plan(ledger: LedgerReader, name: str) -> SealedPlan:
+    """Get a plan by its entry number, or the first one of an experiment.
 
     Raises:
         InputError: there is none.
-        DamageError: the log does not give what its checkpoint says.
+        DamageError: the log does not match its checkpoint.
     """
     check_text(name, "a plan's name")
-    plans = find_plans(ledger)
+    plans = list_plans(ledger)
     if name.isascii() and name.isdigit():
         plans = [each for each in plans if each.seq == int(name[:20])]
     else:
         plans = [each for each in plans if each.experiment == name]
     if not plans:
-        told = _tell_plans(find_plans(ledger))
-        raise InputError(f"{ledger.where}: no plan is called {name[:200]!r}; {told}")
+        suggestion = _suggest_plans(list_plans(ledger))
+        raise InputError(f"{ledger.where}: no plan is named {name[:200]!r}; {suggestion}")
     return plans[0]

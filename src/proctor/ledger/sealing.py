@@ -1,11 +1,11 @@
-"""Sealing: a record and its evidence become an entry, or are refused with a sentence.
+"""Sealing: checks a record and its evidence, and appends them as an entry.
 
-1. The record is read strictly; its ids must be names.
-2. No declared secret may occur in the record or in the evidence.
-3. The same trial with the same bytes is sealed once; with other bytes it is refused.
-4. The evidence is kept, on the disk; then the entries are appended, all with one signature.
+1. The record is parsed strictly; its ids must be valid names.
+2. No declared secret may occur in the record or the evidence.
+3. A trial is sealed once: the same bytes again are accepted, other bytes are refused.
+4. The evidence is stored durably; then all entries are appended with one signature.
 
-Nothing is written for what is refused.
+If a check fails, nothing is written.
 """
 
 import io
@@ -35,12 +35,12 @@ from proctor.ledger.entry import (
     evidence_digest,
 )
 from proctor.ledger.keeping import (
-    AROUND,
-    Around,
-    Keeper,
+    JOB_PREFIX,
+    EvidenceWriter,
+    JobFiles,
     check_evidence_path,
-    open_around,
     open_files,
+    open_job_files,
 )
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.reader import SealedTrial
@@ -51,37 +51,38 @@ from proctor.record.model import TrialRecord
 from proctor.record.read import LoadedRecord, parse_record, render_record
 
 LARGEST_RECORD = 8 << 20
-"""Bytes of a record; some hundred thousand times an ordinary one's."""
+"""Bytes of a record; an ordinary one has a few kilobytes."""
 SHORTEST_SECRET = 6
-"""Characters. A shorter value, such as `1`, occurs everywhere and is no secret."""
+"""Characters. Shorter values, such as `1`, occur everywhere and are not secrets."""
 _CHUNK = 1 << 20
+# SQLite's integers have 64 bits.
 _BEYOND = 1 << 63
-"""The index is SQLite's, whose whole numbers have 64 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """A trial that is to be sealed."""
+    """A trial to be sealed."""
 
     record: bytes
-    """The record's file, in any generation of the format."""
+    """The bytes of the record, in any generation of the format."""
     loaded: LoadedRecord | None = None
-    """The same record as a value, where it was decoded already."""
+    """The decoded record, if it was decoded already."""
     where: str
-    """Where it comes from, for messages."""
+    """Its source, for messages."""
     root: Path | None = None
-    """The directory that the evidence lies in."""
+    """The directory of the evidence files."""
     evidence: tuple[str, ...] = ()
-    """Files under the root, relative, with slashes."""
+    """Files under the root, by relative paths with slashes."""
     attached: Mapping[str, bytes] = field(default_factory=dict)
-    """More evidence, small, that lies in no file: its bytes by the path it gets."""
+    """More evidence that is not in files: small contents by path."""
     unseen: frozenset[str] = frozenset()
-    """Paths of a container that the record names: nobody can look there, and a finding says so."""
+    """Paths inside a container that the record names; they cannot be checked, and a finding says
+    so."""
     own_trial: str | None = None
-    """Name of the trial, where proctor ran it and may have run it again under the same name."""
-    around: Around | None = None
-    """The job's own files, as they are when a trial is sealed first. They go on changing while it
-    runs, so that others make no other trial."""
+    """Name of the trial, if proctor ran it and may have run it again under the same name."""
+    job_files: JobFiles | None = None
+    """The job's own files. They change while the job runs; so for a trial that is already
+    sealed, other files of the job are no conflict."""
     findings: tuple[dict[str, Any], ...] = ()
     score: TrialScore | None = None
     cost_basis: str | None = None
@@ -91,7 +92,7 @@ class Submission:
 
 
 class Sealed(msgspec.Struct, frozen=True):
-    """What became of a submission."""
+    """The result of sealing a submission."""
 
     seq: int
     experiment_id: str
@@ -99,18 +100,18 @@ class Sealed(msgspec.Struct, frozen=True):
     record: str
     """SHA-256 of the record as stored."""
     status: str
-    """sealed, diagnostic when the record is partial, or withheld since it was sealed before."""
+    """sealed, diagnostic (a partial record), or withheld (after it was sealed before)."""
     is_new: bool
-    """False where the very same was sealed before."""
+    """False if the same bytes were sealed before."""
 
 
 class Secrets(msgspec.Struct, frozen=True):
-    """Values that must not be sealed, by the names they are known under."""
+    """Values that must not be sealed, by name."""
 
     values: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def needles(self) -> dict[bytes, str]:
-        """What to look for: a value as it is, and as JSON writes it, in one way or the other."""
+        """The byte strings to search for: each value as it is and as JSON writes it."""
         found: dict[bytes, str] = {}
         for name, value in self.values.items():
             if len(value) >= SHORTEST_SECRET:
@@ -123,26 +124,26 @@ class Secrets(msgspec.Struct, frozen=True):
 def seal(
     ledger: OpenLedger, submissions: Sequence[Submission], secrets: Secrets | None = None
 ) -> list[Sealed]:
-    """Seal trials with one signature; all of them are on the disk when this returns.
+    """Seal trials durably with one signature.
 
     Raises:
         NotSealedError: a record or its evidence may not be sealed.
-        ConflictError: a trial is sealed already with other bytes.
+        ConflictError: a trial is already sealed with different bytes.
         LedgerError: the ledger cannot be written.
     """
     needles = (secrets or Secrets()).needles()
     drafts = [_draft(submission, needles) for submission in submissions]
     ledger.keep_up()
-    ledger.check_key()  # before any evidence is put
+    ledger.check_key()  # before any evidence is stored
     for draft in drafts:
         _check_conflict(ledger, draft)
-    keeper = Keeper(ledger)
+    writer = EvidenceWriter(ledger)
     try:
-        entries = [_make_entry(draft, keeper) for draft in drafts]
+        entries = [_make_entry(draft, writer) for draft in drafts]
         ledger.artifacts.settle()
     except OSError as error:
         raise LedgerError(
-            f"{ledger.where}: the evidence cannot be kept: {error}; seal again once it can"
+            f"{ledger.where}: the evidence cannot be stored: {error}; seal again once it can"
         ) from error
     finally:
         ledger.artifacts.discard()
@@ -151,7 +152,7 @@ def seal(
 
 
 def find_by_evidence(ledger: OpenLedger, submission: Submission) -> Sealed | None:
-    """The trial of that name that is sealed with this very evidence, whatever its record says.
+    """The trial sealed under the same name with the same evidence, whatever its record; or None.
 
     Raises:
         NotSealedError: the record or its evidence may not be sealed.
@@ -161,35 +162,35 @@ def find_by_evidence(ledger: OpenLedger, submission: Submission) -> Sealed | Non
     found = ledger.find_sealed(*name)
     if found is None:
         return None
-    # Of what is sealed nothing is put: its files are only measured.
-    if found.evidence != evidence_digest(_make_entry(draft, Keeper(ledger)).entry):
+    # Nothing is stored for a sealed trial: the digests of its files are computed only.
+    if found.evidence != evidence_digest(_make_entry(draft, EvidenceWriter(ledger)).entry):
         return None
     return Sealed(found.seq, *name, found.record, draft.status, is_new=False)
 
 
 def check_submission(submission: Submission, secrets: Secrets | None = None) -> None:
-    """Refuse what no ledger would take, before there is one.
+    """Make all checks that need no ledger.
 
     Raises:
         NotSealedError: the record or its evidence may not be sealed.
-        RecordError: the record breaks the format.
+        RecordError: the record is invalid.
     """
     _draft(submission, (secrets or Secrets()).needles())
 
 
 class _Draft(msgspec.Struct, frozen=True):
-    """A submission whose record is in order."""
+    """A submission whose record passed the checks."""
 
     submission: Submission
     record: bytes
     """One line, as it will be stored."""
     subject: Subject
     status: str
-    """How it is admitted."""
+    """sealed or diagnostic."""
 
 
 class NewEntry(msgspec.Struct, frozen=True):
-    """An entry to be appended, and what its record says, so that it is not decoded again."""
+    """An entry to be appended, with the ids of its record, so that it is not decoded again."""
 
     entry: TrialEntry
     subject: Subject
@@ -197,18 +198,18 @@ class NewEntry(msgspec.Struct, frozen=True):
 
 
 def check_record(data: bytes, where: str, loaded: LoadedRecord | None = None) -> LoadedRecord:
-    """The record in a file's bytes, read strictly, with ids that are names.
+    """Parse a record strictly, with valid names as ids.
 
-    `loaded` is the same record where it was decoded already, salvaging or not.
+    `loaded` is the decoded record, if it was decoded already, salvaging or not.
 
     Raises:
-        NotSealedError: it is too large, or its ids are no names.
-        RecordError: it breaks the format.
+        NotSealedError: it is too large, or its ids are not valid names.
+        RecordError: it is invalid.
     """
     if len(data) > LARGEST_RECORD:
         raise NotSealedError(
             f"{where}: a record of {len(data):,} bytes; at most {LARGEST_RECORD:,}: "
-            "what is so large belongs into a file of the evidence"
+            "move large content into an evidence file"
         )
     if loaded is None:
         loaded = parse_record(data, where, salvage=True)
@@ -228,16 +229,18 @@ def _draft(submission: Submission, needles: Mapping[bytes, str]) -> _Draft:
         raise NotSealedError(f"{where}: {fault.message}")
     if loaded.record.completeness == "complete" and submission.root is not None:
         _check_evidence(loaded.record, submission.root, submission)
-    # A record of the second generation is sealed as far as the first can hold it; its
-    # submission has the original as evidence.
+    # A second-generation record is converted to the first generation as far as that can represent
+    # it; the original is part of the evidence.
     text = submission.record if loaded.generation != "G2" else render_record(loaded.record)
     record = msgspec.json.format(text, indent=-1)
     _refuse_secrets([record], needles, where)
     if needles:
         _refuse_in_files(_evidence(submission), needles, where)
-        if submission.around is not None:
-            _refuse_in_files(open_around(submission.around), needles, where)
-    _refuse_secrets(_beside(submission), needles, f"{where}: what goes beside its record")
+        if submission.job_files is not None:
+            _refuse_in_files(open_job_files(submission.job_files), needles, where)
+    _refuse_secrets(
+        _other_content(submission), needles, f"{where}: its findings, score or file names"
+    )
     if loaded.generation != "G2":
         _check_listed(loaded.document, where)
     status = "sealed" if loaded.record.completeness == "complete" else "diagnostic"
@@ -245,7 +248,7 @@ def _draft(submission: Submission, needles: Mapping[bytes, str]) -> _Draft:
 
 
 def _check_listed(document: dict[str, Any], where: str) -> None:
-    """Refuse what the index has no place for, although the format of records allows it."""
+    """Refuse valid records that the index cannot store."""
     if not isinstance(document["timestamp"], str):
         raise NotSealedError(
             f"{where}: the record cannot be listed: timestamp is {document['timestamp']!r}; "
@@ -260,7 +263,7 @@ def _check_listed(document: dict[str, Any], where: str) -> None:
 
 
 def identify_submission(submission: Submission) -> Subject:
-    """What a trial would be sealed as.
+    """The ids and record digest that a trial would be sealed with.
 
     Raises:
         RecordError: its record cannot be read.
@@ -278,9 +281,9 @@ def _subject_of(record: TrialRecord, stored: bytes) -> Subject:
 
 
 def _list_paths(submission: Submission) -> list[str]:
-    around = submission.around.files if submission.around is not None else ()
+    job_files = submission.job_files.files if submission.job_files is not None else ()
     paths = (*submission.evidence, *submission.attached)
-    return [*paths, *(f"{AROUND}{path}" for path in around)]
+    return [*paths, *(f"{JOB_PREFIX}{path}" for path in job_files)]
 
 
 def _check_evidence(record: TrialRecord, root: Path, submission: Submission) -> None:
@@ -289,8 +292,8 @@ def _check_evidence(record: TrialRecord, root: Path, submission: Submission) -> 
             raise NotSealedError(f"{submission.where}: {record.trial_id!r}: {found.message}")
 
 
-def _beside(submission: Submission) -> Iterator[bytes]:
-    """What an entry says besides the record: names of files can give a secret away too."""
+def _other_content(submission: Submission) -> Iterator[bytes]:
+    """What an entry contains apart from the record: file names can reveal a secret too."""
     said = (submission.findings, submission.score, submission.slot, submission.source)
     yield msgspec.json.encode(said)
     yield from (os.fsencode(path) for path in (*submission.evidence, *submission.attached))
@@ -301,7 +304,7 @@ def _refuse_secrets(pieces: Iterable[bytes], needles: Mapping[bytes, str], where
         for needle, name in needles.items():
             if needle in data:
                 raise NotSealedError(
-                    f"{where}: the value of {name} is in it, and a secret is not sealed; "
+                    f"{where}: contains the value of {name}; secrets are not sealed: "
                     "remove it there and seal again"
                 )
 
@@ -315,7 +318,7 @@ def _refuse_in_files(
 
 
 def _overlapping(file: BinaryIO, needles: Mapping[bytes, str]) -> Iterator[bytes]:
-    """The file in pieces, none of which begins in the middle of a needle."""
+    """The file in chunks that overlap, so that no needle is split between two."""
     longest, rest = max(map(len, needles)), b""
     while chunk := file.read(_CHUNK):
         yield rest + chunk
@@ -323,7 +326,7 @@ def _overlapping(file: BinaryIO, needles: Mapping[bytes, str]) -> Iterator[bytes
 
 
 def _check_conflict(ledger: OpenLedger, draft: _Draft) -> None:
-    """Before anything is written: other bytes under the same name."""
+    """Refuse other bytes under the same name, before anything is written."""
     subject = draft.subject
     found = ledger.find_sealed(subject.experiment_id, subject.trial_id)
     if found is not None and found.record != subject.record:
@@ -333,13 +336,13 @@ def _check_conflict(ledger: OpenLedger, draft: _Draft) -> None:
         )
 
 
-def _make_entry(draft: _Draft, keeper: Keeper) -> NewEntry:
-    """The entry of a trial, once its evidence is put."""
+def _make_entry(draft: _Draft, writer: EvidenceWriter) -> NewEntry:
+    """Store the evidence of a trial, and make its entry."""
     submission, subject = draft.submission, draft.subject
-    found = keeper.ledger.find_sealed(subject.experiment_id, subject.trial_id)
-    files = [*keeper.put(_evidence(submission), is_new=found is None)]
-    if submission.around is not None:
-        files += keeper.put_around(submission.around, found)
+    found = writer.ledger.find_sealed(subject.experiment_id, subject.trial_id)
+    files = [*writer.put(_evidence(submission), is_new=found is None)]
+    if submission.job_files is not None:
+        files += writer.put_job_files(submission.job_files, found)
     entry = TrialEntry(
         at="",
         seq=0,
@@ -364,10 +367,12 @@ def _evidence(submission: Submission) -> Iterator[tuple[str, BinaryIO]]:
 
 
 def append_trials(ledger: OpenLedger, entries: Sequence[NewEntry]) -> list[Sealed]:
-    """Append what is new, inside `writing`. Whoever sealed a trial meanwhile came first.
+    """Append the new entries; call it inside `writing`.
+
+    Another process may have sealed some of the trials in between; its entries take precedence.
 
     Raises:
-        ConflictError: a trial is sealed already with other bytes.
+        ConflictError: a trial is already sealed with different bytes.
         NotSealedError: an entry would not be admitted when it is read.
         OSError: they cannot be written.
     """

@@ -1,6 +1,6 @@
-"""Whether a key signed a checkpoint, or its successor.
+"""Checks the signatures of checkpoints and handovers.
 
-Apart from `note`: lists never ask, and it loads slowly.
+Separate from note.py, because the crypto library is slow to import and lists do not need it.
 """
 
 import base64
@@ -26,10 +26,10 @@ _TIME_SIZE = 8
 
 
 def check_signature(checkpoint: Checkpoint, key: VerifierKey, where: str) -> int | None:
-    """Refuse a checkpoint that the key did not sign; a cosignature gives its time.
+    """Refuse a checkpoint that the key did not sign; returns the time of a cosignature.
 
     Raises:
-        SignatureError: there is no signature by this key, or it is not right.
+        SignatureError: there is no signature by this key, or it is invalid.
     """
     for signature in checkpoint.signatures:
         if signature.name == key.name and signature.key_id == key.key_id:
@@ -66,5 +66,5 @@ def _check_line(
         Ed25519PublicKey.from_public_bytes(key.public).verify(payload, message)
     except (InvalidSignature, ValueError) as error:
         signer = f"{key.name}+{key.key_id.hex()}"
-        raise SignatureError(f"{where}: the signature by {signer} does not fit it") from error
+        raise SignatureError(f"{where}: the signature by {signer} is invalid") from error
     return time

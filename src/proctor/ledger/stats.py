@@ -1,8 +1,8 @@
-"""Counts and bytes of a ledger, per experiment and in all.
+"""Counts and sizes of a ledger, for each experiment and in total.
 
-Records are counted by the index; how much their evidence takes on the disk needs the log, because
-the same bytes are kept once however many trials name them: an experiment's share counts what it
-names, the total counts every file once.
+The index has the counts. Sizes on disk need the log, because artifacts are stored once however many
+trials name them: an experiment's share counts every file that it names, the total counts every file
+once.
 """
 
 import os
@@ -16,46 +16,46 @@ from proctor.ledger.log import read_lines
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.trial_index import TrialFilter
-from proctor.ledger.withheld import find_unnamed
+from proctor.ledger.withheld import list_unnamed
 
 _EVERY = 10_000
 
 
 class ExperimentStats(msgspec.Struct, kw_only=True):
-    """One experiment, or all of them."""
+    """The numbers of one experiment, or of all."""
 
     experiment_id: str | None
-    """Null: all of them."""
+    """Null: all experiments."""
     trials: int = 0
     sealed: int = 0
     diagnostic: int = 0
     superseded: int = 0
     withheld: int = 0
     entry_bytes: int = 0
-    """The trials' lines in the log."""
+    """Bytes of the trials' lines in the log."""
     evidence_files: int = 0
-    """As the trials name them."""
+    """Files that the trials name."""
     evidence_bytes: int = 0
-    """Of those files, plain."""
+    """Their uncompressed size."""
     artifacts: int = 0
-    """Different ones among them that are kept here."""
+    """Distinct files among them that are stored here."""
     compressed_bytes: int = 0
-    """What those take on the disk."""
+    """Their size on disk."""
 
 
 class LedgerStats(msgspec.Struct, frozen=True, kw_only=True):
-    """A ledger in numbers."""
+    """The numbers of a ledger."""
 
     origin: str
     entries: int
     kinds: dict[str, int]
-    """Entries by kind; withheld ones, whose kind is gone, are `withheld`."""
+    """Entries by kind; `withheld` are those whose kind is no longer known."""
     experiments: list[ExperimentStats]
     total: ExperimentStats
     withheld_unnamed: int
-    """Entries that were withheld without naming a trial: of which experiment is not known."""
+    """Entries withheld without naming a trial, whose experiment is unknown."""
     log_bytes: int
-    """All segments."""
+    """Bytes of all segments."""
     index_bytes: int
 
 
@@ -72,10 +72,10 @@ _NAMING = msgspec.json.Decoder(_Naming)
 
 
 def measure(ledger: LedgerReader, watch: Callable[[int, int], None] | None = None) -> LedgerStats:
-    """The numbers of a ledger; `watch` is told how many of its entries were read.
+    """Compute the numbers of a ledger; `watch` is called with the entries read and their total.
 
     Raises:
-        DamageError: the log does not give what its checkpoint says.
+        DamageError: the log does not match its checkpoint.
     """
     checkpoint = ledger.refresh()
     size = checkpoint.tree.size
@@ -97,7 +97,7 @@ def measure(ledger: LedgerReader, watch: Callable[[int, int], None] | None = Non
         kinds=dict(sorted(kinds.items())),
         experiments=[found[name] for name in sorted(found)],
         total=total,
-        withheld_unnamed=len(find_unnamed(ledger)),
+        withheld_unnamed=len(list_unnamed(ledger)),
         log_bytes=sum(size for _, size, _ in ledger.log.stamps().values()),
         index_bytes=(_size_of(str(ledger.index.path)) or 0) if ledger.index.path else 0,
     )
@@ -116,7 +116,7 @@ def _weigh_artifacts(
     total: ExperimentStats,
     watch: Callable[[int, int], None] | None,
 ) -> None:
-    """What lines and evidence take on the disk: evidence once an experiment, and once in all."""
+    """Add the sizes on disk: each file once for every experiment, and once in total."""
     size = ledger.checkpoint().tree.size
     seen: set[tuple[str | None, str]] = set()
     for number, line in enumerate(islice(read_lines(ledger.log), size)):

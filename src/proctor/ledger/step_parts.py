@@ -1,10 +1,10 @@
-"""Some steps of a sealed trajectory, without unpacking all of it.
+"""Reads single steps of a sealed trajectory without decompressing all of it.
 
-Large artifacts are kept in frames that can be unpacked one by one (see artifacts.py). The
-first time that steps of one are asked for, all of it is unpacked and held against the digest that
-was sealed; where its steps lie, and the SHA-256 of every part, is then remembered in the user's
-cache. From then on only the parts that may hold a step are unpacked, each held against its SHA-256.
-What is remembered is derived: it may be deleted at any time.
+Large artifacts are stored in frames that can be decompressed one by one (see artifacts.py). The
+first time, the whole artifact is decompressed and checked against the sealed digest; the positions
+of its steps and the SHA-256 of every part are then cached. From then on, only the parts that may
+contain a step are decompressed and checked against their SHA-256. The cache can be deleted at any
+time.
 """
 
 import os
@@ -23,41 +23,41 @@ from proctor.traces.step_search import Survey, narrow, survey_piece
 from proctor.traces.trajectory import Chunk, read_pieces
 
 LARGE = 1 << 23
-"""Bytes from which on it is worth remembering where steps lie: 8 MiB, two frames."""
+"""Bytes from which caching the positions of steps is worthwhile: 8 MiB, two frames."""
 _VERSION = 1
 _READ = 1 << 20
+# Plain bytes of a part; an artifact with longer lines is decompressed as a whole.
 _MOST = 1 << 26
-"""Plain bytes of a part; what has longer ones is unpacked as a whole."""
 
 
 class SealedPart(msgspec.Struct, frozen=True, array_like=True):
-    """Frames that hold whole lines."""
+    """Consecutive frames that contain whole lines."""
 
     begin: int
-    """Of its bytes as stored."""
+    """Offset in the compressed file."""
     end: int
     size: int
-    """Plain bytes."""
+    """Uncompressed bytes."""
     line: int
-    """Its first, counted from 1."""
+    """Number of its first line, from 1."""
     survey: Survey
     sha256: str
-    """Of its plain bytes."""
+    """Of its uncompressed bytes."""
 
 
 class _Map(msgspec.Struct, frozen=True):
-    """Where the steps of one artifact lie."""
+    """The parts of one artifact."""
 
     version: int
     stored: int
-    """Bytes of the artifact as it is stored; another way of storing it has other parts."""
+    """Compressed size of the artifact; stored differently, it has other parts."""
     parts: list[SealedPart]
 
 
 def read_sealed_steps(
     artifacts: ArtifactStore, sha256: str, steps: tuple[int, int], cache: Path | None
 ) -> Iterator[Chunk] | None:
-    """The entries of the steps, both counted; None where it has to be unpacked as a whole.
+    """The entries of a range of steps, inclusive; None if all must be decompressed.
 
     Raises:
         DamageError: the artifact is missing or altered.
@@ -69,7 +69,7 @@ def read_sealed_steps(
 def find_sealed_parts(
     artifacts: ArtifactStore, sha256: str, cache: Path | None
 ) -> list[SealedPart] | None:
-    """Where the lines of an artifact lie; None where it has to be unpacked as a whole.
+    """The parts of an artifact; None if it must be decompressed as a whole.
 
     Raises:
         DamageError: the artifact is missing or altered.
@@ -84,7 +84,7 @@ def find_sealed_parts(
 
 
 def load_sealed_part(artifacts: ArtifactStore, sha256: str, part: SealedPart) -> bytes:
-    """The plain bytes of one part, held against their SHA-256.
+    """The plain bytes of one part, checked against their SHA-256.
 
     Raises:
         DamageError: the artifact is missing or altered.
@@ -142,7 +142,7 @@ def _note_of(cache: Path, sha256: str) -> Path:
 
 
 def _explore(file: BinaryIO, stored: int, sha256: str, cache: Path | None) -> _Map:
-    """Unpack all of it, and remember where what lies."""
+    """Decompress and check the whole artifact, and cache its parts."""
     explorer = _Explorer()
     try:
         digest = sha256_pieces(explorer.frames(file))
@@ -162,11 +162,11 @@ def _remember(cache: Path, sha256: str, found: _Map) -> None:
         note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         replace_file(note, msgspec.msgpack.encode(found))
     except OSError:
-        return  # it is only slower the next time
+        return  # only slower the next time
 
 
 class _Explorer:
-    """Goes through an artifact's frames, and makes parts of them."""
+    """Splits the frames of an artifact into parts."""
 
     def __init__(self) -> None:
         self.parts: list[SealedPart] = []
@@ -175,11 +175,11 @@ class _Explorer:
         self._held = bytearray()
 
     def frames(self, file: BinaryIO) -> Iterator[bytes]:
-        """The plain bytes of one frame after the other.
+        """Yield the plain bytes of one frame after the other.
 
         Raises:
-            OverflowError: lines or frames are longer than can be held.
-            ZstdError: the bytes are no frames.
+            OverflowError: a line or frame is too long to be held in memory.
+            ZstdError: the bytes are not zstd frames.
         """
         at, packed = 0, b""
         while packed := packed or file.read(_READ):

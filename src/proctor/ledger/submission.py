@@ -1,10 +1,8 @@
-"""A directory that a trial left, as something to be sealed: record, evidence, findings, score.
+"""Makes a submission from the directory of a trial: record, evidence, findings and score.
 
-Every plain file of the trial is evidence. An attempt that is kept in `attempts/N` is a trial of its
-own. What cannot be evidence (a link, a device, a name that is no plain text) stays out, and a
-finding says so: an agent must not be able to keep its trial from being sealed.
-
-Nothing here makes a record, and nothing is sealed yet.
+Every plain file of the trial is evidence. An attempt kept in `attempts/N` is a trial by itself.
+What cannot be evidence (a link, a device, an undecodable name) is left out with a finding, so that
+an agent cannot prevent its trial from being sealed.
 """
 
 import contextlib
@@ -21,7 +19,7 @@ from proctor.errors import JobError, LinkedRewardError, NotSealedError, RecordEr
 from proctor.files import read_inside, read_small, walk_files
 from proctor.harbor.trial import FoundTrial, load_trial
 from proctor.ledger.entry import Slot, Source, TrialScore
-from proctor.ledger.keeping import AROUND, Around, check_evidence_path
+from proctor.ledger.keeping import JOB_PREFIX, JobFiles, check_evidence_path
 from proctor.ledger.sealing import Submission, identify_submission
 from proctor.record.ids import check_id
 from proctor.record.model import TrialRecord
@@ -40,49 +38,49 @@ _FINDINGS = msgspec.json.Decoder(list[dict[str, Any]])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
-    """What is known of a trial that its directory does not say."""
+class TrialContext:
+    """What is known of a trial apart from its directory."""
 
     slot: Slot | None = None
     source: Source | None = None
     cost_basis: str | None = None
-    around: Around | None = None
-    """The files of the job that it is from."""
+    job_files: JobFiles | None = None
+    """The files of its job."""
     found: FoundTrial | None = None
-    """The trial as it is scored, where it was read already."""
+    """The trial as it is scored, if it was read already."""
 
 
-def find_attempts(trial: Path) -> list[Path]:
-    """The attempts that are kept in a trial, in their order.
+def list_attempts(trial: Path) -> list[Path]:
+    """The attempts kept in a trial, in order.
 
     Raises:
-        NotSealedError: the trial cannot be looked into.
+        NotSealedError: the trial cannot be read.
     """
     kept = trial / ATTEMPTS
     try:
         is_here = kept.is_dir() and not kept.is_symlink()
         names = [path.name for path in kept.iterdir()] if is_here else []
     except OSError as error:
-        raise NotSealedError(f"{trial}: cannot be looked into: {error.strerror}") from error
+        raise NotSealedError(f"{trial}: cannot be read: {error.strerror}") from error
     numbers = sorted(int(name) for name in names if name.isascii() and name.isdigit())
     return [kept / str(number) for number in numbers]
 
 
 def has_record(trial: Path) -> bool:
-    """Whether proctor ran the trial, and left its own record."""
+    """Whether the trial has a record that proctor wrote."""
     path = f"{trial}/record.json"
     # If the directory may not be read, reading the trial reports it.
     return os.path.isfile(path) and not os.path.islink(path)  # noqa: PTH113, PTH114
 
 
 def submit_trial(
-    trial: Path, *, experiment: str | None = None, beside: Beside | None = None
+    trial: Path, *, experiment: str | None = None, context: TrialContext | None = None
 ) -> Submission:
-    """The trial in a directory with a record.json; `experiment` seals it under another one.
+    """Read the trial in a directory with a record.json; `experiment` replaces its experiment.
 
     Raises:
         NotSealedError: the record or a file cannot be read.
-        RecordError: the experiment's name breaks the rule.
+        RecordError: the experiment's name is invalid.
     """
     path = trial / "record.json"
     try:
@@ -91,23 +89,23 @@ def submit_trial(
         raise NotSealedError(f"{path}: cannot be read: {error.strerror}") from error
     if experiment is not None:
         data = _move_to(experiment, data, path)
-    return submit_record(data, trial, beside)
+    return submit_record(data, trial, context)
 
 
-def submit_record(record: bytes, trial: Path, beside: Beside | None = None) -> Submission:
-    """A record and the directory of the trial that it is of.
+def submit_record(record: bytes, trial: Path, context: TrialContext | None = None) -> Submission:
+    """Make a submission from a record and the directory of its trial.
 
     Raises:
         NotSealedError: the record or a file cannot be read.
     """
-    beside = beside or Beside()
+    context = context or TrialContext()
     files, refused = list_files(str(trial))
-    # Salvaging, because unsealed trials are looked at as well; sealing is strict about it later.
+    # Salvaging, because unsealed trials are shown as well; sealing is strict later.
     try:
         loaded = parse_record(record, f"{trial}: its record", salvage=True)
     except RecordError as error:
         raise NotSealedError(str(error)) from error
-    score, reason = _find_score(trial, loaded.record, beside.found)
+    score, reason = _find_score(trial, loaded.record, context.found)
     linked = read_linked(trial) if refused else {}
     return Submission(
         record=record,
@@ -118,21 +116,21 @@ def submit_record(record: bytes, trial: Path, beside: Beside | None = None) -> S
         attached=linked,
         findings=(
             *_load_findings(trial),
-            *find_refused([name for name in refused if name not in linked]),
+            *make_refused_finding([name for name in refused if name not in linked]),
         ),
         score=score,
-        cost_basis=beside.cost_basis,
+        cost_basis=context.cost_basis,
         reason_code=reason,
-        slot=beside.slot,
-        source=beside.source,
-        around=beside.around,
+        slot=context.slot,
+        source=context.source,
+        job_files=context.job_files,
     )
 
 
 def read_linked(trial: Path) -> dict[str, bytes]:
-    """What a score rests on and a link inside the trial leads to, by the name of the link.
+    """Files that a score is based on and that are links inside the trial: contents by link name.
 
-    A link is no evidence; the bytes that were read through it are.
+    A link is not evidence; the bytes that were read through it are.
     """
     folders = [trial / "verifier", *sorted((trial / "steps").glob("*/verifier"))]
     rewards = [folder / name for folder in folders for name in ("reward.json", "reward.txt")]
@@ -146,15 +144,15 @@ def read_linked(trial: Path) -> dict[str, bytes]:
 
 
 def _is_plain(trial: Path, name: str) -> bool:
-    """Whether no link is on the way from a trial to a file of it."""
+    """Whether no component of the path of a trial's file is a link."""
     return os.path.realpath(trial / name) == f"{os.path.realpath(trial)}/{name}"
 
 
 def rename_trial(submission: Submission, trial_id: str) -> Submission:
-    """The same trial under another name; its own file stays among the evidence as it is.
+    """The same trial under another id; its record.json stays unchanged in the evidence.
 
     Raises:
-        NotSealedError: the record cannot be given that name.
+        NotSealedError: the id cannot be replaced in the record.
     """
     if identify_submission(submission).trial_id == trial_id:
         return submission
@@ -163,7 +161,7 @@ def rename_trial(submission: Submission, trial_id: str) -> Submission:
 
 
 def _move_to(experiment: str, data: bytes, path: Path) -> bytes:
-    """The record under another experiment; its own file stays among the evidence as it is."""
+    """The record under another experiment; record.json stays unchanged in the evidence."""
     check_id(experiment, "experiment")
     return _replace(data, "experiment_id", experiment, str(path))
 
@@ -172,14 +170,14 @@ def _replace(data: bytes, key: str, value: str, where: str) -> bytes:
     try:
         changed = replace_id(data, key, value)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise NotSealedError(f"{where}: its record is no TrialRecord: {error}") from error
+        raise NotSealedError(f"{where}: its record is not a TrialRecord: {error}") from error
     if changed is None:
         raise NotSealedError(f"{where}: its record cannot be given the {key} {value!r}")
     return changed
 
 
 def list_files(root: str, left_out: Collection[str] = (ATTEMPTS,)) -> tuple[list[str], list[str]]:
-    """The files that are evidence, and those that cannot be, relative and with slashes.
+    """The files that are evidence and those that cannot be, by relative paths with slashes.
 
     Raises:
         NotSealedError: a directory cannot be read.
@@ -199,8 +197,8 @@ def _is_evidence_path(name: str) -> bool:
         check_evidence_path(name, "")
     except NotSealedError:
         return False
-    # A file of that name would be the directory of the job's files.
-    return not f"{name}/".startswith(AROUND)
+    # Such a file would collide with the directory of the job's files.
+    return not f"{name}/".startswith(JOB_PREFIX)
 
 
 def _load_findings(trial: Path) -> tuple[dict[str, Any], ...]:
@@ -210,11 +208,11 @@ def _load_findings(trial: Path) -> tuple[dict[str, Any], ...]:
     except FileNotFoundError:
         return ()
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise NotSealedError(f"{path}: no list of findings: {error}") from error
+        raise NotSealedError(f"{path}: not a list of findings: {error}") from error
 
 
-def find_refused(names: list[str]) -> list[dict[str, Any]]:
-    """The finding that names files which cannot be evidence; none where there are none."""
+def make_refused_finding(names: list[str]) -> list[dict[str, Any]]:
+    """The finding that lists files which cannot be evidence; empty if there are none."""
     if not names:
         return []
     shown = [os.fsencode(name).decode(errors="backslashreplace") for name in names[:_MOST_NAMED]]
@@ -232,7 +230,7 @@ def find_refused(names: list[str]) -> list[dict[str, Any]]:
 def _find_score(
     trial: Path, record: TrialRecord, found: FoundTrial | None
 ) -> tuple[TrialScore | None, str | None]:
-    """How it was scored, and the reason code where it was not."""
+    """The score, or the reason code if there is none."""
     if found is None and not (trial / "result.json").exists():
         scored = record.evaluation.reward is not None
         return None, None if scored else str(ReasonCode.HARBOR_TRIAL_RESULT_MISSING)
@@ -248,6 +246,6 @@ def _find_score(
 
 
 def _certify(found: FoundTrial, trial_id: str) -> dict[str, Any]:
-    """The trial as an operand, under the name it is sealed with, and the group it counts in."""
+    """The trial as an operand under its sealed id, with the group it counts in."""
     operand: dict[str, Any] = msgspec.to_builtins(certify_trial(0, found))
     return {**operand, "trial": trial_id, "group": found.trial.evals_key}

@@ -1,9 +1,9 @@
-"""Which supersessions count: one rule for lists, boards, claims, reports, policies and pages.
+"""Which supersessions count: the rule for lists, boards, claims, reports, policies and pages.
 
-A trial is superseded where the log names another one that replaces it, and that one is in the log
-too: a trial of the same experiment, dataset, task, agent and model. One that was withheld counts as
-well, as far as its name goes: what it ran is not known. To be rid of a trial it is not enough to
-name one that never was, one that counts as something else, or the trial itself.
+A trial is superseded if the log names another trial that replaces it, and that trial is in the log
+with the same experiment, dataset, task, agent and model. For a withheld replacement only the
+experiment is compared: the rest is unknown. So a trial cannot be removed from the numbers by naming
+a replacement that does not exist, that counts as something else, or that is the trial itself.
 """
 
 import sqlite3
@@ -26,7 +26,7 @@ _EVERYTHING: Final = 1 << 62
 
 
 class Replaceable(msgspec.Struct, frozen=True):
-    """As much of a trial as decides which others may replace it."""
+    """The fields of a trial that decide which trials may replace it."""
 
     experiment: str
     dataset: str | None
@@ -40,10 +40,10 @@ class Replaceable(msgspec.Struct, frozen=True):
 def judge_supersessions(
     pairs: Iterable[tuple[str, str]], trials: Mapping[str, Replaceable]
 ) -> dict[str, str | None]:
-    """Why each supersession does not count, by the superseded record; None where it does.
+    """Why each supersession does not count, by superseded record; None if it counts.
 
-    `pairs` are records and those that replace them, in the order of the log: the last one counts.
-    Records that are not among `trials` are left out.
+    `pairs` are records with their replacements, in the order of the log: the last one counts.
+    Records that are not in `trials` are left out.
     """
     replaced = dict(pairs)
     return {
@@ -54,9 +54,9 @@ def judge_supersessions(
 def _find_refusal(
     record: str, replaced: Mapping[str, str], trials: Mapping[str, Replaceable]
 ) -> str | None:
-    last = find_stand_in(record, replaced)
+    last = find_replacement(record, replaced)
     if last is None:
-        return "the supersessions go round in a circle"
+        return "the supersessions form a cycle"
     if last not in trials:
         return "the trial that replaces it is not in the ledger"
     subject, other = trials[record], trials[last]
@@ -67,8 +67,8 @@ def _find_refusal(
     return None
 
 
-def find_stand_in(record: str, replaced: Mapping[str, str]) -> str | None:
-    """The record at which supersessions end; None where they go round in a circle."""
+def find_replacement(record: str, replaced: Mapping[str, str]) -> str | None:
+    """The record at the end of a chain of supersessions; None if it is a cycle."""
     seen, last = {record}, replaced[record]
     while last in replaced and last not in seen:
         seen.add(last)
@@ -79,7 +79,7 @@ def find_stand_in(record: str, replaced: Mapping[str, str]) -> str | None:
 def read_supersessions(
     connection: sqlite3.Connection, size: int = _EVERYTHING
 ) -> dict[str, str | None]:
-    """The same for an index, at a size of the log."""
+    """`judge_supersessions` for an index, at a size of the log."""
     pairs = connection.execute(_PAIRS, (size,)).fetchall()
     if not pairs:
         return {}
@@ -89,7 +89,7 @@ def read_supersessions(
 
 
 def update_statuses(connection: sqlite3.Connection) -> None:
-    """Give every trial of an index that a supersession names the status that it has now."""
+    """Set the present status of every trial that a supersession names."""
     for record, refusal in read_supersessions(connection).items():
         connection.execute(
             "UPDATE trials SET status = CASE WHEN ? THEN 'superseded' "

@@ -1,11 +1,11 @@
-"""Trials in a ledger with their traces; files are unpacked to temporary copies for reading."""
+"""Sealed trials with their traces; files are unpacked to temporary copies for reading."""
 
 from collections.abc import Iterator
 
 from proctor.errors import LedgerError
 from proctor.ledger.artifacts import ArtifactStore, unpacked
 from proctor.ledger.entry import EvidenceFile, TrialEntry
-from proctor.ledger.query import find_one, find_trials
+from proctor.ledger.query import list_trials, resolve_name
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow, read_row
 from proctor.ledger.trial_index import TrialFilter
@@ -13,21 +13,21 @@ from proctor.record.read import parse_record
 from proctor.traces.traced_trial import Opened, TracedTrial
 
 
-def find_sealed(ledger: LedgerReader, wanted: TrialFilter) -> Iterator[TracedTrial]:
-    """The sealed trials that a filter lets through, in the order they were sealed."""
-    for row in find_trials(ledger, wanted):
+def trace_sealed(ledger: LedgerReader, wanted: TrialFilter) -> Iterator[TracedTrial]:
+    """The sealed trials that match a filter, in the order they were sealed."""
+    for row in list_trials(ledger, wanted):
         yield trace_row(ledger, row)
 
 
-def find_named(ledger: LedgerReader, name: str) -> Iterator[TracedTrial]:
+def trace_named(ledger: LedgerReader, name: str) -> Iterator[TracedTrial]:
     """The trial of that name, or all trials of the experiment of that name.
 
     Raises:
         LedgerError: there is neither.
     """
-    rows = find_trials(ledger, TrialFilter(experiment=name)) if name.isprintable() else []
+    rows = list_trials(ledger, TrialFilter(experiment=name)) if name.isprintable() else []
     if not rows:
-        found = find_one(ledger, name)
+        found = resolve_name(ledger, name)
         if isinstance(found, int):
             raise LedgerError(f"{ledger.where}: entry {found} is not a trial")
         rows = [found]
@@ -36,7 +36,7 @@ def find_named(ledger: LedgerReader, name: str) -> Iterator[TracedTrial]:
 
 
 def trace_row(ledger: LedgerReader, row: TrialRow) -> TracedTrial:
-    """The sealed trial of a row; one that was withheld has no record and no files."""
+    """The traced trial of a row; a withheld one has no record and no files."""
     name = row.name
     entry = ledger.entry(row.seq)
     if not isinstance(entry, TrialEntry):
@@ -51,7 +51,7 @@ def trace_row(ledger: LedgerReader, row: TrialRow) -> TracedTrial:
 
 
 def trace_entry(artifacts: ArtifactStore, entry: TrialEntry) -> TracedTrial:
-    """The sealed trial of an entry; evidence that is not there is none of its files."""
+    """The traced trial of an entry; missing evidence is left out of its files."""
     row = read_row(entry)
     name = row.name
     kept = {file.path: file for file in entry.evidence if artifacts.holds(file.sha256)}

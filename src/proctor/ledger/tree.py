@@ -1,11 +1,11 @@
-"""The Merkle tree of RFC 6962: leaves to a root, and the two proofs.
+"""The Merkle tree of RFC 6962: hashes, roots, inclusion and consistency proofs.
 
     leaf_hash(line)                    SHA-256(0x00 ‖ line without its newline)
-    Frontier                           the tree while it grows: its root at any moment, in log space
-    prove_inclusion, check_inclusion   this leaf is the n-th of that tree
-    prove_consistency, check_consistency   that tree is this one, grown
+    Frontier                           a growing tree: its root at any time, in O(log n) memory
+    prove_inclusion, check_inclusion   a leaf is the n-th of a tree
+    prove_consistency, check_consistency   a tree is the beginning of another one
 
-Pure: nothing here knows files, entries or signatures.
+Pure functions over hashes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,7 +22,7 @@ EMPTY_ROOT = sha256_digest(b"")
 
 
 def leaf_hash(line: bytes) -> bytes:
-    """Hash of an entry as it is stored, its newline left off."""
+    """Hash of a stored entry, without its newline."""
     return sha256_digest(b"\x00" + line)
 
 
@@ -39,7 +39,7 @@ class Frontier:
     peaks: list[bytes] = field(default_factory=list)
 
     def append(self, leaf: bytes) -> None:
-        """Take one more leaf."""
+        """Add a leaf."""
         peaks, size = self.peaks, self.size
         while size & 1:
             leaf = node_hash(peaks.pop(), leaf)
@@ -48,12 +48,12 @@ class Frontier:
         self.size += 1
 
     def extend(self, leaves: Iterable[bytes]) -> None:
-        """Take more leaves."""
+        """Add leaves."""
         for leaf in leaves:
             self.append(leaf)
 
     def root(self) -> bytes:
-        """Root of the tree as it stands."""
+        """Root of the present tree."""
         if not self.peaks:
             return EMPTY_ROOT
         *smaller, root = self.peaks
@@ -62,7 +62,7 @@ class Frontier:
         return root
 
     def copy(self) -> "Frontier":
-        """One that grows by itself."""
+        """An independent copy."""
         return Frontier(self.size, list(self.peaks))
 
 
@@ -74,7 +74,7 @@ def root_of(leaves: Iterable[bytes]) -> bytes:
 
 
 def prove_inclusion(leaves: Sequence[bytes], index: int) -> list[bytes]:
-    """The hashes that lead from a leaf to the root, the nearest first."""
+    """The sibling hashes from a leaf up to the root."""
     if not 0 <= index < len(leaves):
         raise ProofError(f"there is no entry {index} in a tree of {len(leaves)}")
     return _path(leaves, index, 0, len(leaves))
@@ -102,7 +102,7 @@ def check_inclusion(leaf: bytes, index: int, size: int, path: Sequence[bytes], r
     """Refuse a path that does not lead from the leaf to the root.
 
     Raises:
-        ProofError: it has another length, or leads elsewhere.
+        ProofError: the path has the wrong length, or leads to another root.
     """
     if not 0 <= index < size:
         raise ProofError(f"there is no entry {index} in a tree of {size}")
@@ -124,9 +124,9 @@ def check_inclusion(leaf: bytes, index: int, size: int, path: Sequence[bytes], r
 
 
 def root_before(index: int, size: int, path: Sequence[bytes]) -> bytes:
-    """Root of the tree before a leaf, by its inclusion path, which must have been checked.
+    """Root of the tree before a leaf, from its inclusion path, which must have been checked.
 
-    What lies left of the way up are the perfect subtrees of that tree, the smallest first.
+    The left siblings on the path are the perfect subtrees of that tree, smallest first.
     """
     root, last, at = b"", size - 1, index
     for step in path:
@@ -139,7 +139,7 @@ def root_before(index: int, size: int, path: Sequence[bytes]) -> bytes:
 
 
 def prove_consistency(leaves: Sequence[bytes], older: int) -> list[bytes]:
-    """The hashes that show the first `older` leaves to be the beginning of all of them."""
+    """The hashes that prove the first `older` leaves to be the beginning of all leaves."""
     size = len(leaves)
     if not 0 <= older <= size:
         raise ProofError(f"a tree of {size} cannot have grown from one of {older}")
@@ -163,25 +163,26 @@ def _consistency(
 
 
 class Tree(msgspec.Struct, frozen=True):
-    """A tree as a checkpoint states it."""
+    """Size and root of a tree, as a checkpoint states them."""
 
     size: int
     root: bytes
 
 
 def check_consistency(older: Tree, newer: Tree, path: Sequence[bytes]) -> None:
-    """Refuse a path that does not show the older tree to be the beginning of the newer one.
+    """Refuse a path that does not prove the older tree to be the beginning of the newer one.
 
     Raises:
-        ProofError: it has another length, or one of the roots is another.
+        ProofError: the path has the wrong length, or leads to another root.
     """
     if older.size > newer.size:
         raise ProofError(f"a tree of {newer.size} cannot have grown from one of {older.size}")
     if older.size in (0, newer.size):
         is_same = older.size == 0 or older.root == newer.root
         if path or not is_same or (older.size == 0 and older.root != EMPTY_ROOT):
-            raise ProofError(f"two trees of {newer.size} and {older.size} that do not fit together")
+            raise ProofError(f"trees of {newer.size} and {older.size} are not consistent")
         return
+    # RFC 6962 omits the first hash of the path if the older tree is itself a perfect subtree.
     is_power = older.size & (older.size - 1) == 0
     steps = [older.root, *path] if is_power else list(path)
     if not steps:
@@ -190,7 +191,7 @@ def check_consistency(older: Tree, newer: Tree, path: Sequence[bytes]) -> None:
 
 
 def _follow(older: Tree, newer: Tree, steps: Sequence[bytes]) -> None:
-    # The older tree's last perfect subtree: the two trees share it.
+    # Skip to the last perfect subtree of the older tree, which both trees share.
     height = ((older.size - 1) ^ older.size).bit_length() - 1
     at, last = (older.size - 1) >> height, (newer.size - 1) >> height
     old = new = steps[0]

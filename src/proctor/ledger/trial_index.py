@@ -1,8 +1,8 @@
-"""What lists and look-ups need of an index, whatever it is kept in.
+"""The interface of an index over a ledger, for lists and look-ups.
 
-An index is derived from the log and proves nothing. It remembers how far it has read, and the
-frontier of the tree there, so that it can be held against the checkpoint without reading the log
-again. `Index` (index.py) keeps one in SQLite.
+An index is derived from the log and proves nothing. It stores how far it has read and the frontier
+of the Merkle tree there, so that it can be compared with the checkpoint without reading the log
+again. `Index` (index.py) is the implementation in SQLite.
 """
 
 import math
@@ -23,7 +23,7 @@ from proctor.ledger.tree import Frontier
 
 STATUSES = ("sealed", "diagnostic", "superseded", "withheld")
 EVERYTHING = 1 << 62
-"""More entries than a log can have."""
+"""More entries than any log has."""
 
 
 type NameColumn = Literal["experiment_id", "trial_id", "task_id", "model"]
@@ -31,46 +31,46 @@ type NameColumn = Literal["experiment_id", "trial_id", "task_id", "model"]
 
 @dataclass(frozen=True, slots=True)
 class NamePattern:
-    """A condition on a name of a trial, or on its part after the last slash; case is ignored."""
+    """A condition on a name of a trial, or on its last part after a slash; case is ignored."""
 
     column: NameColumn
     pattern: str
-    """* stands for any text."""
+    """`*` matches any text."""
     is_not: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialFilter:
-    """Which trials are wanted; what is None or empty is not asked for."""
+    """Selects trials; fields that are None or empty select all."""
 
     experiment: str | None = None
     trial: str | None = None
     """A trial's id."""
     dataset: str | None = None
     task: str | None = None
-    """How the task's id begins."""
+    """A prefix of the task's id."""
     harness: str | None = None
     model: str | None = None
     lowest: float | None = None
-    """The lowest reward; what is not scored has none, and is left out."""
+    """The lowest reward; trials without a score are left out."""
     highest: float | None = None
     """The highest reward."""
     status: str | None = None
     since: datetime | str | None = None
-    """When the trial ran, or later; as text in ISO 8601, in UTC unless it says otherwise."""
+    """The earliest time the trial ran; a string is ISO 8601, in UTC unless it has an offset."""
     limit: int | None = None
-    """At most so many, the ones that were sealed last."""
+    """At most this many, the most recently sealed."""
     first: int | None = None
-    """At most so many, the ones that were sealed first."""
+    """At most this many, the first sealed."""
     seqs: tuple[int, ...] | None = None
     """Positions of their entries."""
     from_seq: int | None = None
-    """The lowest position of their entries."""
+    """The lowest entry position."""
     experiments: tuple[str, ...] | None = None
     trial_prefix: str | None = None
-    """How the trial's id begins."""
+    """A prefix of the trial's id."""
     record_prefix: str | None = None
-    """How the digest of the record begins."""
+    """A prefix of the record's digest."""
     names: tuple[NamePattern, ...] = ()
 
     def __post_init__(self) -> None:
@@ -85,7 +85,7 @@ class TrialFilter:
 
 
 class Indexed(msgspec.Struct, frozen=True):
-    """A line of the log as an index takes it in."""
+    """A line of the log to be added to an index."""
 
     place: Place
     length: int
@@ -93,15 +93,15 @@ class Indexed(msgspec.Struct, frozen=True):
     leaf: bytes
     entry: AnyEntry | Withheld
     row: TrialRow | None = None
-    """Of a trial, where it was read already."""
+    """The row of a trial, if it was read already."""
 
 
 class IndexedEntry(msgspec.Struct, frozen=True):
-    """What an index says of an entry of any kind."""
+    """An entry of any kind as the index stores it."""
 
     seq: int
     kind: str
-    """Empty where the entry was withheld."""
+    """Empty if the entry was withheld."""
     at: str
     place: Place
     length: int
@@ -109,72 +109,72 @@ class IndexedEntry(msgspec.Struct, frozen=True):
 
 
 class Position(msgspec.Struct, frozen=True):
-    """How far an index has read."""
+    """The position up to which an index has read its log."""
 
     place: Place
     frontier: Frontier
     key: str
-    """The public key that signs there; empty at the very beginning."""
+    """The public key that signs there; empty at the start."""
 
 
 class TrialIndex(Protocol):
-    """The entries of a log, and the rows of its trials. Whoever opens it closes it."""
+    """The entries of a log, and the rows of its trials. Close it after use."""
 
     @property
     def path(self) -> Path | None:
-        """Its file; None where it has none."""
+        """Its file; None if it has none."""
         ...
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the index."""
         ...
 
     def position(self) -> Position:
-        """How far it has read."""
+        """The position up to which the log was read."""
         ...
 
     def size(self) -> int:
-        """How many entries it has read."""
+        """The number of entries read."""
         ...
 
     def reading(self) -> AbstractContextManager[None]:
-        """See one moment of it, whoever writes meanwhile."""
+        """Read one consistent state, even if another process writes."""
         ...
 
     def add(self, lines: Iterable[Indexed], position: Position, *, after: int) -> bool:
-        """Take lines in, and remember how far that is; all or none.
+        """Add lines and store the new position, all or nothing.
 
-        False, and nothing is taken in, where another process has moved it from `after` meanwhile.
+        Returns False, without adding, if another process has moved the index from `after` since.
 
         Raises:
-            DamageError: an entry holds no record, or is a trial that another entry is.
+            DamageError: an entry has no record, or is the same trial as another entry.
         """
         ...
 
     def erase(self) -> None:
-        """Begin anew, and leave nothing of what it held: bytes were taken out."""
+        """Delete all rows, leaving no withheld bytes behind."""
         ...
 
     def entry(self, seq: int) -> IndexedEntry | None:
-        """What it says of an entry."""
+        """The indexed entry at a position, or None."""
         ...
 
     def entries(self, first: int, end: int) -> list[IndexedEntry]:
-        """The entries from one position to before another, in order."""
+        """The entries from `first` up to before `end`, in order."""
         ...
 
     def latest_entries(
         self, count: int, *, before: int | None = None, kind: str | None = None
     ) -> list[IndexedEntry]:
-        """The last entries, the newest first."""
+        """The last entries, newest first."""
         ...
 
     def places(self, kind: str, *, size: int = EVERYTHING) -> list[int]:
-        """Positions of the entries of a kind among the first entries, in order."""
+        """Positions of the entries of a kind among the first `size` entries, in order."""
         ...
 
     def count_kinds(self, *, size: int = EVERYTHING) -> dict[str, int]:
-        """How many entries of each kind there are."""
+        """The number of entries of each kind."""
         ...
 
     def leaves(self, size: int) -> list[bytes]:
@@ -182,34 +182,34 @@ class TrialIndex(Protocol):
         ...
 
     def withheld_lines(self) -> list[IndexedEntry]:
-        """The entries that others say were withheld, whether or not they are gone."""
+        """The entries that withholdings name, whether or not their lines are withheld now."""
         ...
 
     def unnamed_withholdings(self, size: int) -> list[tuple[int | None, int | None]]:
-        """What was withheld without naming a trial: the line, and the entry that says so.
+        """Withholdings that name no trial: the withheld line, and the entry that withholds it.
 
-        The line is None where only evidence was taken out, the entry where none says so.
+        The line is None if only evidence was withheld, the entry is None if there is none.
         """
         ...
 
     def find_trial(self, experiment_id: str, trial_id: str) -> tuple[int, str, str | None] | None:
-        """Where a trial is sealed, with which record and which evidence."""
+        """The position, record digest and evidence digest of a sealed trial, or None."""
         ...
 
     def trials(self, wanted: TrialFilter, *, size: int = EVERYTHING) -> Iterator[TrialRow]:
-        """The trials among the first entries that a filter selects, in the order of the log.
+        """The trials among the first `size` entries that a filter selects, in the order of the log.
 
-        Each has the status that it has now, and the latest review among the first entries.
+        Each has its present status, and its latest review among the first entries.
 
         Raises:
-            InputError: a time of the filter is none.
+            InputError: a time in the filter is invalid.
         """
         ...
 
     def supersessions(self, size: int = EVERYTHING) -> dict[str, str | None]:
-        """Why each supersession among the first entries does not count, None where it does.
+        """Why each supersession among the first entries does not count; None if it does.
 
-        By the superseded record; see supersession.py.
+        The keys are superseded records; see supersession.py.
         """
         ...
 
@@ -221,48 +221,48 @@ class TrialIndex(Protocol):
         kind: str | None = None,
         size: int = EVERYTHING,
     ) -> list[int]:
-        """Positions of the entries about a record, the trials of an experiment, or of a kind."""
+        """Positions of the entries about a record, about an experiment's trials, or of a kind."""
         ...
 
     def datasets(self, *, size: int = EVERYTHING) -> list[tuple[str, int, int]]:
-        """Every dataset, by name, with its number of trials and of experiments."""
+        """Every dataset by name, with its number of trials and of experiments."""
         ...
 
     def experiments(self, words: str = "") -> list[tuple[str, int]]:
-        """Experiments with the position of their last trial, the most recent first.
+        """Experiments with the position of their last trial, most recent first.
 
-        With words, only those that have them in the name, an agent, a model or a dataset.
+        With `words`, only those whose name, agent, model or dataset contains them.
         """
         ...
 
     def experiment_version(self, name: str) -> str | None:
-        """A text that changes whenever a trial is sealed into an experiment, or anything is said.
+        """A string that changes with each trial of an experiment and each entry of another kind.
 
-        None where there is no trial in it.
+        None if the experiment has no trial.
         """
         ...
 
 
 def key_after(key: str, entry: AnyEntry | Withheld) -> str:
-    """The key that signs once this entry is in the log."""
+    """The key that signs after this entry."""
     return entry.key if isinstance(entry, KeyEntry) else key
 
 
 def check_text(text: str, what: str) -> None:
-    """Refuse what cannot stand in a ledger, and so cannot be found there.
+    """Refuse a text that no ledger can contain.
 
     Raises:
-        InputError: it has control characters, or bytes that are no text.
+        InputError: it has control characters or undecodable bytes.
     """
     if not text.isprintable():
         raise InputError(f"{what} is {text[:80]!r}; expected text without control characters")
 
 
 def format_since(given: datetime | str) -> str:
-    """A time as rows have it.
+    """A time in the format of rows.
 
     Raises:
-        InputError: it is none.
+        InputError: it is not a time.
     """
     try:
         moment = datetime.fromisoformat(given) if isinstance(given, str) else given

@@ -1,9 +1,9 @@
-"""Trials of a job, sealed from their directories: each once, whatever became of it before.
+"""Seals the trials of a job from their directories, each once.
 
     a kept attempt                         TRIAL.attempt-N
     a trial                                TRIAL
     a trial that was sealed as TRIAL and
-    was run again by a later resume        TRIAL.rerun-N, which stands in for the one before
+    run again by a later resume            TRIAL.rerun-N, which replaces the one before
 
 An attempt that was sealed while it was still the trial itself is not sealed a second time.
 """
@@ -24,7 +24,7 @@ from proctor.ledger.sealing import (
     identify_submission,
     seal,
 )
-from proctor.ledger.submission import find_attempts, has_record, rename_trial, submit_trial
+from proctor.ledger.submission import has_record, list_attempts, rename_trial, submit_trial
 
 AUTHOR = "proctor resume"
 _RERUN = ".rerun-"
@@ -34,30 +34,32 @@ REASON = "the trial was run again under the same name"
 
 
 def seal_trials(ledger: OpenLedger, trials: Sequence[Path], secrets: Secrets) -> list[Sealed]:
-    """Seal trials and the attempts that are kept in them; what is sealed already is left out.
+    """Seal trials and the attempts kept in them, except for those that are sealed already.
 
     Raises:
-        InputError: one of them may not be sealed; none of them is then.
+        InputError: one of them may not be sealed; then none of them is.
     """
     ledger.keep_up()
     submissions = [each for trial in trials for each in _find_unsealed(ledger, trial)]
     if not submissions:
         return []
-    standing_in = []
+    supersessions = []
     for submission, former in submissions:
         if former is not None:
-            # Nothing is said to stand in for a trial that could not be sealed then.
+            # Before anything is appended: a trial that cannot be sealed must not replace another
+            # one.
             check_submission(submission, secrets)
-            standing_in.append(_supersede(former, identify_submission(submission)))
-    if standing_in:
-        # Before the trial itself: after a kill in between, no two of them are counted.
+            supersessions.append(_supersede(former, identify_submission(submission)))
+    if supersessions:
+        # Supersessions come first: if the process is killed in between, no two runs of a trial
+        # count.
         with ledger.writing():
-            ledger.append(standing_in)
+            ledger.append(supersessions)
     return seal(ledger, [submission for submission, _ in submissions], secrets)
 
 
 def find_before(ledger: LedgerReader, submission: Submission, trial: str) -> Sealed | None:
-    """What a trial, or an attempt that is kept in it, was sealed as; None where it is new."""
+    """What a trial, or an attempt kept in it, was sealed as; None if it is new."""
     name = identify_submission(submission)
     for known in _names(trial):
         found = ledger.find_sealed(name.experiment_id, known)
@@ -72,10 +74,10 @@ def find_before(ledger: LedgerReader, submission: Submission, trial: str) -> Sea
     return None
 
 
-def find_reruns(statuses: Mapping[str, str]) -> dict[str, list[str]]:
-    """Trials that a resume ran again: each name, and all that its runs were sealed as, in order.
+def group_reruns(statuses: Mapping[str, str]) -> dict[str, list[str]]:
+    """Trials that a resume ran again: each name, with the sealed names of its runs, in order.
 
-    Only the last of them counts. `statuses` are those of trials, by their names.
+    Only the last run counts. `statuses` are those of trials, by name.
     """
     found = {}
     for name in statuses:
@@ -88,18 +90,18 @@ def find_reruns(statuses: Mapping[str, str]) -> dict[str, list[str]]:
     return found
 
 
-def place_again(
+def place_rerun(
     ledger: OpenLedger, submission: Submission
 ) -> tuple[Submission, SupersedeEntry | None]:
-    """A trial under a name that is free, and the entry by which it stands in for the one before."""
+    """The trial under a free name, and the entry that makes it replace the run before."""
     for renamed, former in _find_new(ledger, submission):
         return renamed, _supersede(former, identify_submission(renamed)) if former else None
     return submission, None
 
 
 def _find_unsealed(ledger: OpenLedger, trial: Path) -> Iterator[tuple[Submission, Subject | None]]:
-    """What is to be sealed of a trial, and the sealed one that it stands in for."""
-    for attempt in find_attempts(trial):
+    """The unsealed submissions of a trial, each with the sealed trial that it replaces."""
+    for attempt in list_attempts(trial):
         if has_record(attempt):
             submission = submit_trial(attempt)
             if not _is_sealed(ledger, submission, trial.name):
@@ -109,7 +111,7 @@ def _find_unsealed(ledger: OpenLedger, trial: Path) -> Iterator[tuple[Submission
 
 
 def _is_sealed(ledger: OpenLedger, submission: Submission, trial: str) -> bool:
-    """Whether an attempt is sealed, under its own name or under one that it had as the trial."""
+    """Whether an attempt is sealed, under its own name or under a name it had as the trial."""
     name = identify_submission(submission)
     if ledger.find_sealed(name.experiment_id, name.trial_id) is not None:
         return True
@@ -125,7 +127,7 @@ def _is_sealed(ledger: OpenLedger, submission: Submission, trial: str) -> bool:
 def _find_new(
     ledger: OpenLedger, submission: Submission
 ) -> Iterator[tuple[Submission, Subject | None]]:
-    """The trial under the first name that is free, unless one of them is the very same."""
+    """The trial under the first free name, unless the same bytes are sealed already."""
     name = identify_submission(submission)
     former = None
     for known in _names(name.trial_id):

@@ -1,4 +1,4 @@
-"""The index brought up to the log: from where it is, or from the start where it does not fit."""
+"""Updates the index from the log, or rebuilds it if it does not match."""
 
 from itertools import islice
 
@@ -11,36 +11,36 @@ from proctor.ledger.tree import HASH_SIZE, Frontier, Tree, leaf_hash
 from proctor.ledger.trial_index import Indexed, Position, TrialIndex, key_after
 
 BATCH = 2000
-"""Lines that the index takes in at a time."""
+"""Lines added to the index in one transaction."""
 
 
 def catch_up(index: TrialIndex, log: LogStore, tree: Tree) -> Position | None:
-    """Let the index read the log up to a tree's size, from where it is or from the beginning.
+    """Update the index up to a tree's size, from its position or from the start.
 
-    None where another process did so meanwhile: look again.
+    Returns None if another process updated it in between: try again.
 
     Raises:
-        DamageError: the log does not give that tree.
+        DamageError: the log does not have that tree.
     """
     position = index.position()
     if position.frontier.size > tree.size and _holds(log, position):
         raise DamageError(
-            f"{log.where}: the checkpoint signs {tree.size} entries, the log goes on to the "
-            f"{position.frontier.size} that were signed before: an older checkpoint was put back; "
-            f"if it is the right one after all, delete {index.path}"
+            f"{log.where}: the checkpoint signs {tree.size} entries, but the log still has the "
+            f"{position.frontier.size} that were signed before: an older checkpoint was restored; "
+            f"if it is the right one, delete {index.path}"
         )
     if position.frontier.size <= tree.size:
         read = _read_on(index, log, position, tree.size)
         if read is None or (_fits(read, tree) and not _is_stale(index, log)):
             return read
-    # Made from another log, from this one before it was damaged, or before lines were withheld.
+    # The index is of another log, or of this one before it was damaged or lines were withheld.
     _remove_search_index(index)
     index.erase()
     read = _read_on(index, log, index.position(), tree.size)
     if read is not None and not _fits(read, tree):
         raise DamageError(
-            f"{log.where}: the log has not the {tree.size} entries that its checkpoint "
-            "signs; `proctor ledger verify` says what is wrong"
+            f"{log.where}: the log does not have the {tree.size} entries that its checkpoint "
+            "signs; run `proctor ledger verify` to see what is wrong"
         )
     return read
 
@@ -57,22 +57,22 @@ def _holds(log: LogStore, position: Position) -> bool:
 
 
 def _is_stale(index: TrialIndex, log: LogStore) -> bool:
-    """Whether a line was withheld or brought back since it was read: neither changes the tree."""
+    """Whether a line was withheld or restored since it was read: neither changes the tree."""
     try:
         return any(
-            (line.kind == "") != _is_gone(read_line(log, line.place, line.length))
+            (line.kind == "") != _is_withheld(read_line(log, line.place, line.length))
             for line in index.withheld_lines()
         )
     except DamageError:
         return True
 
 
-def _is_gone(line: bytes) -> bool:
+def _is_withheld(line: bytes) -> bool:
     return isinstance(decode_line(line, "the line"), Withheld)
 
 
 def _remove_search_index(index: TrialIndex) -> None:
-    """The texts of what was withheld go too; the next search makes them again from what is left."""
+    """Delete the search index, which contains withheld text; the next search rebuilds it."""
     if index.path is not None:
         remove_index(index.path.with_name(SEARCH_INDEX))
 
@@ -82,7 +82,7 @@ def _fits(position: Position, tree: Tree) -> bool:
 
 
 def _read_on(index: TrialIndex, log: LogStore, position: Position, size: int) -> Position | None:
-    """Take in the lines up to a size, or as many as there are; None where another did."""
+    """Add the lines up to a size, or as many as there are; None if another process did."""
     frontier, place, key = position.frontier.copy(), position.place, position.key
     after = frontier.size
     batch: list[Indexed] = []
@@ -95,6 +95,7 @@ def _read_on(index: TrialIndex, log: LogStore, position: Position, size: int) ->
         frontier.append(indexed.leaf)
         place, key = line.end, key_after(key, indexed.entry)
         batch.append(indexed)
+        # Only an index that has read earlier lines can contain the withheld text.
         if position.frontier.size and isinstance(indexed.entry, WithholdEntry):
             _remove_search_index(index)
         if len(batch) == BATCH or frontier.size == size:
@@ -125,31 +126,29 @@ def _index_line(line: Line, log: LogStore, seq: int) -> Indexed:
 
 
 def check_leaf(line: bytes, leaf: bytes, where: str) -> None:
-    """See that a line is the one with this leaf hash, or what is left of it.
+    """Check that a line, or the placeholder of a withheld one, has this leaf hash.
 
     Raises:
-        DamageError: it is not.
+        DamageError: it has another one.
     """
     if leaf_hash(line) != leaf and read_leaf(line, where) != leaf:
-        raise DamageError(
-            f"{where} has other bytes than were signed; `proctor ledger verify` says what is wrong"
-        )
+        raise DamageError(f"{where} differs from what was signed; run `proctor ledger verify`")
 
 
 def read_leaf(line: bytes, where: str) -> bytes:
-    """The leaf hash of a line; of a withheld one, as it names it.
+    """The leaf hash of a line; for a withheld line, the one that its placeholder states.
 
     Raises:
-        DamageError: it is no entry, nor what is left of one.
+        DamageError: it is neither an entry nor a placeholder.
     """
     return leaf_of(line, decode_line(line, where))
 
 
 def leaf_of(line: bytes, entry: AnyEntry | Withheld) -> bytes:
-    """The leaf hash of a line that was decoded; of a withheld one, as it names it.
+    """The leaf hash of a decoded line; for a withheld line, the one that its placeholder states.
 
     Raises:
-        DamageError: it names none.
+        DamageError: it states none.
     """
     if not isinstance(entry, Withheld):
         return leaf_hash(line)
@@ -158,5 +157,5 @@ def leaf_of(line: bytes, entry: AnyEntry | Withheld) -> bytes:
     except ValueError:
         leaf = b""
     if len(leaf) != HASH_SIZE:
-        raise DamageError(f"entry {entry.seq}: no leaf hash is left of it")
+        raise DamageError(f"entry {entry.seq}: its placeholder has no leaf hash")
     return leaf

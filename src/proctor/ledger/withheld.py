@@ -1,9 +1,8 @@
-"""What was withheld, by whether it says of which trial: one place for every list, board and claim.
+"""Withholdings that name no trial: shared by lists, boards and claims.
 
-A line that was taken out is a withheld trial where the first later entry that gives its leaf hash
-and a subject names a trial that is nowhere else in the log. Any other line that was taken out is
-withheld without naming a trial: it may have been one, and nobody can say which. So is evidence that
-an entry without a subject takes out.
+A withheld line is a withheld trial if the first later entry that gives its leaf hash and a subject
+names a trial that is nowhere else in the log. Every other withheld line names no trial: it may have
+been one, but which is unknown. The same holds for evidence withheld by an entry without a subject.
 """
 
 from collections.abc import Sequence
@@ -19,21 +18,21 @@ _MOST_NAMED: Final = 5
 
 
 class UnnamedWithholding(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that was withheld without naming a trial."""
+    """A withholding that names no trial."""
 
     entry: int | None
-    """Place of the line that was taken out; null: only evidence was."""
+    """Position of the withheld line; null: only evidence was withheld."""
     said_at: int | None
-    """Place of the entry that says so; null where none does."""
+    """Position of the entry that withholds it; null if there is none."""
     reason: str = ""
     author: str = ""
 
 
-def find_unnamed(ledger: LedgerReader, size: int | None = None) -> list[UnnamedWithholding]:
-    """What was withheld without naming a trial, at a size of the log (default: all of it).
+def list_unnamed(ledger: LedgerReader, size: int | None = None) -> list[UnnamedWithholding]:
+    """Withholdings that name no trial, at a size of the log (default: all of it).
 
-    As with named trials, a line that was taken out later is gone at every position. Call `refresh`
-    before.
+    A line that was withheld later counts as withheld at every size, as for named trials. Call
+    `refresh` first.
     """
     bound = ledger.index.size() if size is None else size
     found = ledger.index.unnamed_withholdings(bound)
@@ -48,14 +47,14 @@ def _describe(ledger: LedgerReader, line: int | None, said_at: int | None) -> Un
 
 
 def render_unnamed(found: Sequence[UnnamedWithholding]) -> str | None:
-    """The disclosure as a sentence without its full stop; None where there is nothing to say."""
+    """The disclosure as a sentence without its full stop; None if there are none."""
     places = [each.entry for each in found if each.entry is not None]
     said_at = [each.said_at for each in found if each.entry is None and each.said_at is not None]
     return render_places(places, said_at)
 
 
 def render_places(lines: Sequence[int], evidence: Sequence[int]) -> str | None:
-    """The same, by the lines that were taken out and by the entries that take out evidence."""
+    """Like `render_unnamed`, for withheld lines and for entries that withhold evidence."""
     if not lines and not evidence:
         return None
     named = [*(f"entry {seq}" for seq in lines), *(f"evidence, by entry {seq}" for seq in evidence)]

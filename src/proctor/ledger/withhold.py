@@ -1,15 +1,15 @@
-"""Taking bytes out of a ledger and bringing them back. Withheld is not absent: the digests stay.
+"""Withholds bytes of a ledger. Withheld is not deleted without trace: the digests stay.
 
-1. An entry says what is withheld, why and by whom: the leaf hash of the line, the digests of the
-   evidence. It is signed and on the disk before anything is taken out.
-2. The line is written over by what is left of it, as long as it was, so that nothing else moves.
-3. Evidence goes that no other trial names; what another one names stays until that is withheld too.
-4. The index is made anew, and the one over texts is removed, so that nothing of it is left there
-   either; nor in those that earlier versions kept in the ledger. The indexes of other users are
-   made anew when they see the entry.
+1. An entry states what is withheld, why and by whom: the leaf hash of the line, the digests of the
+   evidence. It is signed and durable before anything is removed.
+2. The line is overwritten by a placeholder of the same length, so that nothing else moves.
+3. Evidence that no other trial names is deleted; the rest stays until those are withheld too.
+4. The index is rebuilt and the search index deleted, so that they contain nothing of it either;
+   also those that earlier versions kept in the ledger. Indexes of other users are rebuilt when they
+   read the entry.
 
-A crash after (1) leaves the bytes; withholding again, for the same reason, goes on with (2).
-Bringing back takes any file or directory, and keeps what has the very hashes.
+A crash after (1) leaves the bytes; withholding again for the same reason continues with (2).
+Restoring (restore.py) accepts any file with the right hashes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -42,13 +42,13 @@ from proctor.ledger.tree import leaf_hash
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """Why bytes are taken out, and who does it."""
+    """Why bytes are withheld, and by whom."""
 
     reason: str
     author: str
 
     def check(self) -> None:
-        """Refuse to take something out without a word.
+        """Refuse a missing reason or author.
 
         Raises:
             LedgerError: the reason or the author is missing.
@@ -59,23 +59,23 @@ class Why:
 
 @dataclass(slots=True)
 class Withholding:
-    """What was taken out."""
+    """The result of withholding."""
 
     seq: int
-    """The entry that says so."""
+    """Position of the entry that states it."""
     is_new: bool
-    """False where it was said before, and only the rest was left to do."""
+    """False if the entry existed, and only the remaining steps were done."""
     line: int | None = None
-    """Place of the entry whose line was taken out; None when only evidence was."""
+    """Position of the withheld line; None if only evidence was withheld."""
     removed: list[str] = field(default_factory=list)
-    """Digests of the evidence that is gone."""
+    """Digests of the deleted evidence."""
     kept: dict[str, list[str]] = field(default_factory=dict)
-    """Digests of what stays, and the trials that name it too."""
+    """Digests of evidence that stays, with the trials that also name it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What is to go."""
+    """What is to be withheld."""
 
     subject: Subject | None
     entry: int | None
@@ -84,62 +84,62 @@ class _Target:
 
 
 def withhold_trial(ledger: OpenLedger, row: TrialRow, why: Why) -> Withholding:
-    """Take out a trial's record and its evidence.
+    """Withhold a trial's record and its evidence.
 
     Raises:
         LedgerError: it is withheld already, or the ledger cannot be written.
     """
-    return _withhold(ledger, why, lambda: _aim_at_trial(ledger, row))
+    return _withhold(ledger, why, lambda: _target_trial(ledger, row))
 
 
 def withhold_evidence(
     ledger: OpenLedger, row: TrialRow, why: Why, paths: Sequence[str] = ()
 ) -> Withholding:
-    """Take out a trial's evidence, all of it or the files of these paths; its record stays.
+    """Withhold a trial's evidence, all of it or these files; its record stays.
 
     Raises:
         LedgerError: there is no such evidence, or the ledger cannot be written.
     """
-    return _withhold(ledger, why, lambda: _aim_at_evidence(ledger, row, paths))
+    return _withhold(ledger, why, lambda: _target_evidence(ledger, row, paths))
 
 
 def withhold_entry(ledger: OpenLedger, seq: int, why: Why) -> Withholding:
-    """Take out an entry that is no trial: a note, a review, a plan.
+    """Withhold an entry that is not a trial: a note, a review, a plan.
 
     Raises:
-        LedgerError: it may not be taken out, or the ledger cannot be written.
+        LedgerError: its kind cannot be withheld, or the ledger cannot be written.
     """
-    return _withhold(ledger, why, lambda: _aim_at_entry(ledger, seq))
+    return _withhold(ledger, why, lambda: _target_entry(ledger, seq))
 
 
-def find_withholdings(ledger: LedgerReader) -> list[WithholdEntry]:
-    """Every entry that says something was taken out; call `refresh` before."""
+def list_withholdings(ledger: LedgerReader) -> list[WithholdEntry]:
+    """Every entry that withholds something; call `refresh` first."""
     entries = map(ledger.entry, ledger.index.places("withhold"))
     return [entry for entry in entries if isinstance(entry, WithholdEntry)]
 
 
-def find_withheld(ledger: LedgerReader, files: Iterable[EvidenceFile]) -> list[EvidenceFile]:
-    """Which of these files were taken out; call `refresh` before.
+def list_withheld(ledger: LedgerReader, files: Iterable[EvidenceFile]) -> list[EvidenceFile]:
+    """The files that are withheld; call `refresh` first.
 
     Raises:
-        MissingArtifactError: one is not there, and nobody took it out.
+        MissingArtifactError: a file is missing, and no entry withholds it.
     """
     gone = [file for file in files if not ledger.artifacts.holds(file.sha256)]
     if gone:
-        withheld = {sha256 for each in find_withholdings(ledger) for sha256 in each.artifacts}
+        withheld = {sha256 for each in list_withholdings(ledger) for sha256 in each.artifacts}
         for file in gone:
             if file.sha256 not in withheld:
                 raise MissingArtifactError(
-                    f"evidence {file.path!r}: artifact {file.sha256} is not there"
+                    f"evidence {file.path!r}: artifact {file.sha256} is missing"
                 )
     return gone
 
 
-def write_over(ledger: OpenLedger, seq: int, line: bytes) -> None:
-    """Put another line where an entry's is; the file has the old one or the new one, whole.
+def overwrite_line(ledger: OpenLedger, seq: int, line: bytes) -> None:
+    """Replace the line of an entry atomically.
 
     Raises:
-        LedgerError: it is longer or shorter, or there is no such entry.
+        LedgerError: the new line has another length, or there is no such entry.
         OSError: it cannot be written.
     """
     found = ledger.index.entry(seq)
@@ -148,12 +148,12 @@ def write_over(ledger: OpenLedger, seq: int, line: bytes) -> None:
     ledger.log.overwrite(found.place, line)
 
 
-def _withhold(ledger: OpenLedger, why: Why, aim: Callable[[], _Target]) -> Withholding:
+def _withhold(ledger: OpenLedger, why: Why, make_target: Callable[[], _Target]) -> Withholding:
     why.check()
     with ledger.writing():
         ledger.refresh()
-        target = aim()
-        seq = _find_said(ledger, target, why)
+        target = make_target()
+        seq = _find_unfinished(ledger, target, why)
         done = Withholding(-1 if seq is None else seq, is_new=seq is None)
         if seq is None:
             entry = WithholdEntry(
@@ -172,25 +172,25 @@ def _withhold(ledger: OpenLedger, why: Why, aim: Callable[[], _Target]) -> Withh
     return done
 
 
-def _aim_at_trial(ledger: OpenLedger, row: TrialRow) -> _Target:
+def _target_trial(ledger: OpenLedger, row: TrialRow) -> _Target:
     line = ledger.line(row.seq)
     entry = decode_line(line, f"{ledger.where}: entry {row.seq}")
     if isinstance(entry, Withheld):
-        return _aim_again(ledger, row.seq)
+        return _target_withheld(ledger, row.seq)
     files = entry.evidence if isinstance(entry, TrialEntry) else ()
     digests = tuple(sorted({file.sha256 for file in files}))
     _check_room(row.seq, line)
     return _Target(row.subject, row.seq, leaf_hash(line).hex(), digests)
 
 
-def _aim_at_entry(ledger: OpenLedger, seq: int) -> _Target:
+def _target_entry(ledger: OpenLedger, seq: int) -> _Target:
     line = ledger.line(seq)
     entry = decode_line(line, f"{ledger.where}: entry {seq}")
     if isinstance(entry, Withheld):
-        return _aim_again(ledger, seq)
+        return _target_withheld(ledger, seq)
     if isinstance(entry, KeyEntry | WithholdEntry | AttestEntry):
         raise LedgerError(
-            f"{ledger.where}: entry {seq} is of kind {entry.kind!r}, which others rest on; "
+            f"{ledger.where}: entry {seq} is of kind {entry.kind!r}, which others depend on; "
             "it cannot be withheld"
         )
     if isinstance(entry, TrialEntry):
@@ -199,18 +199,18 @@ def _aim_at_entry(ledger: OpenLedger, seq: int) -> _Target:
     return _Target(None, seq, leaf_hash(line).hex(), ())
 
 
-def _aim_again(ledger: OpenLedger, seq: int) -> _Target:
-    """What was said of a line that is gone: its evidence may still be there."""
-    said = [entry for entry in find_withholdings(ledger) if entry.entry == seq]
-    if not said:
+def _target_withheld(ledger: OpenLedger, seq: int) -> _Target:
+    """The target of an earlier withholding of a line: its evidence may still be there."""
+    earlier = [entry for entry in list_withholdings(ledger) if entry.entry == seq]
+    if not earlier:
         raise LedgerError(
-            f"{ledger.where}: entry {seq} is gone, and no entry says why; "
-            "`proctor ledger verify` tells more"
+            f"{ledger.where}: entry {seq} is withheld, but no entry says why; "
+            "run `proctor ledger verify`"
         )
-    return _Target(said[-1].subject, seq, said[-1].leaf, said[-1].artifacts)
+    return _Target(earlier[-1].subject, seq, earlier[-1].leaf, earlier[-1].artifacts)
 
 
-def _aim_at_evidence(ledger: OpenLedger, row: TrialRow, paths: Sequence[str]) -> _Target:
+def _target_evidence(ledger: OpenLedger, row: TrialRow, paths: Sequence[str]) -> _Target:
     entry = ledger.entry(row.seq)
     name = row.name
     if not isinstance(entry, TrialEntry):
@@ -229,23 +229,23 @@ def _aim_at_evidence(ledger: OpenLedger, row: TrialRow, paths: Sequence[str]) ->
 
 
 def _check_room(seq: int, line: bytes) -> None:
-    if len(_left_of(seq, line)) != len(line):
-        raise LedgerError(f"entry {seq} is shorter than what would be left of it")
+    if len(_make_placeholder(seq, line)) != len(line):
+        raise LedgerError(f"entry {seq} is too short to be replaced by a placeholder")
 
 
-def _left_of(seq: int, line: bytes) -> bytes:
-    """What stands in a line's place, as long as it was."""
+def _make_placeholder(seq: int, line: bytes) -> bytes:
+    """The placeholder of a line, padded to its length."""
     return encode_entry(Withheld(withheld=leaf_hash(line).hex(), seq=seq)).ljust(len(line))
 
 
-def _find_said(ledger: OpenLedger, target: _Target, why: Why) -> int | None:
-    """The entry that says this already: a crash came between it and the deed."""
-    is_gone = target.entry is not None and isinstance(ledger.entry(target.entry), Withheld)
-    for entry in reversed(find_withholdings(ledger)):
+def _find_unfinished(ledger: OpenLedger, target: _Target, why: Why) -> int | None:
+    """An existing entry for the same target: a crash prevented the steps after it."""
+    is_withheld = target.entry is not None and isinstance(ledger.entry(target.entry), Withheld)
+    for entry in reversed(list_withholdings(ledger)):
         is_same = (entry.entry, entry.leaf) == (target.entry, target.leaf)
         if not is_same or entry.subject != target.subject or entry.artifacts != target.artifacts:
             continue
-        if is_gone or (entry.reason, entry.author) == (why.reason, why.author):
+        if is_withheld or (entry.reason, entry.author) == (why.reason, why.author):
             return entry.seq
     return None
 
@@ -255,8 +255,8 @@ def _carry_out(ledger: OpenLedger, target: _Target, done: Withholding) -> None:
         done.line = target.entry
         line = ledger.line(target.entry)
         if leaf_hash(line).hex() == target.leaf:
-            write_over(ledger, target.entry, _left_of(target.entry, line))  # (2)
-    others = _find_others(ledger, target)
+            overwrite_line(ledger, target.entry, _make_placeholder(target.entry, line))  # (2)
+    others = _find_shared(ledger, target)
     for digest in target.artifacts:
         if digest in others:
             done.kept[digest] = others[digest]
@@ -276,7 +276,7 @@ class _Named(msgspec.Struct, frozen=True):
 
 
 class _Naming(msgspec.Struct, frozen=True):
-    """As much of a line as says which evidence it names."""
+    """The fields of a line that name evidence."""
 
     seq: int
     evidence: tuple[_Named, ...] = ()
@@ -285,14 +285,14 @@ class _Naming(msgspec.Struct, frozen=True):
 _NAMING = msgspec.json.Decoder(_Naming)
 
 
-def _find_others(ledger: OpenLedger, target: _Target) -> dict[str, list[str]]:
-    """The evidence that other trials name too, with those trials."""
+def _find_shared(ledger: OpenLedger, target: _Target) -> dict[str, list[str]]:
+    """The evidence that other trials also name, with these trials."""
     wanted = set(target.artifacts)
     if not wanted:
         return {}
     gone = {
         (entry.subject.record, digest)
-        for entry in find_withholdings(ledger)
+        for entry in list_withholdings(ledger)
         if entry.subject is not None and entry.entry is None
         for digest in entry.artifacts
     }

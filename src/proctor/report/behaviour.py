@@ -1,6 +1,6 @@
-"""How agents went about it, from their traces: each trial summed up, and many as one.
+"""What agents did, from their traces: summaries of trials, and of many trials together.
 
-What is counted is decided in `traces`; a trial without a trace is in no mean of a trace.
+What is counted is decided in `traces`; trials without a trace are left out of means over traces.
 """
 
 import os
@@ -20,72 +20,70 @@ from proctor.traces.traced_trial import TracedTrial
 from proctor.traces.trial_summary import TrialSummary, summarise_traced
 
 CLASSIFIED_BY: Final = f"rules {RULES_VERSION}"
-"""What the labels come from."""
+"""The classifier of the labels."""
+# Trials from which on starting several processes pays off.
 _MANY: Final = 64
-"""Trials from which on more than one process is worth its start."""
 
 type Watch = Callable[[str, int, int], None]
-"""Told what is done, how much of it, and of how much."""
+"""Called with what is done, the amount done, and the total."""
 
 
 @dataclass(frozen=True, slots=True)
 class Behaviour:
-    """Trials by what they did."""
+    """Summaries of trials."""
 
     trials: dict[str, TrialSummary]
     """By EXPERIMENT/TRIAL."""
 
-    def together(self, attempts: Sequence[TrialRow]) -> ExperimentSummary:
-        """Some of them as one."""
-        return summarise_experiment([self.trials[each.name] for each in attempts])
+    def together(self, rows: Sequence[TrialRow]) -> ExperimentSummary:
+        """Summarise some of the trials together."""
+        return summarise_experiment([self.trials[each.name] for each in rows])
 
 
-def summarise_attempts(
-    attempts: Sequence[TrialRow],
+def summarise_trials(
+    rows: Sequence[TrialRow],
     ledger: LedgerReader | None,
     watch: Watch,
     *,
     is_alone: bool = False,
 ) -> Behaviour:
-    """Every attempt's traces, read and summed up; by one process where other threads are.
+    """Read and summarise the traces of trials; `is_alone`: in this process only.
 
     Raises:
-        DamageError: the log does not give what its checkpoint says.
+        DamageError: the log does not match its checkpoint.
     """
     found: dict[str, TrialSummary] = {}
-    for attempt, summary in zip(
-        attempts, _summaries(attempts, ledger, is_alone=is_alone), strict=True
-    ):
-        found[attempt.name] = summary
-        watch("traces read", len(found), len(attempts))
+    for row, summary in zip(rows, _summaries(rows, ledger, is_alone=is_alone), strict=True):
+        found[row.name] = summary
+        watch("traces read", len(found), len(rows))
     return Behaviour(found)
 
 
 def _summaries(
-    attempts: Sequence[TrialRow], ledger: LedgerReader | None, *, is_alone: bool
+    rows: Sequence[TrialRow], ledger: LedgerReader | None, *, is_alone: bool
 ) -> Iterator[TrialSummary]:
-    places = [each.place for each in attempts if each.place is not None]
-    if len(places) == len(attempts):
+    places = [each.place for each in rows if each.place is not None]
+    if len(places) == len(rows):
         is_worth_it = len(places) >= _MANY and not is_alone
         processes = len(os.sched_getaffinity(0)) if is_worth_it else 1
         yield from map_paths(summarise_place, places, processes)
         return
-    for attempt in attempts:
-        yield summarise_traced(trace_attempt(attempt, ledger), labelled=True)
+    for row in rows:
+        yield summarise_traced(trace_trial(row, ledger), labelled=True)
 
 
 def summarise_place(place: str) -> TrialSummary:
-    """The trial in a directory, summed up."""
+    """Summarise the trial in a directory."""
     return summarise_traced(next(iter(find_in_files(place))), labelled=True)
 
 
-def trace_attempt(attempt: TrialRow, ledger: LedgerReader | None) -> TracedTrial:
-    """An attempt with its files, wherever it lies.
+def trace_trial(row: TrialRow, ledger: LedgerReader | None) -> TracedTrial:
+    """A trial with its trace files, from its directory or the ledger.
 
     Raises:
-        InputError: it is not there any more.
+        InputError: it no longer exists.
         DamageError: the ledger is damaged.
     """
-    if ledger is None or attempt.place is not None:
-        return next(iter(find_in_files(attempt.place or "")))
-    return trace_row(ledger, find_trial(ledger, attempt.name))
+    if ledger is None or row.place is not None:
+        return next(iter(find_in_files(row.place or "")))
+    return trace_row(ledger, find_trial(ledger, row.name))

@@ -1,4 +1,4 @@
-"""Attempts by who made them: an agent, a model and the agent's own settings."""
+"""Groups of trials by agent, model and the agent's settings."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,58 +13,58 @@ _NO_MODEL = "none"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Group:
-    """Who sat the tasks."""
+    """An agent with its model and settings."""
 
     agent: str
     model: str
     configuration: str
-    """Digest of the agent's own settings."""
+    """Digest of the agent's settings."""
 
     @property
     def label(self) -> str:
-        """Agent and model as people say them."""
+        """Agent and model for people."""
         return self.agent if self.model == _NO_MODEL else f"{self.agent} · {self.model}"
 
     @property
     def full_label(self) -> str:
-        """The same with the digest of the settings."""
+        """The label with the digest of the settings."""
         return f"{self.label} · {self.configuration}"
 
 
-def group_of(attempt: TrialRow) -> Group:
-    """The group of an attempt."""
+def group_of(row: TrialRow) -> Group:
+    """The group of a trial."""
     return Group(
-        attempt.agent or "unknown",
-        attempt.model or _NO_MODEL,
-        attempt.configuration or "unknown",
+        row.agent or "unknown",
+        row.model or _NO_MODEL,
+        row.configuration or "unknown",
     )
 
 
-def group_attempts(attempts: Iterable[TrialRow]) -> dict[Group, list[TrialRow]]:
-    """Attempts by group, groups sorted, attempts in their order."""
+def group_trials(rows: Iterable[TrialRow]) -> dict[Group, list[TrialRow]]:
+    """Trials by group; groups are sorted, trials keep their order."""
     groups: dict[Group, list[TrialRow]] = {}
-    for attempt in attempts:
-        groups.setdefault(group_of(attempt), []).append(attempt)
+    for row in rows:
+        groups.setdefault(group_of(row), []).append(row)
     return dict(sorted(groups.items()))
 
 
-def group_by_task(attempts: Iterable[TrialRow]) -> dict[str, tuple[TrialRow, ...]]:
-    """Attempts by task, tasks sorted; a name that two datasets have is told apart by theirs."""
-    listed = list(attempts)
+def group_by_task(rows: Iterable[TrialRow]) -> dict[str, tuple[TrialRow, ...]]:
+    """Trials by sorted task; a task name that two datasets share is prefixed with the dataset."""
+    listed = list(rows)
     datasets: dict[str, set[str | None]] = {}
-    for attempt in listed:
-        datasets.setdefault(attempt.task_id or "", set()).add(attempt.recorded_dataset)
+    for row in listed:
+        datasets.setdefault(row.task_id or "", set()).add(row.recorded_dataset)
     tasks: dict[str, list[TrialRow]] = {}
-    for attempt in listed:
-        task = attempt.task_id or ""
+    for row in listed:
+        task = row.task_id or ""
         shared = len(datasets[task]) > 1
-        name = f"{attempt.recorded_dataset}/{task}" if shared else task
-        tasks.setdefault(name, []).append(attempt)
+        name = f"{row.recorded_dataset}/{task}" if shared else task
+        tasks.setdefault(name, []).append(row)
     return {task: tuple(found) for task, found in sorted(tasks.items())}
 
 
 def name_groups(groups: Iterable[Group]) -> dict[Group, str]:
-    """Labels that tell groups apart: the digest of the settings stands only where it is needed."""
+    """Distinct labels of groups, with the digest of the settings only where needed."""
     known = list(groups)
     labels = [group.label for group in known]
     return {
@@ -74,14 +74,14 @@ def name_groups(groups: Iterable[Group]) -> dict[Group, str]:
 
 
 def choose_group(run: Run, wanted: str | None, option: str) -> tuple[Group, list[TrialRow]]:
-    """The group that is meant, by any part of its name.
+    """The group that matches any part of a name.
 
     Raises:
-        InputError: there are several, or none; the sentence lists them.
+        InputError: several or none match; the message lists them.
     """
-    groups = group_attempts(run.attempts)
+    groups = group_trials(run.trials)
     if not groups:
-        raise InputError(f"{run.name}: every trial of it was superseded or withheld")
+        raise InputError(f"{run.name}: all its trials are superseded or withheld")
     fitting = [group for group in groups if wanted is None or _fits(group, wanted)]
     exact = [group for group in fitting if wanted in (group.label, group.full_label, group.model)]
     if len(exact) == 1:
@@ -107,8 +107,8 @@ def _explain(
         for group in (fitting or groups)
     )
     if wanted is not None and not fitting:
-        return f"{name}: nothing of it is called {wanted!r}; it holds {listed}"
+        return f"{name}: no agent or model matches {wanted!r}; it has {listed}"
     return (
-        f"{name}: {len(fitting)} agents and models in it; {option} takes a part of one's name: "
+        f"{name}: {len(fitting)} agents and models match; pass {option} with a part of one name: "
         f"{listed}"
     )

@@ -1,7 +1,7 @@
-"""The attempts in plain harbor job directories: as they would be sealed, and nothing is.
+"""Trials in harbor job directories, as rows.
 
-No ledger is needed, nothing of a job is run, and no link is followed. A trial that cannot be read
-is put down with the reason; the others count.
+No ledger is needed, nothing of a job is executed, and no link is followed. Trials that cannot be
+read are listed with the reason; the others count.
 """
 
 from dataclasses import dataclass, field
@@ -20,31 +20,31 @@ from proctor.ledger.sealing import Submission
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A trial that is in no number, and why."""
+    """A trial that cannot be read, and why."""
 
     place: str
     message: str
 
 
 @dataclass(slots=True)
-class JobAttempts:
-    """What lies in job directories."""
+class JobTrials:
+    """The trials in job directories."""
 
-    attempts: list[TrialRow] = field(default_factory=list)
+    trials: list[TrialRow] = field(default_factory=list)
     """In the order in which harbor adds them up; trials of earlier plans are set aside."""
     unreadable: list[Unreadable] = field(default_factory=list)
-    """Broken ones, and those without a result that may be running."""
+    """Damaged trials, and those without a result, which may still be running."""
     notes: list[str] = field(default_factory=list)
-    """What whoever reads the numbers should know."""
+    """Notes about the numbers."""
 
 
-def load_jobs(path: str) -> JobAttempts:
-    """The attempts of the job at a path, or of all jobs in the directory there.
+def load_jobs(path: str) -> JobTrials:
+    """Read the job at a path, or all jobs in the directory there.
 
     Raises:
         JobError: there is no job.
     """
-    found = JobAttempts()
+    found = JobTrials()
     for job in find_jobs(Path(path)):
         trials = find_trials(job, JobOptions())
         found.notes += trials.notes
@@ -57,18 +57,18 @@ def load_jobs(path: str) -> JobAttempts:
                 continue
             is_aside = _is_in(offer.where, trials.set_aside)
             status = SET_ASIDE if is_aside else UNSEALED
-            found.attempts.append(read_row(entry, status=status, place=offer.where))
-    found.attempts = with_restarted(found.attempts)
+            found.trials.append(read_row(entry, status=status, place=offer.where))
+    found.trials = with_restarted(found.trials)
     return found
 
 
 def _is_in(place: str, directories: list[str]) -> bool:
-    """Whether a trial, or a kept attempt of it, lies in one of the directories."""
+    """Whether a trial, or a kept attempt of it, is in one of the directories."""
     return any(place == each or place.startswith(f"{each}/") for each in directories)
 
 
 def entry_of(submission: Submission) -> TrialEntry:
-    """What would be sealed of a trial, but for its evidence."""
+    """The entry that a trial would be sealed as, without its evidence."""
     is_own = submission.own_trial is not None
     return TrialEntry(
         at="",

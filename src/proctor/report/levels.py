@@ -1,4 +1,4 @@
-"""How integrity findings look in documents and on pages: one tone for each level."""
+"""Tones of integrity findings in documents and on pages, by level."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -10,10 +10,10 @@ _TONES: Final[dict[Level, Tone]] = {Level.ALARM: "bad", Level.NOTICE: "warn", Le
 
 
 def tone_of_level(level: Level | None) -> Tone:
-    """Red for an alarm alone; none where there is no finding."""
+    """The tone of a level; red only for alarms, none without a finding."""
     return _TONES[level] if level is not None else ""
 
 
 def tone_of_codes(codes: Iterable[str]) -> Tone:
-    """The tone of the worst among findings."""
+    """The tone of the worst finding."""
     return tone_of_level(worst_level(codes))

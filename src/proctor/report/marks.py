@@ -1,4 +1,4 @@
-"""The attempts at a task as a row of marks, one each, which a reader takes in at a glance."""
+"""The attempts at a task as a row of symbols."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -14,13 +14,13 @@ _MOST: Final = 20
 
 
 def mark_of(reward: float | None) -> str:
-    """The mark of one attempt."""
+    """The symbol of one attempt."""
     if reward is None:
         return NOT_SCORED
     return PASSED if reward >= PASS_MARK else PARTLY if reward > 0 else FAILED
 
 
 def render_marks(rewards: Iterable[float | None]) -> str:
-    """The marks of all, in order; the first twenty of many."""
+    """The symbols of all attempts in order, limited to twenty."""
     marks = "".join(map(mark_of, rewards))
     return marks if len(marks) <= _MOST else f"{marks[:_MOST]}+{len(marks) - _MOST}"

@@ -1,6 +1,6 @@
-"""What a report is about: an experiment of a ledger, or a harbor job's directory.
+"""A run: an experiment of a ledger, or a harbor job directory.
 
-Only attempts that count are in its numbers; how many do not is told, by why.
+Its numbers are over the trials that count; the others are reported by status.
 """
 
 import os
@@ -13,7 +13,7 @@ from proctor.ledger.counting import count_left_out, counted_trials
 from proctor.ledger.entry import RescoreEntry
 from proctor.ledger.log import is_ledger
 from proctor.ledger.note import Checkpoint
-from proctor.ledger.query import Position, find_trials, load_position, render_missing
+from proctor.ledger.query import Position, list_trials, load_position, render_missing
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.trial_index import TrialFilter
@@ -24,42 +24,42 @@ from proctor.sentence import count_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Basis:
-    """The position of a log that numbers rest on."""
+    """The position of a log that numbers are based on."""
 
     origin: str
     """Name of the log."""
     size: int
-    """Entries that count."""
+    """The number of entries."""
     root: str
     """Root hash of the tree, hex, at the latest checkpoint."""
     checkpoint: str
-    """The signed note itself."""
+    """The signed note."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """Attempts that were made as one."""
+    """Trials that were run together."""
 
     name: str
     """The experiment, or the name of the job's directory; never a path."""
     is_sealed: bool
     """Whether it is in a ledger."""
-    attempts: tuple[TrialRow, ...]
-    """Those that count."""
+    trials: tuple[TrialRow, ...]
+    """The trials that count."""
     left_out: dict[str, int] = field(default_factory=dict)
-    """How many do not count, by why."""
+    """The number of trials that do not count, by status."""
     unreadable: tuple[Unreadable, ...] = ()
     """Trials of a job that could not be read."""
     notes: tuple[str, ...] = ()
-    """What whoever reads the numbers should know."""
+    """Notes about the numbers."""
     basis: Basis | None = None
-    """Null for a job's directory."""
+    """Null for a job directory."""
     withheld_unnamed: int = 0
-    """Entries of the ledger that were withheld without naming a trial; any may be of this run."""
+    """Entries of the ledger withheld without naming a trial, which may be of this run."""
 
 
 def load_run(thing: str, ledger: LedgerReader | None, *, prefers_ledger: bool = False) -> Run:
-    """The run that a path or an experiment's name stands for; what is both is a path as a rule.
+    """Load a run by path or experiment name; by default, an existing path takes precedence.
 
     Raises:
         InputError: it is neither, or nothing is in it.
@@ -73,7 +73,7 @@ def load_run(thing: str, ledger: LedgerReader | None, *, prefers_ledger: bool = 
 
 
 def check_name(thing: str) -> None:
-    """See that a run was named at all: an empty variable of a shell names none.
+    """Refuse an empty name, as from an unset shell variable.
 
     Raises:
         InputError: it is empty.
@@ -83,28 +83,28 @@ def check_name(thing: str) -> None:
 
 
 def is_sealed(ledger: LedgerReader, experiment: str) -> bool:
-    """Whether a ledger holds an experiment of this name."""
+    """Whether a ledger has an experiment of this name."""
     wanted = TrialFilter(experiment=experiment, limit=1)
-    return experiment.isprintable() and bool(find_trials(ledger, wanted))
+    return experiment.isprintable() and bool(list_trials(ledger, wanted))
 
 
 def check_job(path: str) -> None:
-    """See that a path does not lead to a ledger, whose experiments are runs and it is not.
+    """Refuse a path that is a ledger: its experiments are runs, but not the ledger itself.
 
     Raises:
-        InputError: it does.
-        LedgerError: it cannot be looked into.
+        InputError: it is a ledger.
+        LedgerError: it cannot be read.
     """
     if is_ledger(Path(path)) or (Path(path) / "entries").is_dir():
         raise InputError(f"{path}: a ledger; expected a job, or an experiment with --ledger {path}")
 
 
 def load_sealed_run(ledger: LedgerReader, experiment: str) -> Run:
-    """An experiment of a ledger, as it stands now.
+    """Load an experiment of a ledger at its present size.
 
     Raises:
         InputError: there is none of that name.
-        DamageError: the log does not give what its checkpoint says.
+        DamageError: the log does not match its checkpoint.
     """
     checkpoint = ledger.refresh()
     found = load_position(ledger, at=checkpoint.tree.size or None, experiment=experiment)
@@ -114,7 +114,7 @@ def load_sealed_run(ledger: LedgerReader, experiment: str) -> Run:
     return Run(
         name=experiment,
         is_sealed=True,
-        attempts=counted,
+        trials=counted,
         left_out=count_left_out(found.trials),
         notes=tuple(_find_notes(ledger, found, counted)),
         basis=_basis_of(checkpoint),
@@ -134,8 +134,8 @@ def _find_notes(
     if rescored:
         which = count_of(len(rescored), "trial")
         yield (
-            f"{experiment}: {which} rescored later; the first score counts here, as in a claim, "
-            "and the later one on a board"
+            f"{experiment}: {which} rescored later; the original score counts here, as in a claim, "
+            "and the new one on a board"
         )
 
 
@@ -149,22 +149,22 @@ def _basis_of(checkpoint: Checkpoint) -> Basis:
 
 
 def load_job_run(path: str) -> Run:
-    """A job's directory, or a directory of jobs.
+    """Load a job directory, or a directory of jobs.
 
     Raises:
-        InputError: there is no job, or no trial that can be read.
+        InputError: there is no job, or no readable trial.
     """
     check_job(path)
     found = load_jobs(path)
-    if not found.attempts:
-        raise InputError(f"{path}: no trial in it that can be read; expected a harbor job")
-    counted = tuple(counted_trials(found.attempts))
+    if not found.trials:
+        raise InputError(f"{path}: no readable trial in it; expected a harbor job")
+    counted = tuple(counted_trials(found.trials))
     place = Path(path).resolve()
     return Run(
         name=place.name,
         is_sealed=False,
-        attempts=counted,
-        left_out=count_left_out(found.attempts),
+        trials=counted,
+        left_out=count_left_out(found.trials),
         unreadable=tuple(
             Unreadable(Path(each.place).name, _without(each.message, path, place.name))
             for each in found.unreadable
@@ -174,7 +174,7 @@ def load_job_run(path: str) -> Run:
 
 
 def _without(text: str, path: str, name: str) -> str:
-    """A sentence without the place on this machine: a report is sent to others."""
+    """A text without paths of this machine, because reports are shared."""
     for known in (str(Path(path).resolve()), path.rstrip("/")):
         text = text.replace(known, name)
     return text

@@ -1,4 +1,4 @@
-"""One side's numbers: two means with what they rest on, pass rate, pass@k and pass^k, cost."""
+"""The scores of a set of trials: both means, pass rate, pass@k and pass^k, cost."""
 
 from collections.abc import Mapping, Sequence
 from statistics import median_low
@@ -18,47 +18,47 @@ type Tasks = Mapping[str, Sequence[TrialRow]]
 
 
 class Scores(msgspec.Struct, frozen=True, kw_only=True):
-    """What some attempts came to."""
+    """The scores of a set of trials."""
 
     account: Account
-    """Denominators, and both means."""
+    """Denominators and means."""
     tasks: int
     interval: Interval | None
-    """Of the mean over the scored, by drawing tasks; null below 2 tasks."""
+    """Of the mean over scored trials, by resampling tasks; null below 2 tasks."""
     interval_errors_as_zero: Interval | None
-    """Of the mean with what is missing as 0; null where there is no such mean."""
+    """Of the mean with missing rewards as 0; null if there is no such mean."""
     passed: int
-    """Attempts with a reward of 1 or more."""
+    """Trials with a reward of 1 or more."""
     pass_interval: Interval | None
-    """Wilson's, of the share of all attempts that passed; null where one has no number."""
+    """Wilson's, of the share of trials that passed; null if one has no number."""
     pass_at: tuple[PassEstimate, ...]
-    """What is not scored has not passed; empty where one has no number."""
+    """Trials without a score count as not passed; empty if one has no number."""
     pass_all: tuple[PassEstimate, ...]
     spread: Spread
-    """Of the scored, from attempt to attempt and from task to task."""
+    """Of the scored trials, within and between tasks."""
     efficiency: Efficiency
 
 
 def score_tasks(tasks: Tasks) -> Scores:
-    """The numbers of attempts by task."""
-    attempts = [attempt for found in tasks.values() for attempt in found]
+    """Compute the scores of trials by task."""
+    rows = [row for found in tasks.values() for row in found]
     passes = {task: [is_success(each) for each in found] for task, found in tasks.items()}
     passed = sum(map(sum, passes.values()))
-    account = account_for(attempts)
-    is_told = account.why_no_mean is None
-    ks = _choose_ks([len(found) for found in tasks.values()]) if is_told else []
-    as_zero = cluster_bootstrap(list(all_rewards(tasks).values())) if is_told else None
+    account = account_for(rows)
+    has_mean = account.why_no_mean is None
+    ks = _choose_ks([len(found) for found in tasks.values()]) if has_mean else []
+    as_zero = cluster_bootstrap(list(all_rewards(tasks).values())) if has_mean else None
     return Scores(
         account=account,
         tasks=len(tasks),
         interval=cluster_bootstrap(list(scored_rewards(tasks).values())),
         interval_errors_as_zero=as_zero,
         passed=passed,
-        pass_interval=wilson(passed, len(attempts)) if is_told else None,
+        pass_interval=wilson(passed, len(rows)) if has_mean else None,
         pass_at=tuple(pass_at(k, passes) for k in ks),
         pass_all=tuple(pass_all(k, passes) for k in ks),
         spread=spread_of(scored_rewards(tasks)),
-        efficiency=efficiency_of(attempts),
+        efficiency=efficiency_of(rows),
     )
 
 
@@ -68,7 +68,7 @@ def _choose_ks(sizes: Sequence[int]) -> list[int]:
 
 
 def scored_rewards(tasks: Tasks) -> dict[str, list[float]]:
-    """Rewards by task; what is not scored is left out."""
+    """Rewards by task, without trials that have no score."""
     return {
         task: [each.reward for each in found if each.reward is not None]
         for task, found in tasks.items()
@@ -76,5 +76,5 @@ def scored_rewards(tasks: Tasks) -> dict[str, list[float]]:
 
 
 def all_rewards(tasks: Tasks) -> dict[str, list[float]]:
-    """Rewards by task, with 0 for what is missing: harbor's rule."""
+    """Rewards by task, with missing ones as 0: harbor's rule."""
     return {task: [each.reward or 0.0 for each in found] for task, found in tasks.items()}

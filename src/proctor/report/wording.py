@@ -1,4 +1,4 @@
-"""What came of attempts, in a few words: said the same way in every document."""
+"""Phrases about trials that all documents share."""
 
 from collections.abc import Mapping
 
@@ -15,23 +15,23 @@ from proctor.report.scores import Scores
 
 
 def render_counts(counts: Mapping[str, int]) -> str:
-    """Counts by name."""
+    """Render counts by name."""
     return ", ".join(f"{count:,} {name}" for name, count in counts.items()) or "none"
 
 
 def render_value(value: float | None, ends: Ends | None) -> str:
-    """A number, and its interval where there is one."""
+    """Render a number with its interval, if any."""
     return f"{render_number(value)} {render_ends(ends)}".rstrip()
 
 
 def render_marked(account: Account) -> str:
-    """What the counted trials came to, as a sum."""
+    """The outcomes of the counted trials, as a sum."""
     said = f"{account.counted:,} = {account.scored:,} scored + {account.zero_by_missing:,} missing"
     return f"{said} + {account.no_number:,} without a number" if account.no_number else said
 
 
 def render_passed(scores: Scores) -> str:
-    """How many passed, their share, and its interval."""
+    """The number and share of passed trials, with its interval."""
     counted, ends = scores.account.counted, scores.pass_interval
     if scores.account.no_number:
         return f"{UNKNOWN}: {scores.account.no_number:,} of {counted:,} have no number"
@@ -41,10 +41,10 @@ def render_passed(scores: Scores) -> str:
 
 
 def render_cost(scores: Scores) -> str:
-    """What a success costs, or why nobody knows."""
+    """The cost per success, or why it is unknown."""
     spent = scores.efficiency.cost_usd
     if spent.total is None:
-        return f"{UNKNOWN}: known of {spent.n_known:,} of {spent.n_known + spent.n_unknown:,}"
+        return f"{UNKNOWN}: known for {spent.n_known:,} of {spent.n_known + spent.n_unknown:,}"
     if spent.per_success is None:
         return f"no success for {render_money(spent.total)}"
     return render_money(spent.per_success)

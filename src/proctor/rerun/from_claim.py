@@ -105,19 +105,19 @@ def load_claim_trials(path: str, ledger: Path) -> ClaimTrials:
             f"{ledger}: not a ledger with evidence; pass the ledger that the claim was made from "
             "with --ledger"
         )
-    if not proven.standing.counted:
+    if not proven.trials.counted:
         raise NotReplayableError(f"{path}: it counts no trial; there is nothing to run again")
     return ClaimTrials(
         title=claim.experiment,
         entries=_name(proven),
         withheld=_find_withheld(proven.entries),
         artifacts=FileArtifacts(ledger),
-        n_withheld=len(proven.standing.withheld),
+        n_withheld=len(proven.trials.withheld),
     )
 
 
 def _name(proven: Proven) -> dict[str, TrialEntry]:
-    return {read_row(entry).trial_id: entry for entry in proven.standing.counted}
+    return {read_row(entry).trial_id: entry for entry in proven.trials.counted}
 
 
 def _find_withheld(entries: Iterable[AnyEntry]) -> dict[str, str]:

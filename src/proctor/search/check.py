@@ -10,7 +10,7 @@ from pathlib import Path
 from proctor.errors import LedgerError
 from proctor.ledger.derived import SEARCH_INDEX, remove_index
 from proctor.ledger.place import open_reader
-from proctor.ledger.query import looking
+from proctor.ledger.query import snapshot
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.tree import Frontier
 from proctor.search.index import ROW_BITS, SearchIndex, is_of, waiting
@@ -69,7 +69,7 @@ def _find_problem(ledger: LedgerReader, path: Path) -> str | None:
 
 def _compare(ledger: LedgerReader, index: SearchIndex) -> str | None:
     position, select = index.position(), index.connection.execute
-    with looking(ledger) as size:
+    with snapshot(ledger) as size:
         leaves = ledger.index.leaves(position.size)
         told = sorted(
             (seq,) for kind in TOLD for seq in ledger.index.places(kind, size=position.size)

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from proctor.ledger.query import looking
+from proctor.ledger.query import snapshot
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.trial_index import NameColumn, NamePattern, TrialFilter
 from proctor.search.index import ROW_BITS, SearchIndex
@@ -128,7 +128,7 @@ def find_hits(
         InputError: the filter has an invalid time.
         sqlite3.DatabaseError: the index is damaged.
     """
-    with looking(ledger):
+    with snapshot(ledger):
         spans = choose_spans(ledger, query.conditions, wanted)
         bound = page.bound
         found = _list_numbers(index, query, spans, None if bound is None else bound + 1)
@@ -151,7 +151,7 @@ def count_by_trial(
         InputError: the filter has an invalid time.
         sqlite3.DatabaseError: the index is damaged.
     """
-    with looking(ledger):
+    with snapshot(ledger):
         spans = choose_spans(ledger, query.conditions, wanted)
         counts: dict[int, int] = {}
         for number in _list_numbers(index, query, spans, None):

@@ -14,7 +14,7 @@ from pathlib import Path
 from proctor.errors import LedgerError
 from proctor.ledger.derived import SEARCH_INDEX, remove_index
 from proctor.ledger.entry import WithholdEntry
-from proctor.ledger.query import looking
+from proctor.ledger.query import snapshot
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.tree import Frontier
 from proctor.ledger.trial_index import IndexedEntry, TrialFilter
@@ -141,7 +141,7 @@ def _begin_anew(index: SearchIndex) -> SearchIndex:
 def _look_ahead(ledger: LedgerReader, index: SearchIndex) -> _Ahead | None:
     """What is still to be read; None if the index does not match and must be built again."""
     frontier = waiting(index.position)
-    with looking(ledger) as size:
+    with snapshot(ledger) as size:
         root = ledger.checkpoint().tree
         entries = ledger.index.entries(frontier.size, size)
         wanted = TrialFilter(from_seq=frontier.size)

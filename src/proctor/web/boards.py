@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from proctor.errors import InputError, NotThereError
-from proctor.ledger.query import looking
+from proctor.ledger.query import snapshot
 from proctor.ledger.reader import LedgerReader
 from proctor.report.board.document import describe_trials
 from proctor.report.board.making import list_datasets, make_board
@@ -113,7 +113,7 @@ def _show_board(request: Request) -> Response:
     number, page = request.query_params.get("row", ""), read_page(request.query_params)
     with subject.opened() as opened, _ONE_AT_A_TIME:
         ledger = _need(opened)
-        with looking(ledger) as size:
+        with snapshot(ledger) as size:
             key = ("board", dataset, at or size, size, number, page)
         piece = subject.kept.find(key)
         if piece is None:

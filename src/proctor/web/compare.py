@@ -16,11 +16,11 @@ from starlette.routing import BaseRoute, Route
 
 from proctor.errors import InputError, NotThereError
 from proctor.ledger.reader import LedgerReader
-from proctor.report.behaviour import Behaviour, summarise_attempts
+from proctor.report.behaviour import Behaviour, summarise_trials
 from proctor.report.comparison.compared import Terms, choose_sides, compare_sides
-from proctor.report.comparison.document import tell_comparison
+from proctor.report.comparison.document import render_comparison
 from proctor.report.comparison.sides import Side, make_side
-from proctor.report.groups import group_attempts
+from proctor.report.groups import group_trials
 from proctor.report.page.html import Links, render_blocks
 from proctor.report.runs import Run, load_job_run, load_sealed_run
 from proctor.web.experiment import list_experiments
@@ -64,7 +64,7 @@ def _show_compare(request: Request) -> Response:
     asked = _read_asked(request.query_params)
     with subject.opened() as ledger:
         runs = [_load(subject, ledger, name) for name in asked.names if name]
-        offered = [[group.full_label for group in group_attempts(run.attempts)] for run in runs]
+        offered = [[group.full_label for group in group_trials(run.trials)] for run in runs]
         title, body, refusal = "Compare", Markup(""), ""
         if asked.is_whole:
             try:
@@ -112,18 +112,18 @@ def _compare(runs: list[Run], asked: _Params, ledger: LedgerReader | None) -> tu
     a = make_side("A", runs[0], asked.groups[0] or None)
     b = make_side("B", runs[1], asked.groups[1] or None)
     behaviour = _read_traces(a, b, asked, ledger)
-    document = tell_comparison(compare_sides(a, b, asked.terms, behaviour))
+    document = render_comparison(compare_sides(a, b, asked.terms, behaviour))
     return document.title, render_blocks(document.blocks, _make_links(a, b))
 
 
 def _read_traces(a: Side, b: Side, asked: _Params, ledger: LedgerReader | None) -> Behaviour | None:
     sides = choose_sides(a, b, asked.terms)
-    attempts = {each.name: each for side in sides for each in side.attempts}
+    attempts = {each.name: each for side in sides for each in side.trials}
     wanted = asked.traces or ("yes" if len(attempts) <= _MOST_TRACES else "no")
     if wanted != "yes":
         return None
     # In this process: forking a process that has threads is unsafe.
-    return summarise_attempts(
+    return summarise_trials(
         list(attempts.values()), ledger, lambda _what, _done, _of: None, is_alone=True
     )
 
@@ -133,7 +133,7 @@ def _make_links(a: Side, b: Side) -> Links:
     known = {
         each.name: (side.run.name, Path(each.place).name if each.place else each.trial_id)
         for side in (a, b)
-        for each in side.attempts
+        for each in side.trials
     }
     return Links(
         trial=lambda name: trial_path(*known[name]) if name in known else None,

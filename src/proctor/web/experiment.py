@@ -13,7 +13,7 @@ from proctor.ledger.counting import (
     account_for,
     count_exceptions,
 )
-from proctor.ledger.query import load_position, looking, with_restarted
+from proctor.ledger.query import load_position, snapshot, with_restarted
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.trial_index import TrialFilter
@@ -145,7 +145,7 @@ def load_sealed(ledger: LedgerReader, name: str) -> Experiment | None:
     """
     # Read the version first: trials sealed meanwhile then get a newer version, and the page
     # reloads.
-    with looking(ledger):
+    with snapshot(ledger):
         version = ledger.index.experiment_version(name)
     if version is None:
         return None
@@ -184,7 +184,7 @@ def list_experiments(
     Raises:
         DamageError: the log does not match its checkpoint.
     """
-    with looking(ledger):
+    with snapshot(ledger):
         found = ledger.index.experiments(words)
         page = found[first : first + count]
         trials: dict[str, list[TrialRow]] = {name: [] for name, _ in page}

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from proctor.ledger.reader import LedgerReader
-from proctor.ledger.withheld import find_unnamed, render_unnamed
+from proctor.ledger.withheld import list_unnamed, render_unnamed
 from proctor.web.experiment import list_experiments
 from proctor.web.job_files import JobFiles, JobSummary
 from proctor.web.listing import make_pages, read_page, read_words
@@ -45,7 +45,7 @@ def _show_index(request: Request) -> Response:
             if ledger is None
             else _page_of_sealed(ledger, words, number)
         )
-        disclosed = None if ledger is None else render_unnamed(find_unnamed(ledger))
+        disclosed = None if ledger is None else render_unnamed(list_unnamed(ledger))
     return render_page(
         "index.html",
         title="Experiments" if subject.ledger else "Jobs",

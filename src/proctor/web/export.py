@@ -29,7 +29,7 @@ from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.record.ids import make_id
 from proctor.report.behaviour import Behaviour, Watch
-from proctor.report.document.document import tell_report
+from proctor.report.document.document import render_report
 from proctor.report.document.facts import ReportFacts
 from proctor.report.levels import tone_of_codes
 from proctor.report.marks import mark_of
@@ -91,9 +91,9 @@ def make_pages(
         InputError: a trial is in two of the runs.
         DamageError: the log does not match its checkpoint.
     """
-    rows = [each for run in runs for each in run.attempts]
+    rows = [each for run in runs for each in run.trials]
     names = _name_pages(rows)
-    report = tell_report(facts)
+    report = render_report(facts)
     document = Document(report.title, (*report.blocks, Heading("Trials"), _list_trials(rows)))
     links = Links(trial=lambda name: names[name].trial if name in names else None)
     yield "index.html", render_document(document, _STYLES["style.css"], links)

@@ -24,7 +24,7 @@ from proctor.harbor.stats import ADHOC
 from proctor.harbor.trial import load_trial
 from proctor.ledger.counting import NOT_COUNTED, RESTARTED, SET_ASIDE, UNSEALED
 from proctor.ledger.row import NOT_IN_A_LOG, TrialRow
-from proctor.ledger.submission import find_attempts
+from proctor.ledger.submission import list_attempts
 from proctor.record.ids import shown_name
 from proctor.reward.profile import DEFAULT_PROFILE
 from proctor.web.experiment import BROKEN, RUNNING, Experiment
@@ -208,7 +208,7 @@ class JobFiles:
         """The attempts kept in a trial; unreadable ones are reported with the trial."""
         kept = status if status == SET_ASIDE else RESTARTED
         with contextlib.suppress(NotSealedError):
-            for attempt in find_attempts(Path(place)):
+            for attempt in list_attempts(Path(place)):
                 if not attempt.is_symlink():
                     yield self._read(f"{name}.attempt-{attempt.name}", str(attempt), kept)
 

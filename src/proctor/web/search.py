@@ -25,7 +25,7 @@ from proctor.files import read_small
 from proctor.ledger.place import open_reader
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.trial_index import TrialFilter
-from proctor.ledger.withheld import find_unnamed, render_unnamed
+from proctor.ledger.withheld import list_unnamed, render_unnamed
 from proctor.search.find import COUNTED, Found, Page, find_hits
 from proctor.search.index import SearchIndex
 from proctor.search.query import LONGEST_QUERY, Query, parse_query
@@ -131,7 +131,7 @@ def search_ledger(ledger: LedgerReader, query: Query, page: Page) -> tuple[Found
     """
 
     def ask(index: SearchIndex) -> tuple[Found, list[str]]:
-        unnamed = render_unnamed(find_unnamed(ledger))
+        unnamed = render_unnamed(list_unnamed(ledger))
         problems = [*([unnamed] if unnamed else []), *index.problems()]
         return find_hits(ledger, index, query, TrialFilter(), page), problems
 

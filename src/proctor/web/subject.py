@@ -25,7 +25,7 @@ from proctor.ledger.index import Index
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.log import FileLog, Place, Stamp, read_lines
 from proctor.ledger.note import Checkpoint
-from proctor.ledger.query import find_trials, looking
+from proctor.ledger.query import list_trials, snapshot
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.submission import ATTEMPTS
@@ -381,7 +381,7 @@ class Subject:
         seen, known = self.health.seen, self._versions.get(name)
         if known is not None and known[0] == seen:
             return known[1]
-        with self.health.opened() as ledger, looking(ledger):
+        with self.health.opened() as ledger, snapshot(ledger):
             found = ledger.index.experiment_version(_text(name))
         if found is None:
             raise _no_experiment(name)
@@ -424,7 +424,7 @@ def find_row(ledger: LedgerReader, experiment: str, trial: str) -> TrialRow:
         DamageError: the log does not match its checkpoint.
     """
     wanted = TrialFilter(experiment=_text(experiment), trial=_text(trial))
-    rows = find_trials(ledger, wanted)
+    rows = list_trials(ledger, wanted)
     if not rows:
         raise _no_trial(experiment, trial)
     return rows[0]

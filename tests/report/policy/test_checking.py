@@ -10,10 +10,10 @@ from proctor.errors import LedgerError
 from proctor.exchange.harbor_job import JobOptions, find_trials
 from proctor.exchange.intake import seal_offers
 from proctor.ledger.api import Ledger
-from proctor.report.policy.checking import check_attempts
+from proctor.report.policy.checking import check_submission
 from proctor.report.policy.document import parse_policy
 from proctor.report.policy.from_jobs import load_jobs_submission
-from proctor.report.policy.from_ledger import opened_experiment, verify_as_asked
+from proctor.report.policy.from_ledger import opened_experiment, verify_sealed
 from proctor.report.policy.reason import Check, PolicyCode
 from proctor.report.policy.verdict import Verdict
 from tests.audit.directories import COPIED, copy_job, edit_config, edit_json, write_json
@@ -45,7 +45,9 @@ SCRIPTED = "04-binary-scripted-k5"
 
 
 def check(text: str, job: Path) -> Verdict:
-    return check_attempts(parse_policy((HEAD + text).encode(), "p"), load_jobs_submission(str(job)))
+    return check_submission(
+        parse_policy((HEAD + text).encode(), "p"), load_jobs_submission(str(job))
+    )
 
 
 def test_an_honest_job_of_harbors_passes_all_that_it_can() -> None:
@@ -172,9 +174,9 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ledger]:
 
 
 def check_sealed(ledger: Ledger, text: str, experiment: str = SCRIPTED) -> Verdict:
-    sealed = verify_as_asked(Path(ledger.where))
+    sealed = verify_sealed(Path(ledger.where))
     with opened_experiment(ledger, experiment, sealed) as submission:
-        return check_attempts(parse_policy((HEAD + text).encode(), "p"), submission)
+        return check_submission(parse_policy((HEAD + text).encode(), "p"), submission)
 
 
 def test_a_job_in_a_ledger_passes_as_it_does_in_its_directory(ledger: Ledger) -> None:

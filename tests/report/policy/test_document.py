@@ -20,33 +20,33 @@ def parse(text: str) -> object:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("strict = true", "'strict' is no part of a policy; expected some of format, name, about"),
-        ("[tasks]\nnamse = []", "[tasks] has 'namse'; expected some of names, count, digests"),
+        ("strict = true", "'strict' is not a key of a policy; expected one of format, name, about"),
+        ("[tasks]\nnamse = []", "[tasks] has 'namse'; expected one of names, count, digests"),
         ("[attempts]\nminimum = 0", "attempts.minimum: expected `int` >= 1"),
         ("[attempts]\nminimum = 2\nexact = 2", "[attempts] has both minimum and exact"),
         ("[limits]\ndefault = 1", "limits.default: expected `bool`, got `int`"),
         ("[reviews]\nshare = 1.5", "reviews.share: expected `float` <= 1.0"),
-        ("[tasks]\ncount = 3\nnames = ['a']", "[tasks] count is 3, and 1 are named"),
-        ("[tasks]\nnames = ['a', 'a']", "[tasks] names has a name twice"),
+        ("[tasks]\ncount = 3\nnames = ['a']", "[tasks] count is 3, but 1 are named"),
+        ("[tasks]\nnames = ['a', 'a']", "[tasks] names has a duplicate"),
         ("[tasks.digests]\na = 'md5'", "[tasks.digests] 'a' has 'md5'; expected sha256: and 64"),
         ("[traces]\nneeded = 'some'", "traces.needed: invalid enum value 'some'"),
         ("[replacements]\ncauses = ['luck']", "replacements.causes[0]: invalid enum value 'luck'"),
         (
             "[integrity]\nno_open_findings = true\ntolerated = ['x']",
-            "[integrity] tolerates 'x'; expected codes of findings: reward-planted",
+            "[integrity] tolerates 'x'; expected finding codes: reward-planted",
         ),
-        ("[integrity]\ntolerated = ['output-cut']", "expected no_open_findings = true"),
+        ("[integrity]\ntolerated = ['output-cut']", "set no_open_findings = true"),
         (
             "[integrity]\nrefused = ['output-cut']",
-            "[integrity] refuses findings and asks for none; expected no_open_findings = true",
+            "[integrity] refuses findings without a rule; set no_open_findings = true",
         ),
         (
             "[integrity]\nlevel = 'alarm'",
-            "[integrity] has a level and asks for nothing; expected no_open_findings = true",
+            "[integrity] has a level without a rule; set no_open_findings = true",
         ),
         (
             "[integrity]\nno_open_findings = true\nrefused = ['x']",
-            "[integrity] refuses 'x'; expected codes of findings: reward-planted",
+            "[integrity] refuses 'x'; expected finding codes: reward-planted",
         ),
         (
             "[integrity]\nno_open_findings = true\nlevel = 'error'",
@@ -57,7 +57,7 @@ def parse(text: str) -> object:
             "tolerated = ['output-cut']",
             "[integrity] both tolerates and refuses 'output-cut'; expected one of them",
         ),
-        ("about = {}", "about is a table; expected a text"),
+        ("about = {}", "about is a table; expected a string"),
         ("[tasks\n", "not TOML: "),
     ],
 )

@@ -12,9 +12,9 @@ from proctor.ledger.exchange.harbor_jobs import Room, write_jobs
 from proctor.ledger.keys import load_key
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.note import parse_checkpoint, sign_checkpoint
-from proctor.ledger.query import find_trials
+from proctor.ledger.query import list_trials
 from proctor.ledger.tree import Tree, leaf_hash, root_of
-from proctor.report.policy.from_ledger import opened_experiment, verify_as_asked
+from proctor.report.policy.from_ledger import opened_experiment, verify_sealed
 from tests.cli.programs import Proctor, run_here
 
 JOB = Path(__file__).parent.parent.parent / "data" / "harbor" / "jobs" / "04-binary-scripted-k5"
@@ -68,7 +68,7 @@ def test_a_trial_of_terabytes_is_not_unpacked_and_fails_the_policy(
 def test_what_fits_is_unpacked_and_the_rest_is_named(ledger: Path, tmp_path: Path) -> None:
     with OpenLedger.open(ledger) as opened:
         opened.refresh()
-        rows = find_trials(opened)
+        rows = list_trials(opened)
         sizes = {row.seq: len(opened.entry(row.seq).evidence) for row in rows}  # type: ignore[union-attr]
         room = Room(size=1 << 30, files=max(sizes.values()) + 1)
         made = write_jobs(opened, sizes, tmp_path / "out", room=room)
@@ -79,7 +79,7 @@ def test_what_fits_is_unpacked_and_the_rest_is_named(ledger: Path, tmp_path: Pat
 
 
 def test_a_whole_experiment_has_room(ledger: Path) -> None:
-    sealed = verify_as_asked(ledger)
+    sealed = verify_sealed(ledger)
     with (
         OpenLedger.open(ledger) as opened,
         opened_experiment(opened, "nightly", sealed) as submission,

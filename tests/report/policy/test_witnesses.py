@@ -124,10 +124,10 @@ def test_one_name_or_one_key_is_one_witness(tmp_path: Path) -> None:
     ("rule", "sentence"),
     [
         ("quorum = 1", "expected both quorum and keys"),
-        ("quorum = 2\nkeys = ['{0}']", "quorum is 2, and the keys are those of 1"),
-        ("quorum = 2\nkeys = ['{0}', '{0}']", "quorum is 2, and the keys are those of 1"),
+        ("quorum = 2\nkeys = ['{0}']", "quorum is 2, but the keys are those of 1"),
+        ("quorum = 2\nkeys = ['{0}', '{0}']", "quorum is 2, but the keys are those of 1"),
         ("quorum = 1\nkeys = ['{1}']", "a log's key; expected a cosigner's"),
-        ("quorum = 1\nkeys = ['x']", "no public key"),
+        ("quorum = 1\nkeys = ['x']", "is not a public key"),
     ],
 )
 def test_a_policy_that_no_witness_could_meet_is_refused(

@@ -85,7 +85,7 @@ def test_errors_alone_are_0_by_one_rule_and_nothing_by_the_other() -> None:
 
 
 def test_more_than_planned_is_refused() -> None:
-    with pytest.raises(StatisticsError, match="1 attempts were planned but 2 are there"):
+    with pytest.raises(StatisticsError, match="1 trials were planned but 2 found"):
         account_for([attempt(), attempt()], planned=1)
 
 
@@ -98,5 +98,5 @@ def test_a_status_that_nobody_knows_is_refused() -> None:
 def test_an_account_that_was_changed_no_longer_adds_up(part: str) -> None:
     found = account_for([attempt(reward=1.0), attempt(reason_code="agent_timeout")])
     changed = msgspec.structs.replace(found, **{part: getattr(found, part) + 1})
-    with pytest.raises(StatisticsError, match="their parts make"):
+    with pytest.raises(StatisticsError, match="their parts add"):
         check_account(changed)

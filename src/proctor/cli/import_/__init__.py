@@ -1,11 +1,11 @@
-"""`proctor import`: what other systems and other ledgers left, brought into a ledger.
+"""`proctor import`: imports runs of other systems and ledgers.
 
     aec_bench   a tree of aec-bench's records
     harbor      harbor's jobs
     traces      loose trajectories, conversations and ATIF files
     bundle      what `proctor export` wrote
     prime       the hosted samples of a Prime evaluation
-    taking      what every import ends with
+    taking      seals what was found, and prints the result
 
 Nothing here reads what was brought.
 """
@@ -25,7 +25,7 @@ COMMANDS = {
 
 
 class _Imports(CommandTable):
-    """What can be brought in."""
+    """The import commands."""
 
     package = "proctor.cli.import_"
     commands_by_name = COMMANDS
@@ -33,10 +33,10 @@ class _Imports(CommandTable):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is meant; of what is none, a sentence says what there is."""
+        """The command of that name; the error lists all of them."""
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
             raise click.UsageError(
-                f"{printable(args[0])!r} is no kind of import; expected one of "
+                f"{printable(args[0])!r} is not a kind of import; expected one of "
                 f"{', '.join(COMMANDS)} before the path to import",
                 ctx,
             )

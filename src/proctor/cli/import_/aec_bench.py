@@ -1,4 +1,4 @@
-"""`proctor import aec-bench`: a tree of aec-bench's records."""
+"""`proctor import aec-bench`: imports a tree of aec-bench records."""
 
 from functools import partial
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`proctor import bundle`: the trials of another ledger, checked before they are taken."""
+"""`proctor import bundle`: imports the trials of another ledger."""
 
 from pathlib import Path
 
@@ -8,9 +8,9 @@ from proctor.cli.ledger.options import json_option, key_option, ledger_option
 from proctor.cli.ledger.target import open_target
 from proctor.cli.options import PATH
 from proctor.cli.output import print_json, print_line
-from proctor.ledger.claims.trust import find_verifier_key
+from proctor.ledger.claims.trust import load_verifier_key
 from proctor.ledger.exchange.checked import describe_hidden
-from proctor.ledger.exchange.take_in import TakenIn, import_bundle
+from proctor.ledger.exchange.take_in import ImportedBundle, import_bundle
 from proctor.ledger.exchange.unbundle import check_bundle
 
 
@@ -39,8 +39,8 @@ def command(
     Example: proctor import bundle nightly.tar.zst --signed-by owner.pub
     """
     path = Path(bundle)
-    key = find_verifier_key(signed_by) if signed_by else None
-    # Before a ledger is made: a bad bundle must not leave an empty one.
+    key = load_verifier_key(signed_by) if signed_by else None
+    # Before the ledger is created: a bad bundle must not leave an empty one.
     check_bundle(path, key)
     with open_target(directory, key_file) as ledger:
         taken = import_bundle(ledger, path, key)
@@ -51,7 +51,7 @@ def command(
     return 0
 
 
-def _document(taken: TakenIn) -> dict[str, object]:
+def _document(taken: ImportedBundle) -> dict[str, object]:
     return {
         "origin": taken.bundle.checkpoint.origin,
         "signer": str(taken.bundle.signer),
@@ -66,10 +66,10 @@ def _document(taken: TakenIn) -> dict[str, object]:
     }
 
 
-def _print(taken: TakenIn, *, is_trusted: bool) -> None:
+def _print(taken: ImportedBundle, *, is_trusted: bool) -> None:
     bundle = taken.bundle
     print_line(f"from        {bundle.checkpoint.origin}, {bundle.checkpoint.tree.size} entries")
-    trust = "as you said" if is_trusted else "the key that it names itself"
+    trust = "as given" if is_trusted else "the key that the bundle names"
     print_line(f"signed by   {bundle.signer} ({trust})")
     print_line(f"trials      {taken.new} sealed, {taken.known} sealed before")
     if bundle.left_out or bundle.withheld:

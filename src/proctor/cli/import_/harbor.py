@@ -1,4 +1,4 @@
-"""`proctor import harbor`: the trials of harbor's jobs."""
+"""`proctor import harbor`: imports the trials of harbor jobs."""
 
 from functools import partial
 from pathlib import Path
@@ -8,7 +8,7 @@ import click
 from proctor.cli.import_.taking import bring_in, print_reconciliation
 from proctor.cli.ledger.options import extend_option, json_option, key_option, ledger_option
 from proctor.cli.ledger.progress import make_progress
-from proctor.cli.ledger.secrets import find_secrets
+from proctor.cli.ledger.secrets import read_secrets
 from proctor.cli.options import PATH
 from proctor.cli.redaction import secret_option
 from proctor.errors import JobError
@@ -60,7 +60,7 @@ def command(
 
     Example: proctor import harbor jobs/nightly
     """
-    secrets = find_secrets(secret_names)
+    secrets = read_secrets(secret_names)
     asked = JobOptions(experiment=experiment, dataset_id=dataset_id, is_over=is_over)
     paths = _list_jobs(jobs)
     found = [_find(path, asked, is_one=len(paths) == 1) for path in paths]
@@ -84,7 +84,7 @@ def _list_jobs(paths: tuple[str, ...]) -> list[Path]:
 
 
 def _find(job: Path, asked: JobOptions, *, is_one: bool) -> FoundJob:
-    """The trials of a job; one of several that cannot be read does not stop the others."""
+    """The trials of a job; of several jobs, one that cannot be read does not stop the others."""
     progress = make_progress()
     try:
         return find_trials(job, asked, lambda done, total: progress("results read", done, total))

@@ -1,4 +1,4 @@
-"""`proctor import prime`: the hosted samples of a Prime evaluation."""
+"""`proctor import prime`: imports the hosted samples of a Prime evaluation."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ import click
 
 from proctor.cli.import_.taking import (
     describe_reconciliation,
-    find_exit_code,
+    exit_code_of,
     print_reconciliation,
     render_next,
 )
@@ -192,7 +192,7 @@ def _bring_in(
 def _conclude(
     found: _Found, experiment: str, outcome: Reconciliation, ledger: str | None, *, as_json: bool
 ) -> int:
-    """Say what became of the samples, and whether these are all of them."""
+    """Print the result, and whether all samples are included; returns the exit code."""
     samples = found.samples
     outcome.notes += [*found.notes, *_find_notes(samples, outcome)]
     following = render_next(outcome, ledger)
@@ -206,7 +206,7 @@ def _conclude(
             "next_command": following,
         }
         print_json(document)
-        code = find_exit_code(outcome)
+        code = exit_code_of(outcome)
     else:
         code = print_reconciliation(outcome, noun=_NOUN, as_json=False, ledger=ledger)
     if samples.failure is not None:
@@ -218,15 +218,15 @@ def _conclude(
 
 def _find_notes(samples: Listing, outcome: Reconciliation) -> Iterator[str]:
     if outcome.reworded:
-        said = count_of(outcome.reworded, "sample")
-        yield f"{said} already there: what Prime says about the evaluation is another now"
+        stated = count_of(outcome.reworded, "sample")
+        yield f"{stated} already there: what Prime says about the evaluation is another now"
     if samples.failure is not None:
         return
     often = f"it was read {count_of(samples.n_readings, 'time')}"
     if samples.missing:
-        said = count_of(samples.total or 0, _NOUN)
+        stated = count_of(samples.total or 0, _NOUN)
         yield (
-            f"Prime says there are {said} and gave {len(samples.seen):,}; {often}; import again "
+            f"Prime says there are {stated} and gave {len(samples.seen):,}; {often}; import again "
             "once the evaluation is finished"
         )
     elif samples.last.is_cut:

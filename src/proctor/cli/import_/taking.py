@@ -1,4 +1,4 @@
-"""What every import ends with: trials sealed under a bar, and a reconciliation that adds up."""
+"""Seals the trials that an import found, and prints a reconciliation that adds up."""
 
 import os
 import shlex
@@ -27,7 +27,7 @@ def bring_in(
     secrets: Secrets | None = None,
     admission: Admission | None = None,
 ) -> Reconciliation:
-    """Seal what was found, with a bar on anything longer than a second.
+    """Seal what was found, with a progress bar if it takes longer than a second.
 
     Raises:
         LedgerError: the ledger cannot be opened or written; what was sealed so far stays.
@@ -46,9 +46,9 @@ def bring_in(
 def print_reconciliation(
     outcome: Reconciliation, *, noun: str, as_json: bool, ledger: str | None = None
 ) -> int:
-    """Say what became of everything, and what to do next; the exit code for it.
+    """Print the result and the next command; returns the exit code.
 
-    `ledger` is what was given as --ledger, which the next command needs as well.
+    `ledger` is the value of --ledger, which the next command needs as well.
     """
     if as_json:
         print_json(describe_reconciliation(outcome))
@@ -56,22 +56,22 @@ def print_reconciliation(
         _print(outcome, noun)
         if (following := render_next(outcome, ledger)) is not None:
             print_line(f"next: {following}")
-    return find_exit_code(outcome)
+    return exit_code_of(outcome)
 
 
-def find_exit_code(outcome: Reconciliation) -> int:
-    """0 where everything is in, 3 where some is not, 2 where nothing is."""
+def exit_code_of(outcome: Reconciliation) -> int:
+    """0 if everything is sealed, 3 if only some, 2 if nothing."""
     if not outcome.refused and not outcome.later:
         return 0
     return _SOME_REFUSED if outcome.new or outcome.known else _NONE_TAKEN
 
 
 def _print(outcome: Reconciliation, noun: str) -> None:
-    said = (
+    summary = (
         f"{count_of(outcome.found, noun)} found: {len(outcome.new):,} imported, "
         f"{len(outcome.known):,} already there, {len(outcome.refused):,} refused"
     )
-    print_line(f"{said}, {len(outcome.later):,} left for later" if outcome.later else said)
+    print_line(f"{summary}, {len(outcome.later):,} left for later" if outcome.later else summary)
     _print_all("refused", [(each.where, each.message) for each in outcome.refused], noun)
     _print_all("left for later", [(each.where, each.message) for each in outcome.later], noun)
     for note in outcome.notes:
@@ -79,27 +79,28 @@ def _print(outcome: Reconciliation, noun: str) -> None:
 
 
 def render_next(outcome: Reconciliation, ledger: str | None) -> str | None:
-    """The command that sums up what came in, word for word; None where nothing did."""
+    """The command that summarizes what was imported; None if nothing was."""
     experiments = {each.experiment_id for each in (*outcome.new, *outcome.known)}
     if not experiments:
         return None
     words = ["proctor", "trace", "summary"]
     if len(experiments) == 1:
         (name,) = experiments
-        # A path goes before a name, and what was imported often lies in a directory of that name.
+        # A path takes precedence over a name, and the import often comes from a directory of that
+        # name.
         words += ["--experiment", name] if os.path.lexists(name) else [name]
     words += ["--ledger", ledger] if ledger is not None else []
     return shlex.join(words)
 
 
-def _print_all(what: str, said: Sequence[tuple[str, str]], noun: str) -> None:
-    """Each with its reason; where they are many, every reason once."""
-    if len(said) <= _MOST_NAMED:
-        for _, message in said:
+def _print_all(what: str, summary: Sequence[tuple[str, str]], noun: str) -> None:
+    """Print each with its reason; if there are many, every reason once."""
+    if len(summary) <= _MOST_NAMED:
+        for _, message in summary:
             print_line(f"{what}: {message}")
         return
-    examples = {message.replace(where, "…"): message for where, message in reversed(said)}
-    counts = Counter(message.replace(where, "…") for where, message in said)
+    examples = {message.replace(where, "…"): message for where, message in reversed(summary)}
+    counts = Counter(message.replace(where, "…") for where, message in summary)
     for reason, count in counts.most_common(_MOST_NAMED):
         many = f"{count_of(count, noun)}, such as " if count > 1 else ""
         print_line(f"{what}: {many}{examples[reason]}")
@@ -109,7 +110,7 @@ def _print_all(what: str, said: Sequence[tuple[str, str]], noun: str) -> None:
 
 
 def describe_reconciliation(outcome: Reconciliation) -> dict[str, object]:
-    """The same as a document."""
+    """The result as JSON."""
     return {
         "found": outcome.found,
         "imported": [_describe(each) for each in outcome.new],

@@ -1,4 +1,4 @@
-"""`proctor import traces`: loose trajectories, conversations and ATIF files."""
+"""`proctor import traces`: imports loose trajectories, conversations and ATIF files."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -7,7 +7,7 @@ import click
 
 from proctor.cli.import_.taking import bring_in, print_reconciliation
 from proctor.cli.ledger.options import json_option, key_option, ledger_option
-from proctor.cli.ledger.secrets import find_secrets
+from proctor.cli.ledger.secrets import read_secrets
 from proctor.cli.options import PATH
 from proctor.cli.redaction import secret_option
 from proctor.errors import InputError
@@ -58,7 +58,7 @@ def command(
 
     Example: proctor import traces runs/ --model acme/model-x --task fix-bug
     """
-    secrets = find_secrets(secret_names)
+    secrets = read_secrets(secret_names)
     asked = TraceOptions(
         experiment=experiment,
         task=task,

@@ -1,24 +1,24 @@
-"""`proctor ledger`: the sealed log, a module for every command.
+"""`proctor ledger`: commands about the sealed log, one module each.
 
-    init         make a ledger
-    seal         records and trials into it
-    list         what is in it
-    verify       whether all of it is what was sealed
-    prove        proofs that are checked without it
-    attest       a statement that names every entry of an experiment
-    claim        a score with its proofs, in one file
-    checkpoint   what it is at this moment, signed
-    cosign       the same, signed by somebody else
-    watch        what appears in ledgers that others write
-    review       what a person says of a trial
-    withhold     bytes out of it, and back
-    stats        counts and bytes
-    options      options that all of them have
-    target       the ledger that something is sealed into
-    filters      options that say which trials are meant
+    init         creates a ledger
+    seal         seals records and trials
+    list         lists sealed trials
+    verify       verifies a ledger
+    prove        writes proofs
+    attest       signs a statement about all entries of an experiment
+    claim        writes a score with its proofs
+    checkpoint   prints or saves the checkpoint
+    cosign       adds a cosignature to a checkpoint
+    watch        monitors ledgers
+    review       adds a review of a trial
+    withhold     withholds bytes, and restores them
+    stats        prints counts and sizes
+    options      common options
+    target       opens the ledger for writing
+    filters      options that select trials
     secrets      values that must not be sealed
-    progress     a bar, where something takes long
-    plain_table  rows under headings, drawn fast
+    progress     a progress bar
+    plain_table  prints tables fast
 
 Nothing here hashes or signs.
 """
@@ -27,6 +27,7 @@ import click
 
 from proctor.cli.main import CommandTable
 
+# Every command and the first line of its help; implemented in proctor.cli.ledger.NAME.
 COMMANDS = {
     "init": "Create a ledger signed by your key; create the key if it is missing.",
     "seal": "Seal records or trials with their evidence; create the ledger if it is missing.",
@@ -42,7 +43,6 @@ COMMANDS = {
     "withhold": "Remove bytes but keep their digests, or restore them.",
     "stats": "Show counts and bytes per experiment.",
 }
-"""Every command and the first line of its help; proctor.cli.ledger.NAME holds it."""
 
 
 class LedgerCommands(CommandTable):

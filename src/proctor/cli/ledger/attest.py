@@ -1,4 +1,4 @@
-"""`proctor ledger attest`: a signed statement that names every entry of an experiment."""
+"""`proctor ledger attest`: signs a statement about all entries of an experiment."""
 
 import getpass
 

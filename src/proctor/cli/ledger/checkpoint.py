@@ -1,4 +1,4 @@
-"""`proctor ledger checkpoint`: what a ledger is at this moment, signed; and its public key."""
+"""`proctor ledger checkpoint`: prints or saves the signed checkpoint, and the public key."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`proctor ledger claim`: a score with its proofs, in one file."""
+"""`proctor ledger claim`: writes a score with its proofs to one file."""
 
 from pathlib import Path
 

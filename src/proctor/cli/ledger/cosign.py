@@ -1,4 +1,4 @@
-"""`proctor ledger cosign`: a witness's signature under a copy of a checkpoint."""
+"""`proctor ledger cosign`: adds a witness's signature to a copy of a checkpoint."""
 
 import os
 import time
@@ -6,12 +6,12 @@ from pathlib import Path
 
 import click
 
-from proctor.cli.ledger.options import find_memory, json_option, state_option
+from proctor.cli.ledger.options import json_option, open_memory, state_option
 from proctor.cli.options import PATH, check_apart
 from proctor.cli.output import print_json, print_line
 from proctor.errors import KeyFileError
-from proctor.ledger.claims.trust import find_verifier_key
-from proctor.ledger.claims.witness import Shown, witness_copy
+from proctor.ledger.claims.trust import load_verifier_key
+from proctor.ledger.claims.witness import WitnessInput, witness_copy
 from proctor.ledger.keys import SigningKey, load_key, make_key
 
 
@@ -56,19 +56,19 @@ def command(
     Example: proctor ledger cosign checkpoint-2026-11-15 --key ~/keys/mine --ledger ledger
     """
     check_apart("directory", "proof")
-    shown = Shown(
-        log_key=find_verifier_key(log_key) if log_key is not None else None,
+    shown = WitnessInput(
+        log_key=load_verifier_key(log_key) if log_key is not None else None,
         ledger=Path(directory) if directory is not None else None,
         proof=proof,
     )
     found: list[tuple[SigningKey, bool]] = []
 
     def find_key() -> SigningKey:
-        # Asked for last: a checkpoint that is refused leaves no new key behind.
+        # Loaded last: a refused checkpoint must not create a key.
         found.append(_find_key(Path(key_file), name))
         return found[0][0]
 
-    done = witness_copy(Path(checkpoint), find_memory(state), shown, find_key, int(time.time()))
+    done = witness_copy(Path(checkpoint), open_memory(state), shown, find_key, int(time.time()))
     ((key, is_made),) = found
     if as_json:
         print_json(
@@ -90,7 +90,7 @@ def command(
 
 
 def _find_key(path: Path, name: str | None) -> tuple[SigningKey, bool]:
-    """The key in a file, or a new one; and whether it was made just now."""
+    """Load the key in a file, or create it; returns it, and whether it is new."""
     if name is not None and not os.path.lexists(path):
         return make_key(path, name), True
     key = load_key(path)

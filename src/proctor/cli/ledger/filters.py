@@ -1,4 +1,4 @@
-"""Options that say which sealed trials are meant, the same for every command that asks."""
+"""Options that select sealed trials, shared by several commands."""
 
 import functools
 import math
@@ -32,7 +32,7 @@ _OPTIONS = (
 
 
 def filter_options(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command the options of a filter, and the filter that they make as `wanted`."""
+    """Add the options of a filter to a command, which gets the filter as `wanted`."""
 
     @functools.wraps(command)
     def with_filter(
@@ -72,7 +72,7 @@ def filter_options(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def parse_range(text: str | None) -> tuple[float | None, float | None]:
-    """The bounds of `0.5..1`, `0.5..`, `..1` or `1`.
+    """Parse the bounds of `0.5..1`, `0.5..`, `..1` or `1`.
 
     Raises:
         click.UsageError: it is none of those.

@@ -1,11 +1,11 @@
-"""`proctor ledger init`: a new ledger."""
+"""`proctor ledger init`: creates a ledger."""
 
 import os
 from pathlib import Path
 
 import click
 
-from proctor.cli.ledger.options import find_directory, json_option, key_option, ledger_option
+from proctor.cli.ledger.options import choose_directory, json_option, key_option, ledger_option
 from proctor.cli.options import PATH, check_apart
 from proctor.cli.output import print_json, print_line
 from proctor.errors import LedgerError
@@ -42,7 +42,7 @@ def command(
 
     Example: proctor ledger init --origin example.org/our-runs
     """
-    place = find_directory(directory)
+    place = choose_directory(directory)
     check_apart("origin", "next_file")
     _check_origin(origin)
     if next_file is not None:
@@ -77,7 +77,7 @@ def command(
 def _change_key(place: Path, key_file: str | None, path: Path, *, as_json: bool) -> int:
     former = find_key(Path(key_file) if key_file else None, os.environ)
     with OpenLedger.open(place, key=former) as ledger:
-        # Before a key is made: a ledger that cannot be written needs none.
+        # Before a key is created: a ledger that cannot be written needs none.
         ledger.refresh()
         ledger.check_key()
         is_new_key = not os.path.lexists(path)
@@ -102,7 +102,7 @@ def _change_key(place: Path, key_file: str | None, path: Path, *, as_json: bool)
 
 
 def _name_key(origin: str | None) -> str:
-    """A log's key goes by the log's name, where keys can have such a name."""
+    """The name of a log's key: the log's name, if it is valid for keys."""
     is_name = origin is not None and "+" not in origin and not any(map(str.isspace, origin))
     return origin if origin is not None and is_name else f"proctor/{os.urandom(6).hex()}"
 

@@ -1,4 +1,4 @@
-"""`proctor ledger list`: sealed trials, by filters, as a table, CSV or JSON."""
+"""`proctor ledger list`: lists sealed trials as a table, CSV or JSON."""
 
 import csv
 import io
@@ -13,26 +13,26 @@ from proctor.cli.ledger.options import json_option, ledger_option, open_ledger
 from proctor.cli.ledger.plain_table import print_rows
 from proctor.cli.options import check_apart
 from proctor.cli.printable import printable
-from proctor.cli.stdout import send, send_bytes, tell
-from proctor.ledger.query import find_trials
+from proctor.cli.stdout import print_stderr, send, send_bytes
+from proctor.ledger.query import list_trials
 from proctor.ledger.row import PUBLIC, TrialRow
 from proctor.ledger.trial_index import TrialFilter
-from proctor.ledger.withheld import UnnamedWithholding, find_unnamed, render_unnamed
+from proctor.ledger.withheld import UnnamedWithholding, list_unnamed, render_unnamed
 
-# What a list shows of a trial, column by column
+# Columns of the list
 
 
 NAMES = tuple(PUBLIC)
-"""Every column there is."""
+"""All columns."""
 SHOWN = ("seq", "experiment_id", "trial_id", "model", "reward", "status", "review")
-"""What people see unless they ask for others."""
+"""The default columns."""
 NUMBERS = ("seq", "reward", "evidence_files", "evidence_bytes")
 _HEADINGS = {"experiment_id": "experiment", "trial_id": "trial", "task_id": "task"}
 _HEADINGS |= {"dataset_id": "dataset", "reason_code": "reason", "harness": "agent"}
 
 
 def parse_columns(text: str | None) -> tuple[str, ...] | None:
-    """The columns of a comma-separated list; None for none.
+    """Parse a comma-separated list of columns; None if there is none.
 
     Raises:
         UsageError: there is no such column, or one stands there twice.
@@ -46,17 +46,17 @@ def parse_columns(text: str | None) -> tuple[str, ...] | None:
         if name not in NAMES:
             raise click.UsageError(f"--columns {given!r}; expected some of {', '.join(NAMES)}")
     if len(set(found)) != len(found):
-        raise click.UsageError(f"--columns {text!r}: a column stands there twice")
+        raise click.UsageError(f"--columns {text!r}: a column occurs twice")
     return found
 
 
 def heading_of(column: str) -> str:
-    """What people see over a column."""
+    """The heading of a column."""
     return _HEADINGS.get(column, column)
 
 
 def cells_of(row: TrialRow, columns: Sequence[str]) -> list[str]:
-    """A row for people: what is not known is a dash, a missing reward is said."""
+    """The cells of a row for people: a dash for unknown values, and `not scored`."""
     return [_render(row, column) for column in columns]
 
 
@@ -95,9 +95,9 @@ def command(
         check_apart(first, second)
     chosen = parse_columns(columns)
     with open_ledger(directory) as ledger:
-        rows = find_trials(ledger, wanted)
-        unnamed = find_unnamed(ledger)
-    # Whatever was asked for, a line without a name may have been it.
+        rows = list_trials(ledger, wanted)
+        unnamed = list_unnamed(ledger)
+    # A withholding without a name may concern any selected trial.
     is_asked = wanted.status in (None, "withheld")
     nameless = [_describe(each) for each in unnamed] if is_asked else []
     if as_json or as_jsonl:
@@ -107,19 +107,19 @@ def command(
     else:
         _print_table(rows, chosen or _find_shown(rows, wanted), wanted)
     if disclosed := render_unnamed(unnamed):
-        (tell if as_json or as_jsonl or as_csv else send)(f"note: {disclosed}")
+        (print_stderr if as_json or as_jsonl or as_csv else send)(f"note: {disclosed}")
     return 0
 
 
 def _describe(unnamed: UnnamedWithholding) -> dict[str, object]:
-    """The row of an entry that was withheld without naming a trial: all but its place is null."""
+    """The row of an entry that was withheld without naming a trial: only its position is set."""
     seq = unnamed.said_at if unnamed.entry is None else unnamed.entry
     known = {"seq": seq, "status": "withheld", "evidence_files": 0, "evidence_bytes": 0}
     return {name: known.get(name) for name in NAMES}
 
 
 def _find_shown(rows: Sequence[TrialRow], wanted: TrialFilter) -> list[str]:
-    """The usual columns without those that would say the same of all."""
+    """The default columns, without those that are equal in all rows."""
     empty = {"experiment_id"} if wanted.experiment is not None else set()
     if all(row.review is None for row in rows):
         empty.add("review")
@@ -141,12 +141,12 @@ def _print_documents(
     if is_lines:
         send_bytes("".join(f"{line}\n" for line in lines).encode())
     else:
-        # One trial a line: a list of any length can be read by people too.
+        # One line for each trial, so that people can read a long list too.
         send("[\n  " + ",\n  ".join(lines) + "\n]" if lines else "[]")
 
 
 def _spell(line: str) -> str:
-    """JSON without what a terminal would obey."""
+    """JSON with control characters escaped for terminals."""
     if line.isprintable():
         return line
     return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in line)

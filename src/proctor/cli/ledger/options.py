@@ -1,4 +1,4 @@
-"""Options that the ledger's commands have in common, and what they lead to."""
+"""Options that the ledger's commands share."""
 
 import os
 from contextlib import AbstractContextManager
@@ -34,20 +34,20 @@ extend_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
-def find_directory(given: str | None) -> Path:
-    """Where the ledger is, or would be."""
+def choose_directory(given: str | None) -> Path:
+    """The directory of the ledger, whether or not it exists."""
     return ledger_directory(Path(given) if given else None, os.environ)
 
 
 def open_ledger(given: str | None) -> AbstractContextManager[LedgerReader]:
-    """The ledger for reading.
+    """Open the ledger for reading.
 
     Raises:
         LedgerError: there is none.
     """
-    return open_reader(find_directory(given))
+    return open_reader(choose_directory(given))
 
 
-def find_memory(given: str | None) -> Memory:
-    """Where seen checkpoints are remembered."""
+def open_memory(given: str | None) -> Memory:
+    """The store of seen checkpoints."""
     return Memory(Path(given) if given else default_memory_path(os.environ))

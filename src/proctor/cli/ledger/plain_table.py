@@ -1,7 +1,7 @@
-"""Rows under headings, drawn without loading what draws handsome tables: a list must come fast.
+"""Prints tables without importing rich, which is slow: lists must be fast.
 
-On a terminal the widest columns give way until a row fits; a text that is cut ends in `…`. Where
-nobody looks, nothing is cut.
+On a terminal, the widest columns are cut until a row fits; cut texts end in `…`. Without a
+terminal, nothing is cut.
 """
 
 import os
@@ -20,7 +20,7 @@ def print_rows(
     right: Sequence[str] = (),
     dear: Sequence[str] = (),
 ) -> None:
-    """Rows under headings; columns named in `right` are numbers, those in `dear` are cut last."""
+    """Print rows under headings; `right` columns are numbers, `dear` ones are cut last."""
     send("\n".join(draw_rows(headings, rows, right=right, dear=dear)))
 
 
@@ -31,7 +31,7 @@ def draw_rows(
     right: Sequence[str] = (),
     dear: Sequence[str] = (),
 ) -> list[str]:
-    """The same as lines, the headings first."""
+    """The rows as lines, headings first."""
     cells = zip(*rows, strict=True) if rows else [()] * len(headings)
     columns = [[head, *map(printable, below)] for head, below in zip(headings, cells, strict=True)]
     widths = [max(map(width_of, column)) for column in columns]
@@ -44,7 +44,7 @@ def draw_rows(
 
 
 def _fit(widths: list[int], is_dear: list[bool]) -> list[int]:
-    """As wide as the terminal, where one is there."""
+    """Fit the columns to the terminal, if there is one."""
     given = os.environ.get("COLUMNS", "")
     if not os.isatty(1) and not given.isdigit():
         return widths

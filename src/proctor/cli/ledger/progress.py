@@ -1,4 +1,4 @@
-"""A bar on stderr once something takes longer than a second; silent where nobody looks."""
+"""A progress bar on stderr after one second; silent without a terminal."""
 
 import sys
 import time
@@ -13,7 +13,7 @@ _BAR = 30
 
 
 def make_progress() -> Callable[[str, int, int], None]:
-    """What draws the bar: told what is done, how much of it, and of how much."""
+    """A function that draws the bar, called with what is done, the amount done, and the total."""
     if not sys.stderr.isatty():
         return lambda _what, _done, _total: None
     began = time.monotonic()

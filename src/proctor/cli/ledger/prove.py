@@ -1,4 +1,4 @@
-"""`proctor ledger prove`: proofs that are checked without the ledger."""
+"""`proctor ledger prove`: writes proofs that can be checked without the ledger."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from proctor.ledger.claims.proof import (
     make_consistency,
     make_inclusion,
 )
-from proctor.ledger.query import find_one
+from proctor.ledger.query import resolve_name
 from proctor.ledger.reader import LedgerReader
 
 
@@ -87,7 +87,7 @@ def _prove(
     under = load_checkpoint(checkpoint) if checkpoint is not None else newest
     if since is not None:
         return make_consistency(ledger, load_checkpoint(since), under)
-    found = find_one(ledger, trial or "")
+    found = resolve_name(ledger, trial or "")
     seq = found if isinstance(found, int) else found.seq
     return make_inclusion(ledger, seq, under, leaf_only=leaf_only)
 

@@ -1,4 +1,4 @@
-"""`proctor ledger review`: what a person says of a trial."""
+"""`proctor ledger review`: adds a person's verdict about a trial."""
 
 import click
 
@@ -7,7 +7,7 @@ from proctor.cli.ledger.target import open_signed
 from proctor.cli.output import print_json, print_line
 from proctor.ledger.entry import ReviewEntry
 from proctor.ledger.query import find_trial
-from proctor.ledger.review import append_review, find_remarks
+from proctor.ledger.review import append_review, list_remarks
 from proctor.sentence import count_of
 
 
@@ -41,7 +41,7 @@ def command(
         row = find_trial(ledger, trial)
         seq = append_review(ledger, row, verdict, reviewer=reviewer, note=note)
         ledger.refresh()
-        remarks = find_remarks(ledger, row.record)
+        remarks = list_remarks(ledger, row.record)
     n = sum(isinstance(remark.entry, ReviewEntry) for remark in remarks)
     if as_json:
         print_json(

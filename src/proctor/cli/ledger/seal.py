@@ -1,4 +1,4 @@
-"""`proctor ledger seal`: records and trials, with their evidence, into the log."""
+"""`proctor ledger seal`: seals records and trials with their evidence."""
 
 import os
 from collections.abc import Iterator
@@ -8,14 +8,14 @@ from pathlib import Path
 import click
 
 from proctor.cli.ledger.options import (
+    choose_directory,
     extend_option,
-    find_directory,
     json_option,
     key_option,
     ledger_option,
 )
 from proctor.cli.ledger.progress import make_progress
-from proctor.cli.ledger.secrets import find_secrets
+from proctor.cli.ledger.secrets import read_secrets
 from proctor.cli.ledger.target import open_target
 from proctor.cli.options import PATH
 from proctor.cli.output import print_json, print_line
@@ -33,11 +33,11 @@ from proctor.ledger.sealing import (
     seal,
 )
 
+# Trials sealed with one signature.
 _TOGETHER = 100
-"""Trials that share a signature."""
 _SOME_REFUSED = 3
+# Characters of a digest that are shown; --json has all of them.
 _SHOWN = 16
-"""Characters of a digest that people see; --json has all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +51,15 @@ class _Refused:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """Where trials are sealed, and which."""
+    """Where trials are sealed, and which are admitted."""
 
     directory: str | None
     key_file: str | None
     admission: Admission | None
-    """None: whatever experiment they name."""
+    """None: trials of any experiment."""
 
     def admits(self, ledger: OpenLedger, submission: Submission, refused: list[_Refused]) -> bool:
-        """Whether a trial belongs to its experiment; if not, that is put down."""
+        """Whether a trial belongs to its experiment; if not, it is added to `refused`."""
         try:
             if self.admission is not None:
                 self.admission.check(ledger, submission)
@@ -104,10 +104,10 @@ def command(
 
     Example: proctor ledger seal jobs/nightly/fix-bug__a1B2c3D --experiment nightly
     """
-    secrets = find_secrets(secret_names)
+    secrets = read_secrets(secret_names)
     asked = SealOptions(experiment=experiment, task=task, dataset_id=dataset_id)
     refused: list[_Refused] = []
-    # Before a ledger is made: a slip of the pen must not leave an empty one.
+    # Before the ledger is created: a typing error must not leave an empty one.
     submissions: list[Submission] = []
     progress = make_progress()
     for number, thing in enumerate(things):
@@ -137,7 +137,7 @@ def _find(thing: str, asked: SealOptions, refused: list[_Refused]) -> Iterator[S
 def _seal(
     target: _Target, submissions: list[Submission], secrets: Secrets, refused: list[_Refused]
 ) -> list[Sealed]:
-    place = find_directory(target.directory)
+    place = choose_directory(target.directory)
     if not os.path.lexists(place / "checkpoint"):
         submissions = [each for each in submissions if _is_sealable(each, secrets, refused)]
     if not submissions:
@@ -155,7 +155,7 @@ def _seal(
 
 
 def _is_sealable(submission: Submission, secrets: Secrets, refused: list[_Refused]) -> bool:
-    """Before a ledger is made: one that nothing goes into is not made."""
+    """Check a submission before the ledger is created: an empty one must not be left behind."""
     try:
         check_submission(submission, secrets)
     except InputError as error:
@@ -167,7 +167,7 @@ def _is_sealable(submission: Submission, secrets: Secrets, refused: list[_Refuse
 def _seal_batch(
     ledger: OpenLedger, batch: list[Submission], secrets: Secrets, refused: list[_Refused]
 ) -> list[Sealed]:
-    """With one signature; where one is refused, one by one."""
+    """Seal a batch with one signature; if one is refused, seal them one by one."""
     try:
         return seal(ledger, batch, secrets)
     except KeyFileError:

@@ -1,4 +1,4 @@
-"""Secrets that must not be sealed, by the environment variables that hold them."""
+"""Secrets that must not be sealed, named by their environment variables."""
 
 import os
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from proctor.errors import InputError
 from proctor.ledger.sealing import SHORTEST_SECRET, Secrets
 
 
-def find_secrets(names: Sequence[str]) -> Secrets:
+def read_secrets(names: Sequence[str]) -> Secrets:
     """The values of environment variables, none of which may be sealed.
 
     Raises:

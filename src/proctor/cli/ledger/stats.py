@@ -1,4 +1,4 @@
-"""`proctor ledger stats`: counts and bytes per experiment."""
+"""`proctor ledger stats`: prints counts and sizes per experiment."""
 
 from functools import partial
 
@@ -10,7 +10,7 @@ from proctor.cli.ledger.plain_table import print_rows
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.output import print_json, print_line
 from proctor.ledger.stats import ExperimentStats, measure
-from proctor.ledger.withheld import find_unnamed, render_unnamed
+from proctor.ledger.withheld import list_unnamed, render_unnamed
 from proctor.sentence import count_of
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -35,14 +35,14 @@ def command(directory: str | None, as_json: bool) -> int:
     """
     with open_ledger(directory) as ledger:
         stats = measure(ledger, partial(make_progress(), "entries"))
-        unnamed = render_unnamed(find_unnamed(ledger))
+        unnamed = render_unnamed(list_unnamed(ledger))
     if as_json:
         print_json(msgspec.to_builtins(stats))
         return 0
     rows = [_row(each) for each in stats.experiments]
     if rows:
         rows.append(_row(stats.total))
-        # A status that no trial has needs no column.
+        # Omit columns of statuses that no trial has.
         shown = [at for at in range(len(_COLUMNS)) if at == 0 or rows[-1][at] != "0"]
         headings = [_COLUMNS[at] for at in shown]
         cells = [[row[at] for at in shown] for row in rows]
@@ -69,7 +69,7 @@ def _row(stats: ExperimentStats) -> tuple[str, ...]:
 
 
 def render_size(size: float) -> str:
-    """Bytes as people say them."""
+    """Format a size in bytes."""
     unit = 0
     while size >= _STEP and unit < len(_UNITS) - 1:
         size /= _STEP

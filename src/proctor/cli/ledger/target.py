@@ -1,36 +1,36 @@
-"""The ledger that something is written into."""
+"""Opens the ledger for writing."""
 
 import os
 from pathlib import Path
 
 import click
 
-from proctor.cli.ledger.options import find_directory
+from proctor.cli.ledger.options import choose_directory
 from proctor.ledger.keys import find_key
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.place import open_or_create
 
 
 def open_signed(directory: str | None, key_file: str | None) -> OpenLedger:
-    """A ledger that is there, for writing.
+    """Open an existing ledger for writing.
 
     Raises:
         LedgerError: there is none.
         KeyFileError: the key cannot be read or made.
     """
     key = find_key(Path(key_file) if key_file else None, os.environ)
-    return OpenLedger.open(find_directory(directory), key=key)
+    return OpenLedger.open(choose_directory(directory), key=key)
 
 
 def open_target(directory: str | None, key_file: str | None) -> OpenLedger:
-    """The ledger for writing; one that is made now is named on stderr.
+    """Open the ledger for writing; a newly created one is reported on stderr.
 
     Raises:
         LedgerError: it can neither be opened nor made.
         KeyFileError: the key cannot be read or made.
     """
     key = find_key(Path(key_file) if key_file else None, os.environ)
-    place = find_directory(directory)
+    place = choose_directory(directory)
     ledger, is_made = open_or_create(place, key)
     if is_made:
         click.echo(f"proctor: {place}: a new ledger, {ledger.checkpoint().origin}", err=True)

@@ -1,13 +1,13 @@
-"""`proctor ledger verify`: is everything what was sealed?"""
+"""`proctor ledger verify`: verifies everything in a ledger."""
 
 import click
 import msgspec
 
-from proctor.cli.ledger.options import find_directory, json_option, ledger_option
+from proctor.cli.ledger.options import choose_directory, json_option, ledger_option
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.options import PATH
 from proctor.cli.output import print_json, print_line
-from proctor.ledger.claims.trust import find_verifier_key
+from proctor.ledger.claims.trust import load_verifier_key
 from proctor.ledger.verification.verify import Verification, verify_ledger
 from proctor.search.check import check_search_index
 from proctor.sentence import count_of
@@ -46,10 +46,10 @@ def command(
 
     Example: proctor ledger verify --since checkpoint-2026-11-15
     """
-    place = find_directory(directory)
+    place = choose_directory(directory)
     found = verify_ledger(
         place,
-        key=None if key is None else find_verifier_key(key),
+        key=None if key is None else load_verifier_key(key),
         since=since,
         fast=fast,
         progress=make_progress(),
@@ -97,7 +97,11 @@ def _print(found: Verification) -> None:
 
 
 def _facts(found: Verification) -> list[tuple[str, str]]:
-    whose = "given with --key" if found.is_key_given else "by the ledger's own word; --key tells"
+    whose = (
+        "given with --key"
+        if found.is_key_given
+        else "self-signed: pass --key to check who signed it"
+    )
     seen = "not read (--fast)" if found.is_fast else count_of(found.artifacts, "file") + " read"
     facts = [
         ("origin", found.origin or "unknown"),

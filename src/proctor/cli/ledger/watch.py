@@ -1,4 +1,4 @@
-"""`proctor ledger watch`: follow ledgers, and say what somebody should see."""
+"""`proctor ledger watch`: follows ledgers, and reports suspicious changes."""
 
 import json
 import signal
@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from proctor.cli.ledger.options import find_memory, state_option
+from proctor.cli.ledger.options import open_memory, state_option
 from proctor.cli.options import PATH, check_apart
 from proctor.cli.output import print_line
 from proctor.cli.printable import printable
-from proctor.cli.stdout import send, tell
+from proctor.cli.stdout import print_stderr, send
 from proctor.errors import InputError
-from proctor.ledger.claims.trust import find_verifier_key
+from proctor.ledger.claims.trust import load_verifier_key
 from proctor.ledger.entry import now_text
 from proctor.ledger.watch.event import Event
 from proctor.ledger.watch.watching import Monitor
@@ -64,24 +64,24 @@ def command(
     Example: proctor ledger watch --once /srv/ledgers/* || mail -s ledgers me@example.org
     """
     check_apart("once", "interval")
-    monitor = Monitor(find_memory(state), [find_verifier_key(key) for key in keys])
+    monitor = Monitor(open_memory(state), [load_verifier_key(key) for key in keys])
     paths = [Path(ledger) for ledger in ledgers]
     stopped = threading.Event() if once else _stop_on_interrupt()
-    was_quiet, refused = _look_at_all(monitor, paths, as_json=as_json)
+    was_quiet, refused = _check_all(monitor, paths, as_json=as_json)
     if refused:
         raise InputError("\nproctor: ".join(refused))
-    told = set[str]()
+    reported = set[str]()
     while not once and not stopped.wait(interval):
-        is_quiet, refused = _look_at_all(monitor, paths, as_json=as_json)
+        is_quiet, refused = _check_all(monitor, paths, as_json=as_json)
         for sentence in refused:
-            if sentence not in told:
-                tell(f"proctor: {printable(sentence)}")
-        told, was_quiet = set(refused), was_quiet and is_quiet
+            if sentence not in reported:
+                print_stderr(f"proctor: {printable(sentence)}")
+        reported, was_quiet = set(refused), was_quiet and is_quiet
     return 0 if was_quiet else 1
 
 
 def _stop_on_interrupt() -> threading.Event:
-    """Let the first Ctrl-C end the program after the look it comes in; a second one ends that."""
+    """Let the first Ctrl-C end the program after the present check, and a second one at once."""
     stopped = threading.Event()
 
     def stop(_number: int, _frame: object) -> None:
@@ -92,8 +92,8 @@ def _stop_on_interrupt() -> threading.Event:
     return stopped
 
 
-def _look_at_all(monitor: Monitor, ledgers: list[Path], *, as_json: bool) -> tuple[bool, list[str]]:
-    """Whether there was nothing to see, and why ledgers could not be watched."""
+def _check_all(monitor: Monitor, ledgers: list[Path], *, as_json: bool) -> tuple[bool, list[str]]:
+    """Check all ledgers; returns whether nothing was found, and why some were not watched."""
     is_quiet, refused = True, []
     for ledger in ledgers:
         try:
@@ -101,7 +101,7 @@ def _look_at_all(monitor: Monitor, ledgers: list[Path], *, as_json: bool) -> tup
             for event in events:
                 _print(event, as_json=as_json)
                 is_quiet = is_quiet and not event.kind.is_alarm
-            # Only now: what was not told is found again by the next look.
+            # Stored only after reporting: unreported events are found again by the next check.
             monitor.cursors.keep(cursor)
         except InputError as error:
             refused.append(str(error))

@@ -1,4 +1,4 @@
-"""`proctor ledger withhold`: bytes out of the log, and back into it."""
+"""`proctor ledger withhold`: withholds bytes of the log, and restores them."""
 
 import getpass
 from pathlib import Path
@@ -10,7 +10,7 @@ from proctor.cli.ledger.target import open_signed
 from proctor.cli.options import PATH, check_apart
 from proctor.cli.output import print_json, print_line
 from proctor.ledger.ledger import OpenLedger
-from proctor.ledger.query import find_one
+from proctor.ledger.query import resolve_name
 from proctor.ledger.restore import Restored, restore
 from proctor.ledger.row import TrialRow
 from proctor.ledger.withhold import (
@@ -73,7 +73,7 @@ def command(
     _check_options(reason, source)
     why = Why(reason or "", author or getpass.getuser())
     with open_signed(directory, key_file) as ledger:
-        found = find_one(ledger, trial)
+        found = resolve_name(ledger, trial)
         if source is not None:
             seq = found if isinstance(found, int) else found.seq
             _print_restored(_name(found), restore(ledger, seq, Path(source)), as_json=as_json)
@@ -96,7 +96,7 @@ def _withhold(
 ) -> Withholding:
     if isinstance(found, int):
         if paths is not None:
-            raise click.UsageError(f"entry {found} is no trial; it has no evidence")
+            raise click.UsageError(f"entry {found} is not a trial; it has no evidence")
         return withhold_entry(ledger, found, why)
     if paths is not None:
         return withhold_evidence(ledger, found, why, paths)
@@ -122,9 +122,9 @@ def _print_withheld(name: str, done: Withholding, *, as_json: bool) -> None:
             }
         )
         return
-    said = "" if done.is_new else ", as was said before"
+    repeated = "" if done.is_new else ", which existed already"
     what = "its evidence is" if done.line is None else "its bytes are"
-    print_line(f"{name}: {what} withheld, entry {done.seq} says so{said}")
+    print_line(f"{name}: {what} withheld by entry {done.seq}{repeated}")
     if done.removed:
         print_line(f"  {count_of(len(done.removed), 'artifact')} taken out")
     for digest, others in done.kept.items():

@@ -1,19 +1,20 @@
-"""What `proctor run` and `proctor resume` are made of: flags to a job, and a job before one's eyes.
+"""Parts of `proctor run` and `proctor resume`: from flags to a job, and its output.
 
-    sections     a command with many options, whose help lists them in sections
+    sections     commands whose help lists options in sections
     options      the options of `run`
-    flags        what was given, as values
-    pairs        NAME=VALUE
-    files        files that are given: a config, variables
-    config       flags to a JobConfig and Settings
+    flags        the given options as values
+    pairs        parses NAME=VALUE
+    files        reads config and .env files
+    config       makes JobConfig and Settings from flags
     agents       … the part about agents
-    host         variables of the host that tasks ask for
-    watching     a running job as lines
-    display      lines or a drawing, while it runs
-    drawing      the drawing, on a terminal
-    report       what is printed when it has ended
-    preview      what is printed instead of running it
-    watched      a job run, shown and reported
+    host         variables of the host that tasks need
+    ledger       the ledger of a job
+    watching     the state of a running job
+    display      output while it runs
+    drawing      … on a terminal
+    report       output when it has ended
+    preview      output of a dry run
+    watched      runs a job with its output
 
-Nothing here runs a trial or works out a number.
+Trials are run and numbers computed elsewhere.
 """

@@ -1,4 +1,4 @@
-"""Flags about agents to the agents of a JobConfig. No agent is made here."""
+"""Sets the agents of a JobConfig from flags."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ _WITHOUT_ARGUMENTS = ("oracle", "nop")
 
 
 def set_agents(config: JobConfig, flags: AgentFlags) -> None:
-    """Put the agents that the flags ask for into a config, or change those that are there.
+    """Set the agents of a config from flags, or change those that it has.
 
     Raises:
         UsageError: flags that do not go together.
@@ -44,7 +44,7 @@ def set_agents(config: JobConfig, flags: AgentFlags) -> None:
 
 
 def check_hosts(option: str, hosts: tuple[str, ...]) -> list[str]:
-    """Host names in their one spelling.
+    """Host names in their canonical form.
 
     Raises:
         InputError: one is none.
@@ -56,7 +56,7 @@ def check_hosts(option: str, hosts: tuple[str, ...]) -> list[str]:
 
 
 def _check_takes(agent: str | None, kwargs: object) -> None:
-    # As in harbor they would take any, and ignore them.
+    # harbor would accept these and ignore them.
     if kwargs and agent in _WITHOUT_ARGUMENTS:
         raise click.UsageError(f"--ak goes with an agent that takes arguments; {agent} takes none")
 
@@ -88,7 +88,7 @@ def _check_flags(flags: AgentFlags) -> None:
 
 
 def _parse_given(flags: AgentFlags) -> dict[str, Any]:
-    """What the flags say of every agent, by the names of AgentConfig."""
+    """The values that flags set for every agent, by field of AgentConfig."""
     kwargs = parse_arguments("--ak", flags.agent_kwargs)
     if flags.shell_command is not None:
         kwargs["command"] = flags.shell_command

@@ -1,7 +1,7 @@
-"""Flags of `proctor run` to harbor's JobConfig and our Settings. Nothing is run or written.
+"""Makes harbor's JobConfig and our Settings from the flags of `proctor run`.
 
-As in harbor, flags override the config file, and naming an agent replaces the agents in it. What
-harbor would accept and then ignore is refused with a sentence.
+As in harbor, flags override the config file, and naming an agent replaces the agents in it. Values
+that harbor would accept and ignore are refused.
 """
 
 import os
@@ -45,7 +45,7 @@ from proctor.record.rules import check_dataset_id
 from proctor.task.directory import find_faults
 from proctor.task.terminal_bench import is_terminal_bench_task
 
-# Flags about tasks to the tasks and datasets of a JobConfig. No task is read to its end here
+# Tasks and datasets
 
 
 _ORG_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -53,7 +53,7 @@ _TASK_FILES = ("task.toml", "task.yaml")
 
 
 def set_tasks(config: JobConfig, flags: TaskFlags, *, verifying: bool) -> None:
-    """Put the tasks that the flags ask for into a config, in place of those that are there.
+    """Set the tasks of a config from flags, replacing those that it has.
 
     Raises:
         UsageError: no tasks at all, or flags that do not go together.
@@ -123,7 +123,7 @@ def _set_path(config: JobConfig, flags: TaskFlags, path: Path, *, verifying: boo
 
 
 def is_task(path: Path, *, verifying: bool) -> bool:
-    """Whether a directory is a task, if only a faulty one, rather than a directory of them."""
+    """Whether a directory is a task, even an invalid one, rather than a directory of tasks."""
     if not any(os.path.lexists(path / name) for name in _TASK_FILES):
         return False
     if _is_older(path) or not find_faults(path, verifying=verifying):
@@ -175,9 +175,10 @@ def _check_package(option: str, name: str) -> None:
         raise click.UsageError(f"{option} is {name!r}; expected ORG/NAME or ORG/NAME@REF")
 
 
-# Flags about the environment to the environment of a JobConfig. Nothing is built here
+# Environment
 
 
+# Flags that set the config field of the same name.
 _DIRECT = {
     "force_build": "force_build",
     "delete": "delete",
@@ -188,56 +189,55 @@ _DIRECT = {
     "override_storage_mb": "override_storage_mb",
     "override_gpus": "override_gpus",
 }
-"""Flags that set a field of the config as they are."""
 
 
 def set_environment(config: JobConfig, flags: EnvironmentFlags) -> None:
-    """Put what the flags ask for into a config.
+    """Set the environment of a config from flags.
 
     Raises:
         UsageError: flags that do not go together.
         InputError: an environment that is not here, or a value that cannot be used.
     """
-    wished = config.environment
-    _choose(wished, flags)
+    environment = config.environment
+    _choose(environment, flags)
     for flag, field in _DIRECT.items():
         if (value := getattr(flags, flag)) is not None:
-            setattr(wished, field, value)
+            setattr(environment, field, value)
     if flags.override_tpu is not None:
-        wished.override_tpu = parse_tpu(flags.override_tpu)
-    wished.kwargs.update(parse_arguments("--ek", flags.environment_kwargs))
+        environment.override_tpu = parse_tpu(flags.override_tpu)
+    environment.kwargs.update(parse_arguments("--ek", flags.environment_kwargs))
     if flags.base is not None:
-        _set_base(wished, flags.base)
+        _set_base(environment, flags.base)
     if flags.allow_host_port:
-        _set_host_ports(wished, flags.allow_host_port)
-    wished.extra_allowed_hosts.extend(
+        _set_host_ports(environment, flags.allow_host_port)
+    environment.extra_allowed_hosts.extend(
         check_hosts("--allow-environment-host", flags.allow_environment_host)
     )
-    _check_honoured(wished)
+    _check_honoured(environment)
     _check_hosts(config)
 
 
-def _choose(wished: EnvironmentConfig, flags: EnvironmentFlags) -> None:
+def _choose(environment: EnvironmentConfig, flags: EnvironmentFlags) -> None:
     if flags.environment is not None and flags.environment_import_path is not None:
         raise click.UsageError("--env does not go with --environment-import-path")
     if flags.environment_import_path is not None:
-        wished.type, wished.import_path = None, flags.environment_import_path
+        environment.type, environment.import_path = None, flags.environment_import_path
     elif flags.environment is not None:
-        _take("--env", wished, flags.environment)
-    elif wished.type is not None and wished.import_path is None:
-        _take("environment.type", wished, wished.type)
+        _set_own("--env", environment, flags.environment)
+    elif environment.type is not None and environment.import_path is None:
+        _set_own("environment.type", environment, environment.type)
     else:
-        # As in harbor, a class in the config goes before a type.
-        wished.type = None
+        # As in harbor, a class in the config takes precedence over a type.
+        environment.type = None
 
 
-def _take(where: str, wished: EnvironmentConfig, name: str) -> None:
-    """Wish for an environment of ours; one that harbor has too stands under its type there."""
+def _set_own(where: str, environment: EnvironmentConfig, name: str) -> None:
+    """Set one of our environments; one that harbor has too is set by its type."""
     if name == DOCKER:
-        wished.type, wished.import_path = "docker", None
+        environment.type, environment.import_path = "docker", None
         return
     if name in OWN_ENVIRONMENTS:
-        wished.type, wished.import_path = None, OWN_ENVIRONMENTS[name]
+        environment.type, environment.import_path = None, OWN_ENVIRONMENTS[name]
         return
     if name in get_args(EnvironmentType.__value__):
         raise InputError(
@@ -247,28 +247,30 @@ def _take(where: str, wished: EnvironmentConfig, name: str) -> None:
     raise InputError(f"{where} is {name!r}; expected {' or '.join((*OWN_ENVIRONMENTS, DOCKER))}")
 
 
-def _set_base(wished: EnvironmentConfig, base: str) -> None:
-    if wished.import_path != SANDBOX:
+def _set_base(environment: EnvironmentConfig, base: str) -> None:
+    if environment.import_path != SANDBOX:
         raise click.UsageError("--base goes with --env sandbox")
-    if wished.kwargs.setdefault("base", base) != base:
+    if environment.kwargs.setdefault("base", base) != base:
         raise click.UsageError("--base and --ek base=… say different things")
 
 
-def _set_host_ports(wished: EnvironmentConfig, ports: Sequence[str]) -> None:
-    if wished.import_path != SANDBOX:
+def _set_host_ports(environment: EnvironmentConfig, ports: Sequence[str]) -> None:
+    if environment.import_path != SANDBOX:
         raise click.UsageError("--allow-host-port goes with --env sandbox")
-    named = wished.kwargs.get("host_ports") or []
-    wished.kwargs["host_ports"] = [*([named] if isinstance(named, str) else named), *ports]
+    named = environment.kwargs.get("host_ports") or []
+    environment.kwargs["host_ports"] = [*([named] if isinstance(named, str) else named), *ports]
 
 
-def _check_honoured(wished: EnvironmentConfig) -> None:
-    """See that one of ours is not asked for what it would ignore."""
+def _check_honoured(environment: EnvironmentConfig) -> None:
+    """Check that our environments are not given options that they would ignore."""
     names = {path: name for name, path in OWN_ENVIRONMENTS.items()}
-    name = names.get(wished.import_path or "", "docker environment" if wished.type else None)
+    name = names.get(
+        environment.import_path or "", "docker environment" if environment.type else None
+    )
     if name is None:
         return
     for field in ("mounts", "extra_docker_compose"):
-        if getattr(wished, field):
+        if getattr(environment, field):
             raise InputError(
                 f"environment.{field}: the {name} has none; take it out of the config, or name "
                 "an environment class that does"
@@ -276,16 +278,16 @@ def _check_honoured(wished: EnvironmentConfig) -> None:
 
 
 def _check_hosts(config: JobConfig) -> None:
-    """See that one of ours is not told of hosts: every trial would end before it began."""
+    """Check that our environments are not given hosts: every trial would fail at once."""
     names = {SANDBOX: "sandbox", None: "docker environment"}
     name = names.get(config.environment.import_path)
     if name is None:
         return
-    told = {
+    hosts_by_option = {
         "--allow-environment-host": config.environment.extra_allowed_hosts,
         "--allow-agent-host": [host for one in config.agents for host in one.extra_allowed_hosts],
     }
-    for option, hosts in told.items():
+    for option, hosts in hosts_by_option.items():
         if hosts:
             raise InputError(
                 f"{option} {hosts[0]}: the {name} cannot allow single hosts; without it the "
@@ -303,22 +305,19 @@ _MULTIPLIERS = (
 )
 
 
-class Wished(msgspec.Struct, frozen=True):
-    """What a command line asks for."""
+class RequestedJob(msgspec.Struct, frozen=True):
+    """The job that a command line describes."""
 
     config: JobConfig
     settings: Settings
     is_auto: bool
-    """The number of trials at once is left to the machine."""
+    """Whether the number of concurrent trials is chosen by the machine."""
 
 
 def make_config(
     flags: RunFlags, now: datetime, host: Mapping[str, str], note: Callable[[str], None]
-) -> Wished:
-    """The job that the flags ask for.
-
-    `note` is told what the person should know of what they gave, before anything is refused: what
-    is missing may stand there under another name.
+) -> RequestedJob:
+    """Make the job from flags.
 
     Raises:
         UsageError: flags that do not go together.
@@ -338,7 +337,7 @@ def make_config(
     _check_config(config)
     if flags.job.config is not None:
         config = fill_secrets(config, {}, host, str(flags.job.config))
-    return Wished(config, _make_settings(flags), flags.job.n_concurrent == AUTO)
+    return RequestedJob(config, _make_settings(flags), flags.job.n_concurrent == AUTO)
 
 
 def _load_base(flags: JobFlags, name: str) -> tuple[JobConfig, list[str]]:
@@ -348,7 +347,7 @@ def _load_base(flags: JobFlags, name: str) -> tuple[JobConfig, list[str]]:
 
 
 def _find_free(jobs_dir: Path, name: str) -> str:
-    """The name, or one made from it: a job begun within the same second is another job."""
+    """The name, or one derived from it: a job started within the same second is a different job."""
     names = (name if number == 1 else f"{name}-{number}" for number in count(1))
     return next(free for free in names if not os.path.lexists(jobs_dir.expanduser() / free))
 

@@ -1,4 +1,4 @@
-"""What a person sees while a job runs: a drawing on a terminal, lines elsewhere, or nothing."""
+"""Output while a job runs: a drawing on a terminal, lines elsewhere, or nothing."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from proctor.cli.running.watching import (
     render_planned,
     render_waiting,
 )
-from proctor.cli.stdout import tell
+from proctor.cli.stdout import print_stderr
 from proctor.harbor.stats import JobStats
 from proctor.harbor.trial_result import TrialResult
 from proctor.job.options import exit_at_once
@@ -21,7 +21,7 @@ from proctor.job.watch import NullWatch, Watch
 
 
 class Silent(NullWatch):
-    """Says only what the person must know."""
+    """Prints only what the user must know."""
 
     def said(self, sentence: str) -> None:
         """See Watch."""
@@ -29,7 +29,7 @@ class Silent(NullWatch):
 
 
 class Lines(Silent):
-    """A line on stderr for each trial that ended, and for each phase if asked; no control codes."""
+    """Prints a line on stderr for each ended trial, and optionally for each phase."""
 
     def __init__(self, *, phases: bool = False) -> None:
         self._progress = Progress()
@@ -63,12 +63,12 @@ class Lines(Silent):
 
 
 def say(sentence: str) -> None:
-    """One line on stderr; where nobody can read it any more, the job goes on all the same."""
-    tell(printable(sentence))
+    """Print one line on stderr; if that fails, the job continues."""
+    print_stderr(printable(sentence))
 
 
 def leave_at_once() -> None:
-    """End the process without another word, but with the terminal's cursor shown again."""
+    """End the process at once, but show the terminal's cursor again."""
     if sys.stderr is not None and os.isatty(2):
         os.write(2, b"\x1b[?25h\r\n")
     exit_at_once()
@@ -76,14 +76,14 @@ def leave_at_once() -> None:
 
 @contextlib.contextmanager
 def watching(title: str, *, quiet: bool, debug: bool = False) -> Iterator[Watch]:
-    """Who looks on at a job; meanwhile what agents print on stdout goes to stderr."""
+    """The output of a job; meanwhile, agents' output on stdout goes to stderr."""
     with contextlib.redirect_stdout(sys.stderr):
         if debug:
             yield Lines(phases=True)
         elif quiet:
             yield Silent()
         elif sys.stderr and sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb":
-            # What draws is slow to load, and most runs have no terminal.
+            # Imported late: rich is slow to import, and most runs have no terminal.
             with import_module("proctor.cli.running.drawing").drawn(title) as watch:
                 yield watch
         else:

@@ -1,7 +1,7 @@
-"""A running job drawn on a terminal: a bar, the mean with its denominators, a line for each trial.
+"""Draws a running job on a terminal: a bar, the mean with its denominators, a line for each trial.
 
-The drawing is renewed by a thread of rich's, four times a second, from what the job said last; the
-job itself waits for nothing. It never takes more rows than the terminal has.
+A thread of rich redraws it four times a second from the last known state, so that the job never
+waits. It never takes more rows than the terminal has.
 """
 
 import contextlib
@@ -26,15 +26,15 @@ from proctor.harbor.stats import JobStats
 from proctor.harbor.trial_result import TrialResult
 
 _PER_SECOND = 4
+# Rows of the terminal that are left free.
 _MARGIN = 2
-"""Rows of the terminal that are left alone."""
+# Groups whose mean is shown.
 _MOST_MEANS = 4
-"""Groups whose mean is shown."""
 _NARROWEST_BAR = 10
 
 
 class Drawing:
-    """The drawing, and what it is told."""
+    """The drawing, and the state of the job."""
 
     def __init__(self, title: str, console: Console) -> None:
         self._title = printable(title)
@@ -52,7 +52,8 @@ class Drawing:
     def job_planned(self, n_total: int, n_kept: int) -> None:
         """See Watch."""
         self._progress.n_total, self._progress.n_kept = n_total, n_kept
-        # Only now: a person may have been asked something before. The terminal may have gone since.
+        # Started only now: the user may have been asked something before. The terminal may be gone
+        # since.
         with contextlib.suppress(OSError):
             self.live.start()
 
@@ -86,7 +87,7 @@ class Drawing:
             self._console.print(Text(line, style), soft_wrap=True, highlight=False)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The drawing as it is now."""
+        """Render the present state."""
         height = max(console.size.height - _MARGIN, 3)
         means = render_means(self._progress.stats)
         shown = means[: min(_MOST_MEANS, max(height - 4, 0))]
@@ -94,7 +95,7 @@ class Drawing:
         parts.extend(_line(mean, "bold") for mean in shown)
         if self._progress.stats.n_completed_trials:
             parts.append(_line(render_basis(self._progress), "dim"))
-        # Copied in one step: the thread that draws is not the one that runs the job.
+        # Copied in one step, because the drawing runs in another thread.
         running = list(self._progress.running.values())
         now, rows = self._progress.clock(), height - len(parts)
         parts.append(_table(render_running(running, now, rows)))
@@ -134,7 +135,7 @@ def _line(text: str, style: str) -> Text:
 
 @contextlib.contextmanager
 def drawn(title: str) -> Iterator[Drawing]:
-    """A drawing on stderr for as long as it lasts; it leaves nothing behind."""
+    """Show a drawing on stderr inside the `with` block, and erase it afterwards."""
     console = Console(stderr=True, highlight=False)
     drawing = Drawing(title, console)
     try:

@@ -1,7 +1,4 @@
-"""Files that `proctor run` is given: a job's config and variables. Nothing is written.
-
-Keys that nobody reads are named.
-"""
+"""Reads the files of `proctor run`: a job's config and .env files. Unknown keys are reported."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -17,11 +14,10 @@ from proctor.harbor.configs import JobConfig
 from proctor.job.config_file import load_job_config, make_job_config
 from proctor.sentence import reason_of
 
-# Text of a .env file to variables, as the library reads it that harbor uses
+# Parsing of .env files as python-dotenv does, which harbor uses.
 #
-# Values may be quoted, `export` may stand before a name, `#` begins a comment. `${NAME}` is filled
-# in, also within single quotes. A line that is no variable is an error here; that library passes it
-# over with a warning.
+# Values may be quoted, `export` may precede a name, `#` begins a comment. `${NAME}` is expanded,
+# also within single quotes. An invalid line is an error here, but only a warning in that library.
 
 
 _BLANK = re.compile(r"\s*")
@@ -39,7 +35,7 @@ _REFERENCE = re.compile(r"\$\{([^}:]*)(?::-([^}]*))?\}")
 
 
 def parse_env_file(text: str, host: Mapping[str, str], where: str) -> dict[str, str]:
-    """The variables of a text; `${NAME}` in a value is an earlier one, else the host's, else empty.
+    """Parse variables; `${NAME}` in a value is an earlier one, else the host's, else empty.
 
     Raises:
         InputError: a line is no variable.
@@ -56,7 +52,7 @@ def parse_env_file(text: str, host: Mapping[str, str], where: str) -> dict[str, 
 def _read_line(
     text: str, at: int, variables: dict[str, str], host: Mapping[str, str], where: str
 ) -> int:
-    """Read one line, put its variable among the others, and say where the next line begins."""
+    """Parse one line into `variables`; returns where the next line begins."""
     if comment := _COMMENT_LINE.match(text, at):
         return comment.end()
     name = _NAME.match(text, at)
@@ -75,7 +71,7 @@ def _read_line(
 
 
 def _read_value(text: str, at: int) -> tuple[str | None, int]:
-    """A value and where it ends; None for a name that stands alone."""
+    """A value and its end; None for a name without a value."""
     equals = _EQUALS.match(text, at)
     if equals is None:
         return None, at
@@ -87,7 +83,7 @@ def _read_value(text: str, at: int) -> tuple[str | None, int]:
     if quoted := _DOUBLE.match(text, at):
         return _DOUBLE_ESCAPE.sub(lambda e: _ESCAPED.get(e[1], e[1]), quoted[1]), quoted.end()
     if text[at : at + 1] in ("'", '"'):
-        return None, at  # a quote that never ends; what follows is no end of a line
+        return None, at  # an unterminated quote; what follows is not a line end
     end = _skip(_PLAIN, text, at)
     return re.sub(r"\s+#.*", "", text[at:end]).rstrip(), end
 
@@ -98,11 +94,12 @@ def _skip(pattern: re.Pattern[str], text: str, at: int) -> int:
 
 
 def _refuse(text: str, at: int, where: str) -> InputError:
-    # The line may hold a secret: only its number is shown.
+    # The line may contain a secret: only its number is shown.
     line = text.count("\n", 0, at) + 1
     return InputError(f"{where}:{line}: not a variable; expected NAME=VALUE")
 
 
+# Keys that no field has, but that are read.
 _OLD_KEYS = frozenset(
     {
         "orchestrator",
@@ -111,11 +108,10 @@ _OLD_KEYS = frozenset(
         "environment.suppress_override_warnings",
     }
 )
-"""Keys that no field has, and that are read all the same."""
 
 
 def load_base_config(path: Path, default_name: str) -> tuple[JobConfig, list[str]]:
-    """The job that a file describes, and what the person should know of the file.
+    """Load the job that a file describes, with notes about the file.
 
     Raises:
         ConfigError: unreadable, or no such description.
@@ -123,12 +119,12 @@ def load_base_config(path: Path, default_name: str) -> tuple[JobConfig, list[str
     notes: list[str] = []
     values = load_job_config(path, notes)
     config = make_job_config({"job_name": default_name, **values}, where=str(path))
-    notes += [f"{path}: {key} is no key of a job; ignored" for key in find_unread(values)]
+    notes += [f"{path}: {key} is not a key of a job config; ignored" for key in list_unread(values)]
     return config, notes
 
 
 def load_env_file(path: Path, host: Mapping[str, str]) -> dict[str, str]:
-    """The variables in a .env file.
+    """Load the variables of a .env file.
 
     Raises:
         InputError: unreadable, or a line that is no variable.
@@ -142,8 +138,8 @@ def load_env_file(path: Path, host: Mapping[str, str]) -> dict[str, str]:
     return parse_env_file(text, host, str(path))
 
 
-def find_unread(values: Mapping[str, object]) -> list[str]:
-    """The keys of a job's config that nobody reads; most are slips of the pen."""
+def list_unread(values: Mapping[str, object]) -> list[str]:
+    """Keys of a job's config that nothing reads; most are typing errors."""
     return [key for key in _find_unread(JobConfig, values) if key not in _OLD_KEYS]
 
 
@@ -162,7 +158,7 @@ def _find_unread(
 
 
 def _find_model(annotation: object) -> type[BaseModel] | None:
-    """The model that a field holds, alone or in a list; None for anything else."""
+    """The model of a field, alone or in a list; None for anything else."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     if get_origin(annotation) not in (list, UnionType):

@@ -1,4 +1,4 @@
-"""What was given to `proctor run` on the command line, as values: one class for each section."""
+"""The given options of `proctor run` as values, one class for each section."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +11,7 @@ type Paths = tuple[Path, ...]
 
 
 class TaskFlags(msgspec.Struct, frozen=True):
-    """Which tasks."""
+    """Tasks."""
 
     path: Path | None
     dataset: str | None
@@ -29,7 +29,7 @@ class TaskFlags(msgspec.Struct, frozen=True):
 
 
 class AgentFlags(msgspec.Struct, frozen=True):
-    """Which agents."""
+    """Agents."""
 
     agent: str | None
     agent_import_path: str | None
@@ -45,7 +45,7 @@ class AgentFlags(msgspec.Struct, frozen=True):
 
 
 class EnvironmentFlags(msgspec.Struct, frozen=True):
-    """Which environment."""
+    """Environment."""
 
     environment: str | None
     environment_import_path: str | None
@@ -65,7 +65,7 @@ class EnvironmentFlags(msgspec.Struct, frozen=True):
 
 
 class VerifierFlags(msgspec.Struct, frozen=True):
-    """How it is marked."""
+    """Verification."""
 
     verifier_env: Texts
     verifier_import_path: str | None
@@ -77,14 +77,14 @@ class VerifierFlags(msgspec.Struct, frozen=True):
 
 
 class JobFlags(msgspec.Struct, frozen=True):
-    """How the trials are run."""
+    """How trials are run."""
 
     config: Path | None
     jobs_dir: Path | None
     job_name: str | None
     n_attempts: int | None
     n_concurrent: int | str | None
-    """`auto` where the machine decides."""
+    """`auto`: chosen by the machine."""
     max_retries: int | None
     retry_include: Texts
     retry_exclude: Texts
@@ -100,7 +100,7 @@ class JobFlags(msgspec.Struct, frozen=True):
 
 
 class RecordFlags(msgspec.Struct, frozen=True):
-    """What the records say besides."""
+    """Additional content of records."""
 
     experiment: str | None
     extend_experiment: bool
@@ -113,7 +113,7 @@ class RecordFlags(msgspec.Struct, frozen=True):
 
 
 class OutputFlags(msgspec.Struct, frozen=True):
-    """What is printed."""
+    """Output."""
 
     dry_run: bool
     quiet: bool
@@ -122,7 +122,7 @@ class OutputFlags(msgspec.Struct, frozen=True):
 
 
 class RunFlags(msgspec.Struct, frozen=True):
-    """Everything that was given."""
+    """All options."""
 
     tasks: TaskFlags
     agent: AgentFlags
@@ -134,7 +134,7 @@ class RunFlags(msgspec.Struct, frozen=True):
 
 
 def make_flags(given: Mapping[str, Any]) -> RunFlags:
-    """The values that click hands over, sorted into their classes."""
+    """Sort the values that click passes into their classes."""
     return RunFlags(
         tasks=_take(TaskFlags, given),
         agent=_take(AgentFlags, given),
@@ -147,7 +147,7 @@ def make_flags(given: Mapping[str, Any]) -> RunFlags:
 
 
 def make_some_flags(given: Mapping[str, Any]) -> RunFlags:
-    """The same of a command that has only some of the options; the others were not given."""
+    """`make_flags` for a command that has only some of the options."""
     kinds = (TaskFlags, AgentFlags, EnvironmentFlags, VerifierFlags, JobFlags)
     every = [
         field

@@ -1,8 +1,8 @@
-"""Variables of the host that a job's tasks ask for: none is missing, and the person agrees.
+"""Variables of the host that a job's tasks need: checks that they are set, and asks for consent.
 
-A task is a stranger's. What it wants of the host's variables, in [environment.env], [verifier.env]
-and, for the oracle, [solution.env], is listed and asked about; `--yes` is the answer given before.
-What the person gives themselves, with --env-file, is not asked about.
+Tasks are untrusted. The host variables that they request in [environment.env], [verifier.env] and,
+for the oracle, [solution.env] are listed, and the user is asked; `--yes` agrees beforehand.
+Variables from --env-file need no consent.
 """
 
 import sys
@@ -27,11 +27,11 @@ class Need(msgspec.Struct, frozen=True):
     where: str
     """The table that names it."""
     is_needed: bool
-    """There is no default."""
+    """Whether it has no default."""
 
 
-def find_needs(tasks: Iterable[TaskConfig], config: JobConfig) -> list[Need]:
-    """What tasks take from the host, each once, in the order it is met."""
+def list_needs(tasks: Iterable[TaskConfig], config: JobConfig) -> list[Need]:
+    """The variables that tasks take from the host, each once, in order."""
     needs: dict[Need, None] = {}
     is_oracle = any(agent.name == "oracle" for agent in config.agents)
     for task in tasks:
@@ -46,30 +46,30 @@ def find_needs(tasks: Iterable[TaskConfig], config: JobConfig) -> list[Need]:
 
 
 class Consent(msgspec.Struct, frozen=True):
-    """What a job asks before it creates anything: may these tasks be run?"""
+    """Asks for consent before a job creates anything."""
 
     host: Mapping[str, str]
     given: frozenset[str]
-    """Variables of --env-file."""
+    """Variables from --env-file."""
     yes: bool
     remedy: str = "export what is missing, or give it with --env-file"
-    """What to do about a variable that the host has not got."""
+    """What to do about a missing variable."""
 
     def __call__(self, tasks: Sequence[Task], config: JobConfig) -> None:
-        """Return where they may.
+        """Return if the user agrees.
 
         Raises:
             InputError: a variable is missing, or there is nobody to ask.
             Exit: the person said no.
         """
-        needs = find_needs((task.config for task in tasks), config)
+        needs = list_needs((task.config for task in tasks), config)
         check_there(needs, self.host, self.remedy)
         if not check_needs(needs, self.given, yes=self.yes):
             raise click.exceptions.Exit(0)
 
 
 def check_there(needs: Iterable[Need], host: Mapping[str, str], remedy: str) -> None:
-    """See that the host has all that it must.
+    """Check that the host has all required variables.
 
     Raises:
         InputError: a variable is missing; all that are have been listed on stderr.
@@ -85,9 +85,7 @@ def check_there(needs: Iterable[Need], host: Mapping[str, str], remedy: str) -> 
 
 
 def check_needs(needs: Iterable[Need], given: Collection[str], *, yes: bool) -> bool:
-    """See that the person agrees; False where they do not.
-
-    `given` are the variables of --env-file: whoever gives them agrees.
+    """Ask the user; False if they do not agree.
 
     Raises:
         InputError: there is nobody to ask.
@@ -98,7 +96,7 @@ def check_needs(needs: Iterable[Need], given: Collection[str], *, yes: bool) -> 
     _print_needs("Tasks of this job want these variables of yours:", asked)
     if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
         raise InputError(
-            "tasks want variables of the host, and there is no terminal to ask on; --yes lets them "
+            "tasks request variables of the host, and there is no terminal to ask; --yes lets them "
             "have those listed above"
         )
     return click.confirm("Proceed?", default=True, err=True)

@@ -1,4 +1,4 @@
-"""Which ledger a job is sealed into, from what was given and the environment."""
+"""Chooses the ledger of a job, from options and the environment."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,7 +8,7 @@ from proctor.job.options import LedgerOptions
 from proctor.ledger.place import ledger_directory
 
 
-def wish_for_ledger(
+def choose_ledger(
     given: Path | None,
     key: Path | None,
     *,
@@ -16,7 +16,7 @@ def wish_for_ledger(
     extends: bool,
     host: Mapping[str, str],
 ) -> LedgerOptions | None:
-    """The ledger for a new job; None where nothing is to be sealed.
+    """The ledger of a new job; None if nothing is sealed.
 
     Raises:
         UsageError: a ledger was named, and none is wanted.
@@ -26,7 +26,7 @@ def wish_for_ledger(
     check_apart("extend_experiment", "no_ledger")
     if not is_sealed:
         return None
-    # From here, not from wherever the job's own paths start.
+    # Relative to the working directory, not to the job's paths.
     key_file = key.absolute() if key is not None else None
     directory = ledger_directory(given, host).expanduser().absolute()
     return LedgerOptions(directory, key_file, extends)

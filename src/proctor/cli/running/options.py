@@ -1,6 +1,6 @@
-"""The options of `proctor run`: harbor's names, meanings and defaults, and a few of our own.
+"""The options of `proctor run`: harbor's names, meanings and defaults, and some of our own.
 
-A flag of harbor that nothing here could honour is not among them, so that click says so: plugins,
+Flags of harbor that have no implementation here are missing, so that click refuses them: plugins,
 uploads, compose files, mounts and trace exports.
 """
 
@@ -19,7 +19,7 @@ POLICIES = click.Choice(["auto", "limit", "request", "guarantee", "ignore"], cas
 
 
 class File(click.Path):
-    """Any path; what is wrong with it is said by whoever reads it, in a sentence."""
+    """Any path; commands report problems with it themselves."""
 
     def convert(
         self,
@@ -27,14 +27,14 @@ class File(click.Path):
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> Any:
-        """The path; an empty one is a variable that was not set, and not the directory here."""
+        """Parse the path; an empty one is an unset variable, not the working directory."""
         if not os.fspath(value):
             self.fail("it is empty; expected a path", param, ctx)
         return super().convert(value, param, ctx)
 
 
 class Number(click.ParamType[int]):
-    """A whole number from some number on, perhaps up to another."""
+    """An integer with a minimum, and optionally a maximum."""
 
     name = "N"
 
@@ -43,7 +43,7 @@ class Number(click.ParamType[int]):
         self._most = most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """The number."""
+        """Parse the number."""
         try:
             number = int(value)
         except ValueError:
@@ -59,14 +59,14 @@ FILE = File(readable=False, path_type=Path)
 
 
 class Concurrency(click.ParamType[int | str]):
-    """Trials at once: a whole number from 1 on, or `auto`."""
+    """Concurrent trials: an integer from 1 on, or `auto`."""
 
     name = "N|auto"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> int | str:
-        """The number, or the word."""
+        """Parse the number or word."""
         if value == AUTO:
             return AUTO
         try:
@@ -79,14 +79,14 @@ class Concurrency(click.ParamType[int | str]):
 
 
 class Multiplier(click.ParamType[float]):
-    """A factor for seconds: above 0 and finite."""
+    """A factor for time limits: above 0 and finite."""
 
     name = "FACTOR"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """The factor."""
+        """Parse the factor."""
         try:
             factor = float(value)
         except ValueError:
@@ -97,7 +97,7 @@ class Multiplier(click.ParamType[float]):
 
 
 def _many(*declarations: str, **attributes: Any) -> Any:
-    """An option that may be given several times."""
+    """An option that may be repeated."""
     return option(*declarations, multiple=True, **attributes)
 
 
@@ -405,6 +405,7 @@ job_options: Decorator = section(
     option("--debug", is_flag=True, help="Print a line for each phase of each trial."),
 )
 
+# Other options of a job that plans contain.
 planned_options: Decorator = section(
     "Plan",
     _CONFIG,
@@ -415,7 +416,6 @@ planned_options: Decorator = section(
     *_MULTIPLIERS,
     _DATASET_ID,
 )
-"""What else of a job a plan speaks of."""
 
 record_options: Decorator = section(
     "Records",

@@ -1,4 +1,4 @@
-"""`NAME=VALUE` as it is written on the command line, read as harbor reads it."""
+"""Parses `NAME=VALUE` on the command line as harbor does."""
 
 import json
 import re
@@ -10,13 +10,13 @@ from proctor.errors import InputError
 from proctor.task.environment import Tpu
 
 _NAME = re.compile(r"[A-Za-z_]\w{0,63}")
+# Options whose values are environment variables.
 _VARIABLES = ("--ae", "--ve")
-"""Options whose values are environment variables."""
 _WORDS = {"True": True, "False": False, "None": None}
 
 
 def parse_arguments(option: str, pairs: Sequence[str]) -> dict[str, object]:
-    """Arguments for a class: each value JSON, else True, False or None, else text.
+    """Parse arguments for a class: each value is JSON, else True, False or None, else text.
 
     Raises:
         UsageError: one is no pair.
@@ -25,7 +25,7 @@ def parse_arguments(option: str, pairs: Sequence[str]) -> dict[str, object]:
 
 
 def parse_variables(option: str, pairs: Sequence[str]) -> dict[str, str]:
-    """Environment variables: each value is text, whatever it looks like.
+    """Parse environment variables: each value is text.
 
     Raises:
         UsageError: one is no pair.
@@ -34,7 +34,7 @@ def parse_variables(option: str, pairs: Sequence[str]) -> dict[str, str]:
 
 
 def parse_tpu(text: str) -> Tpu:
-    """A TPU slice.
+    """Parse a TPU slice.
 
     Raises:
         InputError: it is none.
@@ -53,14 +53,14 @@ def _split(option: str, pairs: Sequence[str]) -> list[tuple[str, str]]:
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name.strip():
-            said = _describe(name, is_variable=option in _VARIABLES)
-            raise click.UsageError(f"{option}: {said}; expected {option} NAME=VALUE")
+            problem = _describe(name, is_variable=option in _VARIABLES)
+            raise click.UsageError(f"{option}: {problem}; expected {option} NAME=VALUE")
         found.append((name.strip(), value.strip()))
     return found
 
 
 def _describe(text: str, *, is_variable: bool) -> str:
-    # A lone text may be a secret: only what looks like a name is shown.
+    # A text without `=` may be a secret: only what looks like a name is shown.
     if _NAME.fullmatch(text):
         hint = f" ({text}='${{{text}}}' would pass on the host's)" if is_variable else ""
         return f"{text} has no value{hint}"

@@ -1,4 +1,4 @@
-"""What is printed of a job instead of running it: what would be run, kept or redone, and why."""
+"""The output of a dry run: which trials would be run, kept or redone, and why."""
 
 import asyncio
 from collections.abc import Coroutine, Iterator
@@ -16,7 +16,7 @@ _WORDS = {SlotAction.RUN: "to run", SlotAction.REDO: "to redo", SlotAction.KEEP:
 
 
 def show_preview(looking: Coroutine[None, None, Preview], *, as_json: bool) -> int:
-    """Look what would be done, and print it; the exit code."""
+    """Compute the preview and print it; returns the exit code."""
     preview = asyncio.run(looking)
     if as_json:
         print_json(describe_preview(preview))
@@ -30,7 +30,7 @@ def _print(preview: Preview) -> None:
         print_line(line)
     print_line()
     rows = [_row(decision) for decision in preview.decisions[:_MOST_SHOWN]]
-    # What draws tables is slow to load, and most runs are no dry runs.
+    # Imported late: tables are slow to import, and dry runs are rare.
     table = import_module("proctor.cli.table")
     table.print_table(["", "trial", "attempt", "agent", "why"], rows, fold=_FOLDED)
     if (more := len(preview.decisions) - len(rows)) > 0:
@@ -59,7 +59,7 @@ def _row(decision: Decision) -> list[str]:
 
 
 def _name_trial(decision: Decision) -> str:
-    """The trial's name; of one that has none yet, as much as is known: the rest is drawn later."""
+    """The trial's name; for a new one the known part, because the rest is random."""
     if decision.deed is not SlotAction.RUN:
         return decision.trial
     return f"{decision.trial.rpartition('__')[0]}__…"
@@ -76,7 +76,7 @@ def _render_rest(preview: Preview) -> Iterator[str]:
 
 
 def describe_preview(preview: Preview) -> dict[str, object]:
-    """The same as one document."""
+    """The preview as JSON."""
     return {
         "directory": str(preview.directory),
         "begun": preview.is_begun,

@@ -1,4 +1,4 @@
-"""What is printed when a job has ended: its numbers with what they rest on, and where to look."""
+"""Prints a job that has ended: its numbers with their denominators, and where to look next."""
 
 import os
 import shlex
@@ -25,7 +25,7 @@ from proctor.trial.clean_room_result import LARGEST, CleanRoomResult, parse_clea
 from proctor.trial.finding import Finding, FindingCode, Level, level_of, sort_codes
 from proctor.trial.paths import TrialPaths
 
-# How far further verifications agree, as lines for people and as a part of the document
+# Agreement of repeated verifications
 
 
 _MOST = 20
@@ -33,7 +33,7 @@ _DIGEST = 12
 
 
 def render_flakes(flakes: Flakes | None) -> Iterator[str]:
-    """The lines; tasks whose tests disagree with themselves come first, most of all."""
+    """Render the agreement; tasks with the most disagreement come first."""
     if flakes is None:
         return
     yield f"verified {count_of(flakes.n, 'time')} more, in flakes.json; none changes a score:"
@@ -62,26 +62,26 @@ def _render_not_again(missed: list[NotReverified]) -> Iterator[str]:
         reasons.setdefault(one.reason, []).append(one.trial)
     for reason, trials in list(reasons.items())[:_MOST]:
         more = " …" if len(trials) > 1 else ""
-        told = f"{count_of(len(trials), 'trial')}, {trials[0]}{more}"
-        yield f"  not verified again, or not so often: {told}: {reason}"
+        text = f"{count_of(len(trials), 'trial')}, {trials[0]}{more}"
+        yield f"  not verified again, or not so often: {text}: {reason}"
 
 
 def describe_flakes(flakes: Flakes | None) -> object:
-    """The same as one document."""
+    """The agreement as JSON."""
     return None if flakes is None else msgspec.to_builtins(flakes)
 
 
-# The integrity findings of a job's trials, by kind and level
+# Integrity findings of a job's trials
 
 
 UNREADABLE = "unreadable"
-"""Stands in place of a kind where a trial's findings cannot be read."""
+"""The kind that is used if a trial's findings cannot be read."""
 
 _decode = msgspec.json.Decoder(list[Finding]).decode
 
 
-def find_findings(directory: Path, trials: Iterable[str]) -> Mapping[str, list[str]]:
-    """The trials that have findings, by kind of finding: alarms first, else in the order met."""
+def collect_findings(directory: Path, trials: Iterable[str]) -> Mapping[str, list[str]]:
+    """Trials with findings, by kind of finding: alarms first, else in order of occurrence."""
     found: dict[str, list[str]] = {}
     for trial in trials:
         for kind in _find_kinds(f"{directory}/{trial}/findings.json"):
@@ -90,7 +90,7 @@ def find_findings(directory: Path, trials: Iterable[str]) -> Mapping[str, list[s
 
 
 def count_alarmed(findings: Mapping[str, list[str]]) -> int:
-    """How many trials have an alarm."""
+    """The number of trials with an alarm."""
     alarms = (trials for kind, trials in findings.items() if level_of(kind) is Level.ALARM)
     return len({trial for trials in alarms for trial in trials})
 
@@ -104,7 +104,7 @@ def _find_kinds(path: str) -> list[str]:
         return [UNREADABLE]
 
 
-# What the clean rooms of a job found and cost, for its summary
+# Clean rooms of a job
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +112,15 @@ class CleanRooms:
     """The clean rooms of a job's trials."""
 
     run: int = 0
-    """Trials whose tests were run once more in a clean room."""
+    """Trials whose tests were run again in a clean room."""
     differ: int = 0
-    """Those in which that gave another result."""
+    """Trials with a different result there."""
     skipped: int = 0
-    """Trials with a finding that says why there was none, or not all of one."""
+    """Trials with a finding that says why it was skipped, or not complete."""
     seconds: float = 0.0
-    """What all of them took."""
+    """The time they all took."""
     trial_seconds: float = 0.0
-    """What the trials took, clean rooms included."""
+    """The time of the trials, including clean rooms."""
 
 
 class _Times(msgspec.Struct, frozen=True):
@@ -134,7 +134,7 @@ _decode_times = msgspec.json.Decoder(_Times).decode
 def count_clean_rooms(
     directory: Path, trials: Iterable[str], skipped: Collection[str]
 ) -> CleanRooms:
-    """The clean rooms of these trials; `skipped` are those with a finding that one was skipped."""
+    """Count the clean rooms of trials; `skipped` are those with a finding that one was skipped."""
     found: list[CleanRoomResult] = []
     trial_seconds = 0.0
     for trial in trials:
@@ -167,13 +167,13 @@ def _load_seconds(path: Path) -> float:
         if times.started_at is None or times.finished_at is None:
             return 0.0
         return max((times.finished_at - times.started_at).total_seconds(), 0.0)
-    # One time with a zone and one without have no difference.
+    # Times with and without a zone cannot be subtracted.
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError):
         return 0.0
 
 
 def render_clean_rooms(rooms: CleanRooms) -> Iterator[str]:
-    """One line; none where no trial had or missed a clean room."""
+    """One line; empty if no trial had or missed a clean room."""
     if not rooms.run and not rooms.skipped:
         return
     counts = f"{rooms.run:,} run, {rooms.differ:,} differ, {rooms.skipped:,} skipped"
@@ -185,7 +185,7 @@ def render_clean_rooms(rooms: CleanRooms) -> Iterator[str]:
 
 
 def describe_clean_rooms(rooms: CleanRooms) -> dict[str, object]:
-    """The same for programs."""
+    """The clean rooms as JSON."""
     document = asdict(rooms)
     del document["trial_seconds"]
     return document
@@ -200,12 +200,12 @@ class Report(msgspec.Struct, frozen=True):
     outcome: JobOutcome
     findings: Mapping[str, list[str]]
     seconds: float
-    """How long this command took to run it."""
+    """The time that this command took."""
     clean_rooms: CleanRooms
 
     @property
     def exit_code(self) -> int:
-        """130 interrupted, 3 where something has no score, else 0."""
+        """130 if interrupted, 3 if a trial has no score, else 0."""
         counts = self.outcome.counts
         if self.outcome.interrupted:
             return 130
@@ -215,37 +215,37 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def make_report(outcome: JobOutcome, seconds: float) -> Report:
-    """The report of a job; reads the findings of its trials."""
+    """Make the report of a job, reading the findings of its trials."""
     names = [name for group in outcome.table.groups.values() for name in group.names]
-    findings = find_findings(outcome.directory, names)
+    findings = collect_findings(outcome.directory, names)
     skipped = findings.get(FindingCode.CLEAN_ROOM_SKIPPED, ())
     rooms = count_clean_rooms(outcome.directory, names, skipped)
     return Report(outcome, findings, seconds, rooms)
 
 
 def print_report(report: Report) -> None:
-    """For people."""
+    """Print the report for people."""
     for line in render_report(report):
         print_line(line)
 
 
 def print_report_json(report: Report) -> None:
-    """For programs."""
+    """Print the report as JSON."""
     print_json(describe_report(report))
 
 
 def print_result_line(result: JobResult) -> None:
-    """The outcome line, made from the text of result.json."""
+    """Print the result line, computed from the text of result.json."""
     print_line(render_line(summarize(result)))
 
 
 def summarize(result: JobResult) -> Summary:
-    """What the outcome line says."""
+    """The content of the result line."""
     return summarize_result(render_result(result).encode())
 
 
 def render_report(report: Report) -> Iterator[str]:
-    """The report, line by line."""
+    """Render the report, line by line."""
     outcome = report.outcome
     yield _render_head(report)
     for key, group in outcome.table.groups.items():
@@ -363,24 +363,24 @@ def _render_sealed(sealed: SealedTrials | None) -> Iterator[str]:
     if sealed is None:
         return
     made = " (a new ledger)" if sealed.is_new_ledger else ""
-    told = f"{sealed.sealed} sealed, {sealed.diagnostic} diagnostic"
-    yield f"ledger: {_seen_from_here(sealed.directory)}{made}: {told}"
+    text = f"{sealed.sealed} sealed, {sealed.diagnostic} diagnostic"
+    yield f"ledger: {_shorten_path(sealed.directory)}{made}: {text}"
     for sentence in sealed.refused[:_MOST_REFUSED]:
         yield f"  not sealed: {sentence}"
     if len(sealed.refused) > _MOST_REFUSED:
         yield f"  … and {len(sealed.refused) - _MOST_REFUSED} more; --json lists all"
     if names := sealed.unrecorded:
-        told = f"{names[0]}{' …' if len(names) > 1 else ''}"
-        yield f"  without a record.json, and not sealed: {count_of(len(names), 'trial')}, {told}"
+        text = f"{names[0]}{' …' if len(names) > 1 else ''}"
+        yield f"  without a record.json, and not sealed: {count_of(len(names), 'trial')}, {text}"
         yield "  `proctor ledger seal` makes records of trials that harbor ran"
 
 
 def _render_next(report: Report) -> Iterator[str]:
     outcome = report.outcome
-    directory = _seen_from_here(outcome.directory)
+    directory = _shorten_path(outcome.directory)
     place = shlex.quote(str(directory))
     yield f"job: {directory}"
-    trial = _find_telling(outcome)
+    trial = _choose_example(outcome)
     # A trial that harbor ran has no record.
     if trial and (outcome.directory / trial / "record.json").exists():
         record = shlex.quote(str(directory / trial / "record.json"))
@@ -393,14 +393,14 @@ def _render_next(report: Report) -> Iterator[str]:
         yield f"  proctor resume {place} {also}"
 
 
-def _seen_from_here(directory: Path) -> Path:
-    """The path in fewer words, where it leads down from the working directory."""
+def _shorten_path(directory: Path) -> Path:
+    """The path relative to the working directory, if it is below it."""
     here = Path.cwd()
     return directory.relative_to(here) if directory.is_relative_to(here) else directory
 
 
-def _find_telling(outcome: JobOutcome) -> str | None:
-    """The trial that a person would look at first: one that errored, else any."""
+def _choose_example(outcome: JobOutcome) -> str | None:
+    """The trial to look at first: one that errored, else any."""
     for group in outcome.table.groups.values():
         for names in group.exceptions.values():
             return names[0]
@@ -426,7 +426,7 @@ def _describe_sealed(sealed: SealedTrials | None) -> dict[str, object] | None:
 
 
 def describe_report(report: Report) -> dict[str, object]:
-    """The report as one document."""
+    """The report as JSON."""
     outcome, counts = report.outcome, asdict(report.outcome.counts)
     return {
         "job": outcome.directory.name,

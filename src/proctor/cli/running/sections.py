@@ -1,4 +1,4 @@
-"""A command with many options, whose help lists them in sections. It knows none of them."""
+"""Commands whose help lists options in sections."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ type Decorator = Callable[[Callable[..., int]], Callable[..., int]]
 
 
 class SectionedOption(click.Option):
-    """An option that stands in a section of the help."""
+    """An option in a section of the help."""
 
     def __init__(self, declarations: Sequence[str], *, section: str, **attributes: Any) -> None:
         super().__init__(declarations, **attributes)
@@ -20,7 +20,7 @@ class SectionedCommand(click.Command):
     """A command whose help has a list of options for each section."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The lists, sections in the order of their first option."""
+        """Write the lists, sections in the order of their first option."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             name = parameter.section if isinstance(parameter, SectionedOption) else "Options"
@@ -33,16 +33,16 @@ class SectionedCommand(click.Command):
 
 
 class SectionedGroup(SectionedCommand, click.Group):
-    """The same for a group that is a command as well."""
+    """`SectionedCommand` for a group that is a command as well."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The lists, and then the commands."""
+        """Write the lists, then the commands."""
         super().format_options(ctx, formatter)
         self.format_commands(ctx, formatter)
 
 
 def option(*declarations: str, **attributes: Any) -> Callable[[str], Decorator]:
-    """An option that waits to be told its section."""
+    """An option that gets its section from `section`."""
 
     def place(section: str) -> Decorator:
         return click.option(*declarations, cls=SectionedOption, section=section, **attributes)
@@ -51,7 +51,7 @@ def option(*declarations: str, **attributes: Any) -> Callable[[str], Decorator]:
 
 
 def section(name: str, *options: Callable[[str], Decorator]) -> Decorator:
-    """All options of a section at once, in their order."""
+    """Add all options of a section, in order."""
 
     def decorate(function: Callable[..., int]) -> Callable[..., int]:
         for place in reversed(options):

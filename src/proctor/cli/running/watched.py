@@ -1,4 +1,4 @@
-"""A job run before a person's eyes: shown while it runs, reported when it ends."""
+"""Runs a job with output while it runs and a report when it ends."""
 
 import asyncio
 import signal
@@ -21,7 +21,7 @@ type Run = Callable[[Watch], Coroutine[None, None, JobOutcome]]
 
 
 class Printing(msgspec.Struct, frozen=True):
-    """What is to be printed."""
+    """What to print."""
 
     quiet: bool
     as_json: bool
@@ -30,12 +30,12 @@ class Printing(msgspec.Struct, frozen=True):
 
 
 def watch_job(run: Run, title: str, printing: Printing) -> int:
-    """Run a job, show it, report it; the exit code."""
+    """Run a job, show it, report it; returns the exit code."""
     began = time.monotonic()
     with watching(title, quiet=printing.quiet, debug=printing.debug) as watch:
         outcome = asyncio.run(run(watch))
     if outcome.interrupted:
-        # A key that is pressed once too often ends what is left, without a traceback.
+        # A second Ctrl-C while cleaning up ends without a traceback.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     report = make_report(outcome, time.monotonic() - began)
     if printing.as_json:
@@ -43,7 +43,7 @@ def watch_job(run: Run, title: str, printing: Printing) -> int:
     else:
         print_report(report)
     if printing.result_line and not outcome.interrupted:
-        # Not after an interruption: half a job must not be taken for a whole one.
+        # Not after an interruption: a partial job must not be taken for a complete one.
         print_result_line(outcome.result)
         return 0
     return report.exit_code

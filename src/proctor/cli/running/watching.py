@@ -1,7 +1,4 @@
-"""A running job as the command line sees it: who is in which phase, and the lines that say so.
-
-It draws nothing and knows no terminal. Whatever it says has its control characters spelled out.
-"""
+"""The state of a running job, and the lines that report it. Control characters are escaped."""
 
 import math
 import time
@@ -17,24 +14,24 @@ from proctor.harbor.trial_result import ExceptionInfo, TrialResult
 type Clock = Callable[[], float]
 
 _MOST_REWARDS = 4
+# Characters shown of a message.
 _LONGEST = 200
-"""Characters of a message that are shown."""
 
 
 @dataclass(slots=True)
 class RunningTrial:
-    """A trial that has begun and not ended."""
+    """A trial that is running."""
 
     name: str
     attempt: int
     began: float
-    """Seconds of the clock."""
+    """When it began, by the monotonic clock."""
     phase: str = "begins"
 
 
 @dataclass(slots=True)
 class Progress:
-    """What is known of a job that runs."""
+    """The state of a running job."""
 
     clock: Clock = time.monotonic
     n_total: int = 0
@@ -44,7 +41,7 @@ class Progress:
 
     @property
     def n_done(self) -> int:
-        """Trials with a result; one that will be begun again has none."""
+        """Trials with a result; one that will be retried has none."""
         return max(self.n_kept, self.stats.n_completed_trials)
 
     def start(self, trial: str, attempt: int) -> None:
@@ -52,7 +49,7 @@ class Progress:
         self.running[trial] = RunningTrial(trial, attempt, self.clock())
 
     def enter(self, trial: str, phase: str) -> None:
-        """A trial is in another phase."""
+        """A trial enters a phase."""
         if found := self.running.get(trial):
             found.phase = phase
 
@@ -62,12 +59,12 @@ class Progress:
         self.stats = stats
 
     def retry(self, trial: str) -> None:
-        """A trial waits to be begun again."""
+        """A trial waits to be retried."""
         self.running.pop(trial, None)
 
 
 def render_means(stats: JobStats) -> list[str]:
-    """The metrics so far, a line for each group that has some."""
+    """The metrics so far, a line for each group."""
     lines = []
     for key, group in stats.evals.items():
         values = [
@@ -81,7 +78,7 @@ def render_means(stats: JobStats) -> list[str]:
 
 
 def render_basis(progress: Progress) -> str:
-    """What the metrics so far rest on."""
+    """The denominators of the metrics so far."""
     stats = progress.stats
     run = stats.n_completed_trials
     scored = sum(group.n_trials for group in stats.evals.values())
@@ -92,18 +89,18 @@ def render_basis(progress: Progress) -> str:
 
 
 def render_ended(progress: Progress, trial: str, result: TrialResult) -> str:
-    """One trial that ended: name, reward or exception, seconds."""
+    """One ended trial: name, reward or exception, seconds."""
     verified, error = result.verifier_result, result.exception_info
-    said = [_render_exception(error)] if error else []
-    said.append(_render_rewards(verified.rewards if verified else None))
+    parts = [_render_exception(error)] if error else []
+    parts.append(_render_rewards(verified.rewards if verified else None))
     seconds = _seconds_of(result)
     took = f", {seconds:.1f} s" if seconds is not None else ""
     count = f"[{progress.n_done}/{progress.n_total}]"
-    return printable(f"{count} {trial}: {', '.join(said)}{took}")
+    return printable(f"{count} {trial}: {', '.join(parts)}{took}")
 
 
 def first_line(text: str) -> str:
-    """The beginning of a message: its first line, cut where it is long."""
+    """The first line of a message, shortened."""
     line = text.strip().partition("\n")[0].strip()
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
 
@@ -114,7 +111,7 @@ def _render_exception(error: ExceptionInfo) -> str:
 
 
 def render_waiting(trial: str, attempt: int, result: TrialResult, delay_sec: float) -> str:
-    """An attempt that failed, where another follows."""
+    """A failed attempt that will be retried."""
     error = result.exception_info
     why = f": {_render_exception(error)}" if error else ""
     return printable(f"{trial}: attempt {attempt} failed{why}; retrying in {delay_sec:.1f} s")
@@ -129,7 +126,7 @@ def render_planned(n_total: int, n_kept: int) -> str:
 def render_running(
     trials: Sequence[RunningTrial], now: float, rows: int
 ) -> list[tuple[str, str, str]]:
-    """Name, phase and seconds of running trials, the longest first; at most so many rows."""
+    """Name, phase and seconds of running trials, the longest first, limited to `rows`."""
     by_age = sorted(trials, key=lambda trial: trial.began)
     shown = by_age if len(by_age) <= rows else by_age[: max(rows - 1, 0)]
     lines = [
@@ -144,7 +141,7 @@ def render_running(
 
 
 def render_number(value: object) -> str:
-    """A metric for people: three places, or as it is where it is no ordinary number."""
+    """A metric for people: three decimals, or as it is if it is not an ordinary number."""
     if isinstance(value, float):
         return f"{value:.3f}" if math.isfinite(value) else repr(value)
     return render_json(value)

@@ -1,16 +1,16 @@
-"""What a stranger can check without the ledger: proofs, claims, cosigned checkpoints.
+"""What can be checked without the ledger: proofs, claims, cosigned checkpoints.
 
-    document     JSON documents from strangers, plain or compressed
+    document     untrusted JSON documents, plain or compressed
     multiproof   one Merkle proof for many entries
-    proof        proofs as files: an entry is in it, it only grew
-    trials     an experiment's trials: counted, superseded, withheld
+    proof        proof files: an entry is in a ledger, a ledger only grew
+    trials       an experiment's trials: counted, superseded, withheld
     operands     sealed trials as operands of a score
     claim        a score, its entries and their proof as one file
-    attested     … whether it holds all that an attestation counts
-    claiming     a claim made from a ledger
-    trust        public keys against a checkpoint's signatures
-    witness      … only where it extends what was seen before
-    checks       checkpoints, proofs and claims by themselves
+    attested     … compares it with its attestation
+    claiming     makes a claim from a ledger
+    trust        checks signatures against trusted keys
+    witness      cosigns checkpoints that extend those seen before
+    checks       `proctor check` of checkpoints, proofs and claims
 
 Nothing here appends to a ledger.
 """

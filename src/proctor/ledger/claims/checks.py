@@ -1,7 +1,7 @@
-"""What can be said of a checkpoint, a proof or a claim, as `proctor check` says it.
+"""`proctor check` of checkpoints, proofs and claims.
 
-Problems are what fails the check; notes say who signed and what the numbers rest on; and what was
-not looked at is said too. A file that cannot be read as what it should be is refused.
+Problems fail the check; notes say who signed and what the numbers are based on; what was not
+checked is listed too. A file that cannot be parsed is refused.
 """
 
 import contextlib
@@ -12,7 +12,7 @@ from proctor.audit.checks.checked import Checked, Tally
 from proctor.audit.file_kind import FileKind
 from proctor.diagnostic import Diagnostic
 from proctor.errors import DamageError
-from proctor.ledger.claims.attested import find_kept_back
+from proctor.ledger.claims.attested import undisclosed_entries
 from proctor.ledger.claims.claim import (
     Claim,
     Counts,
@@ -33,8 +33,8 @@ from proctor.ledger.claims.proof import (
 )
 from proctor.ledger.claims.trust import (
     find_unchecked_signatures,
-    find_verifier_key,
     judge_signatures,
+    load_verifier_key,
 )
 from proctor.ledger.entry import AnyEntry, TrialEntry, record_digest
 from proctor.ledger.note import Checkpoint, VerifierKey
@@ -43,18 +43,18 @@ from proctor.sentence import count_of, shown
 
 type Keys = Sequence[VerifierKey]
 type Given = Sequence[str]
-"""Public keys as a person gives them: their text, or a file."""
+"""Public keys as given by a person: their text, or a file."""
 
-_ELSE = "that the ledger says nothing else, earlier or later, about it: that takes the ledger"
+_ELSE = "that no other entry of the ledger is about it: this needs the ledger"
 
 
 def check_checkpoint_file(path: str, given: Given = ()) -> Checked:
-    """A checkpoint: its form, and the signatures of the keys that were given.
+    """Check the format of a checkpoint, and the signatures of the given keys.
 
     Raises:
-        InputError: it cannot be read, or is none.
+        InputError: it cannot be read, or is not a checkpoint.
     """
-    keys = [find_verifier_key(key) for key in given]
+    keys = [load_verifier_key(key) for key in given]
     checkpoint = load_checkpoint(path)
     signers = ", ".join(line.name for line in checkpoint.signatures) or "nobody"
     return Checked(
@@ -64,7 +64,7 @@ def check_checkpoint_file(path: str, given: Given = ()) -> Checked:
         diagnostics=tuple(judge_signatures(checkpoint, keys, "the checkpoint")),
         unchecked=(
             *find_unchecked_signatures([checkpoint], keys),
-            "that a ledger of this tree is there: `proctor ledger verify --since` tells",
+            "that a ledger has this tree: check it with `proctor ledger verify --since`",
         ),
     )
 
@@ -76,12 +76,12 @@ def _render_tree(checkpoint: Checkpoint) -> str:
 
 
 def check_proof_file(path: str, given: Given = ()) -> Checked:
-    """A proof, followed to the roots of the checkpoints in it.
+    """Check a proof against the checkpoints in it.
 
     Raises:
-        InputError: it cannot be read, or is none.
+        InputError: it cannot be read, or is not a proof.
     """
-    keys = [find_verifier_key(key) for key in given]
+    keys = [load_verifier_key(key) for key in given]
     proof = parse_proof(load_document(path), path)
     try:
         if isinstance(proof, InclusionProof):
@@ -100,10 +100,10 @@ def _check_inclusion(proof: InclusionProof, path: str, keys: Keys) -> Checked:
     checkpoint, entry = proven_entry(proof, path)
     unchecked = find_unchecked_signatures([checkpoint], keys)
     if entry is None:
-        unchecked.append("what the entry says: the proof holds its hash alone")
+        unchecked.append("what the entry says: the proof has only its hash")
     if isinstance(entry, TrialEntry) and entry.evidence:
         files = count_of(len(entry.evidence), "file")
-        unchecked.append(f"{files} of evidence: the entry holds their digests")
+        unchecked.append(f"{files} of evidence: the entry has only their digests")
     size = checkpoint.tree.size
     return Checked(
         path=path,
@@ -116,7 +116,7 @@ def _check_inclusion(proof: InclusionProof, path: str, keys: Keys) -> Checked:
 
 def _render_entry(entry: AnyEntry | None) -> str:
     if entry is None:
-        return "kept back"
+        return "not disclosed"
     if not isinstance(entry, TrialEntry):
         return f"a {entry.kind}"
     row = read_row(entry)
@@ -143,18 +143,18 @@ def _check_consistency(proof: ConsistencyProof, path: str, keys: Keys) -> Checke
         ),
         unchecked=(
             *find_unchecked_signatures([older, newer], keys),
-            "what the entries say: the proof holds hashes alone",
+            "what the entries say: the proof has only hashes",
         ),
     )
 
 
 def check_claim_file(path: str, given: Given = ()) -> Checked:
-    """A claim: signature, every entry in the ledger, and the score out of the entries.
+    """Check a claim: its signature, that every entry is in the ledger, and its score.
 
     Raises:
-        InputError: it cannot be read, or is none.
+        InputError: it cannot be read, or is not a claim.
     """
-    keys = [find_verifier_key(key) for key in given]
+    keys = [load_verifier_key(key) for key in given]
     claim = parse_claim(load_document(path), path)
     tally = Tally()
     unchecked: list[str] = []
@@ -170,7 +170,9 @@ def check_claim_file(path: str, given: Given = ()) -> Checked:
         unchecked += _find_unattested(claim)
     if not problems:
         tally.add(Diagnostic("rests-on", text, is_problem=False) for text in render_basis(claim))
-        tally.add(Diagnostic("attested", text, is_problem=False) for text in _say_attested(claim))
+        tally.add(
+            Diagnostic("attested", text, is_problem=False) for text in _describe_attestation(claim)
+        )
     return Checked(
         path=path,
         thing=FileKind.CLAIM,
@@ -186,24 +188,24 @@ def _judge_claim(claim: Claim, problems: set[str]) -> str:
         return "it proves nothing"
     if "differs" in problems:
         return "it does not follow from its entries"
-    signed = ", but a key that was given did not sign it" if problems else ""
+    signed = ", but a given key did not sign it" if problems else ""
     return f"{render_score(claim)}{signed}"
 
 
 def render_score(claim: Claim) -> str:
-    """The score and what it is over, in a few words."""
+    """The score and what it covers, in a few words."""
     dataset = f" ({claim.dataset})" if claim.dataset else ""
     trials = count_of(claim.counts.counted, "trial")
     groups = len(claim.certificate.groups)
     if groups > 1:
-        # Agents, models or datasets differ: one number over all of them says nothing.
+        # One number over different agents, models or datasets would be meaningless.
         return f"{claim.experiment}{dataset}: {trials} in {groups} groups, each with its own score"
     score = _render_number(claim.certificate.outcome.score)
     return f"{claim.experiment}{dataset} scored {score} over {trials}"
 
 
 def render_basis(claim: Claim) -> Iterator[str]:
-    """What the score rests on, in lines."""
+    """What the score is based on, in lines."""
     for group in claim.certificate.groups:
         values = [
             f"{metric.metric if label == metric.metric else f'{metric.metric} of {label}'} "
@@ -216,17 +218,17 @@ def render_basis(claim: Claim) -> Iterator[str]:
     yield render_counts(claim.counts)
     if claim.counts.rescored:
         trials = count_of(claim.counts.rescored, "trial")
-        yield f"{trials} rescored later; the first score counts here"
+        yield f"{trials} rescored later; the original score counts here"
     bases = [trial.basis for group in claim.certificate.groups for trial in group.trials]
     if unmarked := sum(basis in (FROM_BREAKDOWN, FROM_REWARD) for basis in bases):
         trials = count_of(unmarked, "trial")
-        yield f"{trials} sealed without a certificate: rewards as the record has them"
+        yield f"{trials} sealed without a certificate: their rewards are those of the record"
     if unnamed := render_claimed(claim):
         yield unnamed
 
 
 def render_claimed(claim: Claim) -> str | None:
-    """What the claim discloses of entries that were withheld without naming a trial."""
+    """Disclosure of entries that were withheld without naming a trial."""
     if not claim.counts.withheld_unnamed:
         return None
     entries = count_of(claim.counts.withheld_unnamed, "entry", "entries")
@@ -234,7 +236,7 @@ def render_claimed(claim: Claim) -> str | None:
 
 
 def _render_number(written: object) -> str:
-    """A number of a certificate for people; what a script gave stays as it is."""
+    """A number of a certificate for people; results of custom scripts are shown as they are."""
     with contextlib.suppress(ValueError, OverflowError):
         return repr(float.fromhex(written)) if isinstance(written, str) else str(written)
     return shown(written)
@@ -254,14 +256,14 @@ def render_counts(counts: Counts) -> str:
 
 def _find_unchecked(claim: Claim) -> Iterator[str]:
     yield from find_unchecked(claim.certificate)
-    yield "evidence: the entries hold its digests"
-    yield "how many trials were planned: that is the claimant's word"
+    yield "evidence: the entries have only its digests"
+    yield "how many trials were planned: this is the claimant's statement"
     if claim.dataset is not None:
-        yield "how many trials other datasets have: that is the claimant's word too"
+        yield "how many trials other datasets have: this is the claimant's statement"
 
 
-def _say_attested(claim: Claim) -> Iterator[str]:
-    """What a signed statement shows about completeness."""
+def _describe_attestation(claim: Claim) -> Iterator[str]:
+    """What the attestation proves about completeness."""
     entry = carried_by(claim).find_attestation()
     if entry is None:
         return
@@ -269,7 +271,7 @@ def _say_attested(claim: Claim) -> Iterator[str]:
     yield (
         f"entry {entry.seq} attests that {count_of(entry.entries, 'entry', 'entries')} among the "
         f"first {entry.size:,} of the ledger belong to {claim.experiment}: all of them are here; "
-        f"{unnamed} there without a subject"
+        f"{unnamed} among them name no trial"
     )
 
 
@@ -278,14 +280,14 @@ def _find_unattested(claim: Claim) -> Iterator[str]:
     entry = carried.find_attestation()
     if entry is None:
         yield (
-            "that the ledger holds no other trial of the experiment: no attestation, so "
-            "completeness is the claimant's word; `proctor ledger attest` makes one"
+            "that the ledger has no other trial of the experiment: without an attestation, "
+            "this is the claimant's statement; `proctor ledger attest` makes one"
         )
         return
-    if kept_back := find_kept_back(carried):
-        said = count_of(len(kept_back), "entry", "entries")
-        yield f"that {said} here by hash alone are trials of other datasets: the claimant's word"
+    if undisclosed := undisclosed_entries(carried):
+        said = count_of(len(undisclosed), "entry", "entries")
+        yield f"that {said} with only a hash are trials of other datasets"
     yield (
         f"trials sealed after the first {entry.size:,} entries: the attestation does not cover them"
     )
-    yield "trials that were never sealed, or sealed into another ledger: nothing here shows them"
+    yield "trials that were never sealed, or sealed into another ledger: a claim cannot show them"

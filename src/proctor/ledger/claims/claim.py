@@ -24,10 +24,10 @@ from proctor.audit.certificate import (
 from proctor.errors import CertificateError, ProofError, ProofFileError
 from proctor.ledger.claims.attested import Carried, find_omissions
 from proctor.ledger.claims.document import LARGEST, parse_document, parse_hash
-from proctor.ledger.claims.multiproof import find_root_before, hash_parts
+from proctor.ledger.claims.multiproof import hash_parts, root_before_entry
 from proctor.ledger.claims.operands import ORDER, group_operands, profiles_of
 from proctor.ledger.claims.proof import read_entry
-from proctor.ledger.claims.trials import ClaimedTrials, Scope, sort_out
+from proctor.ledger.claims.trials import ClaimedTrials, Scope, classify_trials
 from proctor.ledger.entry import AnyEntry, KeyEntry, Seq
 from proctor.ledger.handover import Handover, follow_handovers
 from proctor.ledger.note import Checkpoint, VerifierKey, parse_checkpoint
@@ -35,24 +35,23 @@ from proctor.ledger.tree import leaf_hash
 
 FORMAT = "proctor-claim-2"
 FIRST_FORMAT = "proctor-claim-1"
-"""Of claims without attestations, and without a word of lines withheld without naming a trial; they
-are read for ever."""
+"""The format of claims without attestations and without unnamed withholdings; still read."""
 _LONGEST_SHOWN = 300
 
 
 class Packed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An entry that the claim rests on."""
+    """An entry that the claim is based on."""
 
     seq: Seq
-    """Its place in the log, from 0."""
+    """Its position in the log, from 0."""
     line: str | None = None
-    """The entry as it is stored, without its newline."""
+    """The stored entry, without its newline."""
     leaf: str | None = None
-    """Its leaf hash as hex, where the line was withheld; one of the two is null."""
+    """Its leaf hash in hex, if the line was withheld; one of the two is null."""
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the score rests on, in trials.
+    """The numbers of trials behind the score.
 
     entries = counted + superseded + attempts + withheld + diagnostic
     planned = counted + withheld + diagnostic + not_run
@@ -60,35 +59,36 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """
 
     planned: int
-    """That were to be run: what the claimant says, or what is there where nothing was said."""
+    """To be run, according to the claimant; by default those that are in the log."""
     entries: int
-    """Of the experiment, in the log."""
+    """Entries of the experiment in the log."""
     counted: int
-    """In the number."""
+    """Included in the score."""
     scored: int
     """Counted, with a reward."""
     zero_by_missing: int
     """Counted, without a reward: counts as 0."""
     errored: int
-    """Counted, with an exception; some of them have a reward all the same."""
+    """Counted, with an exception; some of them have a reward as well."""
     superseded: int
     """Not counted, because another trial supersedes it."""
     attempts: int
-    """Not counted, because the trial was begun again and the later attempt is the one."""
+    """Not counted, because the trial was restarted and a later attempt counts."""
     withheld: int
-    """Not counted, because the line was taken out of the log."""
+    """Not counted, because the line was withheld."""
     diagnostic: int
-    """Not counted, because the record is partial and those were left out."""
+    """Not counted, because the record is partial and `sealed_only` is set."""
     counted_diagnostic: int
     """Counted although the record is partial."""
     rescored: int
-    """Counted, and marked again later; the first marks are the ones that count."""
+    """Counted, and rescored later; the original scores count."""
     not_run: int
     """Planned, and not in the log."""
     other_datasets: int
-    """Trials of the experiment that belong to another dataset than the one claimed: not here."""
+    """Trials of the experiment that belong to another dataset than the claimed one: not
+    included."""
     withheld_unnamed: int = 0
-    """Lines and evidence of the ledger that were withheld without naming a trial: of any one."""
+    """Lines and evidence of the ledger that were withheld without naming a trial."""
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -98,31 +98,31 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """proctor-claim-2; proctor-claim-1 has no `attestation` and no `hashed`."""
     experiment: str
     dataset: str | None
-    """The claim is about this dataset alone; null for the whole experiment."""
+    """The claimed dataset; null for the whole experiment."""
     sealed_only: bool
     """Whether trials with partial records were left out."""
     checkpoint: str
-    """The signed note, as it is."""
+    """The signed note."""
     counts: Counts
     certificate: Certificate
     """A score certificate, as `proctor score --certificate` writes it."""
     entries: list[Packed]
-    """Keys, trials, and what was said of them, in the order of the log."""
+    """Keys, trials, and entries about them, in the order of the log."""
     nodes: list[str]
-    """The hashes, as hex, that lead from all the entries together to the root."""
+    """The hashes, in hex, that lead from all the entries to the root."""
     attestation: Seq | None = None
-    """Place of the entry that attests all entries of the experiment; null where none does."""
+    """Position of the attestation of the experiment; null if there is none."""
     hashed: list[Packed] = []
-    """Entries that the attestation counts and that are here by their leaves alone."""
+    """Entries that the attestation counts and that are included as hashes only."""
 
     @property
     def scope(self) -> Scope:
-        """Which trials are claimed."""
+        """The claimed trials."""
         return Scope(self.experiment, self.dataset, self.sealed_only)
 
 
 def carried_by(claim: Claim) -> Carried:
-    """What a claim carries of the log; hashes that are none are told by `prove_claim`."""
+    """The parts of the log in a claim; invalid hashes are reported by `prove_claim`."""
     return Carried(
         experiment=claim.experiment,
         dataset=claim.dataset,
@@ -141,15 +141,15 @@ class Proven:
     checkpoint: Checkpoint
     entries: list[AnyEntry]
     keys: list[VerifierKey]
-    """The ledger's keys, the first one first, as far as the claim has their entries."""
-    standing: ClaimedTrials
+    """The ledger's keys, oldest first, as far as the claim has their entries."""
+    trials: ClaimedTrials
 
 
 def parse_claim(data: bytes, where: str) -> Claim:
-    """The claim in a document's bytes; nothing of what it says is checked.
+    """Parse a claim, without checking what it states.
 
     Raises:
-        ProofFileError: it is none, or of another format.
+        ProofFileError: it is not a claim, or of another format.
     """
     if len(data) > LARGEST:
         raise ProofFileError(f"{where}: more than {LARGEST >> 20} MiB")
@@ -174,19 +174,19 @@ def _check_places(claim: Claim, where: str) -> None:
     for packed in claim.entries:
         if (packed.line is None) == (packed.leaf is None):
             raise ProofFileError(f"{where}: entry {packed.seq}: expected either `line` or `leaf`")
-        # A line that was withheld without naming a trial is disclosed as such, and attested too.
+        # A line withheld without naming a trial is both an entry and attested by its hash.
         if packed.leaf != leaves.get(packed.seq, packed.leaf) or (
             packed.line is not None and packed.seq in leaves
         ):
-            raise ProofFileError(f"{where}: entry {packed.seq} is there twice, in two forms")
+            raise ProofFileError(f"{where}: entry {packed.seq} occurs twice, in two forms")
 
 
 def prove_claim(claim: Claim, where: str) -> Proven:
-    """What the claim's proof proves.
+    """Check the proof of a claim; returns what it proves.
 
     Raises:
-        NoteError, ProofFileError: a part of it cannot be read.
-        DamageError: an entry is not in the ledger, or is not what the claim takes it for.
+        NoteError, ProofFileError: a part of it cannot be parsed.
+        DamageError: an entry is not in the ledger, or is not valid in the claim.
     """
     checkpoint = parse_checkpoint(claim.checkpoint.encode(), f"{where}: checkpoint")
     nodes = [parse_hash(node, f"{where}: nodes") for node in claim.nodes]
@@ -206,27 +206,25 @@ def prove_claim(claim: Claim, where: str) -> Proven:
     size = checkpoint.tree.size
     parts = hash_parts(leaves, size, nodes)
     if parts[0, size] != checkpoint.tree.root:
-        raise ProofError(
-            f"the {len(leaves):,} entries are not in the ledger that the checkpoint speaks of"
-        )
+        raise ProofError(f"the {len(leaves):,} entries are not in the ledger of the checkpoint")
     entries = [read_entry(line, seq) for seq, line in lines.items()]
     handovers = [
-        Handover(entry, find_root_before(parts, size, entry.seq))
+        Handover(entry, root_before_entry(parts, size, entry.seq))
         for entry in entries
         if isinstance(entry, KeyEntry)
     ]
     keys = follow_handovers(handovers, checkpoint.origin)
-    return Proven(checkpoint, entries, keys, sort_out(entries, missing, claim.scope))
+    return Proven(checkpoint, entries, keys, classify_trials(entries, missing, claim.scope))
 
 
 def find_differences(claim: Claim, proven: Proven) -> Iterator[str]:
-    """Where the claim says something else than its entries do; nothing where it follows."""
-    expected = group_operands(proven.standing.counted)
+    """Messages for every statement of the claim that does not follow from its entries."""
+    expected = group_operands(proven.trials.counted)
     yield from _compare_operands(claim.certificate, expected)
     jobs = [CertifiedJob(claim.experiment, ORDER, None)]
     if claim.certificate.jobs != jobs:
-        yield "the certificate is of other jobs than the experiment that is claimed"
-    profiles = profiles_of(proven.standing.counted)
+        yield "the certificate is for other jobs than the claimed experiment"
+    profiles = profiles_of(proven.trials.counted)
     if profiles != [claim.certificate.profile]:
         yield f"scored by {claim.certificate.profile}; the entries by {', '.join(profiles)}"
     try:
@@ -259,7 +257,7 @@ def _compare_operands(
 
 
 def _is_same(found: CertifiedTrial, wanted: CertifiedTrial) -> bool:
-    # The order of the rewards counts: the first is the one that a metric takes.
+    # The order of rewards matters: metrics use the first.
     return found == wanted and list(found.rewards or ()) == list(wanted.rewards or ())
 
 
@@ -270,9 +268,7 @@ def _shown(value: object) -> str:
 
 def _compare_counts(claim: Claim, proven: Proven) -> Iterator[str]:
     counts = claim.counts
-    expected = count_trials(
-        proven.standing, claim.certificate, counts.planned, counts.other_datasets
-    )
+    expected = count_trials(proven.trials, claim.certificate, counts.planned, counts.other_datasets)
     for name, value in msgspec.structs.asdict(expected).items():
         if (stated := getattr(counts, name)) != value:
             yield f"counts.{name} is {stated}; the entries give {value}"
@@ -281,33 +277,33 @@ def _compare_counts(claim: Claim, proven: Proven) -> Iterator[str]:
     if min(msgspec.structs.astuple(expected)) < 0:
         yield (
             f"{counts.planned} trials were planned; "
-            f"{counts.planned - expected.not_run} are there: the counts do not add up"
+            f"{counts.planned - expected.not_run} are in the claim: the counts do not add up"
         )
 
 
 def count_trials(
-    standing: ClaimedTrials, certificate: Certificate, planned: int, other_datasets: int
+    trials: ClaimedTrials, certificate: Certificate, planned: int, other_datasets: int
 ) -> Counts:
-    """The denominators of a claim. A number below 0 says that they do not add up."""
-    trials = [trial for group in certificate.groups for trial in group.trials]
-    counted, withheld = len(standing.counted), len(standing.withheld)
-    diagnostic, superseded = len(standing.diagnostic), len(standing.superseded)
-    attempts = len(standing.attempts)
-    scored = sum(bool(trial.rewards) for trial in trials)
+    """The counts of a claim. A negative number means that they do not add up."""
+    operands = [trial for group in certificate.groups for trial in group.trials]
+    counted, withheld = len(trials.counted), len(trials.withheld)
+    diagnostic, superseded = len(trials.diagnostic), len(trials.superseded)
+    attempts = len(trials.attempts)
+    scored = sum(bool(trial.rewards) for trial in operands)
     return Counts(
         planned=planned,
         entries=counted + superseded + attempts + withheld + diagnostic,
         counted=counted,
         scored=scored,
         zero_by_missing=counted - scored,
-        errored=sum(trial.exception is not None for trial in trials),
+        errored=sum(trial.exception is not None for trial in operands),
         superseded=superseded,
         attempts=attempts,
         withheld=withheld,
         diagnostic=diagnostic,
-        counted_diagnostic=standing.n_counted_diagnostic,
-        rescored=standing.n_rescored,
+        counted_diagnostic=trials.n_counted_diagnostic,
+        rescored=trials.n_rescored,
         not_run=planned - counted - withheld - diagnostic,
         other_datasets=other_datasets,
-        withheld_unnamed=len(standing.unnamed) + len(standing.unnamed_evidence),
+        withheld_unnamed=len(trials.unnamed) + len(trials.unnamed_evidence),
     )

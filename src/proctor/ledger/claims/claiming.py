@@ -1,4 +1,4 @@
-"""Making a claim from a ledger: which entries it takes, their proof, and the score they make."""
+"""Makes a claim from a ledger: its entries, their proof, and their score."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ from proctor.ledger.claims.claim import (
 )
 from proctor.ledger.claims.multiproof import prove_entries
 from proctor.ledger.claims.operands import certify
-from proctor.ledger.claims.proof import find_leaves
-from proctor.ledger.claims.trials import Scope, sort_out
+from proctor.ledger.claims.proof import signed_leaves
+from proctor.ledger.claims.trials import Scope, classify_trials
 from proctor.ledger.entry import AnyEntry, Withheld, decode_line
 from proctor.ledger.note import Checkpoint
 from proctor.ledger.query import render_missing
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.trial_index import TrialFilter
-from proctor.ledger.withheld import find_unnamed
-from proctor.ledger.withhold import find_withholdings
+from proctor.ledger.withheld import list_unnamed
+from proctor.ledger.withhold import list_withholdings
 from proctor.reward.metric import DEFAULT_METRIC
 
 _REMARKS = ("supersede", "withhold", "rescore")
@@ -31,41 +31,41 @@ _REMARKS = ("supersede", "withhold", "rescore")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimOptions:
-    """What a claim is to say."""
+    """What to claim."""
 
     scope: Scope
     metrics: tuple[str, ...] = (DEFAULT_METRIC,)
     planned: int | None = None
-    """Trials that were to be run; None for those that are in the log and not superseded."""
+    """Trials to be run; None: those that are in the log and not superseded."""
 
 
 def make_claim(ledger: LedgerReader, options: ClaimOptions, checkpoint: Checkpoint) -> Claim:
-    """A claim under a checkpoint of the ledger; call `refresh` before.
+    """Make a claim under a checkpoint of the ledger; call `refresh` first.
 
     Raises:
-        LedgerError: there is nothing to claim, or the denominators do not add up.
-        DamageError: the ledger is not what the checkpoint says.
+        LedgerError: there is nothing to claim, or the counts do not add up.
+        DamageError: the ledger does not match the checkpoint.
     """
     scope = options.scope
-    leaves = find_leaves(ledger, checkpoint, "the checkpoint")
+    leaves = signed_leaves(ledger, checkpoint, "the checkpoint")
     chosen = _find_entries(ledger, scope, len(leaves))
     packed, entries, missing = _pack(ledger, leaves, chosen.places)
-    standing = sort_out(entries, missing, scope)
-    there = len(standing.counted) + len(standing.withheld) + len(standing.diagnostic)
+    trials = classify_trials(entries, missing, scope)
+    there = len(trials.counted) + len(trials.withheld) + len(trials.diagnostic)
     planned = there if options.planned is None else options.planned
     if planned < there:
         raise LedgerError(
             f"{planned:,} trials were planned; {there:,} of {scope.experiment} are in the ledger "
             "and not superseded: the denominators do not add up"
         )
-    certificate = certify(standing.counted, scope.experiment, options.metrics, planned)
+    certificate = certify(trials.counted, scope.experiment, options.metrics, planned)
     claim = Claim(
         format=FORMAT,
         experiment=scope.experiment,
         dataset=scope.dataset,
         sealed_only=scope.sealed_only,
         checkpoint=checkpoint.render().decode(),
-        counts=count_trials(standing, certificate, planned, len(chosen.others)),
+        counts=count_trials(trials, certificate, planned, len(chosen.others)),
         certificate=certificate,
         entries=packed,
         nodes=[
@@ -80,19 +80,19 @@ def make_claim(ledger: LedgerReader, options: ClaimOptions, checkpoint: Checkpoi
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """The places of what a claim takes."""
+    """The positions of the entries in a claim."""
 
     places: list[int]
     others: frozenset[int]
     """Trials of other datasets."""
     attestation: int | None = None
     hashed: tuple[int, ...] = ()
-    """What is taken by its leaf alone."""
+    """Entries included as hashes only."""
 
 
 def _find_entries(ledger: LedgerReader, scope: Scope, size: int) -> _Chosen:
     rows = list(ledger.index.trials(TrialFilter(experiment=scope.experiment), size=size))
-    # Of one that was withheld no dataset is known: it is told of, whatever was asked for.
+    # The dataset of a withheld trial is unknown: it is always disclosed.
     ours = [
         row.seq
         for row in rows
@@ -113,7 +113,7 @@ def _find_entries(ledger: LedgerReader, scope: Scope, size: int) -> _Chosen:
 
 
 def _with_attestation(ledger: LedgerReader, scope: Scope, size: int, chosen: _Chosen) -> _Chosen:
-    """The latest attestation of the experiment, and everything that it counts."""
+    """Add the latest attestation of the experiment, and everything that it counts."""
     entry = find_attestation(ledger, scope.experiment, size)
     if entry is None:
         return chosen
@@ -122,11 +122,11 @@ def _with_attestation(ledger: LedgerReader, scope: Scope, size: int, chosen: _Ch
     if counted is None:
         raise DamageError(
             f"{ledger.where}: the log contradicts the attestation of entry {entry.seq}; "
-            "`proctor ledger verify` says how"
+            "run `proctor ledger verify`"
         )
     hidden = counted.keys() & {*survey.hidden(entry.size)}
     hashed = hidden | (counted.keys() & chosen.others)
-    withholdings = [each.seq for each in find_withholdings(ledger) if each.entry in hidden]
+    withholdings = [each.seq for each in list_withholdings(ledger) if each.entry in hidden]
     places = {*chosen.places, entry.seq, *withholdings, *(counted.keys() - hashed)}
     return _Chosen(
         sorted(seq for seq in places if seq < size), chosen.others, entry.seq, tuple(sorted(hashed))
@@ -134,11 +134,11 @@ def _with_attestation(ledger: LedgerReader, scope: Scope, size: int, chosen: _Ch
 
 
 def _find_unnamed(ledger: LedgerReader, size: int) -> Iterator[int]:
-    """What was withheld without naming a trial, and the entries that say so under the checkpoint.
+    """Withholdings without a named trial under the checkpoint, and the lines they withhold.
 
-    Any experiment may be meant.
+    They may concern any experiment.
     """
-    for found in find_unnamed(ledger, size):
+    for found in list_unnamed(ledger, size):
         if found.said_at is not None and found.said_at < size:
             yield found.said_at
             if found.entry is not None:
@@ -173,7 +173,7 @@ def _pack(
 
 
 def _check(claim: Claim) -> None:
-    """See that a stranger will find it in order."""
+    """Check the claim as its reader will."""
     proven = prove_claim(claim, "the claim")
     for difference in find_differences(claim, proven):
         raise DamageError(f"{claim.experiment}: {difference}")

@@ -1,7 +1,7 @@
-"""JSON documents from strangers: proofs and claims, plain or compressed.
+"""Untrusted JSON documents: proofs and claims, plain or compressed.
 
-A document that two readers could read differently is refused: keys that stand twice, keys that
-nobody knows, text that is no Unicode. What it says is for others to check.
+A document that parsers may read differently is refused: with duplicate or unknown keys, or invalid
+Unicode. Its content is checked elsewhere.
 """
 
 import json
@@ -18,24 +18,24 @@ from proctor.json_values import MOST_VALUES, check_values
 from proctor.ledger.tree import HASH_SIZE
 
 LARGEST = 1 << 28
-"""Bytes, unpacked; a claim of ten thousand trials has some 100 MB."""
+"""Bytes, uncompressed; a claim of ten thousand trials has about 100 MB."""
 
 ZSTD = b"\x28\xb5\x2f\xfd"
-"""What every compressed file begins with."""
+"""The first bytes of every zstd file."""
 _LEVEL = 9
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class _TwiceError(ValueError):
-    """A key that stands twice in one object."""
+    """A duplicate key in an object."""
 
 
 def load_document(path: str) -> bytes:
-    """The plain bytes of a document's file.
+    """Read a document's file, decompressed.
 
     Raises:
         InputError: it cannot be read.
-        ProofFileError: it is torn, or unpacks to more than any honest one has.
+        ProofFileError: it is incomplete, or decompresses to more than the limit.
     """
     try:
         data = read_small(path)
@@ -49,22 +49,22 @@ def _unpack(data: bytes, path: str) -> bytes:
     try:
         plain = unpacker.decompress(data, max_length=LARGEST + 1)
     except zstd.ZstdError as error:
-        raise ProofFileError(f"{path}: torn or not zstd: {error}") from error
+        raise ProofFileError(f"{path}: incomplete or not zstd: {error}") from error
     if len(plain) > LARGEST:
         raise ProofFileError(f"{path}: unpacks to more than {LARGEST >> 20} MiB")
     if not unpacker.eof or unpacker.unused_data:
-        what = "goes on behind its end" if unpacker.eof else "ends in the middle"
+        what = "has bytes after its end" if unpacker.eof else "is incomplete"
         raise ProofFileError(f"{path}: the compressed file {what}")
     return plain
 
 
 def pack(data: bytes) -> bytes:
-    """A document, compressed."""
+    """Compress a document."""
     return zstd.compress(data, level=_LEVEL)
 
 
 def render_document(document: msgspec.Struct) -> bytes:
-    """A document as its file has it: one key a line at the top, the rest compact."""
+    """Render a document: one top-level key per line, values compact."""
     parts = msgspec.to_builtins(document)
     lines = [
         f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}"
@@ -74,14 +74,15 @@ def render_document(document: msgspec.Struct) -> bytes:
 
 
 def parse_document[Model](data: bytes, model: type[Model], where: str) -> Model:
-    """The document in a file's bytes.
+    """Parse a document.
 
     Raises:
-        ProofFileError: torn, ambiguous, or of another shape; `where` says which file.
+        ProofFileError: it is incomplete, ambiguous, or of another type; `where` names the file.
     """
     try:
         check_values(data, 4 * MOST_VALUES)
         value = json.loads(data, object_pairs_hook=_unique)
+        # json accepts lone surrogates, which are not valid Unicode: encoding them raises.
         if _SURROGATE.search(data):
             json.dumps(value, ensure_ascii=False).encode()
         return msgspec.convert(value, model)
@@ -94,10 +95,10 @@ def parse_document[Model](data: bytes, model: type[Model], where: str) -> Model:
 
 
 def check_unique(line: bytes, where: str) -> None:
-    """Refuse a JSON text in which a key stands twice: two readers could read it differently.
+    """Refuse JSON with duplicate keys, which parsers may read differently.
 
     Raises:
-        ProofFileError: there is one; `where` says in what.
+        ProofFileError: it has one; `where` names the text in the message.
     """
     try:
         check_values(line, 4 * MOST_VALUES)
@@ -110,19 +111,19 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-        raise _TwiceError(f"the key {twice[:60]!r} stands twice")
+        raise _TwiceError(f"the key {twice[:60]!r} occurs twice")
     return found
 
 
 def parse_hash(text: str, where: str) -> bytes:
-    """A hash as documents write it: 64 lower-case hex digits.
+    """Parse a hash: 64 lower-case hex digits.
 
     Raises:
-        ProofFileError: it is none.
+        ProofFileError: it is not a hash.
     """
     if len(text) == 2 * HASH_SIZE and text == text.lower() and text.isalnum():
         try:
             return bytes.fromhex(text)
         except ValueError:
             pass
-    raise ProofFileError(f"{where}: {text[:80]!r} is no hash; expected 64 hex digits")
+    raise ProofFileError(f"{where}: {text[:80]!r} is not a hash; expected 64 hex digits")

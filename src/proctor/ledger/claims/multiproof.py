@@ -1,9 +1,8 @@
-"""One proof for many entries of a tree: every hash that is needed, once.
+"""One Merkle proof for many entries, with every needed hash once.
 
-The tree is walked from its root, left before right. A part that holds no entry of ours gives one
-hash to the list; a part that is one entry of ours gives none, as its leaf is at hand; any other is
-split where RFC 6962 splits it. Whoever checks walks the same way and takes the hashes in order.
-Pure, like the tree.
+The tree is walked from its root, left before right. A subtree without a proven entry adds one hash
+to the list; a proven leaf adds none, because its hash is known; any other subtree is split where
+RFC 6962 splits it. The checker walks the same way and takes the hashes in order. Pure functions.
 """
 
 from bisect import bisect_left
@@ -17,10 +16,10 @@ type Span = tuple[int, int]
 
 
 def prove_entries(leaves: Sequence[bytes], places: Sequence[int]) -> list[bytes]:
-    """The hashes that lead from the entries at these places to the root.
+    """The hashes that lead from the entries at these positions to the root.
 
     Raises:
-        ProofError: a place is not in the tree.
+        ProofError: a position is not in the tree.
     """
     ordered = sorted(set(places))
     if not ordered or ordered[0] < 0 or ordered[-1] >= len(leaves):
@@ -38,20 +37,20 @@ def prove_entries(leaves: Sequence[bytes], places: Sequence[int]) -> list[bytes]
 
 
 type Parts = Mapping[Span, bytes]
-"""Hashes of the parts of a tree that a proof leads through."""
+"""Hashes of the subtrees that a proof computes or contains."""
 
 
 def root_from(entries: Mapping[int, bytes], size: int, nodes: Sequence[bytes]) -> bytes:
-    """The root that the leaves at these places and the hashes of a proof make.
+    """The root computed from leaf hashes by position and the hashes of a proof.
 
     Raises:
-        ProofError: there are too few hashes or too many, or a place is not in the tree.
+        ProofError: there are too few or too many hashes, or a position is not in the tree.
     """
     return hash_parts(entries, size, nodes)[0, size]
 
 
-def find_root_before(parts: Parts, size: int, place: int) -> bytes:
-    """Root of the tree before an entry of the proof: its parts are all in there."""
+def root_before_entry(parts: Parts, size: int, place: int) -> bytes:
+    """Root of the tree before a proven entry; its subtrees are all in the proof."""
     low, high, lefts = 0, size, list[bytes]()
     while high - low > 1:
         middle = _middle(low, high)
@@ -66,10 +65,10 @@ def find_root_before(parts: Parts, size: int, place: int) -> bytes:
 
 
 def hash_parts(entries: Mapping[int, bytes], size: int, nodes: Sequence[bytes]) -> Parts:
-    """All that the leaves at these places and the hashes of a proof make, up to the root.
+    """All subtree hashes computed from leaf hashes by position and the hashes of a proof.
 
     Raises:
-        ProofError: there are too few hashes or too many, or a place is not in the tree.
+        ProofError: there are too few or too many hashes, or a position is not in the tree.
     """
     ordered = sorted(entries)
     if not ordered or ordered[0] < 0 or ordered[-1] >= size:
@@ -110,5 +109,5 @@ def _holds(ordered: Sequence[int], low: int, high: int) -> bool:
 
 
 def _middle(low: int, high: int) -> int:
-    """Where a part of the tree is split: behind the largest power of two below its size."""
+    """Where a subtree is split: after the largest power of two below its size."""
     return low + (1 << ((high - low - 1).bit_length() - 1))

@@ -1,7 +1,7 @@
-"""Sealed trials as operands of a score, and the certificate that they make.
+"""Sealed trials as operands of a score, and their score certificate.
 
-The arithmetic is that of every other score: the metrics and pass@k of `reward`, the result line
-of `outcome`. Trials are added up in the order of the log. Nothing here reads a ledger.
+The computation is that of every other score: the metrics and pass@k of `reward`, the result line of
+`outcome`. Trials are added up in the order of the log.
 """
 
 import platform
@@ -34,7 +34,7 @@ from proctor.reward.passk import pass_at_k
 from proctor.reward.profile import DEFAULT_PROFILE
 
 ORDER = "their places in the ledger"
-"""What the order of the operands is taken from, as the certificate says it."""
+"""The source of the operands' order, as the certificate names it."""
 FROM_BREAKDOWN = "the record's breakdown"
 FROM_REWARD = "the record's reward"
 
@@ -50,7 +50,7 @@ class _Marked(msgspec.Struct, frozen=True):
 
 
 class _Certified(msgspec.Struct, frozen=True):
-    """The part of an entry's certificate that counts; the trial and its job are the record's."""
+    """The fields of an entry's certificate that count; trial and job come from the record."""
 
     task: str
     rewards: dict[str, int | str] | None
@@ -60,7 +60,7 @@ class _Certified(msgspec.Struct, frozen=True):
 
 
 def group_of(entry: TrialEntry) -> str:
-    """The group that a trial is counted in: its certificate's, else named as harbor names them."""
+    """The group that a trial counts in: its certificate's, else one named as harbor does."""
     row, stated = read_row(entry), entry.score.certificate if entry.score else None
     if stated is not None and (group := _parse_certified(entry, stated).group):
         return group
@@ -69,13 +69,13 @@ def group_of(entry: TrialEntry) -> str:
 
 
 def operand_of(entry: TrialEntry) -> CertifiedTrial:
-    """What a sealed trial adds to a score.
+    """The operand of a sealed trial.
 
-    Its certificate decides. Where it was sealed without one: the breakdown of its record if that
-    holds numbers and nothing else, else its reward; the basis says which.
+    Its certificate decides. A trial sealed without one uses the breakdown of its record if that has
+    only numbers, else its reward; `basis` says which.
 
     Raises:
-        DamageError: its certificate is none.
+        DamageError: its certificate is invalid.
     """
     row = read_row(entry)
     stated = entry.score.certificate if entry.score else None
@@ -128,10 +128,10 @@ def _is_reward(value: object) -> bool:
 
 
 def group_operands(entries: Sequence[TrialEntry]) -> dict[str, list[CertifiedTrial]]:
-    """The operands of these trials, by group, in the order they are given.
+    """The operands of trials by group, in the given order.
 
     Raises:
-        DamageError: an entry says nothing of its score.
+        DamageError: an entry has no valid score.
     """
     groups: dict[str, list[CertifiedTrial]] = {}
     for entry in entries:
@@ -140,7 +140,7 @@ def group_operands(entries: Sequence[TrialEntry]) -> dict[str, list[CertifiedTri
 
 
 def profiles_of(entries: Sequence[TrialEntry]) -> list[str]:
-    """The names of the rules that these trials were marked by; the default where none says."""
+    """The profiles that trials were scored by; the default if none is stated."""
     named = {entry.score.profile for entry in entries if entry.score is not None}
     return sorted(named) or [DEFAULT_PROFILE.name]
 
@@ -148,17 +148,17 @@ def profiles_of(entries: Sequence[TrialEntry]) -> list[str]:
 def certify(
     entries: Sequence[TrialEntry], experiment: str, metrics: Sequence[str], planned: int
 ) -> Certificate:
-    """The certificate of these trials; pass@k is in it when none of the planned ones is missing.
+    """Make the certificate of trials; it has pass@k only if no planned trial is missing.
 
     Raises:
-        LedgerError: they were marked by different rules.
-        DamageError: an entry says nothing of its score.
-        CertificateError: a reward is no number.
+        LedgerError: they were scored by different profiles.
+        DamageError: an entry has no valid score.
+        CertificateError: a reward is not a number.
     """
     profile, *others = profiles_of(entries)
     if others:
         raise LedgerError(
-            f"{experiment}: marked by {', '.join([profile, *others])}; expected one set of rules"
+            f"{experiment}: scored by {', '.join([profile, *others])}; expected one profile"
         )
     is_whole = len(entries) == planned
     groups, results = [], []

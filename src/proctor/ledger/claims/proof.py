@@ -5,7 +5,7 @@
     {"format": "proctor-proof-1", "kind": "consistency", "older": note, "newer": note,
      "path": [hash, …]}
 
-A proof is checked without the ledger. Whose checkpoint it is, is for the signatures to say.
+A proof is checked without the ledger. The signatures show whose checkpoint it is.
 """
 
 from typing import Literal
@@ -30,41 +30,41 @@ from proctor.ledger.tree import (
 
 FORMAT = "proctor-proof-1"
 LARGEST_PROOF = 64 << 20
-"""Bytes; the line in it has 16 MiB at most, and takes more room inside a JSON text."""
+"""Bytes; a line in it has up to 16 MiB, and more when escaped in JSON."""
+# Hashes of a path in the largest tree that a checkpoint can state.
 _LONGEST_PATH = 64
-"""Hashes of a path in the largest tree that a checkpoint can speak of."""
 
 
 class InclusionProof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """That an entry is the n-th of the ledger a checkpoint speaks of."""
+    """Proof that an entry is the n-th of the ledger of a checkpoint."""
 
     format: str
     """proctor-proof-1"""
     kind: Literal["inclusion"]
     checkpoint: str
-    """The signed note, as it is."""
+    """The signed note."""
     seq: Seq
-    """The entry's place in the log, from 0."""
+    """The entry's position in the log, from 0."""
     line: str | None = None
-    """The entry as it is stored, without its newline."""
+    """The stored entry, without its newline."""
     leaf: str | None = None
-    """Its leaf hash as hex, where the line is kept back; one of the two is null."""
+    """Its leaf hash in hex, if the line is not disclosed; one of the two is null."""
     path: list[str]
-    """The hashes beside the way to the root as hex, the nearest first."""
+    """The sibling hashes up to the root, in hex."""
 
 
 class ConsistencyProof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """That the log of a newer checkpoint begins with the log of an older one."""
+    """Proof that the log of a newer checkpoint extends the log of an older one."""
 
     format: str
     """proctor-proof-1"""
     kind: Literal["consistency"]
     older: str
-    """The signed note, as it is."""
+    """The signed note."""
     newer: str
-    """The signed note, as it is."""
+    """The signed note."""
     path: list[str]
-    """The hashes of RFC 6962's consistency proof, as hex."""
+    """The hashes of RFC 6962's consistency proof, in hex."""
 
 
 type Proof = InclusionProof | ConsistencyProof
@@ -76,11 +76,11 @@ class _Kind(msgspec.Struct, frozen=True):
 
 
 def load_checkpoint(path: str) -> Checkpoint:
-    """The checkpoint in a file; no signature is checked.
+    """Load the checkpoint in a file; its signature is not checked.
 
     Raises:
         LedgerError: it cannot be read.
-        NoteError: it is none.
+        NoteError: it is not a checkpoint.
     """
     try:
         data = read_head(path, LARGEST_NOTE + 1)
@@ -89,11 +89,11 @@ def load_checkpoint(path: str) -> Checkpoint:
     return parse_checkpoint(data, path)
 
 
-def find_leaves(ledger: LedgerReader, checkpoint: Checkpoint, where: str) -> list[bytes]:
-    """The leaves that a checkpoint of this ledger speaks of; call `refresh` before.
+def signed_leaves(ledger: LedgerReader, checkpoint: Checkpoint, where: str) -> list[bytes]:
+    """The leaf hashes under a checkpoint of this ledger; call `refresh` first.
 
     Raises:
-        DamageError: the ledger has not grown from what the checkpoint says.
+        DamageError: the ledger does not extend the checkpoint.
         LedgerError: it is a checkpoint of another ledger.
     """
     check_origin(checkpoint, ledger.checkpoint(), where)
@@ -101,13 +101,13 @@ def find_leaves(ledger: LedgerReader, checkpoint: Checkpoint, where: str) -> lis
     leaves = ledger.index.leaves(size)
     if len(leaves) < size:
         raise DamageError(
-            f"{where}: speaks of {size:,} entries; the ledger has {len(leaves):,}: it was cut, or "
+            f"{where}: signs {size:,} entries; the ledger has {len(leaves):,}: it was cut, or "
             "this copy of it is older than the checkpoint"
         )
     if root_of(leaves) != checkpoint.tree.root:
         raise DamageError(
-            f"{where}: the first {size:,} entries of the ledger are not those that it speaks of: "
-            "one of the two histories is another one's"
+            f"{where}: the first {size:,} entries of the ledger are not those that it signs: "
+            "they are different histories"
         )
     return leaves
 
@@ -127,17 +127,16 @@ def check_origin(checkpoint: Checkpoint, other: Checkpoint, where: str) -> None:
 def make_inclusion(
     ledger: LedgerReader, seq: int, checkpoint: Checkpoint, *, leaf_only: bool = False
 ) -> InclusionProof:
-    """The proof that an entry is in the ledger as a checkpoint of it says; `refresh` before.
+    """Prove that an entry is in the ledger under a checkpoint; call `refresh` first.
 
     Raises:
         LedgerError: there is no such entry under the checkpoint.
-        DamageError: the ledger is not what the checkpoint says.
+        DamageError: the ledger does not match the checkpoint.
     """
-    leaves = find_leaves(ledger, checkpoint, "the checkpoint")
+    leaves = signed_leaves(ledger, checkpoint, "the checkpoint")
     if not 0 <= seq < len(leaves):
         raise LedgerError(
-            f"{ledger.where}: there is no entry {seq} among the {len(leaves):,} that the "
-            "checkpoint speaks of"
+            f"{ledger.where}: there is no entry {seq} among the {len(leaves):,} of the checkpoint"
         )
     line = ledger.line(seq)
     is_withheld = isinstance(decode_line(line, f"entry {seq}"), Withheld)
@@ -156,18 +155,18 @@ def make_inclusion(
 def make_consistency(
     ledger: LedgerReader, older: Checkpoint, newer: Checkpoint
 ) -> ConsistencyProof:
-    """The proof that the ledger grew from one checkpoint to the other; call `refresh` before.
+    """Prove that the ledger grew from one checkpoint to the other; call `refresh` first.
 
     Raises:
         LedgerError: one of them is of another ledger.
-        DamageError: the ledger has not grown so.
+        DamageError: the ledger does not match one of them.
     """
-    find_leaves(ledger, older, "the older checkpoint")
-    leaves = find_leaves(ledger, newer, "the newer checkpoint")
+    signed_leaves(ledger, older, "the older checkpoint")
+    leaves = signed_leaves(ledger, newer, "the newer checkpoint")
     if older.tree.size > newer.tree.size:
         raise LedgerError(
-            f"the older checkpoint speaks of {older.tree.size:,} entries, the newer one of "
-            f"{newer.tree.size:,}; expected them the other way round"
+            f"the older checkpoint has {older.tree.size:,} entries, the newer one "
+            f"{newer.tree.size:,}; swap them"
         )
     return ConsistencyProof(
         format=FORMAT,
@@ -179,10 +178,10 @@ def make_consistency(
 
 
 def parse_proof(data: bytes, where: str) -> Proof:
-    """The proof in a file's bytes; nothing of what it says is checked.
+    """Parse a proof, without checking it.
 
     Raises:
-        ProofFileError: it is none, or of another format.
+        ProofFileError: it is not a proof, or of another format.
     """
     if len(data) > LARGEST_PROOF:
         raise ProofFileError(f"{where}: {len(data):,} bytes; at most {LARGEST_PROOF:,}")
@@ -201,16 +200,16 @@ def parse_proof(data: bytes, where: str) -> Proof:
     else:
         proof = parse_document(data, ConsistencyProof, where)
     if len(proof.path) > _LONGEST_PATH:
-        raise ProofFileError(f"{where}: a path of {len(proof.path):,} hashes; no tree is so high")
+        raise ProofFileError(f"{where}: a path of {len(proof.path):,} hashes; no tree is that high")
     return proof
 
 
 def proven_entry(proof: InclusionProof, where: str) -> tuple[Checkpoint, AnyEntry | None]:
-    """What an inclusion proof proves: the entry, None where only its hash is in it.
+    """Check an inclusion proof; returns its checkpoint and entry, None if it has only the hash.
 
     Raises:
-        NoteError, ProofFileError: a part of it cannot be read.
-        DamageError: it proves nothing: the path leads elsewhere, or the line is no such entry.
+        NoteError, ProofFileError: a part of it cannot be parsed.
+        DamageError: the path leads to another root, or the line is not the entry.
     """
     checkpoint = parse_checkpoint(proof.checkpoint.encode(), f"{where}: checkpoint")
     path = [parse_hash(node, f"{where}: path") for node in proof.path]
@@ -225,11 +224,11 @@ def proven_entry(proof: InclusionProof, where: str) -> tuple[Checkpoint, AnyEntr
 
 
 def read_entry(line: bytes, seq: int) -> AnyEntry:
-    """The entry in a line that is proven to be the n-th.
+    """Decode the line that is proven to be the n-th entry.
 
     Raises:
-        DamageError: it says that it is another one, is none, can be read in two ways, or has ids,
-            paths or digests that no entry may have.
+        DamageError: it states another position, is ambiguous or not an entry, or has inadmissible
+            ids, paths or digests.
     """
     where = f"entry {seq}"
     try:
@@ -238,7 +237,7 @@ def read_entry(line: bytes, seq: int) -> AnyEntry:
         raise DamageError(str(error)) from error
     entry = decode_line(line, where)
     if isinstance(entry, Withheld):
-        raise DamageError(f"{where}: only what is left of an entry that was withheld")
+        raise DamageError(f"{where}: a placeholder of a withheld entry")
     if entry.seq != seq:
         raise DamageError(f"{where} says that it is entry {entry.seq}")
     if fault := find_fault(entry):
@@ -247,11 +246,11 @@ def read_entry(line: bytes, seq: int) -> AnyEntry:
 
 
 def proven_growth(proof: ConsistencyProof, where: str) -> tuple[Checkpoint, Checkpoint]:
-    """The two checkpoints of a consistency proof, the older first.
+    """Check a consistency proof; returns its checkpoints, the older first.
 
     Raises:
-        NoteError, ProofFileError: a part of it cannot be read.
-        ProofError: it does not show that one grew from the other.
+        NoteError, ProofFileError: a part of it cannot be parsed.
+        ProofError: it does not prove that one extends the other.
     """
     older = parse_checkpoint(proof.older.encode(), f"{where}: the older checkpoint")
     newer = parse_checkpoint(proof.newer.encode(), f"{where}: the newer checkpoint")

@@ -1,13 +1,13 @@
-"""The trials of an experiment, told apart by what the log says of them.
+"""The trials of an experiment, classified by what the log says about them.
 
-    counted      stands, and is in the number
-    superseded   another trial supersedes it
-    withheld     its line was taken out: what it scored is not known
-    unnamed      lines and evidence that were withheld without naming a trial: see ledger.withheld
+    counted      included in the score
+    superseded   another trial replaces it
+    withheld     its line was withheld: its score is unknown
+    unnamed      lines and evidence withheld without naming a trial: see ledger.withheld
     attempt      an earlier attempt, kept beside the trial that counts: `<trial>.attempt-N`
-    diagnostic   its record is partial, and partial ones were to be left out
+    diagnostic   its record is partial, and partial ones are left out
 
-Whoever makes a claim and whoever checks it use the same functions. Nothing here reads a ledger.
+Makers and checkers of claims use the same functions.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from proctor.errors import DamageError
 from proctor.ledger.admission import Identities
-from proctor.ledger.counting import SUPERSEDED, find_restarted
+from proctor.ledger.counting import SUPERSEDED, restarted_attempts
 from proctor.ledger.entry import (
     AnyEntry,
     RescoreEntry,
@@ -27,22 +27,22 @@ from proctor.ledger.entry import (
 from proctor.ledger.row import TrialRow, read_row
 from proctor.ledger.supersession import Replaceable, judge_supersessions
 
+# The unknown fields of a withheld trial.
 _UNKNOWN = (None, None, None, None, True)
-"""What is left of a withheld trial besides its name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which trials are meant."""
+    """Selects the claimed trials."""
 
     experiment: str
     dataset: str | None = None
-    """Only those of this dataset; None for all."""
+    """Only trials of this dataset; None for all."""
     sealed_only: bool = False
-    """Leave out those whose records are partial."""
+    """Leave out trials with partial records."""
 
     def covers(self, row: TrialRow) -> bool:
-        """Whether a trial is one of them."""
+        """Whether a trial is selected."""
         return row.experiment_id == self.experiment and self.dataset in (None, row.dataset_id)
 
 
@@ -53,52 +53,52 @@ class ClaimedTrials:
     counted: list[TrialEntry] = field(default_factory=list)
     superseded: list[TrialEntry] = field(default_factory=list)
     withheld: list[int] = field(default_factory=list)
-    """Places in the log; the lines are gone."""
+    """Positions of withheld trials."""
     unnamed: list[int] = field(default_factory=list)
-    """Places of lines that were taken out without naming a trial, of any experiment."""
+    """Positions of lines withheld without naming a trial, of any experiment."""
     unnamed_evidence: list[int] = field(default_factory=list)
-    """Places of entries that take out evidence without naming a trial."""
+    """Positions of entries that withhold evidence without naming a trial."""
     attempts: list[TrialEntry] = field(default_factory=list)
-    """Earlier attempts of trials that are there themselves."""
+    """Earlier attempts of trials that are present."""
     diagnostic: list[TrialEntry] = field(default_factory=list)
-    """Partial ones that were left out; empty where they are counted."""
+    """Partial trials that were left out; empty if they are counted."""
     n_counted_diagnostic: int = 0
-    """Partial ones among those that are counted."""
+    """Partial trials that are counted."""
     n_rescored: int = 0
-    """Counted trials that were marked again later; their first marks count."""
+    """Counted trials that were rescored later; their original scores count."""
 
 
-def sort_out(
+def classify_trials(
     entries: Sequence[AnyEntry], leaves: Mapping[int, bytes], scope: Scope
 ) -> ClaimedTrials:
-    """Tell trials apart by these entries; `leaves` are those of lines that are not at hand.
+    """Classify trials by these entries; `leaves` are the hashes of missing lines.
 
     Raises:
-        DamageError: an entry has no business here, or a line is missing without a word.
+        DamageError: an entry is not of the claimed trials, or a line is missing unexplained.
     """
-    standing, identities = ClaimedTrials(), Identities()
+    claimed, identities = ClaimedTrials(), Identities()
     for entry in sorted(entries, key=lambda found: found.seq):
         identities.take(entry)
     rescored = {found.subject.record for found in _of(entries, RescoreEntry)}
     trials = _read_trials(entries, scope)
     rows = [row for _, row in trials]
-    withheld = _sort_withheld(entries, leaves, {row.trial_id for row in rows}, scope, standing)
+    withheld = _sort_withheld(entries, leaves, {row.trial_id for row in rows}, scope, claimed)
     superseded = _find_superseded(entries, rows, withheld)
-    restarted = find_restarted(
+    restarted = restarted_attempts(
         [(row.trial_id, SUPERSEDED if row.record in superseded else row.status) for row in rows]
     )
     for entry, row in trials:
         if row.record in superseded:
-            standing.superseded.append(entry)
+            claimed.superseded.append(entry)
         elif row.trial_id in restarted:
-            standing.attempts.append(entry)
+            claimed.attempts.append(entry)
         elif scope.sealed_only and row.status != "sealed":
-            standing.diagnostic.append(entry)
+            claimed.diagnostic.append(entry)
         else:
-            standing.counted.append(entry)
-            standing.n_counted_diagnostic += row.status != "sealed"
-            standing.n_rescored += row.record in rescored
-    return standing
+            claimed.counted.append(entry)
+            claimed.n_counted_diagnostic += row.status != "sealed"
+            claimed.n_rescored += row.record in rescored
+    return claimed
 
 
 def _read_trials(entries: Sequence[AnyEntry], scope: Scope) -> list[tuple[TrialEntry, TrialRow]]:
@@ -109,7 +109,7 @@ def _read_trials(entries: Sequence[AnyEntry], scope: Scope) -> list[tuple[TrialE
         if not scope.covers(row):
             raise DamageError(
                 f"entry {entry.seq} is trial {row.trial_id} of {row.experiment_id} "
-                f"({row.dataset_id or 'no dataset'}), which is not claimed"
+                f"({row.dataset_id or 'no dataset'}), which is outside of the claim"
             )
     return trials
 
@@ -117,7 +117,7 @@ def _read_trials(entries: Sequence[AnyEntry], scope: Scope) -> list[tuple[TrialE
 def _find_superseded(
     entries: Sequence[AnyEntry], trials: Iterable[TrialRow], withheld: Iterable[Subject]
 ) -> set[str]:
-    """Records that another one stands in for, by the rule of every list."""
+    """The records that another trial replaces, by the rule of ledger.supersession."""
     said = sorted(_of(entries, SupersedeEntry), key=lambda found: found.seq)
     if not said:
         return set()
@@ -139,9 +139,9 @@ def _sort_withheld(
     leaves: Mapping[int, bytes],
     trials: set[str],
     scope: Scope,
-    standing: ClaimedTrials,
+    claimed: ClaimedTrials,
 ) -> list[Subject]:
-    """Tell lines that were taken out apart by whether a trial is named; the trials named."""
+    """Separate withheld lines by whether a trial is named; returns the named trials."""
     said = sorted(_of(entries, WithholdEntry), key=lambda found: found.seq)
     named: dict[int, Subject] = {}
     taken, excused = set(trials), set()
@@ -152,18 +152,17 @@ def _sort_withheld(
         subject = each.subject
         if subject is None or subject.experiment_id != scope.experiment or each.entry in named:
             continue
-        # A name that another trial has says nothing of this one.
+        # The name of another present trial does not identify this one.
         if subject.trial_id not in taken:
             named[each.entry] = subject
             taken.add(subject.trial_id)
     for seq in sorted(leaves.keys() - excused):
         raise DamageError(
-            f"entry {seq} is there without its line, and no withholding that the checkpoint "
-            "speaks of names it"
+            f"entry {seq} has no line, and no withholding under the checkpoint names it"
         )
-    standing.withheld = sorted(named)
-    standing.unnamed = sorted(leaves.keys() - named.keys())
-    standing.unnamed_evidence = [
+    claimed.withheld = sorted(named)
+    claimed.unnamed = sorted(leaves.keys() - named.keys())
+    claimed.unnamed_evidence = [
         each.seq
         for each in said
         if each.subject is None and each.artifacts and each.entry not in leaves

@@ -1,7 +1,7 @@
-"""Whose word a checkpoint is: public keys that somebody trusts, held against its signatures.
+"""Checks the signatures of a checkpoint against trusted public keys.
 
-A key that was trusted once may have named its successor in a `key` entry: `chain` are the keys of a
-log, each checked against the one before it. Nothing here decides which key to trust.
+A trusted key may have named its successor in a `key` entry: `chain` are the keys of a log, each
+checked against the one before it. Which key to trust is up to the caller.
 """
 
 import os
@@ -18,8 +18,8 @@ from proctor.ledger.signature import check_signature
 _LARGEST = 4096
 
 
-def find_verifier_key(given: str) -> VerifierKey:
-    """A public key, given as its text or as a file that holds it.
+def load_verifier_key(given: str) -> VerifierKey:
+    """Load a public key, given as its text or as a file that contains it.
 
     Raises:
         KeyFileError: it is neither.
@@ -38,9 +38,9 @@ def find_verifier_key(given: str) -> VerifierKey:
     try:
         return parse_verifier_key(text)
     except KeyFileError as error:
-        # Without what it holds: a file that was named by mistake may be anybody's secret.
+        # Without the file's content: a file passed by mistake may contain a secret.
         raise KeyFileError(
-            f"{given}: holds no public key; expected name+key id+key, as "
+            f"{given}: does not contain a public key; expected name+key id+key, as "
             "`proctor ledger checkpoint --public-key` prints it"
         ) from error
 
@@ -51,7 +51,7 @@ def judge_signatures(
     where: str,
     chain: Sequence[VerifierKey] = (),
 ) -> Iterator[Diagnostic]:
-    """What each key says of a checkpoint: a note where it signed, a problem where it did not."""
+    """A note for each key that signed the checkpoint, a problem for each that did not."""
     for key in keys:
         try:
             yield _judge(checkpoint, key, where, chain)
@@ -62,13 +62,13 @@ def judge_signatures(
 def _judge(
     checkpoint: Checkpoint, key: VerifierKey, where: str, chain: Sequence[VerifierKey]
 ) -> Diagnostic:
-    heir = key if key.algorithm is Algorithm.COSIGNATURE else follow_keys(key, chain)
-    time = check_signature(checkpoint, heir, where)
-    name = f"{heir.name}+{heir.key_id.hex()}"
+    successor = key if key.algorithm is Algorithm.COSIGNATURE else follow_keys(key, chain)
+    time = check_signature(checkpoint, successor, where)
+    name = f"{successor.name}+{successor.key_id.hex()}"
     if time is not None:
-        message = f"{where}: cosigned by {name} at {_render_time(time)}, as that cosigner says"
-    elif heir != key:
-        message = f"{where}: signed by {name}, which {key.name}+{key.key_id.hex()} named its heir"
+        message = f"{where}: cosigned by {name} at {_render_time(time)}, according to the cosigner"
+    elif successor != key:
+        message = f"{where}: signed by {name}, which succeeds {key.name}+{key.key_id.hex()}"
     else:
         message = f"{where}: signed by {name}"
     return Diagnostic("signed", message, is_problem=False)
@@ -86,18 +86,18 @@ def find_unchecked_signatures(
     keys: Sequence[VerifierKey],
     chain: Sequence[VerifierKey] = (),
 ) -> list[str]:
-    """Whose signatures nobody looked at, in sentences."""
-    heirs = [follow_keys(key, chain) for key in keys if key.algorithm is Algorithm.ED25519]
-    looked = {(key.name, key.key_id) for key in (*keys, *heirs)}
+    """Messages for the signatures that were not checked."""
+    successors = [follow_keys(key, chain) for key in keys if key.algorithm is Algorithm.ED25519]
+    looked = {(key.name, key.key_id) for key in (*keys, *successors)}
     lines = [line for checkpoint in checkpoints for line in checkpoint.signatures]
     others = dict.fromkeys(
         f"{line.name}+{line.key_id.hex()}"
         for line in lines
         if (line.name, line.key_id) not in looked
     )
-    if not heirs:
+    if not successors:
         return [
-            f"the signature by {', '.join(others) or 'nobody'}: no --key of a ledger that you "
-            "trust was given, and without one anybody could have made this"
+            f"the signature by {', '.join(others) or 'nobody'}: no --key that you trust "
+            "was given, and without one anybody could have made this"
         ]
     return [f"the signature by {name}: its key was not given" for name in others]

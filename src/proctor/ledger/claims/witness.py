@@ -1,11 +1,11 @@
-"""A witness: cosigns a checkpoint only where it extends the last one that was seen of that log.
+"""A witness: cosigns a checkpoint only if it extends the last one seen of that log.
 
 The rules are those of C2SP's tlog-witness. The log's key is known beforehand; a checkpoint of the
-same size must have the same root; a smaller one is refused; growth is shown by the log itself or by
-a consistency proof. The new checkpoint is remembered, durably and under a lock, before its
-cosignature is written: two requests at once cannot get both sides of a fork signed.
+same size must have the same root; a smaller one is refused; growth is proven by the log itself or
+by a consistency proof. The new checkpoint is stored, durably and under a lock, before its
+cosignature is written, so that concurrent requests cannot get both sides of a fork signed.
 
-Two signed checkpoints that contradict each other are kept as evidence. No ledger is written.
+Two signed checkpoints that contradict each other are kept as evidence. Ledgers are only read.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,26 +33,23 @@ from proctor.ledger.upkeep import leaf_of
 from proctor.ledger.verification.damage import Findings
 from proctor.ledger.verification.keychain import Keychain, read_keychain
 
-# Cosigning: somebody else's signature and time under a copy of a ledger's checkpoint
-#
-# A cosigner says: I saw this checkpoint at this time, and it extends what I had seen before.
-# `witness` decides whether it does; here the copy is read and replaced in one step, and the log
-# that is to show it is read. No ledger is written.
+# Cosigning a copy of a checkpoint. A cosignature states: I saw this checkpoint at this time, and it
+# extends what I had seen before.
 
 
 @dataclass(frozen=True, slots=True)
 class Cosigned:
-    """A checkpoint with a cosignature under it."""
+    """A checkpoint with a cosignature."""
 
     checkpoint: Checkpoint
     time: int
-    """When it was cosigned, in seconds since 1970."""
+    """When it was cosigned, in Unix seconds."""
     is_new: bool
-    """False where the same key had cosigned it already."""
+    """False if the same key had cosigned it already."""
 
 
 def check_copy(path: Path) -> None:
-    """Refuse the checkpoint that a ledger replaces with every append.
+    """Refuse the checkpoint inside a ledger, which every append replaces.
 
     Raises:
         LedgerError: it is one.
@@ -67,22 +64,22 @@ def check_copy(path: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LogRead:
-    """A log as its lines give it; the index, which proves nothing, is not asked."""
+    """A log as read from its lines, without the index, which proves nothing."""
 
     leaves: list[bytes]
     keys: list[tuple[int, KeyEntry]]
-    """The keys among the entries of the checkpoint, by their places."""
+    """The keys under the checkpoint, by position."""
 
     def root_at(self, size: int) -> bytes:
-        """Root of the tree over the first entries."""
+        """Root of the tree over the first `size` entries."""
         return root_of(self.leaves[:size])
 
 
 def read_log(directory: Path, size: int, wanted: int) -> LogRead:
-    """The first entries of a log: `size` at least, `wanted` if there are so many.
+    """Read the first entries of a log: at least `size`, and `wanted` if there are that many.
 
     Raises:
-        DamageError: the log is shorter, or holds what is no entry.
+        DamageError: the log is shorter, or has an invalid line.
     """
     found = LogRead([], [])
     for line in islice(read_lines(FileLog(directory)), wanted):
@@ -94,32 +91,32 @@ def read_log(directory: Path, size: int, wanted: int) -> LogRead:
             found.keys.append((seq, entry))
     if len(found.leaves) < size:
         raise DamageError(
-            f"{directory}: has {len(found.leaves):,} entries; the checkpoint speaks of {size:,}"
+            f"{directory}: has {len(found.leaves):,} entries; the checkpoint signs {size:,}"
         )
     return found
 
 
 def load_copy(path: Path) -> Checkpoint:
-    """The checkpoint that is to be cosigned.
+    """Load the checkpoint to be cosigned.
 
     Raises:
-        LedgerError: it is a ledger's own file, or cannot be read.
-        NoteError: it is no checkpoint, or nobody signed it.
+        LedgerError: it is inside a ledger, or cannot be read.
+        NoteError: it is not a checkpoint, or not signed.
     """
     check_copy(path)
     checkpoint = load_checkpoint(str(path))
     if not checkpoint.signatures:
-        raise NoteError(f"{path}: it is not signed; only what its log signed is cosigned")
+        raise NoteError(f"{path}: not signed; only checkpoints signed by their log are cosigned")
     return checkpoint
 
 
 def cosign_copy(path: Path, checkpoint: Checkpoint, key: SigningKey, time: int) -> Cosigned:
-    """Put a cosignature under a copy of a checkpoint; one that is there already stays.
+    """Add a cosignature to a copy of a checkpoint, unless it has one by the same key.
 
     Raises:
         LedgerError: it cannot be written.
         NoteError: it is full.
-        SignatureError: a cosignature by the same key is there and is not right.
+        SignatureError: it has an invalid cosignature by the same key.
     """
     name = (key.name, key.cosigner.key_id)
     if any((line.name, line.key_id) == name for line in checkpoint.signatures):
@@ -136,8 +133,8 @@ def cosign_copy(path: Path, checkpoint: Checkpoint, key: SigningKey, time: int) 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """What a witness is shown along with a checkpoint."""
+class WitnessInput:
+    """What is passed to a witness along with a checkpoint."""
 
     log_key: VerifierKey | None = None
     """The log's public key, which a person vouches for; needed at first contact."""
@@ -150,21 +147,22 @@ class Shown:
 def witness_copy(
     path: Path,
     memory: Memory,
-    shown: Shown,
+    shown: WitnessInput,
     find_key: Callable[[], SigningKey],
     time: int,
 ) -> Cosigned:
-    """Cosign a copy of a checkpoint if it extends what was seen; remember it first.
+    """Cosign a copy of a checkpoint if it extends what was seen; it is stored first.
 
     Raises:
-        LedgerError: first contact without the log's key, or growth is not shown.
+        LedgerError: first contact without the log's key, or growth is not proven.
         ForkError: the log signed a history that contradicts the one that was seen.
-        DamageError: the signature, the log or the proof is not right.
+        DamageError: the signature, the log or the proof is invalid.
     """
     checkpoint = load_copy(path)
     with memory.locked():
         seen = memory.find(checkpoint.origin)
         accepted = _Judge(checkpoint, memory, shown, str(path)).accept(seen)
+        # Only now: a refused checkpoint must not create a key.
         key = find_key()
         memory.keep(accepted)
         return cosign_copy(path, checkpoint, key, time)
@@ -172,15 +170,15 @@ def witness_copy(
 
 @dataclass(frozen=True, slots=True)
 class _Judge:
-    """One checkpoint, and what decides about it."""
+    """The decision about one checkpoint."""
 
     checkpoint: Checkpoint
     memory: Memory
-    shown: Shown
+    shown: WitnessInput
     where: str
 
     def accept(self, seen: Seen | None) -> Seen:
-        """What is to be remembered once the checkpoint is cosigned."""
+        """What to store once the checkpoint is cosigned."""
         log = self._read_log(seen)
         chain = Keychain(())
         if log is not None:
@@ -212,10 +210,10 @@ class _Judge:
         return read_log(self.shown.ledger, self.checkpoint.tree.size, wanted)
 
     def _is_same_log(self, seen: Seen, chain: Keychain) -> bool:
-        """Whether what was seen binds the log that is asked about.
+        """Whether what was seen is of the same log.
 
-        A monitor takes a log's key from the log: a stranger may have put another's origin there.
-        The key that a person names decides then.
+        A monitor takes a log's key from the log, so that a stranger may have claimed its origin
+        first. In that case the key that a person names decides.
         """
         log_key = self.shown.log_key
         if log_key is None or log_key in seen.keys:
@@ -227,11 +225,11 @@ class _Judge:
             return False
         raise LedgerError(
             f"{self.where}: this witness knows {self.checkpoint.origin!r} by the key "
-            f"{seen.keys[-1]}, not by {log_key}; where the log changed its key, --ledger shows it"
+            f"{seen.keys[-1]}, not by {log_key}; if the log changed its key, pass --ledger"
         )
 
     def _find_keys(self, seen: Seen | None, chain: Keychain) -> list[VerifierKey]:
-        """The keys that lead from one that a person named to the one that must have signed."""
+        """The keys from one that a person named up to the one that must have signed."""
         named = seen is not None and seen.is_key_given
         anchor = seen.keys[-1] if seen is not None and named else self.shown.log_key
         if anchor is None:
@@ -248,7 +246,7 @@ class _Judge:
         return before
 
     def _find_signer(self, keys: Sequence[VerifierKey]) -> VerifierKey:
-        """The last of the log's keys that signed; an earlier one signs a fork, or an old state."""
+        """The last of the log's keys that signed; an earlier one signed a fork or an old state."""
         for key in reversed(keys):
             if any(
                 (key.name, key.key_id) == (s.name, s.key_id) for s in self.checkpoint.signatures
@@ -283,7 +281,7 @@ class _Judge:
     def _check_proof(self, path: str, seen: Seen | None) -> None:
         proof = parse_proof(load_document(path), path)
         if not isinstance(proof, ConsistencyProof):
-            raise LedgerError(f"{path}: a proof of inclusion; expected a proof of consistency")
+            raise LedgerError(f"{path}: an inclusion proof; expected a consistency proof")
         older, newer = proven_growth(proof, path)
         wanted = seen.checkpoint.tree if seen else older.tree
         if (older.tree, newer.tree) != (wanted, self.checkpoint.tree):

@@ -1,12 +1,12 @@
-"""Sealed trials taken out of a ledger, and brought into another.
+"""Exports sealed trials, and imports them into another ledger.
 
-    bundle       a ledger, or a part of it, in one file
-    unbundle     what is in such a file, checked
-    checked      … as `proctor check` says it
-    take_in      … and sealed here
-    harbor_jobs  sealed trials as harbor keeps them
-    aec_tree     sealed trials as aec-bench keeps them
-    copying      ... file by file, below one directory
+    bundle       writes a ledger, or a part of it, to one file
+    unbundle     reads and checks such a file
+    checked      `proctor check` of a bundle
+    take_in      imports a bundle
+    harbor_jobs  exports trials as harbor jobs
+    aec_tree     exports trials in the layout of aec-bench
+    copying      writes files below a directory
 
-Nothing here makes a record.
+Records are exported as they were sealed.
 """

@@ -1,10 +1,10 @@
-"""Sealed trials as aec-bench keeps them: one file a record, evidence in a directory beside it.
+"""Exports sealed trials in the layout of aec-bench: one file for each record, evidence beside it.
 
     EXPERIMENT/TRIAL.json
     EXPERIMENT/_artifacts/TRIAL/…
 
-A record that came from a tree of the second generation goes back with its own two files. What
-aec-bench could not read back, such as a reward that is null, is left out and told.
+A record that was imported from a second-generation tree is exported as its two original files.
+Records that aec-bench cannot read, such as those with a null reward, are left out and reported.
 """
 
 from collections.abc import Iterable
@@ -18,30 +18,30 @@ from proctor.ledger.entry import TrialEntry
 from proctor.ledger.exchange.copying import read_checked_row, write_below
 from proctor.ledger.keeping import check_evidence_path
 from proctor.ledger.reader import LedgerReader
-from proctor.ledger.withhold import find_withheld
+from proctor.ledger.withhold import list_withheld
 from proctor.record.read import parse_record, render_record
 from proctor.record.rules import find_foreign
 
 ORIGINAL = "_generation2"
-"""Where the evidence of a record of the second generation has its two files."""
+"""Where the evidence has the two files of a second-generation record."""
 
 
 @dataclass(slots=True)
 class Tree:
-    """What was written of a tree, and what was not."""
+    """The result of an export."""
 
     written: int = 0
-    """Records that are there now."""
+    """Records that are in the tree now."""
     refused: list[str] = field(default_factory=list)
-    """A sentence for every record that aec-bench could not hold."""
+    """A message for every record that was left out."""
 
 
 def write_tree(ledger: LedgerReader, places: Iterable[int], target: Path) -> Tree:
-    """Write the trials at these places of the log below a directory; nothing there is replaced.
+    """Write the trials at these positions below a directory; existing files are not replaced.
 
     Raises:
-        LedgerError: a file is there with other bytes, or cannot be written.
-        DamageError: the ledger does not hold what it should.
+        LedgerError: a file exists with other bytes, or cannot be written.
+        DamageError: the ledger is damaged.
     """
     tree = Tree()
     for seq in places:
@@ -65,7 +65,7 @@ def _write_trial(ledger: LedgerReader, entry: TrialEntry, target: Path, tree: Tr
     if problems and not original:
         tree.refused.append(f"{name}: {'; '.join(problems)}")
         return
-    gone = [file.path for file in find_withheld(ledger, entry.evidence)]
+    gone = [file.path for file in list_withheld(ledger, entry.evidence)]
     tree.refused += [f"{name}: evidence {path!r} is withheld" for path in gone]
     if original and not original.keys().isdisjoint(gone):
         return

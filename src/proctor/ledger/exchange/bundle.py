@@ -1,13 +1,13 @@
-"""A bundle: a ledger, or a part of one, in one file that proves what it holds.
+"""Bundles: a ledger, or a part of one, in one file that proves its content.
 
-    bundle.json          the format, whose ledger it is, and which trials are left out
+    bundle.json          the format, the origin, and which trials are left out
     checkpoint           the signed note
-    entries.jsonl        the line of every entry, in order, also of trials that are left out
-    artifacts/<sha256>   the evidence of the trials that are in it, as plain bytes
+    entries.jsonl        the line of every entry in order, including trials that are left out
+    artifacts/<sha256>   the evidence of the included trials, uncompressed
 
-A tar file, zstd-compressed. A trial that is left out is shown by its line, without evidence: the
-hash of a line does not tell its kind, and only trials may be left out. The lines give the signed
-root, so none can be missing. `unbundle` reads what this writes.
+A tar file, compressed with zstd. A trial that is left out has its line, but no evidence: the hash
+alone would not prove that the entry is a trial, and only trials may be left out. The lines have the
+signed root, so that none can be missing. `unbundle` reads bundles.
 """
 
 import io
@@ -30,60 +30,60 @@ from proctor.ledger.reader import LedgerReader
 
 FORMAT = "proctor-bundle-2"
 FIRST_FORMAT = "proctor-bundle-1"
-"""Read for ever: of what it left out it has the leaf hashes alone."""
+"""Still read; it contains only the leaf hashes of what was left out."""
 _LEVEL = 3
 _IN_MEMORY = 16 << 20
 
 
 class BundleHead(msgspec.Struct, frozen=True, kw_only=True):
-    """What a bundle says of itself first."""
+    """The header of a bundle."""
 
     format: str
     origin: str
-    """Of the ledger it was taken from."""
+    """Of the ledger it was exported from."""
     size: int
-    """Entries that ledger had."""
+    """The number of entries of that ledger."""
     left_out: tuple[tuple[int, int], ...] | int
-    """Runs of trials that are left out, each from its first place to its last; a count in the first
-    format."""
+    """Runs of trials that are left out, each by its first and last position; a count in the
+    first format."""
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
-    """What stands for an entry that was left out, in the first format."""
+    """The placeholder of an entry that was left out, in the first format."""
 
     left_out: str
-    """Its leaf hash, as hex."""
+    """Its leaf hash, in hex."""
     seq: int
 
 
 @dataclass(frozen=True, slots=True)
 class Bundled:
-    """What a bundle was made of."""
+    """What was written into a bundle."""
 
     size: int
     trials: int
     left_out: int
-    """Trials whose lines are in it, and whose evidence is not."""
+    """Trials with their line, but without their evidence."""
     artifacts: int
 
 
 def write_bundle(
     ledger: LedgerReader, path: Path, trials: Collection[int] | None = None
 ) -> Bundled:
-    """Write a bundle: of everything, or of the trials at these places and what is no trial.
+    """Write a bundle of everything, or of the trials at these positions and all other entries.
 
     Raises:
-        LedgerError: something is at that path, or it cannot be written.
-        DamageError: the ledger does not hold what it should.
+        LedgerError: the path exists, or cannot be written.
+        DamageError: the ledger is damaged.
     """
     checkpoint = ledger.refresh()
     temporary = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
     try:
         if path.exists():
-            raise LedgerError(f"{path}: there is something already; a bundle replaces nothing")
+            raise LedgerError(f"{path}: exists already; a bundle replaces nothing")
         with zstd.open(temporary, "wb", level=_LEVEL) as file:
             stream = cast(IO[bytes], file)
-            # GNU's way of writing a large size needs no header of its own, which readers refuse.
+            # The GNU format stores large sizes without extended headers, which the reader refuses.
             with tarfile.open(fileobj=stream, mode="w|", format=tarfile.GNU_FORMAT) as tar:
                 bundled = _write(tar, ledger, checkpoint, trials)
         sync_file(temporary)
@@ -103,8 +103,8 @@ def _write(
     trials: Collection[int] | None,
 ) -> Bundled:
     size = checkpoint.tree.size
+    # Sizes by digest.
     artifacts: dict[str, int] = {}
-    """Their sizes, by digest."""
     left_out: list[int] = []
     n_trials = 0
     with _spool() as lines:
@@ -131,19 +131,19 @@ def _write(
 
 
 def _find_runs(places: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """The first and the last of each run of numbers without a gap."""
+    """The first and last number of each run without a gap."""
     ends = [at for at, place in enumerate(places) if places[at + 1 : at + 2] != [place + 1]]
     begins = [0, *(end + 1 for end in ends)]
     return tuple((places[begin], places[end]) for begin, end in zip(begins, ends, strict=False))
 
 
 def _spool() -> BinaryIO:
-    """A place for bytes of any number: in memory while they are few."""
+    """A temporary file that stays in memory while it is small."""
     return cast(BinaryIO, tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY))
 
 
 def _add(tar: tarfile.TarFile, name: str, data: BinaryIO) -> None:
-    # No owner, no time: the same ledger gives the same bundle.
+    # Without owner and time, the same ledger gives the same bundle.
     member = tarfile.TarInfo(name)
     member.size, member.mode = data.seek(0, io.SEEK_END), 0o644
     data.seek(0)

@@ -1,4 +1,4 @@
-"""A bundle by itself, as `proctor check` says it."""
+"""`proctor check` of a bundle."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,20 +7,20 @@ from proctor.audit.checks.checked import Checked, Tally
 from proctor.audit.file_kind import FileKind
 from proctor.diagnostic import Diagnostic
 from proctor.errors import DamageError, KeyFileError
-from proctor.ledger.claims.trust import find_verifier_key
+from proctor.ledger.claims.trust import load_verifier_key
 from proctor.ledger.exchange.unbundle import Unbundled, check_bundle
 from proctor.sentence import count_of
 
 
 def check_bundle_file(path: str, given: Sequence[str] = ()) -> Checked:
-    """A bundle: its leaves give the signed root, its evidence has its digests.
+    """Check a bundle: its lines have the signed root, its evidence has its digests.
 
     Raises:
-        InputError: it cannot be read, is none, or several keys were given.
+        InputError: it cannot be read, is not a bundle, or several keys were given.
     """
     if len(given) > 1:
         raise KeyFileError(f"{path}: {len(given)} keys were given; a bundle has one signer")
-    key = find_verifier_key(given[0]) if given else None
+    key = load_verifier_key(given[0]) if given else None
     tally = Tally()
     summary = "not what its checkpoint signs"
     unchecked: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ def check_bundle_file(path: str, given: Sequence[str] = ()) -> Checked:
     else:
         summary = _summarize(found)
         if key is None:
-            unchecked = (f"whose it is: it names its own key, {found.signer}; --key tells",)
+            unchecked = (f"who signed it: it names its own key, {found.signer}; pass --key",)
         if found.hidden:
             unchecked = (*unchecked, describe_hidden(found))
     return Checked(
@@ -45,11 +45,11 @@ def check_bundle_file(path: str, given: Sequence[str] = ()) -> Checked:
 
 
 def describe_hidden(found: Unbundled) -> str:
-    """What cannot be said of a bundle in which entries are hashes alone."""
+    """What cannot be checked in a bundle in which entries are hashes only."""
     return (
         f"that the {count_of(found.hidden, 'entry', 'entries')} left out are trials: only their "
         "hashes are in the bundle, and reviews, supersessions, withholdings or plans may be among "
-        "them; a bundle that `proctor export` writes today shows every entry"
+        "them; bundles written by this version of `proctor export` show every entry"
     )
 
 

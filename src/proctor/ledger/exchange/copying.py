@@ -1,7 +1,6 @@
-"""Sealed files written below a directory: nothing outside of it, and nothing there is replaced.
+"""Writes sealed files below a directory, without replacing files or following links.
 
-Names are chosen by the ledger's owner. Each is checked where it becomes a path, and no link below
-the directory is followed, whatever lies there already.
+Names are chosen by the ledger's owner: each is checked where it becomes a path.
 """
 
 import shutil
@@ -20,11 +19,11 @@ _CHUNK = 1 << 20
 
 
 def read_checked_row(entry: TrialEntry, where: object) -> TrialRow:
-    """The row of a trial whose ids may become names of directories; `where` is its ledger.
+    """Read the row of a trial whose ids are used as directory names; `where` is its ledger.
 
     Raises:
-        RecordError: they may not.
-        DamageError: there is no record in the entry.
+        RecordError: an id is not a valid name.
+        DamageError: the entry has no record.
     """
     row = read_row(entry)
     check_id(row.experiment_id, f"{where}: entry {entry.seq}: experiment_id")
@@ -40,11 +39,11 @@ def write_below(
     *,
     size: int = 0,
 ) -> None:
-    """Let `write` fill a new file below a directory; a file with that SHA-256 is left as it is.
+    """Create a file below a directory and let `write` fill it; an equal file is left as it is.
 
     Raises:
-        LedgerError: something else is there, or the disk has no room for `size` bytes.
-        OSError: it cannot be written, or its path leads elsewhere.
+        LedgerError: another file exists there, or the disk has no room for `size` bytes.
+        OSError: it cannot be written, or its path leads outside.
     """
     target.mkdir(parents=True, exist_ok=True)
     if size > (free := shutil.disk_usage(target).free):
@@ -55,7 +54,7 @@ def write_below(
     except FileExistsError:
         if not _holds(target, path, sha256):
             raise LedgerError(
-                f"{target / path}: there is something else already; an export replaces nothing"
+                f"{target / path}: exists with other content; an export replaces nothing"
             ) from None
 
 

@@ -1,11 +1,11 @@
-"""Sealed trials of harbor's jobs as harbor keeps them, every file byte for byte.
+"""Exports sealed trials as harbor jobs, every file byte for byte.
 
     JOB/…                         the job's own files, as they were when its last trial was sealed
     JOB/TRIAL/…                   a trial
-    JOB/TRIAL/attempts/N/…        an attempt that was kept
+    JOB/TRIAL/attempts/N/…        a kept attempt
 
-A trial that was imported goes back into the directory it came from; any other goes by its ids. What
-a ledger does not hold does not come back: links, empty directories, times and modes of files.
+An imported trial is written to the directory it came from; any other is placed by its ids. Links,
+empty directories, file times and modes are not in a ledger and are not restored.
 """
 
 import re
@@ -20,23 +20,23 @@ import msgspec
 from proctor.errors import LedgerError, NotSealedError
 from proctor.ledger.entry import EvidenceFile, TrialEntry, evidence_digest
 from proctor.ledger.exchange.copying import read_checked_row, write_below
-from proctor.ledger.keeping import AROUND, check_evidence_path
+from proctor.ledger.keeping import JOB_PREFIX, check_evidence_path
 from proctor.ledger.reader import LedgerReader
-from proctor.ledger.withhold import find_withheld
+from proctor.ledger.withhold import list_withheld
 from proctor.sentence import count_of, reason_of
 
-_RESULT = f"{AROUND}result.json"
+_RESULT = f"{JOB_PREFIX}result.json"
 _OF_A_TRIAL = ("result.json", "config.json")
+# Sources whose trials are never harbor's, whatever their files are named.
 _FOREIGN = ("prime", "traces")
-"""Where trials come from that are never harbor's, whatever their files are called."""
 _KEPT = re.compile(r"(.+)\.attempt-([0-9]{1,9})")
 _OWN_NAMES: Mapping[int, str] = MappingProxyType({})
+# Parts of a trial's path: JOB/TRIAL or JOB/TRIAL/attempts/N.
 _DEPTHS = (2, 4)
-"""Parts of a trial's place: JOB/TRIAL, JOB/TRIAL/attempts/N."""
 
 
 class _Job(msgspec.Struct, frozen=True):
-    """As much of a job's result as tells it from another."""
+    """The field of a job's result that identifies it."""
 
     id: str | None = None
 
@@ -46,27 +46,27 @@ _JOB = msgspec.json.Decoder(_Job)
 
 @dataclass(slots=True)
 class Jobs:
-    """What was written, and what was not."""
+    """The result of an export."""
 
     jobs: int = 0
     written: int = 0
-    """Trials that are there now."""
+    """Trials that are in the jobs now."""
     refused: list[str] = field(default_factory=list)
-    """A sentence for everything that could not be given back."""
+    """A message for everything that could not be exported."""
     too_large: set[int] = field(default_factory=set)
-    """Places of trials that there was no room for."""
+    """Positions of trials that there was no room for."""
 
 
 @dataclass(slots=True)
 class Room:
-    """What may be written at most; less with every trial that is."""
+    """The remaining bytes and files that may be written."""
 
     size: int
     """Bytes."""
     files: int
 
     def take(self, files: Sequence[EvidenceFile]) -> bool:
-        """Whether these fit in; then there is less."""
+        """Reserve room for these files; False if they do not fit."""
         size = sum(file.size for file in files)
         if size > self.size or len(files) > self.files:
             return False
@@ -82,22 +82,22 @@ def write_jobs(
     names: Mapping[int, str] = _OWN_NAMES,
     room: Room | None = None,
 ) -> Jobs:
-    """Write the trials at these places of the log below a directory; nothing there is replaced.
+    """Write the trials at these positions below a directory; existing files are not replaced.
 
-    `names` are those of trials that lay under another name than they are sealed as, by place.
-    Trials that there is no room for are left out, by the sizes that their entries state.
+    `names` are the former names of trials that were sealed under another one, by position. Trials
+    that do not fit into `room`, by the sizes that their entries state, are left out.
 
     Raises:
-        LedgerError: a file is there with other bytes, or cannot be written.
-        RecordError: the ids of a trial may not become names of directories.
-        DamageError: the ledger does not hold what it should.
+        LedgerError: a file exists with other bytes, or cannot be written.
+        RecordError: the ids of a trial are not valid directory names.
+        DamageError: the ledger is damaged.
     """
     writer = _Writer(ledger, target, room)
     try:
-        # The last one first: what was run again under its name is what lies in the job.
+        # The latest first: of several runs under one name, the job directory has the last.
         for seq in sorted(places, reverse=True):
             writer.write(seq, names.get(seq))
-        writer.write_around()
+        writer.write_job_files()
     except OSError as error:
         raise LedgerError(f"{target}: cannot be written: {reason_of(error)}") from error
     return writer.jobs
@@ -108,46 +108,46 @@ class _Writer:
         self._ledger = ledger
         self._room = room
         self._target = target
+        # Digest of the evidence of each trial that was written, by its path.
         self._there: dict[str, str] = {}
-        """Digest of the evidence of each trial that is written, by its place."""
-        self._around: dict[str, list[EvidenceFile]] = {}
-        """The job's own files, those of the trial that was sealed last."""
+        # The job's own files, from its most recently sealed trial.
+        self._job_files: dict[str, list[EvidenceFile]] = {}
+        # The job that was written under each name, by harbor's id.
         self._ids: dict[str, str] = {}
-        """Which job is written under each name, by harbor's own id of it."""
+        # That id, by the digest of its result.json.
         self._read: dict[str, str | None] = {}
-        """That id, by the digest of the result.json it stands in."""
         self.jobs = Jobs()
 
-    def write(self, seq: int, lay_as: str | None) -> None:
+    def write(self, seq: int, former_name: str | None) -> None:
         entry = self._ledger.entry(seq)
         if not isinstance(entry, TrialEntry):
             self.jobs.refused.append(f"entry {seq}: its bytes were withheld")
             return
         row = read_checked_row(entry, self._ledger.where)
         name = row.name
-        own = [file for file in entry.evidence if not file.path.startswith(AROUND)]
-        # An agent may call its answer result.json: where it came from tells what it is.
+        own = [file for file in entry.evidence if not file.path.startswith(JOB_PREFIX)]
+        # An agent may name its answer result.json: only the source shows what it is.
         is_foreign = entry.source is not None and entry.source.kind in _FOREIGN
         if is_foreign or not any(file.path in _OF_A_TRIAL for file in own):
-            self.jobs.refused.append(f"{name}: no trial of harbor's")
+            self.jobs.refused.append(f"{name}: not a harbor trial")
             return
-        place = find_place(entry, lay_as)
+        place = trial_path(entry, former_name)
         job = place.split("/")[0]
-        around = [file for file in entry.evidence if file.path.startswith(AROUND)]
-        job_id = self._find_job_id(around)
+        job_files = [file for file in entry.evidence if file.path.startswith(JOB_PREFIX)]
+        job_id = self._find_job_id(job_files)
         if job_id is not None and self._ids.setdefault(job, job_id) != job_id:
             self.jobs.refused.append(
-                f"{name}: of another job that is called {job} too; --experiment or --trial takes "
-                "it out apart"
+                f"{name}: from another job that is also named {job}; use --experiment or --trial "
+                "to export it separately"
             )
             return
         digest = evidence_digest(entry)
         if self._there.setdefault(place, digest) != digest:
             self.jobs.refused.append(
-                f"{name}: a later trial is in {place}; --trial or --experiment takes it out apart"
+                f"{name}: a later trial is in {place}; use --trial or --experiment to export it"
             )
             return
-        if self._room is not None and not self._room.take([*own, *around]):
+        if self._room is not None and not self._room.take([*own, *job_files]):
             self.jobs.too_large.add(seq)
             self.jobs.refused.append(
                 f"{name}: too large: {count_of(len(own), 'file')} with "
@@ -156,36 +156,36 @@ class _Writer:
             )
             return
         self._write_files(own, place, "")
-        self._around[job] = self._around.get(job) or around
+        self._job_files[job] = self._job_files.get(job) or job_files
         self.jobs.written += 1
 
-    def _find_job_id(self, around: list[EvidenceFile]) -> str | None:
-        """Harbor's id of the job that a trial is of, where the job's result.json tells it."""
-        found = next((file for file in around if file.path == _RESULT), None)
+    def _find_job_id(self, job_files: list[EvidenceFile]) -> str | None:
+        """Harbor's id of the job of a trial, if the job's result.json states it."""
+        found = next((file for file in job_files if file.path == _RESULT), None)
         if found is None or not self._ledger.artifacts.holds(found.sha256):
             return None
         digest = found.sha256
         if digest not in self._read:
             try:
-                told = _JOB.decode(self._ledger.artifacts.load(digest, found.size))
+                result = _JOB.decode(self._ledger.artifacts.load(digest, found.size))
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-                told = _Job()
-            self._read[digest] = told.id
+                result = _Job()
+            self._read[digest] = result.id
         return self._read[digest]
 
-    def write_around(self) -> None:
-        """The files of the jobs, once it is known which are the last."""
-        self.jobs.jobs = len(self._around)
-        for job, files in self._around.items():
+    def write_job_files(self) -> None:
+        """Write the files of the jobs, after all trials were seen."""
+        self.jobs.jobs = len(self._job_files)
+        for job, files in self._job_files.items():
             if not files:
                 self.jobs.refused.append(
                     f"{job}: the job's own files are not in the ledger: its trials were sealed "
                     "without them"
                 )
-            self._write_files(files, job, AROUND)
+            self._write_files(files, job, JOB_PREFIX)
 
     def _write_files(self, files: list[EvidenceFile], place: str, prefix: str) -> None:
-        gone = [file.path for file in find_withheld(self._ledger, files)]
+        gone = [file.path for file in list_withheld(self._ledger, files)]
         if gone:
             self.jobs.refused.append(
                 f"{place}: {count_of(len(gone), 'file')} withheld, such as {gone[0]}"
@@ -198,20 +198,20 @@ class _Writer:
                 write_below(self._target, f"{place}/{path}", file.sha256, copy, size=file.size)
 
 
-def find_place(entry: TrialEntry, lay_as: str | None = None) -> str:
-    """Where a trial lies among jobs: where it came from, else by its experiment and its id.
+def trial_path(entry: TrialEntry, former_name: str | None = None) -> str:
+    """The path of a trial among jobs: where it came from, else its experiment and id.
 
-    `lay_as` is the name that it had in its job, where that is not its id.
+    `former_name` is its name in its job, if that is not its id.
 
     Raises:
-        RecordError: its ids may not become names of directories.
-        DamageError: there is no record in the entry.
+        RecordError: its ids are not valid directory names.
+        DamageError: the entry has no record.
     """
     source, row = entry.source, read_checked_row(entry, "a ledger")
     if source is not None and source.kind == "harbor" and _is_place(source.name):
         return source.name
     kept = _KEPT.fullmatch(row.trial_id)
-    trial = f"{kept[1]}/attempts/{kept[2]}" if kept else lay_as or row.trial_id
+    trial = f"{kept[1]}/attempts/{kept[2]}" if kept else former_name or row.trial_id
     job = source.name if source is not None and source.kind == "harbor" else row.experiment_id
     return f"{job}/{trial}" if _is_place(f"{job}/{trial}") else f"{row.experiment_id}/{trial}"
 

@@ -1,9 +1,9 @@
-"""The trials of a bundle, sealed into another ledger.
+"""Imports the trials of a bundle into another ledger.
 
-Each keeps its record and its evidence byte for byte, and says where it comes from. What is sealed
-here already with the same bytes stays as it is. Evidence that the bundle does not have is put down
-as withheld. Reviews, rescores and supersessions come along where their trials do; a trial that was
-superseded by one that is left out does not come in, as nothing here would say so.
+Each keeps its record and evidence byte for byte, and states its source. Trials that are sealed here
+already with the same bytes stay as they are. Evidence that the bundle does not have is recorded as
+withheld. Reviews, rescores and supersessions are imported with their trials; a trial whose
+replacement is left out of the bundle is refused, because nothing here would show the supersession.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ from proctor.ledger.entry import (
 from proctor.ledger.exchange.unbundle import Unbundled, check_bundle, read_artifacts, read_entries
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.note import VerifierKey
-from proctor.ledger.review import find_remarks
+from proctor.ledger.review import list_remarks
 from proctor.ledger.row import read_row
 from proctor.ledger.sealing import NewEntry, append_trials, check_record
 
@@ -39,38 +39,38 @@ AUTHOR = "proctor import"
 
 
 @dataclass(slots=True)
-class TakenIn:
-    """What became of a bundle's entries."""
+class ImportedBundle:
+    """The result of an import."""
 
     bundle: Unbundled
     new: int = 0
     """Trials that were sealed now."""
     known: int = 0
-    """Trials that were sealed here already, with the same bytes."""
+    """Trials that were sealed here already with the same bytes."""
     remarks: int = 0
-    """Reviews, rescores and supersessions that came along."""
+    """Imported reviews, rescores and supersessions."""
     without: int = 0
-    """Files of evidence that the bundle does not have."""
+    """Evidence files that the bundle does not have."""
 
 
-def import_bundle(ledger: OpenLedger, path: Path, key: VerifierKey | None = None) -> TakenIn:
-    """Check a bundle, all of it, and seal what is in it.
+def import_bundle(ledger: OpenLedger, path: Path, key: VerifierKey | None = None) -> ImportedBundle:
+    """Check a bundle completely, then seal its trials.
 
     Raises:
-        InputError: it is no bundle.
-        DamageError: it does not hold what its checkpoint signs; nothing was taken from it.
-        RecordError: a record in it breaks the format; nothing was taken either.
+        InputError: it is not a bundle.
+        DamageError: it does not match its checkpoint; nothing was imported.
+        RecordError: a record in it is invalid; nothing was imported.
         ConflictError: a trial is sealed here with other bytes.
         LedgerError: the ledger cannot be written, or a trial was superseded by one that is left
-            out; nothing was taken either.
+            out; nothing was imported.
     """
-    taken = TakenIn(check_bundle(path, key))
-    handed: set[str] = set()
+    taken = ImportedBundle(check_bundle(path, key))
+    included: set[str] = set()
     for entry in read_entries(path):
         if isinstance(entry, TrialEntry):
             check_record(bytes(entry.record), f"{path}: entry {entry.seq}")
-            handed.add(record_digest(entry))
-    _check_superseded(ledger, handed, path)
+            included.add(record_digest(entry))
+    _check_superseded(ledger, included, path)
     for digest in sorted(taken.bundle.named.keys() - taken.bundle.artifacts):
         if ledger.artifacts.holds(digest):
             ledger.artifacts.check(digest, taken.bundle.named[digest])
@@ -88,13 +88,13 @@ _REMARKS = (ReviewEntry, RescoreEntry, SupersedeEntry)
 type _Remark = ReviewEntry | RescoreEntry | SupersedeEntry
 
 
-def _check_superseded(ledger: OpenLedger, handed: set[str], path: Path) -> None:
-    """Refuse a trial whose supersession could not be sealed here along with it."""
+def _check_superseded(ledger: OpenLedger, included: set[str], path: Path) -> None:
+    """Refuse a trial whose supersession cannot be imported with it."""
     ledger.refresh()
     for entry in read_entries(path):
-        if not isinstance(entry, SupersedeEntry) or entry.subject.record not in handed:
+        if not isinstance(entry, SupersedeEntry) or entry.subject.record not in included:
             continue
-        if entry.by.record not in handed and not _is_sealed(ledger, entry.by):
+        if entry.by.record not in included and not _is_sealed(ledger, entry.by):
             raise LedgerError(
                 f"{path}: {entry.subject.trial_id} was superseded by {entry.by.trial_id}, which is "
                 "left out; export both trials, or neither"
@@ -109,7 +109,7 @@ def _keep_artifacts(ledger: OpenLedger, path: Path) -> None:
                 raise AlteredArtifactError(f"{path}: artifact {digest} changed while it was read")
         ledger.artifacts.settle()
     except OSError as error:
-        raise LedgerError(f"{ledger.where}: the evidence cannot be kept: {error}") from error
+        raise LedgerError(f"{ledger.where}: the evidence cannot be stored: {error}") from error
     finally:
         ledger.artifacts.discard()
 
@@ -122,9 +122,10 @@ def _with_source(entry: TrialEntry, bundle: Unbundled) -> TrialEntry:
     return msgspec.structs.replace(entry, source=source)
 
 
-def _seal(ledger: OpenLedger, entries: list[TrialEntry], taken: TakenIn) -> None:
+def _seal(ledger: OpenLedger, entries: list[TrialEntry], taken: ImportedBundle) -> None:
     with ledger.writing():
-        # First what is not there: after a kill in between, nothing is missing without a word.
+        # Withholdings first: if the process is killed in between, no evidence is missing
+        # unexplained.
         withheld = list(_find_missing(ledger, entries))
         if withheld:
             ledger.append(withheld)
@@ -156,13 +157,13 @@ def _find_missing(ledger: OpenLedger, entries: list[TrialEntry]) -> Iterator[Wit
             )
 
 
-def _remark(ledger: OpenLedger, remarks: tuple[_Remark, ...], taken: TakenIn) -> None:
+def _remark(ledger: OpenLedger, remarks: tuple[_Remark, ...], taken: ImportedBundle) -> None:
     with ledger.writing():
         ledger.refresh()
         known = {
             _content(known.entry)
             for remark in remarks
-            for known in find_remarks(ledger, remark.subject.record)
+            for known in list_remarks(ledger, remark.subject.record)
         }
         new = [
             entry for entry in remarks if _is_ours(ledger, entry) and _content(entry) not in known
@@ -173,7 +174,7 @@ def _remark(ledger: OpenLedger, remarks: tuple[_Remark, ...], taken: TakenIn) ->
 
 
 def _is_ours(ledger: OpenLedger, entry: _Remark) -> bool:
-    """Whether every trial it speaks of is sealed here with the bytes it speaks of."""
+    """Whether every trial that it names is sealed here with the same record."""
     subjects = [entry.subject, entry.by] if isinstance(entry, SupersedeEntry) else [entry.subject]
     return all(_is_sealed(ledger, subject) for subject in subjects)
 
@@ -184,7 +185,7 @@ def _is_sealed(ledger: OpenLedger, subject: Subject) -> bool:
 
 
 def _content(entry: AnyEntry | Withheld) -> bytes:
-    """An entry without its place and time: what makes two of them the same."""
+    """An entry without its position and time, for comparing content."""
     if isinstance(entry, Withheld):
         return b""
     return encode_entry(msgspec.structs.replace(entry, at="", seq=0))

@@ -1,13 +1,13 @@
-"""What is in a bundle, checked before a byte of it is taken.
+"""Reads bundles, checking them completely before anything is imported.
 
-1. The members are the ones a bundle has, plain files, in their order.
-2. The lines give the root that the checkpoint signs. Of the first format, some are hashes alone.
-3. What is left out are trials, and nothing else.
-4. The checkpoint is signed by the key that is trusted: one that is given, else the first entry's.
-5. Every artifact belongs to a trial that is in the bundle, has the size that was sealed, and is
-   what its name says; the size is compared before anything is hashed.
+1. The members are those of a bundle: plain files, in their order.
+2. The lines have the root that the checkpoint signs. In the first format, some are hashes only.
+3. Only trials are left out.
+4. The checkpoint is signed by the trusted key: the given one, else the first entry's.
+5. Every artifact belongs to an included trial and has its sealed size and digest; the size is
+   compared before anything is hashed.
 
-Nothing of it names a path: what is written goes where the ledger puts it.
+Names in a bundle are never used as paths.
 """
 
 import bisect
@@ -52,54 +52,54 @@ _ARTIFACT = "artifacts/"
 
 @dataclass(slots=True)
 class Unbundled:
-    """A bundle that holds what it says."""
+    """A checked bundle."""
 
     checkpoint: Checkpoint
     keys: list[Handover] = field(default_factory=list)
     signer: VerifierKey | None = None
     """The key that the checkpoint was checked with."""
     trials: int = 0
-    """Trials that are in it."""
+    """Included trials."""
     left_out: int = 0
-    """Trials that it does not hand over."""
+    """Trials that are left out."""
     hidden: int = 0
-    """Those among them that are hashes alone: nothing shows that they are trials."""
+    """Those of them that are hashes only: nothing proves that they are trials."""
     withheld: set[tuple[int | None, str | None]] = field(default_factory=set)
-    """Places and leaf hashes of lines that were taken out."""
+    """Positions and leaf hashes of withheld lines."""
     excused: set[tuple[int | None, str | None]] = field(default_factory=set)
-    """Those of which an entry says so."""
+    """Those that an entry withholds."""
     named: dict[str, int] = field(default_factory=dict)
-    """Digests of the evidence of its trials, with the bytes it has."""
+    """Digests of the evidence of its trials, with their sizes."""
     artifacts: set[str] = field(default_factory=set)
     """Evidence that is in the bundle."""
 
 
 class _PlainInfo(tarfile.TarInfo):
-    """A member's header; a header of a header, which may be of any size, is not followed."""
+    """A member's header; extended headers, which may have any size, are refused."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         found = super().frombuf(buf, encoding, errors)
         if found.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
-            raise tarfile.ReadError(f"{found.name[:80]!r} is no plain file; it has no others")
+            raise tarfile.ReadError(f"{found.name[:80]!r} is not a plain file")
         if found.size < 0:
             raise tarfile.ReadError(f"{found.name[:80]!r} has a size below 0")
         return found
 
 
 class _Sink:
-    """Takes bytes and keeps none."""
+    """A stream that discards what is written."""
 
     def write(self, data: bytes) -> int:
         return len(data)
 
 
 def check_bundle(path: Path, key: VerifierKey | None = None) -> Unbundled:
-    """What is in a bundle, all of it checked.
+    """Check a bundle completely.
 
     Raises:
-        InputError: it is no bundle.
-        DamageError: it does not hold what its checkpoint signs.
+        InputError: it is not a bundle.
+        DamageError: it does not match its checkpoint.
     """
     with _open(path) as members:
         head = _parse_head(_read(members, "bundle.json", _LARGEST_HEAD, path), path)
@@ -119,10 +119,10 @@ def check_bundle(path: Path, key: VerifierKey | None = None) -> Unbundled:
 
 
 def read_artifacts(path: Path) -> Iterator[tuple[str, BinaryIO]]:
-    """The evidence in a bundle that was checked: the digest, and the plain bytes to read at once.
+    """The evidence in a checked bundle: digest and content; read each before the next.
 
     Raises:
-        InputError: it changed meanwhile.
+        InputError: the file changed since it was checked.
     """
     with _open(path) as members:
         for name in ("bundle.json", "checkpoint", "entries.jsonl"):
@@ -132,10 +132,10 @@ def read_artifacts(path: Path) -> Iterator[tuple[str, BinaryIO]]:
 
 
 def read_entries(path: Path) -> Iterator[AnyEntry]:
-    """The entries of a bundle that was checked, in order, without the trials that are left out.
+    """The entries of a checked bundle in order, without trials that are left out.
 
     Raises:
-        InputError: it changed meanwhile.
+        InputError: the file changed since it was checked.
     """
     with _open(path) as members:
         head = _parse_head(_read(members, "bundle.json", _LARGEST_HEAD, path), path)
@@ -160,7 +160,7 @@ def _open(path: Path) -> Iterator[_Members]:
     except OSError as error:
         raise InputError(f"{path}: the bundle cannot be read: {error.strerror or error}") from error
     except (tarfile.TarError, zstd.ZstdError, EOFError) as error:
-        raise InputError(f"{path}: no bundle, or a torn one: {error}") from error
+        raise InputError(f"{path}: not a bundle, or an incomplete one: {error}") from error
 
 
 def _members(tar: tarfile.TarFile, path: Path) -> _Members:
@@ -168,7 +168,7 @@ def _members(tar: tarfile.TarFile, path: Path) -> _Members:
         file = tar.extractfile(member) if member.isreg() else None
         if file is None:
             raise InputError(
-                f"{path}: {member.name[:80]!r} is no plain file; a bundle has no others"
+                f"{path}: {member.name[:80]!r} is not a plain file; a bundle has no others"
             )
         yield member, cast(BinaryIO, file)
 
@@ -177,7 +177,7 @@ def _next(members: _Members, name: str, path: Path, largest: int | None = None) 
     member, file = next(members, (None, None))
     if member is None or file is None or member.name != name:
         found = repr(member.name[:80]) if member else "the end"
-        raise InputError(f"{path}: no bundle: expected {name}, found {found}")
+        raise InputError(f"{path}: not a bundle: expected {name}, found {found}")
     if largest is not None and member.size > largest:
         raise InputError(f"{path}: {name} has more than {largest:,} bytes")
     return file
@@ -191,14 +191,14 @@ def _parse_head(data: bytes, path: Path) -> BundleHead:
     try:
         head = msgspec.json.decode(data, type=BundleHead)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: no bundle: bundle.json: {error}") from error
+        raise InputError(f"{path}: not a bundle: bundle.json: {error}") from error
     if head.format not in (FORMAT, FIRST_FORMAT):
         raise InputError(
             f"{path}: a bundle of format {head.format[:80]!r}; this proctor reads {FORMAT!r} and "
             f"{FIRST_FORMAT!r}"
         )
     if isinstance(head.left_out, int) != (head.format == FIRST_FORMAT):
-        raise InputError(f"{path}: bundle.json: left_out is not as {head.format} has it")
+        raise InputError(f"{path}: bundle.json: left_out does not fit the format {head.format}")
     places = [place for run in _runs(head) for place in (run[0], run[1] + 1)]
     if places != sorted(places) or any(first > last for first, last in _runs(head)):
         raise InputError(f"{path}: bundle.json: left_out is not in order")
@@ -231,7 +231,7 @@ def _check_entries(file: BinaryIO, head: BundleHead, bundle: Unbundled, path: Pa
         raise DamageError(f"{path}: leaves out entries that the ledger does not have")
     if (frontier.size, frontier.root()) != (tree.size, tree.root):
         raise DamageError(
-            f"{path}: its {frontier.size} entries do not give the root that the checkpoint signs "
+            f"{path}: its {frontier.size} entries do not have the root that the checkpoint signs "
             f"for {tree.size}: something was edited, moved or removed"
         )
     if unsaid := bundle.withheld - bundle.excused:
@@ -242,11 +242,11 @@ def _check_entries(file: BinaryIO, head: BundleHead, bundle: Unbundled, path: Pa
 def _note_left_out(
     entry: AnyEntry | Withheld | LeftOut, head: BundleHead, bundle: Unbundled, path: Path
 ) -> None:
-    """Count what is left out; only a trial may be, and its line shows that it is one."""
+    """Count an entry that is left out, which must be a trial."""
     if isinstance(entry, LeftOut):
         if head.format == FORMAT:
             raise DamageError(
-                f"{path}: entry {entry.seq} is a hash alone; {FORMAT} has every line, so that "
+                f"{path}: entry {entry.seq} is only a hash; {FORMAT} has every line, so that "
                 "reviews, supersessions, withholdings, plans and keys cannot be left out"
             )
         bundle.hidden += 1
@@ -259,7 +259,7 @@ def _note_left_out(
 
 
 def _note(entry: AnyEntry | Withheld, before: bytes, bundle: Unbundled, path: Path) -> None:
-    """Keep what is asked of an entry later; `before` is the root of the log before a key."""
+    """Collect what later checks need of an entry; `before` is the root of the log before a key."""
     match entry:
         case Withheld():
             bundle.withheld.add((entry.seq, entry.withheld))
@@ -284,24 +284,23 @@ def _identify(entry: AnyEntry | Withheld | LeftOut, identities: Identities, path
 
 
 def _name_evidence(entry: TrialEntry, bundle: Unbundled, path: Path) -> None:
-    """Note what a trial names."""
     for file in entry.evidence:
         if bundle.named.setdefault(file.sha256, file.size) != file.size:
             raise DamageError(
-                f"{path}: entry {entry.seq}: {file.sha256} has another size than an entry before "
-                "says"
+                f"{path}: entry {entry.seq}: {file.sha256} has another size than an earlier entry "
+                "states"
             )
 
 
 def _lines(file: BinaryIO, path: Path) -> Iterator[tuple[bytes, AnyEntry | Withheld | LeftOut]]:
-    """Every leaf of the tree with what is there of its entry."""
+    """Every leaf hash, with its entry or placeholder."""
     for seq in itertools.count():
         line = file.readline(LARGEST_ENTRY + 2)
         if not line:
             return
         where = f"{path}: entry {seq}"
         if not line.endswith(b"\n"):
-            raise DamageError(f"{where}: torn, or longer than {LARGEST_ENTRY:,} bytes")
+            raise DamageError(f"{where}: incomplete, or longer than {LARGEST_ENTRY:,} bytes")
         leaf, entry = _parse_line(line[:-1], where)
         if entry.seq != seq:
             raise DamageError(f"{where} says that it is entry {entry.seq}")
@@ -331,7 +330,7 @@ def _parse_leaf(text: str, where: str) -> bytes:
     except ValueError:
         leaf = b""
     if len(leaf) != HASH_SIZE:
-        raise DamageError(f"{where}: {text[:80]!r} is no leaf hash")
+        raise DamageError(f"{where}: {text[:80]!r} is not a leaf hash")
     return leaf
 
 
@@ -348,21 +347,21 @@ def _artifacts(members: _Members, path: Path) -> Iterator[tuple[str, int, Binary
     for member, file in members:
         digest = member.name.removeprefix(_ARTIFACT)
         if digest == member.name or "/" in digest:
-            raise InputError(f"{path}: {member.name[:80]!r} is no member of a bundle")
+            raise InputError(f"{path}: {member.name[:80]!r} is not a member of a bundle")
         yield digest, member.size, file
 
 
 def _check_artifact(digest: str, size: int, file: BinaryIO, bundle: Unbundled, path: Path) -> None:
-    # Named by a trial first: a digest that an entry names is hex, and never a path.
+    # This check comes first: digests that entries name are hex, so that the name is not a path.
     if digest not in bundle.named:
         raise DamageError(f"{path}: {digest[:80]!r} is evidence of no trial in the bundle")
-    # Before anything is hashed: a few kilobytes can unpack to a day of work.
+    # Before hashing: a few kilobytes can decompress to days of work.
     if size != bundle.named[digest]:
         raise AlteredArtifactError(
             f"{path}: artifact {digest} has {size} bytes; sealed were {bundle.named[digest]}"
         )
     if digest in bundle.artifacts:
-        raise DamageError(f"{path}: artifact {digest} is there twice")
+        raise DamageError(f"{path}: artifact {digest} occurs twice")
     found = sha256_copy(file, cast(BinaryIO, _Sink()))
     if found != digest:
         raise AlteredArtifactError(

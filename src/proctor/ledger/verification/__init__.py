@@ -1,18 +1,18 @@
-"""All of a ledger recomputed, and its damage named.
+"""Verifies a ledger completely and names its damage.
 
-    whole        a whole ledger by itself
-    verify       all of a ledger recomputed, its damage named
-    steps        the steps of that
+    whole        `proctor check` of a ledger
+    verify       the verification
+    steps        its steps
     damage       the kinds of damage
-    scan         what the segments of a log hold
-    found        the log as it was found
+    scan         reads the segments of a log
+    found        the log as it was read
     leaves       the leaf hashes of a whole log
-    compare      signed entries against found lines
-    judge        what happened to a log that is not what was signed
+    compare      compares signed entries with the lines that were read
+    judge        decides what happened to a log that differs from what was signed
     keychain     the keys that a log names
     evidence     the artifacts that entries name, each checked once
-    instep       the index against the log
+    instep       compares the index with the log
     columns      … row by row
 
-Nothing here writes, but for an index that is put right.
+Nothing is written, except for an index that is rebuilt.
 """

@@ -1,8 +1,8 @@
-"""Columns: what the index says of entries, trials and what was said of them, against the log.
+"""Compares the rows of an index with the log.
 
-Every column of every row is compared with what `rows` makes of the log: a piece of the log at a
-time by `has_columns`, and what only the whole log tells by `find_wrong_rows`. Only documents that
-no trial refers to are not looked at; nothing reads them.
+Every column of every row is compared with what `rows` makes of the log: `has_columns` compares a
+piece of the log at a time, `find_wrong_rows` what needs the whole log. Documents that no trial
+refers to are ignored, because nothing reads them.
 """
 
 import json
@@ -13,21 +13,21 @@ from typing import Any
 
 from proctor.ledger.entry import WithholdEntry
 from proctor.ledger.row import COLUMNS, DOCUMENTS, Columns
-from proctor.ledger.rows import GONE, RemarkColumns, withheld_columns, withholding_columns
+from proctor.ledger.rows import IS_WITHHELD, RemarkColumns, withheld_columns, withholding_columns
 from proctor.ledger.supersession import read_supersessions
 
 type EntryColumns = tuple[int, str, str, int, int, int, bytes]
-"""Place, kind, time, segment, offset, length, leaf."""
+"""Position, kind, time, segment, offset, length, leaf."""
 
 _ENTRIES = (
     "SELECT seq, kind, at, segment, offset, length, leaf FROM entries "
     "WHERE seq BETWEEN ? AND ? ORDER BY seq"
 )
+# The status with which a trial was admitted.
 _ADMITTED = (
     "CASE WHEN status <> 'superseded' THEN status "
     "WHEN completeness = 'complete' THEN 'sealed' ELSE 'diagnostic' END"
 )
-"""The status with which a trial was admitted."""
 _TRIALS = (
     f"SELECT {', '.join(_ADMITTED if name == 'status' else name for name in COLUMNS)} FROM trials "  # noqa: S608
     "WHERE seq BETWEEN ? AND ? AND status <> 'withheld' ORDER BY seq"
@@ -49,7 +49,7 @@ _IS_TRIAL = (
 
 
 def open_read_only(path: Path) -> sqlite3.Connection | None:
-    """An index that is read and never written; None where it cannot be read."""
+    """Open an index read-only; None if it cannot be read."""
     if path.is_symlink() or not path.is_file():
         return None
     try:
@@ -67,21 +67,21 @@ def has_columns(
     trials: Sequence[Columns],
     remarks: Sequence[RemarkColumns],
 ) -> bool:
-    """Whether an index says just this of entries that follow one another."""
+    """Whether an index has exactly these rows for consecutive entries."""
     try:
         (size,) = connection.execute("SELECT size FROM position").fetchone()
-        # What it has not read yet it need not say, nor what is no entry.
+        # Entries that it has not read yet may be missing, and so may invalid lines.
         known = [entry for entry in entries if 0 <= entry[0] < size]
         span = (known[0][0], known[-1][0]) if known else (0, -1)
         found = connection.execute(_ENTRIES, span).fetchall()
-        said = _resolve(connection, connection.execute(_TRIALS, span))
+        found_rows = _resolve(connection, connection.execute(_TRIALS, span))
         remarked = connection.execute(_REMARKS, span).fetchall()
     except (sqlite3.Error, TypeError):
         return False
     places = {entry[0] for entry in known}
     return (
         found == known
-        and said == [trial for trial in trials if trial[0] in places]
+        and found_rows == [trial for trial in trials if trial[0] in places]
         and remarked == [remark for remark in remarks if remark[1] in places]
     )
 
@@ -89,7 +89,7 @@ def has_columns(
 def _resolve(
     connection: sqlite3.Connection, rows: Iterable[tuple[Any, ...]]
 ) -> list[tuple[Any, ...]]:
-    """Trials with the documents that they refer to; each is loaded once."""
+    """Rows of trials with their documents inserted."""
     found = list(rows)
     numbers = {row[column] for row in found for column in DOCUMENTS}
     load = dict(connection.execute(_DOCUMENTS, (json.dumps(list(numbers)),))).get
@@ -102,9 +102,9 @@ def _resolve(
 def find_wrong_rows(
     connection: sqlite3.Connection, size: int, withholding: Sequence[WithholdEntry]
 ) -> str | None:
-    """What the rows of an index that has read so many entries say wrongly; None where nothing.
+    """The first wrong kind of row in an index that has read `size` entries, or None.
 
-    The rows of each piece of the log were seen to be right.
+    The rows of each piece of the log were checked by `has_columns` before.
 
     Raises:
         sqlite3.Error: it cannot be read.
@@ -112,22 +112,22 @@ def find_wrong_rows(
     execute = connection.execute
     if any(number for (number,) in execute(_STRAY, {"size": size})):
         return "it has rows of entries that are not in the log"
-    said = execute("SELECT * FROM withholdings ORDER BY seq").fetchall()
-    if said != [withholding_columns(entry) for entry in withholding]:
-        return "it names other lines as withheld than the log"
+    found_rows = execute("SELECT * FROM withholdings ORDER BY seq").fetchall()
+    if found_rows != [withholding_columns(entry) for entry in withholding]:
+        return "its withheld lines are not those of the log"
     query = "SELECT * FROM trials WHERE status = 'withheld' ORDER BY seq"
     if execute(query).fetchall() != _expect_withheld(connection, withholding):
-        return "it has other trials as withheld than the log"
+        return "its withheld trials are not those of the log"
     judged = read_supersessions(connection)
     if {record for (record,) in execute(_SUPERSEDED)} != _expect_superseded(connection, judged):
-        return "it has other trials as superseded than the log"
+        return "its superseded trials are not those of the log"
     return None
 
 
 def _expect_superseded(
     connection: sqlite3.Connection, judged: Mapping[str, str | None]
 ) -> set[str]:
-    """The records whose supersession counts, but for those that are withheld."""
+    """The records whose supersession counts, except withheld ones."""
     query = "SELECT 1 FROM trials WHERE record = ? AND status <> 'withheld'"
     return {
         record
@@ -139,15 +139,17 @@ def _expect_superseded(
 def _expect_withheld(
     connection: sqlite3.Connection, withholding: Iterable[WithholdEntry]
 ) -> list[Columns]:
-    """What should be left of trials whose lines are gone, by their places."""
+    """The expected rows of withheld trials, in order of position."""
     rows: dict[int, Columns] = {}
     names: set[object] = set()
     for entry in withholding:
         row = withheld_columns(entry)
         if row is None or entry.entry is None or entry.entry in rows or row[1:3] in names:
             continue
-        is_gone = connection.execute(GONE, (entry.entry, entry.leaf)).fetchone() is not None
-        if is_gone and connection.execute(_IS_TRIAL, row[:3]).fetchone() is None:
+        is_withheld = (
+            connection.execute(IS_WITHHELD, (entry.entry, entry.leaf)).fetchone() is not None
+        )
+        if is_withheld and connection.execute(_IS_TRIAL, row[:3]).fetchone() is None:
             rows[entry.entry] = row
             names.add(row[1:3])
     return [rows[seq] for seq in sorted(rows)]

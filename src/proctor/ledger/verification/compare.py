@@ -1,8 +1,8 @@
-"""Compare: the entries that were signed against the lines that were found, and what happened.
+"""Compares the entries that were signed with the lines that were read, and names the differences.
 
-Both are lists of keys, one a line: leaf hashes, or the numbers that the lines give themselves. What
-stands in order in both is in its place; between two such places there is a gap, and what a gap
-lacks or has too much of is named. Pure: nothing here reads a file.
+Both are lists of keys, one for each line: leaf hashes, or the sequence numbers that lines state.
+Keys in the same order in both are in place; what is missing or extra in the gaps between them is
+named. Pure functions.
 """
 
 from bisect import bisect_left
@@ -15,7 +15,7 @@ from proctor.ledger.verification.scan import Torn
 
 
 class Keys[Key](Protocol):
-    """What lines are compared by, in order."""
+    """The keys that lines are compared by, in order."""
 
     def __len__(self) -> int: ...
 
@@ -26,60 +26,60 @@ class Keys[Key](Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One way in which what was found is not what was signed."""
+    """One difference between the signed and the present log."""
 
     kind: DamageKind
     seq: int
-    """The entry; of a line too much, the entry before which it stands."""
+    """The entry; for an extra line, the entry that it comes before."""
     line: int
-    """The line among those that were found, from 0: where it is, or where it should be."""
+    """The present line, from 0: where it is, or where it should be."""
     message: str
 
 
 @dataclass(slots=True)
 class Comparison:
-    """How the lines that were found differ from what was signed."""
+    """All differences between the signed and the present log."""
 
     differences: list[Difference] = field(default_factory=list)
     strange: set[int] = field(default_factory=set)
-    """Lines that were found and are not what was signed."""
+    """Present lines that are not what was signed."""
     behind: int = 0
-    """Lines behind the last one that was signed."""
+    """Lines after the last signed one."""
     moved: dict[int, int] = field(default_factory=dict)
-    """The entries that lines are, where lines were too much or lacking before them."""
+    """The entry of each line that was shifted by extra or missing lines before it."""
 
     def seq_of(self, line: int) -> int | None:
-        """The entry that a line is; None where it is not what was signed."""
+        """The entry in a line; None if it is not what was signed."""
         return None if line in self.strange else self.moved.get(line, line)
 
 
 @dataclass(frozen=True, slots=True)
 class Log[Key: Hashable]:
-    """Lines as they are compared."""
+    """Lines to be compared."""
 
     keys: Keys[Key]
     lengths: Sequence[int] | None = None
-    """Bytes of each, where they are known."""
+    """Length of each in bytes, if known."""
     torn: Mapping[int, Torn] = field(default_factory=dict)
-    """Bytes without a newline at the end of a segment, by the line that comes after them."""
+    """Bytes without a newline at the end of a segment, by the line that follows them."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Gap:
-    """Entries that are lacking and lines that are too much, between two that are in place."""
+    """Missing entries and extra lines between two that are in place."""
 
     seqs: list[int]
     lines: list[int]
     first: int
-    """The line at which it begins."""
+    """Its first line."""
     end: int
-    """The line behind it."""
+    """The line after it."""
     is_last: bool
-    """Whether nothing that was signed comes after it."""
+    """Whether no signed entry comes after it."""
 
 
 def compare_logs[Key: Hashable](signed: Log[Key], found: Log[Key]) -> Comparison:
-    """What happened to a log, in the order of its entries."""
+    """Compare a signed log with a present one; differences are in the order of entries."""
     result = Comparison()
     begin, tail = _trim(signed.keys, found.keys)
     ends = (len(signed.keys) - tail, len(found.keys) - tail)
@@ -89,24 +89,24 @@ def compare_logs[Key: Hashable](signed: Log[Key], found: Log[Key]) -> Comparison
         result.moved.update((ends[1] + at, ends[0] + at) for at in range(tail))
     for seq, line in moved:
         result.strange.add(line)
-        what = f"entry {seq} stands as line {line}"
+        what = f"entry {seq} is at line {line}"
         result.differences.append(Difference(DamageKind.REORDERED, seq, line, what))
     gaps = list(_gaps(placed, moved, begin, ends, has_tail=tail > 0))
     copies = _find_copies(signed.keys, {found.keys[line] for gap in gaps for line in gap.lines})
-    told: set[int] = set()
+    reported: set[int] = set()
     for gap in gaps:
         torn = next((at for at in found.torn if gap.first <= at <= gap.end), None)
         if torn is not None and gap.seqs:
-            told.add(torn)
+            reported.add(torn)
         _name(gap, signed, found, found.torn.get(-1 if torn is None else torn), result)
         _name_excess(gap, signed, found, copies, result)
-    _name_remains(found, told, result)
+    _name_torn(found, reported, result)
     result.differences.sort(key=lambda difference: (difference.seq, difference.line))
     return result
 
 
 def _trim[Key: Hashable](signed: Keys[Key], found: Keys[Key]) -> tuple[int, int]:
-    """How many are the same at the beginning, and how many of the rest at the end."""
+    """The number of equal keys at the start, and of the rest at the end."""
     last, other = len(signed) - 1, len(found) - 1
     shorter = min(len(signed), len(found))
     begin = 0
@@ -119,18 +119,18 @@ def _trim[Key: Hashable](signed: Keys[Key], found: Keys[Key]) -> tuple[int, int]
 
 
 type _Pairs = list[tuple[int, int]]
-"""Entries and the lines that they are, in the order of the lines."""
+"""Entries with their lines, in the order of lines."""
 
 
 def _align[Key: Hashable](
     signed: Keys[Key], found: Keys[Key], begin: int, ends: tuple[int, int]
 ) -> tuple[_Pairs, _Pairs]:
-    """The entries that are in their places, and those that are there and in others."""
+    """The entries that are in place, and those that are at another line."""
     places = {signed[seq]: seq for seq in range(begin, ends[0])}
     lines: dict[int, int] = {}
     for line in range(begin, ends[1]):
         seq = places.get(found[line])
-        # Of several copies the one in the right place is the entry.
+        # Of several copies, the one at the right line is the entry.
         if seq is not None and (seq not in lines or line == seq):
             lines[seq] = line
     pairs = sorted(((seq, line) for seq, line in lines.items()), key=lambda pair: pair[1])
@@ -140,7 +140,7 @@ def _align[Key: Hashable](
 
 
 def _longest_rising(values: Sequence[int]) -> set[int]:
-    """Which of the values make up a longest rising row of them."""
+    """The indexes of a longest increasing subsequence."""
     tops: list[int] = []
     ends: list[int] = []
     before: list[int] = []
@@ -173,33 +173,33 @@ def _gaps(
 
 
 def _find_copies[Key: Hashable](signed: Keys[Key], wanted: set[Key]) -> set[Key]:
-    """Which keys were signed, wherever."""
+    """The keys among `wanted` that were signed anywhere."""
     return {key for key in signed if key in wanted} if wanted else set()
 
 
 def _name[Key: Hashable](
     gap: _Gap, signed: Log[Key], found: Log[Key], torn: Torn | None, result: Comparison
 ) -> None:
-    """What became of the entries that a gap lacks."""
+    """Name what happened to the entries that are missing in a gap."""
     if _has_same_extent(gap, signed, found):
-        # A newline became another byte, or another byte a newline: no byte is gone.
+        # A newline was changed into another byte, or the reverse: no byte is missing.
         edited, lacking = gap.seqs, []
     else:
         edited, lacking = gap.seqs[: len(gap.lines)], gap.seqs[len(gap.lines) :]
     for first, last in _runs(edited):
         line = gap.lines[min(first - edited[0], len(gap.lines) - 1)]
-        what = f"entry {first} has" if first == last else f"entries {first} to {last} have"
-        what += " other bytes than were signed"
+        what = f"entry {first} differs" if first == last else f"entries {first} to {last} differ"
+        what += " from what was signed"
         result.differences.append(Difference(DamageKind.EDITED, first, line, what))
     if torn is not None and lacking and torn.leaf_but_last == signed.keys[lacking[0]]:
-        what = f"entry {lacking[0]} ends with another byte than a newline"
+        what = f"entry {lacking[0]} does not end with a newline"
         result.differences.append(Difference(DamageKind.EDITED, lacking[0], gap.end, what))
         lacking = lacking[1:]
     is_cut = torn is not None or gap.is_last
     kind = DamageKind.TRUNCATED if is_cut else DamageKind.REMOVED
     for first, last in _runs(lacking):
         what = f"entry {first} is" if first == last else f"entries {first} to {last} are"
-        what += " cut off" if is_cut else " not there"
+        what += " cut off" if is_cut else " missing"
         result.differences.append(Difference(kind, first, gap.end, what))
 
 
@@ -211,7 +211,7 @@ def _has_same_extent[Key: Hashable](gap: _Gap, signed: Log[Key], found: Log[Key]
 
 
 def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The first and the last of every unbroken row."""
+    """The first and last number of every run without a gap."""
     first = None
     for place, number in enumerate(numbers):
         first = number if first is None else first
@@ -223,7 +223,7 @@ def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
 def _name_excess[Key: Hashable](
     gap: _Gap, signed: Log[Key], found: Log[Key], copies: set[Key], result: Comparison
 ) -> None:
-    """What the lines are that a gap has too much of."""
+    """Name what the extra lines of a gap are."""
     result.strange.update(gap.lines)
     excess = gap.lines[len(gap.seqs) :]
     if _has_same_extent(gap, signed, found):
@@ -239,9 +239,9 @@ def _name_excess[Key: Hashable](
         result.differences.append(Difference(kind, line, line, what))
 
 
-def _name_remains[Key: Hashable](found: Log[Key], told: set[int], result: Comparison) -> None:
-    """Bytes without a newline at the end of a segment, where no entry is lacking."""
+def _name_torn[Key: Hashable](found: Log[Key], reported: set[int], result: Comparison) -> None:
+    """Report bytes without a newline at the end of a segment where no entry is missing."""
     for line in found.torn:
-        if line not in told and line < len(found.keys) - result.behind:
-            what = f"before line {line} are bytes that are no line"
+        if line not in reported and line < len(found.keys) - result.behind:
+            what = f"before line {line} are bytes that are not a line"
             result.differences.append(Difference(DamageKind.INSERTED, line, line, what))

@@ -1,68 +1,65 @@
-"""Damage: what a ledger can be found to have, each kind by its own name.
-
-Nothing here looks for it.
-"""
+"""The kinds of damage that a ledger can have."""
 
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+# Damages listed for each kind; the rest are only counted, to bound memory and output.
 _LARGEST = 1000
-"""Damages of one kind that are kept; a log that is all damage need not fit into memory."""
 
 
 class DamageKind(StrEnum):
-    """How a ledger is not what was signed."""
+    """How a ledger differs from what was signed."""
 
     EDITED = "edited"
-    """An entry has other bytes than those that were signed."""
+    """An entry has different bytes than were signed."""
     TRUNCATED = "truncated"
     """Entries at the end, or at the end of a segment, are cut off."""
     REMOVED = "removed"
-    """Entries in the middle are gone."""
+    """Entries in the middle are missing."""
     INSERTED = "inserted"
-    """A line that was never signed stands among those that were."""
+    """A line that was never signed is among the signed ones."""
     DUPLICATED = "duplicated"
-    """An entry stands in the log once more."""
+    """An entry occurs a second time in the log."""
     REORDERED = "reordered"
-    """An entry stands in another place than it was signed in."""
+    """An entry is at another position than it was signed at."""
     FORKED = "forked"
-    """The log is signed, and is not the one that an older checkpoint was made of."""
+    """The log is signed, but does not extend an older checkpoint."""
     ROLLED_BACK = "rolled-back"
-    """An older checkpoint was put in the place of a newer one."""
+    """The checkpoint was replaced by an older one."""
     MALFORMED = "malformed"
-    """A line that was signed as it is, and is no entry."""
+    """A line was signed as it is, but is not a valid entry."""
     BAD_ID = "bad-id"
-    """An entry names an experiment or a trial by what is no id: it could be a path, or misread."""
+    """An experiment or trial id that is not a valid name: it could be a path, or be misread."""
     DUPLICATE_TRIAL = "duplicate-trial"
-    """Two entries are the same trial, or one is said to be two."""
+    """Two entries are the same trial, or one entry is named as two trials."""
     WITHHELD = "withheld-without-entry"
-    """A line was removed, and no entry says so."""
+    """A line was removed, and no entry withholds it."""
     MISSING_ARTIFACT = "missing-artifact"
-    """Evidence that an entry names is not there."""
+    """Evidence that an entry names is missing."""
     ALTERED_ARTIFACT = "altered-artifact"
-    """Evidence is not what was sealed, or no plain file."""
+    """Evidence differs from what was sealed, or is not a plain file."""
     UNREADABLE_SEGMENT = "unreadable-segment"
-    """A segment is no plain file, or cannot be read."""
+    """A segment is not a plain file, or cannot be read."""
     UNREADABLE_CHECKPOINT = "unreadable-checkpoint"
-    """The checkpoint is missing, or no checkpoint."""
+    """The checkpoint is missing or invalid."""
     BAD_SIGNATURE = "bad-signature"
-    """The key's signature does not fit what it stands under."""
+    """The key's signature is invalid."""
     MISSING_SIGNATURE = "missing-signature"
-    """The key has not signed."""
+    """The key's signature is missing."""
     WRONG_KEY = "wrong-key"
-    """The ledger is another key's than the one that is trusted, or names none."""
+    """The ledger belongs to another key than the trusted one, or names none."""
     BAD_KEY_CHANGE = "bad-key-change"
-    """A new key that the former one did not sign for this place, or that was replaced before."""
+    """A new key that the former one did not sign for this position, or that was replaced before."""
     FALSE_ATTESTATION = "false-attestation"
-    """A signed statement about an experiment that the log contradicts."""
+    """An attestation that the log contradicts."""
     WRONG_ORIGIN = "wrong-origin"
     """A checkpoint of another log."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One thing that is wrong with a ledger."""
+    """One damage of a ledger."""
 
     kind: DamageKind
     where: str
@@ -70,30 +67,30 @@ class Damage:
     message: str
     """A sentence."""
     seq: int | None = None
-    """The entry; the first one where there are several in a row."""
+    """The entry, or the first of several in a row."""
 
 
 @dataclass(slots=True)
 class Findings:
-    """What was found so far."""
+    """The damage and notes found so far."""
 
     damages: list[Damage] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    """What is worth knowing and no damage."""
+    """Worth knowing, but not damage."""
     counts: Counter[DamageKind] = field(default_factory=Counter)
 
     def add(self, kind: DamageKind, where: str, message: str, seq: int | None = None) -> None:
-        """Take one more; beyond a thousand of a kind they are only counted."""
+        """Add a damage; beyond 1,000 of a kind they are only counted."""
         self.counts[kind] += 1
         if self.counts[kind] <= _LARGEST:
             self.damages.append(Damage(kind, where, message, seq))
 
     def note(self, text: str) -> None:
-        """Take a remark."""
+        """Add a note."""
         self.notes.append(text)
 
     def unlisted(self) -> list[str]:
-        """A sentence for every kind of which not all are listed."""
+        """A sentence for every kind of which some are not listed."""
         return [
             f"{count - _LARGEST} more of the kind {kind.value!r} are not listed"
             for kind, count in self.counts.items()

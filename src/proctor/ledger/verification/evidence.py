@@ -1,7 +1,7 @@
-"""Evidence: the artifacts that entries name, each checked once, however many name it.
+"""The artifacts that entries name, each checked once however many entries name it.
 
-They, and which trial each line is, are noted in a database of their own that goes to the disk when
-it grows, so that memory stays flat. Nothing here says which entries are to be believed.
+They are collected, with the trial of each line, in a temporary database that spills to disk, so
+that memory does not grow with the log.
 """
 
 import sqlite3
@@ -16,7 +16,7 @@ from proctor.ledger.verification.damage import DamageKind
 
 @dataclass(frozen=True, slots=True)
 class ArtifactDamage:
-    """An artifact that is not what was sealed."""
+    """An artifact that differs from what was sealed."""
 
     line: int
     sha256: str
@@ -25,11 +25,12 @@ class ArtifactDamage:
 
 
 class NamedEvidence:
-    """Artifacts by the lines that name them. Whoever makes it closes it."""
+    """Artifacts by the lines that name them; close it after use."""
 
     def __init__(self) -> None:
-        # A database without a name is the process's own and goes with it.
+        # SQLite gives an unnamed database a private temporary file, and deletes it on close.
         self._notes = sqlite3.connect("", isolation_level=None)
+        # Rollback is never needed: the database does not outlive the verification.
         self._notes.execute("PRAGMA journal_mode = OFF")
         self._notes.execute("PRAGMA cache_size = -16000")
         self._notes.execute("CREATE TABLE named (line INTEGER, sha256 BLOB, size INTEGER)")
@@ -44,15 +45,15 @@ class NamedEvidence:
         self._notes.close()
 
     def add(self, named: Iterable[tuple[int, bytes, int]]) -> None:
-        """Take in line, SHA-256 and size of artifacts."""
+        """Add artifacts: line, SHA-256 and size."""
         self._notes.executemany("INSERT INTO named VALUES (?, ?, ?)", named)
 
     def identify(self, trials: Iterable[tuple[int | str, ...]]) -> None:
-        """Take in lines, and the experiments and trials that they are."""
+        """Add the trials of lines: line, experiment and trial id."""
         self._notes.executemany("INSERT INTO trials VALUES (?, ?, ?)", trials)
 
     def duplicates(self, size: int) -> Iterator[tuple[int, int, str, str]]:
-        """Every trial that several of the first `size` lines are: the first, the last, its ids."""
+        """Trials in several of the first `size` lines: the first line, the last, and the ids."""
         rows = self._notes.execute(
             "SELECT min(line), max(line), experiment, trial FROM trials WHERE line < ? "
             "GROUP BY trial, experiment HAVING min(line) < max(line) ORDER BY 1",
@@ -61,9 +62,9 @@ class NamedEvidence:
         yield from rows
 
     def artifacts(self, size: int, strange: set[int]) -> Iterator[tuple[int, str, int]]:
-        """All that the first lines name, but for lines that are not to be believed.
+        """The artifacts that the first lines name, except lines in `strange`.
 
-        Of each: the line that names it first, SHA-256, size.
+        Yields the first line that names each, its SHA-256 and its size.
         """
         self._notes.executemany("INSERT INTO strange VALUES (?)", ((line,) for line in strange))
         rows = self._notes.execute(
@@ -75,7 +76,7 @@ class NamedEvidence:
             yield line, sha256.hex(), length
 
     def naming(self, digests: set[str]) -> Iterator[tuple[int, str]]:
-        """Every line that names one of some artifacts, with which."""
+        """Every line that names one of these artifacts, with its SHA-256."""
         if not digests:
             return
         self._notes.execute("CREATE TABLE wanted (sha256 BLOB PRIMARY KEY) WITHOUT ROWID")
@@ -88,7 +89,7 @@ class NamedEvidence:
             yield line, sha256.hex()
 
     def count(self, size: int) -> int:
-        """How many artifacts the first lines name."""
+        """The number of artifacts that the first lines name."""
         counted = self._notes.execute(
             "SELECT count(*) FROM (SELECT 1 FROM named WHERE line < ? GROUP BY sha256, size)",
             (size,),
@@ -99,7 +100,7 @@ class NamedEvidence:
 def find_artifact_damage(
     artifacts: ArtifactStore, line: int, sha256: str, size: int
 ) -> ArtifactDamage | None:
-    """Read an artifact: what is wrong with it, if anything is."""
+    """Read an artifact; returns its damage, or None."""
     try:
         artifacts.check(sha256, size)
     except MissingArtifactError as error:

@@ -1,8 +1,7 @@
-"""The log as it was found: all lines of all segments, and what the pieces of it said.
+"""The log as it was read: all lines of all segments, with what was collected from them.
 
-    32 bytes of leaf, 4 of length and 8 of number are kept for a line; lines themselves are not.
-
-A line's number here is its place among those that were found, whatever it says of itself.
+For each line, 32 bytes of leaf hash, 4 of length and 8 of sequence number are kept; the lines
+themselves are not. Lines are numbered as they were read, whatever sequence numbers they state.
 """
 
 from array import array
@@ -19,29 +18,29 @@ from proctor.ledger.verification.scan import Scanned, Torn
 
 @dataclass(slots=True)
 class FoundLog:
-    """What is in the segments of a ledger."""
+    """What was read from the segments of a ledger."""
 
     evidence: NamedEvidence
     leaves: Leaves = field(default_factory=Leaves)
     lengths: array[int] = field(default_factory=lambda: array("I"))
     seqs: array[int] = field(default_factory=lambda: array("q"))
     segments: list[tuple[int, int]] = field(default_factory=list)
-    """Every segment that holds lines, with its first one."""
+    """Every segment that contains lines, with the number of its first line."""
     keys: list[tuple[int, KeyEntry]] = field(default_factory=list)
     withholdings: list[tuple[int, WithholdEntry]] = field(default_factory=list)
     attestations: list[tuple[int, AttestEntry]] = field(default_factory=list)
     withheld: dict[int, str] = field(default_factory=dict)
-    """Lines that were taken out, with what is wrong with what stands there."""
+    """Withheld lines, each with a problem of its placeholder, or ""."""
     malformed: list[tuple[int, str]] = field(default_factory=list)
     faults: list[tuple[int, Fault]] = field(default_factory=list)
     torn: dict[int, Torn] = field(default_factory=dict)
-    """Bytes without a newline at a segment's end, by the line that comes after them."""
+    """Bytes without a newline at a segment's end, by the line that follows them."""
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def add(self, piece: Scanned) -> None:
-        """Take in the next piece."""
+        """Add the next piece."""
         first = len(self)
         if not self.segments or self.segments[-1][0] != piece.segment:
             self.segments.append((piece.segment, first))
@@ -65,13 +64,13 @@ class FoundLog:
             self.torn[len(self)] = piece.torn
 
     def place_of(self, line: int) -> tuple[Place, int]:
-        """Where a line begins, and how long it is."""
+        """The position and length of a line."""
         segment, first = self.segments[self._segment_at(line)]
         offset = sum(self.lengths[first:line]) + line - first
         return Place(segment, offset), self.lengths[line]
 
     def end_of(self, size: int) -> Place:
-        """Where the first lines end, so many."""
+        """The position after the first `size` lines."""
         if size == 0:
             return Place()
         place, length = self.place_of(size - 1)

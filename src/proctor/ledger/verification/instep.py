@@ -1,7 +1,7 @@
-"""Whether the index is in step with the log, and what it remembers of the log as it was.
+"""Compares the index with the log, and recovers from it what the log was.
 
-The index is derived: where it is out of step it is made anew, and that is no damage. But its leaf
-hashes, if they give a root that was signed, say what every entry was before somebody touched it.
+The index is derived: if it differs from the log it is rebuilt, which is not damage. But if its leaf
+hashes give a signed root, they show what every entry was before the log was changed.
 """
 
 import contextlib
@@ -30,7 +30,7 @@ _BATCH = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class IndexReader:
     """An index that can be read."""
 
     index: Index
@@ -38,7 +38,7 @@ class Remembered:
 
     @classmethod
     def open(cls, path: Path, origin: str | None) -> Self | None:
-        """The index of a log in a file, read and never written; None where it is none.
+        """Open the index in a file read-only; None if it is not the index of this log.
 
         Raises:
             FileNotFoundError: there is no such file.
@@ -58,16 +58,16 @@ class Remembered:
         return None
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self.index.close()
 
     def log(self, found: FoundLog, tree: Tree) -> Log[bytes] | None:
-        """The log that gives a signed tree, as far as the index remembers one; None else."""
+        """The log that had a signed tree, if the index has it; else None."""
         leaves, lengths = self._leaves(tree.size)
         known = len(leaves)
         if known == tree.size:
             return Log(leaves, lengths) if leaves.gives(tree.size, tree.root) else None
-        # It was not brought up to the last entries. They may be as they were.
+        # The last entries, which are not indexed yet, may be unchanged in the present log.
         rest = tree.size - known
         for begin in {known, len(found) - rest}:
             if begin < 0 or begin + rest > len(found):
@@ -79,7 +79,7 @@ class Remembered:
         return None
 
     def first_leaf(self, tree: Tree) -> bytes | None:
-        """The leaf of the first entry, if it remembers all of a tree."""
+        """The leaf hash of the first entry, if the index has all of a tree."""
         leaves, _ = self._leaves(tree.size)
         return leaves[0] if tree.size and leaves.gives(tree.size, tree.root) else None
 
@@ -97,35 +97,35 @@ class Remembered:
         return leaves, lengths
 
     def is_ahead(self, found: FoundLog, size: int) -> bool:
-        """Whether it remembers more entries than are signed, and they are all there."""
+        """Whether it has read more entries than are signed, and the log still has all of them."""
         frontier = self.position.frontier
         return frontier.size > size and found.leaves.gives(frontier.size, frontier.root())
 
     def find_problem(self, found: FoundLog, size: int) -> str | None:
-        """Why it is not in step with a sound log that has this size; None where it is."""
+        """Why it does not match an undamaged log of this size; None if it does."""
         frontier, place = self.position.frontier, self.position.place
         if frontier.size > size:
-            return f"it goes on to {frontier.size} entries, the log to {size}"
+            return f"it has {frontier.size} entries, the log {size}"
         if not found.leaves.gives(frontier.size, frontier.root()):
             return "it was made from another log"
         key = ""
         for line, entry in found.keys:
             key = entry.key if line < frontier.size else key
         if (place, self.position.key) != (found.end_of(frontier.size), key):
-            return "it says wrongly how far it has read"
+            return "its position is wrong"
         withholding = [entry for line, entry in found.withholdings if line < frontier.size]
         try:
             connection = self.index.connection
             ((last,),) = self.index.select("SELECT max(seq) FROM entries")
             if (-1 if last is None else last) != frontier.size - 1:
-                return "it has not the entries that it has read"
+                return "its entries end before its position"
             return find_wrong_rows(connection, frontier.size, withholding)
         except (sqlite3.Error, LedgerError, ValueError):
-            return "it is torn"
+            return "it cannot be read"
 
 
 def repair_index(path: Path, log: LogStore, own: Checkpoint) -> str | None:
-    """Make the index anew from a log that is sound; a sentence where that cannot be done."""
+    """Rebuild the index from an undamaged log; returns a message if that fails."""
     try:
         remove_database(path)
         with contextlib.closing(Index.open(path, own.origin)) as index:

@@ -1,8 +1,8 @@
-"""Judge: does the log give what was signed, and if not, what happened to it?
+"""Decides whether the log is what was signed, and if not, what happened to it.
 
-Signed are the ledger's own checkpoint and the older ones that a verifier brings. What every entry
-was is taken from the index, where its leaves give a signed root; else from the numbers that the
-lines give themselves. Nothing here checks a signature.
+Signed are the ledger's checkpoint and the older ones that a verifier passes. What every entry was
+is taken from the index if its leaf hashes give a signed root, else from the sequence numbers that
+the lines state. Signatures are checked elsewhere.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,17 +13,17 @@ from proctor.ledger.tree import Tree
 from proctor.ledger.verification.compare import Comparison, Difference, Log, compare_logs
 from proctor.ledger.verification.damage import DamageKind, Findings
 from proctor.ledger.verification.found import FoundLog
-from proctor.ledger.verification.instep import Remembered
+from proctor.ledger.verification.instep import IndexReader
 from proctor.ledger.verification.leaves import Leaves
 from proctor.ledger.verification.scan import NO_SEQ
 
+# How far beyond the number of lines a stated sequence number is believed.
 _FAR = 1 << 20
-"""How far beyond the lines that are there a number is taken seriously."""
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A checkpoint, and whether it counts."""
+    """A checkpoint, and whether its signature is valid."""
 
     where: str
     checkpoint: Checkpoint
@@ -37,12 +37,12 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What there is to judge by."""
+    """What the decision is based on."""
 
     found: FoundLog
-    remembered: Remembered | None
+    index_reader: IndexReader | None
     number_lines: Callable[[], Sequence[int]]
-    """The numbers that the lines give themselves: asked for only where nothing else tells."""
+    """The sequence numbers that lines state; called only if the index cannot decide."""
 
     def fits(self, tree: Tree) -> bool:
         """Whether the log begins with this tree."""
@@ -50,14 +50,14 @@ class Evidence:
         return is_whole and self.found.leaves.gives(tree.size, tree.root)
 
     def recall(self, tree: Tree) -> Log[bytes] | None:
-        """The log as it was when a tree was signed, if the index remembers it."""
-        return self.remembered.log(self.found, tree) if self.remembered else None
+        """The log when a tree was signed, if the index has it."""
+        return self.index_reader.log(self.found, tree) if self.index_reader else None
 
 
 def judge_log(
     evidence: Evidence, own: Statement | None, older: Sequence[Statement], findings: Findings
 ) -> Comparison:
-    """Hold the log against all that was signed, and name what is not so."""
+    """Compare the log with everything that was signed, and add the differences to the findings."""
     comparison, recalled = Comparison(), None
     fits = own is not None and evidence.fits(own.tree)
     if own is not None and not fits:
@@ -78,7 +78,7 @@ def judge_log(
 def _compare(
     evidence: Evidence, tree: Tree, recalled: Log[bytes] | None, older: Sequence[Statement]
 ) -> Comparison:
-    """What happened to a log that does not give a tree."""
+    """Find out what happened to a log that does not have a tree."""
     found = evidence.found
     if recalled is not None:
         comparison = compare_logs(recalled, Log(found.leaves, found.lengths, found.torn))
@@ -86,15 +86,15 @@ def _compare(
         comparison = _compare_numbers(evidence, tree)
     if not comparison.differences:
         same = max((old.tree.size for old in older if evidence.fits(old.tree)), default=0)
-        what = f"entries are not what was signed, at or after entry {same}; which ones, the index "
-        what += "could tell, and it is not there or does not remember"
+        what = f"entries at or after entry {same} are not what was signed; no index "
+        what += "shows which ones"
         comparison.differences.append(Difference(DamageKind.EDITED, same, same, what))
         comparison.strange.update(range(same, len(found)))
     return comparison
 
 
 def _compare_numbers(evidence: Evidence, tree: Tree) -> Comparison:
-    """The same by the numbers that lines give themselves; a line without one is its own."""
+    """Compare by the sequence numbers that lines state; a line without one matches nothing."""
     numbers = evidence.number_lines()
     keys = [seq if seq != NO_SEQ else -2 - line for line, seq in enumerate(numbers)]
     far = max(len(keys), min(max(keys, default=0) + 1, len(keys) + _FAR))
@@ -108,7 +108,7 @@ def _compare_numbers(evidence: Evidence, tree: Tree) -> Comparison:
 
 
 def _compare_older(evidence: Evidence, older: Sequence[Statement]) -> Comparison:
-    """What happened by the largest older checkpoint that counts, where the own one does not."""
+    """Compare with the largest older checkpoint that is validly signed, if the ledger's is not."""
     counting = [statement for statement in older if statement.is_signed]
     for statement in sorted(counting, key=lambda found: found.tree.size, reverse=True):
         if not evidence.fits(statement.tree):
@@ -124,12 +124,12 @@ def _judge_older(
     recalled: Log[bytes] | None,
     findings: Findings,
 ) -> None:
-    """Whether the ledger's own checkpoint is one that an older one has grown to."""
+    """Check that the ledger's checkpoint extends an older one."""
     old, new = older.tree, own.tree
     signed = f"{older.where} signs {old.size} entries"
     if old.size > new.size:
         if evidence.fits(old):
-            message = f"{signed}, and they are there; the ledger's checkpoint signs {new.size}"
+            message = f"{signed}, which are in the log; the ledger's checkpoint signs {new.size}"
             findings.add(DamageKind.ROLLED_BACK, "checkpoint", message, new.size)
         elif own.is_signed:
             message = f"{signed}; the ledger's checkpoint signs {new.size}"
@@ -137,16 +137,16 @@ def _judge_older(
     elif own.is_signed and not _has_grown(evidence, own, old, recalled):
         message = (
             f"{signed} with the root {old.root.hex()}; the ledger as it is signed has "
-            "another history: it was rewritten, or there are two of it"
+            "a different history: it was rewritten or forked"
         )
         findings.add(DamageKind.FORKED, older.where, message)
 
 
 def _has_grown(evidence: Evidence, own: Statement, old: Tree, recalled: Log[bytes] | None) -> bool:
-    """Whether what was signed last began with an older tree, as far as that can be told."""
+    """Whether what was signed last began with an older tree, as far as that is known."""
     if evidence.found.leaves.gives(old.size, old.root):
         return True
     if evidence.fits(own.tree):
         return False
-    # The log is damaged, which is told already; the older tree may be its own all the same.
+    # The log is damaged, which is reported already; it may still have had the older tree.
     return recalled is None or Leaves(b"".join(recalled.keys)).gives(old.size, old.root)

@@ -1,8 +1,7 @@
-"""Keychain: the keys that a log names, each from its entry on, and what they signed.
+"""The keys that a log names, each valid from its entry on, and their signatures on checkpoints.
 
-The first entry names a key; every later one must be signed by the key before it, for its place. A
-checkpoint is signed by the key that held when the log had that size. Nothing here decides what is
-damage of the log itself.
+The first entry names a key; every later key must be signed by the key before it, for its position.
+A checkpoint must be signed by the key that was valid at its size.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,20 +17,20 @@ from proctor.ledger.verification.damage import DamageKind, Findings
 
 @dataclass(frozen=True, slots=True)
 class Keychain:
-    """The keys of a log, and the one that is trusted."""
+    """The keys of a log, and the one that was given."""
 
     keys: tuple[tuple[int, VerifierKey], ...]
-    """Every key with the place of its entry, in order."""
+    """Every key with the position of its entry, in order."""
     given: VerifierKey | None = None
 
     @property
     def is_given_known(self) -> bool:
-        """Whether the log names the key that was given; it does where none was."""
+        """Whether the log names the given key; True if none was given."""
         return self.given is None or any(key == self.given for _, key in self.keys)
 
     @property
     def trusted(self) -> VerifierKey | None:
-        """The key that all rests on: the given one, else the first; None where there is none."""
+        """The key that trust is based on: the given one, else the first; None if there is none."""
         if self.given is not None:
             return self.given
         return self.keys[0][1] if self.keys and self.keys[0][0] == 0 else None
@@ -50,9 +49,9 @@ def read_keychain(
     findings: Findings,
     root_of: Callable[[int], bytes | None] | None = None,
 ) -> Keychain:
-    """The keys that entries name; a change that the former key did not sign is damage.
+    """Read the keys that entries name; a key that the former one did not sign is damage.
 
-    `root_of` gives the root of the log at a size, where that is known.
+    `root_of` gives the root of the log at a size, if known.
     """
     chain, keys = Chain([]), list[tuple[int, VerifierKey]]()
     for seq, entry in sorted(dict(entries).items()):
@@ -62,15 +61,15 @@ def read_keychain(
             continue
         if keys and not handover.is_bound:
             findings.note(
-                f"entry {seq} names another key as older versions did: its signature binds "
-                "neither its place nor the log before it"
+                f"entry {seq} changes the key as older versions did: its signature is not bound to "
+                "its position or the log before it"
             )
         keys.append((seq, chain.keys[-1]))
     return Keychain(tuple(keys), given)
 
 
 def is_signed(checkpoint: Checkpoint, keys: Keychain, where: str, findings: Findings) -> bool:
-    """Whether the key that held at its size signed a checkpoint; it is damage where it did not."""
+    """Whether the key valid at its size signed a checkpoint; otherwise that is damage."""
     key = keys.key_at(checkpoint.tree.size)
     if key is None:
         return False
@@ -84,5 +83,5 @@ def is_signed(checkpoint: Checkpoint, keys: Keychain, where: str, findings: Find
         return False
     if len(lines) > 1:
         others = f"{len(lines) - 1} more signature{'s' if len(lines) > 2 else ''}"
-        findings.note(f"{where}: {others} on it, by others or once more, not checked")
+        findings.note(f"{where}: {others} not checked")
     return True

@@ -1,7 +1,7 @@
-"""Leaves: the leaf hashes of a whole log, 32 bytes each, and its root at any size.
+"""The leaf hashes of a whole log, 32 bytes each, and its root at any size.
 
-RFC 6962's tree, level by level: pairs are hashed, and a node without a partner moves up as it is.
-The roots of full blocks are kept, so that a second root costs little.
+The tree of RFC 6962 level by level: pairs are hashed, and a node without a partner moves up as it
+is. The roots of full blocks are cached, so that computing a second root is cheap.
 """
 
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from proctor.digest import sha256_records
 from proctor.ledger.tree import EMPTY_ROOT, HASH_SIZE
 
+# Leaves of a perfect subtree whose root is cached.
 _BLOCK = 1 << 12
-"""Leaves of a perfect subtree whose root is kept."""
 _BYTES = _BLOCK * HASH_SIZE
 
 
@@ -35,18 +35,18 @@ class Leaves:
             yield bytes(packed[at : at + HASH_SIZE])
 
     def extend(self, packed: bytes) -> None:
-        """Take more leaves, as their bytes one after the other."""
+        """Add leaves, as concatenated hashes."""
         self._packed += packed
         while len(self._packed) >= (len(self._blocks) + 1) * _BYTES:
             begin = len(self._blocks) * _BYTES
             self._blocks.append(_reduce(bytes(self._packed[begin : begin + _BYTES])))
 
     def packed(self, begin: int, end: int) -> bytes:
-        """The bytes of some of them."""
+        """The concatenated hashes from `begin` up to before `end`."""
         return bytes(self._packed[begin * HASH_SIZE : end * HASH_SIZE])
 
     def root(self, size: int) -> bytes:
-        """Root of the tree over the first of them."""
+        """Root of the tree over the first `size` leaves."""
         if size == 0:
             return EMPTY_ROOT
         full = min(size // _BLOCK, len(self._blocks))
@@ -54,12 +54,12 @@ class Leaves:
         return _reduce(b"".join([*self._blocks[:full], _reduce(rest)]))
 
     def gives(self, size: int, root: bytes) -> bool:
-        """Whether the first of them are a tree with this root."""
+        """Whether the first `size` leaves have this root."""
         return size <= len(self) and self.root(size) == root
 
 
 def _reduce(nodes: bytes) -> bytes:
-    """The root over nodes of one level, each but the last a perfect subtree."""
+    """The root over nodes of one level; each but the last is a perfect subtree."""
     while len(nodes) > HASH_SIZE:
         even = len(nodes) - len(nodes) % (2 * HASH_SIZE)
         above = sha256_records(nodes[:even], 2 * HASH_SIZE, b"\x01")

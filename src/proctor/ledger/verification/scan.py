@@ -1,7 +1,6 @@
-"""Scan: what the segments of a log hold, piece by piece.
+"""Reads the segments of a log piece by piece: hashes, classifies and optionally decodes lines.
 
-Nothing is judged here: a line is hashed, told apart and,
-if it is asked for, decoded; what that means for the ledger is for `verify` to say.
+What the result means for the ledger is decided in `verify`.
 """
 
 import sqlite3
@@ -36,15 +35,15 @@ from proctor.ledger.tree import HASH_SIZE
 from proctor.ledger.verification.columns import EntryColumns, has_columns
 
 PIECE = 8 << 20
-"""Bytes that are looked at in one go."""
+"""Bytes of a piece."""
 NO_SEQ = -1
-"""In place of the number that a line gives itself, where it gives none."""
+"""Sequence number of a line that states none."""
 
 _TRIAL = b'"kind":"trial"'
 _KIND_AT = len('\n{"at":"2000-01-01T00:00:00.000Z",')
 _WITHHELD = b'{"withheld":'
+# Bytes read at a time: small enough to be hashed while still in the processor's cache.
 _CHUNK = 1 << 19
-"""Bytes that are read at a time: what is hashed next is still in the processor's cache."""
 _DECODER = msgspec.json.Decoder(TrialEntry)
 _LONGEST = (1 << 32) - 1
 _NO_LEAF = bytes(HASH_SIZE)
@@ -52,49 +51,49 @@ _NO_LEAF = bytes(HASH_SIZE)
 
 @dataclass(frozen=True, slots=True)
 class Torn:
-    """A segment's last bytes, where they do not end in a newline."""
+    """The last bytes of a segment, if they do not end with a newline."""
 
     leaf: bytes
-    """As if the newline were only missing."""
+    """Leaf hash if the newline is only missing."""
     leaf_but_last: bytes
-    """As if another byte stood where the newline should."""
+    """Leaf hash if the newline was changed into another byte."""
     length: int
 
 
 @dataclass(slots=True)
 class Scanned:
-    """What a piece holds. Lines are numbered from 0 within it."""
+    """What was read from a piece. Its lines are numbered from 0."""
 
     segment: int
     leaves: bytes = b""
-    """The leaf hashes, one after the other; a withheld line's as it names it."""
+    """Concatenated leaf hashes; for a withheld line, the one that its placeholder states."""
     lengths: array[int] = field(default_factory=lambda: array("I"))
-    """Bytes of the lines, newlines left off."""
+    """Bytes of the lines, without newlines."""
     seqs: array[int] = field(default_factory=lambda: array("q"))
-    """The numbers that the lines give themselves; none where trials were not decoded."""
+    """The sequence numbers that lines state; empty if trials were not decoded."""
     entries: list[tuple[int, KeyEntry | WithholdEntry | AttestEntry]] = field(default_factory=list)
     withheld: list[tuple[int, str]] = field(default_factory=list)
-    """Lines that were taken out, with what stands in their place if it is not as it should."""
+    """Withheld lines, each with a problem of its placeholder, or ""."""
     malformed: list[tuple[int, str]] = field(default_factory=list)
     faults: list[tuple[int, Fault]] = field(default_factory=list)
-    """Entries that are written as they should be, and may not be used."""
+    """Well-formed entries that are not admissible."""
     identities: list[tuple[int, str, str]] = field(default_factory=list)
     """Line, experiment and trial of every trial."""
     evidence: list[tuple[int, bytes, int]] = field(default_factory=list)
-    """Line, SHA-256 and size of every file that a trial names."""
+    """Line, SHA-256 and size of every evidence file."""
     torn: Torn | None = None
     unreadable: str | None = None
-    """Why not all of it could be read."""
+    """Why it could not be read completely."""
     trials: list[Columns] = field(default_factory=list)
-    """The trials as the index should have them."""
+    """The rows of trials that the index should have."""
     remarks: list[RemarkColumns] = field(default_factory=list)
-    """What is said of trials as the index should have it."""
+    """The rows of remarks that the index should have."""
     kinds: dict[int, tuple[str, str]] = field(default_factory=dict)
     """Kind and time of the lines that are entries."""
     is_compared: bool = False
-    """Whether an index is held against the lines."""
+    """Whether an index is compared with the lines."""
     is_indexed: bool = True
-    """Whether the index says the same of these lines, where it was asked."""
+    """Whether the index has the same rows, if it was compared."""
 
 
 def scan_segment(
@@ -104,10 +103,10 @@ def scan_segment(
     is_decoded: bool,
     index: sqlite3.Connection | None = None,
 ) -> Iterator[Scanned]:
-    """Look at the lines of a segment, a piece of it at a time.
+    """Read the lines of a segment, a piece at a time.
 
-    Trials are decoded if it is asked for, the other kinds always. With an index, every piece is
-    held against it.
+    Trials are decoded only if `is_decoded`, other kinds always. With an index, its rows are
+    compared with every piece.
     """
     start: int | None = 0
     while start is not None:
@@ -124,7 +123,7 @@ def scan_segment(
 
 
 def _entry_columns(scanned: Scanned, start: int) -> list[EntryColumns]:
-    """The lines as the index should have them, the first of them beginning at `start`."""
+    """The rows of lines that the index should have; the first line begins at `start`."""
     offsets = accumulate((length + 1 for length in scanned.lengths), initial=start)
     leaves = (
         scanned.leaves[at : at + HASH_SIZE] for at in range(0, len(scanned.leaves), HASH_SIZE)
@@ -138,11 +137,11 @@ def _entry_columns(scanned: Scanned, start: int) -> list[EntryColumns]:
 
 
 def _scan(log: LogStore, place: Place, scanned: Scanned, *, is_decoded: bool) -> int | None:
-    """Take in the lines of a piece: where the next one begins, None at the segment's end."""
+    """Add the lines of a piece; returns where the next piece begins, None at the segment's end."""
     start, stop, buffer = place.offset, place.offset + PIECE, bytearray(_CHUNK)
     while start < stop:
-        # What is left of a line at the end of the buffer is read again: that is less work than to
-        # keep it. The buffer's first byte stands for the one before the line.
+        # An incomplete line at the end of the buffer is read again, which is cheaper than moving
+        # it. The first byte of the buffer is reserved for the prefix of the first leaf.
         data = log.read(Place(place.segment, start), len(buffer) - 1)
         read = len(data)
         buffer[1 : read + 1] = data
@@ -159,7 +158,7 @@ def _scan(log: LogStore, place: Place, scanned: Scanned, *, is_decoded: bool) ->
 
 
 def _skip_line(log: LogStore, place: Place) -> int | None:
-    """Where the line after the one at a place begins; None where there is none."""
+    """Where the next line begins; None if there is none."""
     at = place.offset
     while chunk := log.read(Place(place.segment, at), _CHUNK):
         if (found := chunk.find(b"\n")) >= 0:
@@ -171,10 +170,7 @@ def _skip_line(log: LogStore, place: Place) -> int | None:
 def _scan_lines(
     buffer: bytearray, owned: tuple[int, int], scanned: Scanned, *, is_decoded: bool
 ) -> int:
-    """Take in the whole lines among the bytes that were read, if they begin before a limit.
-
-    How many bytes they are is returned.
-    """
+    """Add the complete lines of the buffer that begin before the limit; returns their bytes."""
     cuts = _cut(buffer, *owned)
     first, seqs = len(scanned.lengths), [NO_SEQ] * len(cuts)
     with memoryview(buffer) as view:
@@ -194,10 +190,10 @@ def _scan_lines(
 
 
 def _cut(buffer: bytearray, filled: int, limit: int) -> list[tuple[int, int]]:
-    """Where lines begin and end, each with the byte before it.
+    """Begin and end of lines, each with the byte before it.
 
-    That byte, the newline of the line before, becomes the 0x00 that leaves are hashed with: no
-    line is copied.
+    That byte, the newline of the previous line, is overwritten by the 0x00 prefix of leaf hashes,
+    so that lines need not be copied.
     """
     ends = [0]
     end, stop, find = 0, filled + 1, buffer.find
@@ -209,14 +205,14 @@ def _cut(buffer: bytearray, filled: int, limit: int) -> list[tuple[int, int]]:
 
 
 def _take_last(buffer: bytearray, length: int, scanned: Scanned) -> None:
-    """Take in a line that does not end."""
+    """Add a line that does not end."""
     if length == 0:
-        return  # somebody cut the segment just now
+        return  # the segment was truncated in between
     if length <= LARGEST_ENTRY:
         line = b"\x00" + buffer[1 : length + 1]
         scanned.torn = Torn(sha256_digest(line), sha256_digest(line[:-1]), length)
         return
-    # Longer than any that is written: never held whole, nor hashed.
+    # Longer than any entry: neither held in memory nor hashed.
     scanned.malformed.append((len(scanned.lengths), f"a line of more than {LARGEST_ENTRY:,} bytes"))
     scanned.leaves += _NO_LEAF
     scanned.lengths.append(_LONGEST)
@@ -233,7 +229,7 @@ def _take_trial(line: memoryview, number: int, scanned: Scanned) -> int:
         scanned.malformed.append((number, str(error)))
         return NO_SEQ
     if fault is None or not fault.is_id:
-        # Whatever else is wrong with it: the same trial twice has a name of its own.
+        # Whatever else is wrong with it: a duplicate trial is a damage of its own kind.
         scanned.identities.append((number, experiment_id, trial_id))
     if fault is not None:
         scanned.faults.append((number, fault))
@@ -247,7 +243,7 @@ def _take_trial(line: memoryview, number: int, scanned: Scanned) -> int:
 
 
 def _take_other(line: bytes, leaf: bytes, number: int, scanned: Scanned) -> tuple[bytes, int]:
-    """The leaf and the number of a line that is no trial, or does not look like one."""
+    """The leaf hash and sequence number of a line that does not look like a trial."""
     if len(line) > LARGEST_ENTRY:
         scanned.malformed.append((number, f"a line of {len(line):,} bytes"))
         return leaf, NO_SEQ
@@ -256,8 +252,8 @@ def _take_other(line: bytes, leaf: bytes, number: int, scanned: Scanned) -> tupl
     try:
         entry = decode_line(line, "the line")
         if isinstance(entry, TrialEntry | Withheld):
-            # Only a line that is not as it was written comes here: nothing is kept of it.
-            scanned.malformed.append((number, "an entry that is not as proctor writes it"))
+            # The prefix did not match, so that proctor did not write it: nothing of it is used.
+            scanned.malformed.append((number, "an entry that is not in proctor's encoding"))
             return leaf, entry.seq
         check_written(line, entry, "the line")
     except DamageError as error:
@@ -280,9 +276,9 @@ def _take_withheld(line: bytes, leaf: bytes, number: int, scanned: Scanned) -> t
         scanned.malformed.append((number, str(error)))
         return leaf, NO_SEQ
     if not isinstance(found, Withheld) or not is_digest(found.withheld):
-        scanned.malformed.append((number, "no withheld line as it is written"))
+        scanned.malformed.append((number, "not a valid placeholder of a withheld line"))
         return leaf, NO_SEQ
-    # The tree does not see these bytes: they have to be exactly what they must be.
-    wrong = "" if line.rstrip(b" ") == encode_entry(found) else "not as it is written"
+    # The tree does not cover these bytes: they must be exactly the placeholder.
+    wrong = "" if line.rstrip(b" ") == encode_entry(found) else "not a valid placeholder"
     scanned.withheld.append((number, wrong))
     return bytes.fromhex(found.withheld), found.seq

@@ -1,16 +1,16 @@
-"""Verify: recompute all of a ledger, and name apart whatever is not as it was signed.
+"""Verifies a ledger: recomputes all of it, and names everything that is not as it was signed.
 
-1. The checkpoints are read, the ledger's own and the older ones that are given.
-2. Every line is hashed; trials are decoded, unless it shall be fast.
+1. The checkpoints are parsed, the ledger's own and the older ones that are given.
+2. Every line is hashed; trials are decoded, unless the verification is fast.
 3. The keys are followed from the first entry on, and the signatures checked.
-4. The log is held against what was signed.
-5. What is signed must be entries, and no two the same trial; what was taken out must have an
-   entry that says so.
-6. Every artifact that an entry names is read, unless it shall be fast.
-7. Attestations must name the entries that are there.
-8. An index that is out of step is made anew.
+4. The log is compared with what was signed.
+5. Signed lines must be valid entries, and no two the same trial; withheld lines must be named by an
+   entry.
+6. Every artifact that an entry names is read, unless the verification is fast.
+7. Attestations must match the entries of the log.
+8. An index that does not match is rebuilt.
 
-Nothing else is written. A ledger that somebody appends to meanwhile is read again.
+Nothing else is written. If entries are appended meanwhile, the ledger is read again.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ from proctor.errors import DamageError, KeyFileError, NoteError
 from proctor.files import read_head
 from proctor.ledger.admission import render_duplicate, render_misnamed
 from proctor.ledger.artifacts import FileArtifacts
-from proctor.ledger.attestation import find_false, survey_log
+from proctor.ledger.attestation import false_attestations, survey_log
 from proctor.ledger.derived import INDEX, find_folder
 from proctor.ledger.entry import Subject, TrialEntry, WithholdEntry, decode_line
 from proctor.ledger.log import FileLog, LogStore, read_line
@@ -53,25 +53,23 @@ from proctor.ledger.verification.steps import (
     check_keys,
     check_signatures,
     check_withheld,
+    no_progress,
+    note_unsigned_lines,
     number_lines,
     open_index,
     parse_own,
     read_log,
-    say_nothing,
-    settle_doubts,
-    tell_behind,
+    report_older_signatures,
 )
 from proctor.sentence import count_of
 
-# Identities: no two entries of a log are the same trial, withheld ones included
-#
-# A trial that was withheld keeps its name: the entry that says so names it. Where its line is there
-# after all, it has to be that trial. Where trials are not decoded nothing is looked at, nor in a
-# log that differs from what was signed: that is told already.
+# Identities: no two entries are the same trial. A withheld trial keeps its name, which its
+# withholding states; if its line is present after all, it must be that trial.
 
 
 def check_identities(check: Check, scope: Scope) -> None:
-    """Name every trial that two entries are, and every entry that is said to be two trials."""
+    """Find trials that are in two entries, and entries that are named as two trials."""
+    # Without decoded trials there is nothing to compare; a log that differs is reported already.
     if check.is_fast or not scope.is_same:
         return
     withheld = _name_withheld(check, scope)
@@ -86,7 +84,7 @@ def check_identities(check: Check, scope: Scope) -> None:
 
 
 def _name_withheld(check: Check, scope: Scope) -> dict[int, Subject]:
-    """The trials whose lines were taken out, by what entries say of them."""
+    """The trials of withheld lines, according to their withholdings."""
     withheld: dict[int, Subject] = {}
     for seq, entry in scope.entries(scope.found.withholdings):
         if entry.subject is None or entry.entry is None:
@@ -104,7 +102,7 @@ def _name_withheld(check: Check, scope: Scope) -> dict[int, Subject]:
 
 
 def _read_subject(check: Check, scope: Scope, line: int) -> Subject | None:
-    """The trial in a line that is there; None where it is none."""
+    """The trial in a present line, or None."""
     place, length = scope.found.place_of(line)
     try:
         entry = decode_line(read_line(check.log, place, length), f"entry {line}")
@@ -113,9 +111,7 @@ def _read_subject(check: Check, scope: Scope, line: int) -> Subject | None:
         return None
 
 
-# Whether the log holds what attestations say of their experiments
-#
-# It takes a second reading of the log, and only where there are attestations.
+# Attestations. These need a second pass over the log, which is made only if there are any.
 
 
 def check_attestations(check: Check, scope: Scope) -> None:
@@ -127,27 +123,26 @@ def check_attestations(check: Check, scope: Scope) -> None:
         survey = survey_log(check.log, scope.size)
     except DamageError as error:
         said = count_of(len(stated), "attestation")
-        check.findings.note(f"{said} not recomputed, since the log cannot be read: {error}")
+        check.findings.note(f"{said} not recomputed, because the log cannot be read: {error}")
         return
-    for seq, message in find_false(survey, stated):
+    for seq, message in false_attestations(survey, stated):
         where = scope.found.where(seq)
         check.findings.add(DamageKind.FALSE_ATTESTATION, where, message, seq)
 
 
-# The step of a verification that reads the evidence: it is there, and what was sealed
+# Evidence: every artifact must be present with the sealed bytes.
 
 
-# Excuses: evidence that is missing may be, where an entry says so of the very trial that names it
-#
-# Another trial may name the same bytes; for that one they still have to be there.
+# Missing evidence is allowed if an entry withholds it from the trial that names it. Another trial
+# may name the same bytes; for that one they must still be present.
 
 
-type Excuse = tuple[str, str, str]
-"""Experiment, trial and SHA-256 of something that was taken out."""
+type WithheldEvidence = tuple[str, str, str]
+"""Experiment, trial and SHA-256 of withheld evidence."""
 
 
-def excuses_of(withholdings: Iterable[WithholdEntry]) -> set[Excuse]:
-    """What entries say was taken out of which trials."""
+def list_withheld_evidence(withholdings: Iterable[WithholdEntry]) -> set[WithheldEvidence]:
+    """The evidence that entries withhold, by trial."""
     return {
         (entry.subject.experiment_id, entry.subject.trial_id, sha256)
         for entry in withholdings
@@ -156,10 +151,10 @@ def excuses_of(withholdings: Iterable[WithholdEntry]) -> set[Excuse]:
     }
 
 
-def find_unexcused(
-    log: LogStore, found: FoundLog, missing: set[str], excuses: set[Excuse]
+def find_missing_evidence(
+    log: LogStore, found: FoundLog, missing: set[str], withheld_evidence: set[WithheldEvidence]
 ) -> Iterator[tuple[int, str]]:
-    """The lines that name something missing, and are of a trial that nothing excuses."""
+    """The lines of trials that name missing evidence which is not withheld from them."""
     for line, sha256 in found.evidence.naming(missing):
         where, length = found.place_of(line)
         try:
@@ -167,17 +162,17 @@ def find_unexcused(
         except DamageError:
             entry = None
         row = read_row(entry) if isinstance(entry, TrialEntry) else None
-        if row is None or (row.experiment_id, row.trial_id, sha256) not in excuses:
+        if row is None or (row.experiment_id, row.trial_id, sha256) not in withheld_evidence:
             yield line, sha256
 
 
-_TOLD_EVERY = 64
-"""Artifacts after which it is said how many were read."""
+# Artifacts read between two reports of progress.
+_REPORT_EVERY = 64
 
 
 @dataclass(slots=True)
 class ArtifactCounts:
-    """How many artifacts were read, and how many were taken out."""
+    """The number of artifacts read, and of those withheld."""
 
     read: int = 0
     withheld: int = 0
@@ -198,12 +193,12 @@ def check_artifacts(check: Check, scope: Scope) -> ArtifactCounts:
             counts.read -= 1
             missing.add(damage.sha256)
         else:
-            _tell_artifact(check, scope, damage)
-    excuses = excuses_of(withholdings)
-    for line, sha256 in find_unexcused(check.log, found, missing, excuses):
-        message = f"artifact {sha256} is not there"
+            _add_damage(check, scope, damage)
+    withheld_evidence = list_withheld_evidence(withholdings)
+    for line, sha256 in find_missing_evidence(check.log, found, missing, withheld_evidence):
+        message = f"artifact {sha256} is missing"
         damage = ArtifactDamage(line, sha256, DamageKind.MISSING_ARTIFACT, message)
-        _tell_artifact(check, scope, damage)
+        _add_damage(check, scope, damage)
     return counts
 
 
@@ -215,11 +210,11 @@ def _read_artifacts(check: Check, scope: Scope, counts: ArtifactCounts) -> Itera
         counts.read += 1
         if damage := find_artifact_damage(check.artifacts, *artifact):
             yield damage
-        if counts.read % _TOLD_EVERY == 0 or counts.read == total:
+        if counts.read % _REPORT_EVERY == 0 or counts.read == total:
             check.progress("artifacts", min(counts.read, total), total)
 
 
-def _tell_artifact(check: Check, scope: Scope, damage: ArtifactDamage) -> None:
+def _add_damage(check: Check, scope: Scope, damage: ArtifactDamage) -> None:
     seq = scope.seq_of(damage.line)
     if seq is not None:
         name = damage.sha256
@@ -232,38 +227,38 @@ _TRIES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What a ledger was found to be."""
+    """The result of a verification."""
 
     where: str
-    """The ledger that was checked, as messages name it."""
+    """The name of the ledger in messages."""
     origin: str | None
-    """Name of the log; None where the checkpoint cannot be read."""
+    """Name of the log; None if the checkpoint cannot be read."""
     size: int
-    """Entries that are signed."""
+    """The number of signed entries."""
     root: str | None
-    """Root of their tree, as hex."""
+    """Root of their tree, in hex."""
     key: str | None
-    """The public key that is trusted."""
+    """The trusted public key."""
     is_key_given: bool
-    """Whether it was given; else it is the one that the first entry names."""
+    """Whether it was given; otherwise it is the one that the first entry names."""
     is_fast: bool
     """Whether trials were not decoded and artifacts not read."""
     since: tuple[str, ...]
-    """The older checkpoints that it was held against."""
+    """The older checkpoints that it was compared with."""
     withheld: int
-    """Entries that were taken out."""
+    """Withheld entries."""
     withheld_artifacts: int
-    """Artifacts that entries name and that were taken out."""
+    """Withheld artifacts that entries name."""
     artifacts: int
     """Artifacts that were read."""
     bytes_read: int
-    """Of the segments."""
+    """Bytes of the segments."""
     damage: list[Damage]
     notes: list[str]
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is wrong with it."""
+        """Whether there is no damage."""
         return not self.damage
 
 
@@ -275,12 +270,12 @@ def verify_ledger(
     fast: bool = False,
     progress: Progress | None = None,
 ) -> Verification:
-    """Check all of a ledger; what is wrong with it is in what this returns.
+    """Verify a ledger completely; its damage is in the result.
 
     Raises:
         LedgerError: there is no ledger, or one of another format.
-        NoteError: what is given as an older checkpoint is none.
-        KeyFileError: the key is a cosigner's, which signs no ledger of its own.
+        NoteError: an older checkpoint is invalid.
+        KeyFileError: the key is a cosigner's, which signs no ledger.
     """
     directory = Path(directory)
     log = FileLog(directory)
@@ -291,19 +286,19 @@ def verify_ledger(
         artifacts=FileArtifacts(directory),
         given=key,
         is_fast=fast,
-        progress=progress or say_nothing,
+        progress=progress or no_progress,
         index=None if folder is None else folder / INDEX,
     )
     return verify_log(check, since)
 
 
 def verify_log(check: Check, since: Sequence[Path | str] = ()) -> Verification:
-    """The same for a log and artifacts wherever they are kept.
+    """`verify_ledger` for any log and artifact store.
 
     Raises:
-        LedgerError: it is a ledger of another format.
-        NoteError: what is given as an older checkpoint is none.
-        KeyFileError: the key is a cosigner's, which signs no ledger of its own.
+        LedgerError: the ledger has another format.
+        NoteError: an older checkpoint is invalid.
+        KeyFileError: the key is a cosigner's, which signs no ledger.
     """
     key, log = check.given, check.log
     if key is not None and key.algorithm is not Algorithm.ED25519:
@@ -312,7 +307,7 @@ def verify_log(check: Check, since: Sequence[Path | str] = ()) -> Verification:
     before = _read_checkpoint(log)
     result = _verify(check, before, older)
     for _ in range(_TRIES):
-        # Somebody appended or withheld meanwhile, and what was read is of two moments.
+        # Damage may be due to a writer: what was read is then a mix of two states.
         if result.is_sound or (now := _read_checkpoint(log)) == before:
             break
         before = now
@@ -338,28 +333,28 @@ def _read_checkpoint(log: LogStore) -> bytes | None:
 def _verify(
     check: Check, data: bytes | None, given: Sequence[tuple[str, Checkpoint]]
 ) -> Verification:
-    """The steps, as the top of this file numbers them."""
+    """Run the steps, numbered as at the top of this file."""
     findings = check.findings
     own = parse_own(data, findings)  # (1)
-    with NamedEvidence() as named, open_index(check, own) as remembered:
+    with NamedEvidence() as named, open_index(check, own) as index_reader:
         found = FoundLog(named)
-        check_format(check.log, own, remembered)
-        read_log(check, found, remembered)  # (2)
+        check_format(check.log, own, index_reader)
+        read_log(check, found, index_reader)  # (2)
         signed = check_signatures(check, found, own, given)  # (3)
-        evidence = Evidence(found, remembered, lambda: number_lines(check, found))
+        evidence = Evidence(found, index_reader, lambda: number_lines(check, found))
         comparison = judge_log(evidence, signed.own, signed.older, findings)  # (4)
         scope = Scope(found, own.tree.size if own else len(found), comparison)
-        settle_doubts(check, scope, signed)
+        report_older_signatures(check, scope, signed)
         check_keys(check, scope, signed)
         check_entries(scope, findings)  # (5)
         withheld = check_withheld(scope, findings)
         check_identities(check, scope)
         counts = check_artifacts(check, scope)  # (6)
-        tell_behind(scope, findings)
+        note_unsigned_lines(scope, findings)
         if own is not None and signed.is_own_signed and not comparison.differences:
             check_gaps(check, scope)
             check_attestations(check, scope)  # (7)
-            check_index(check, scope, own, remembered)  # (8)
+            check_index(check, scope, own, index_reader)  # (8)
     trusted = signed.keys.trusted
     return Verification(
         where=check.log.where,

@@ -1,4 +1,4 @@
-"""A whole ledger, as `proctor check` says it. Apart from `checks`: a claim needs none of this."""
+"""`proctor check` of a whole ledger. Separate from `checks`, because claims do not need it."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,7 +6,7 @@ from proctor.audit.checks.checked import Checked, Tally
 from proctor.audit.file_kind import FileKind
 from proctor.diagnostic import Diagnostic
 from proctor.errors import KeyFileError
-from proctor.ledger.claims.trust import find_verifier_key
+from proctor.ledger.claims.trust import load_verifier_key
 from proctor.ledger.note import Algorithm, VerifierKey
 from proctor.ledger.verification.damage import Damage
 from proctor.ledger.verification.verify import Verification, verify_ledger
@@ -14,12 +14,12 @@ from proctor.sentence import count_of
 
 
 def check_ledger_directory(path: str, given: Sequence[str] = ()) -> Checked:
-    """A ledger, all of it recomputed.
+    """Verify a ledger completely.
 
     Raises:
-        InputError: it cannot be read, or the keys do not say whose it should be.
+        InputError: it cannot be read, or several keys were given.
     """
-    keys = [find_verifier_key(key) for key in given]
+    keys = [load_verifier_key(key) for key in given]
     found = verify_ledger(path, key=_find_own(keys, path))
     tally = Tally()
     tally.add(map(_judge, found.damage))
@@ -37,7 +37,7 @@ def check_ledger_directory(path: str, given: Sequence[str] = ()) -> Checked:
 def _find_own(keys: Sequence[VerifierKey], path: str) -> VerifierKey | None:
     own = [key for key in keys if key.algorithm is Algorithm.ED25519]
     if len(own) > 1:
-        raise KeyFileError(f"{path}: {len(own)} keys were given; a ledger has one to be trusted")
+        raise KeyFileError(f"{path}: {len(own)} keys were given; pass one, the key of the ledger")
     return own[0] if own else None
 
 
@@ -60,11 +60,11 @@ def _summarize(found: Verification) -> str:
 def _find_unchecked(found: Verification, keys: Sequence[VerifierKey]) -> Iterator[str]:
     if not found.is_key_given:
         yield (
-            f"whose ledger it is: no --key was given, and {found.key or 'no key'} is what its own "
+            f"whose ledger it is: no --key was given, and {found.key or 'no key'} is only what its "
             "first entry names"
         )
     if any(key.algorithm is Algorithm.COSIGNATURE for key in keys):
-        yield "cosignatures: they stand under copies of checkpoints, not under a ledger's own"
+        yield "cosignatures: they are on copies of checkpoints, not on a ledger's own"
     yield (
         "that its owner did not cut or rewrite it: "
         "`proctor ledger verify --since CHECKPOINT` checks that"

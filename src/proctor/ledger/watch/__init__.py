@@ -1,10 +1,10 @@
-"""A monitor: follows ledgers that others write, and says what somebody should see.
+"""A monitor that follows ledgers written by others, and reports suspicious changes.
 
-    event      what can be seen, each kind by its name
-    cursor     how far a ledger was read, kept between two looks
-    reading    the lines since then, and the tree they make
-    watching   one look at a ledger
+    event      the kinds of events
+    cursor     how far a ledger was read, stored between two checks
+    reading    reads the lines since then, and computes their tree
+    watching   one check of a ledger
 
-A ledger is only read, plain files alone, and nothing is written below its directory. The last
-checkpoint of a log is in the memory that witnesses use too.
+Ledgers are only read, and nothing is written below their directories. The last checkpoint of a log
+is stored in the memory that witnesses use too.
 """

@@ -1,8 +1,8 @@
-"""How far a monitor has read a ledger: a file per directory, replaced in one step.
+"""How far a monitor has read a ledger: one file for each directory, replaced atomically.
 
-It holds what the next look needs of what was read before, so that no line is decoded twice: the
-tree at the beginning of every segment, the keys, the identities of trials, the withholdings, and
-what was reported. It is nobody's proof.
+It stores what the next check needs of earlier lines, so that no line is decoded twice: the tree at
+the beginning of every segment, the keys, the identities of trials, the withholdings, and what was
+reported. It proves nothing.
 """
 
 import os
@@ -26,7 +26,7 @@ class Segment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     number: int
     first: int
-    """Place of its first entry."""
+    """Position of its first entry."""
     peaks: str
     stamp: Stamp
 
@@ -42,7 +42,7 @@ class SealedAt(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
     place: int
     record: str
-    """The beginning of its record's digest."""
+    """The start of its record's digest."""
     is_scored: bool
 
 
@@ -54,19 +54,19 @@ class Cursor(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """The directory's absolute path."""
     origin: str
     size: int = 0
-    """Entries that were decoded."""
+    """Decoded entries."""
     checkpoint: str = ""
     """SHA-256 of the checkpoint that they were read under."""
     segments: list[Segment] = []
     keys: list[KeyEntry] = []
     trials: dict[str, SealedAt] = {}
-    """By the beginning of the SHA-256 of experiment and trial id."""
+    """By the start of the SHA-256 of experiment and trial id."""
     withholdings: list[tuple[int, str]] = []
-    """Places and leaves of the lines that entries say were taken out."""
+    """Positions and leaf hashes of the lines that entries withhold."""
     reported: list[str] = []
-    """Damage that was reported, and stays."""
+    """Damage that was reported, and is permanent."""
     standing: list[str] = []
-    """Conditions that were reported and had not ended at the last look."""
+    """Conditions that were reported and had not ended at the last check."""
 
 
 class Cursors:
@@ -76,10 +76,10 @@ class Cursors:
         self._directory = directory
 
     def find(self, ledger: Path) -> Cursor | None:
-        """How far a ledger was read; None before the first time.
+        """The cursor of a ledger; None before the first check.
 
         Raises:
-            LedgerError: there is a file, and it cannot be read.
+            LedgerError: the file cannot be read.
         """
         path = self._path_of(ledger)
         try:
@@ -89,12 +89,12 @@ class Cursors:
             return None
         except (OSError, ValueError) as error:
             raise LedgerError(
-                f"{path}: what was seen of {ledger} cannot be read: {error}; remove the file to "
-                "watch the ledger from its first entry on again"
+                f"{path}: the state of {ledger} cannot be read: {error}; delete the file to "
+                "watch the ledger from its first entry again"
             ) from error
 
     def keep(self, cursor: Cursor) -> None:
-        """Remember how far a ledger was read.
+        """Store a cursor.
 
         Raises:
             LedgerError: it cannot be written.

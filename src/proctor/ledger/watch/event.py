@@ -1,44 +1,44 @@
-"""What a monitor can see in a ledger, each kind by its own name."""
+"""The kinds of events that a monitor reports."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class EventKind(StrEnum):
-    """What appeared."""
+    """What happened."""
 
     FIRST_SEEN = "first-seen"
-    """The ledger was not watched before; no alarm."""
+    """The ledger was not watched before; not an alarm."""
     FORKED = "forked"
-    """The log is signed and contradicts a checkpoint that was seen."""
+    """The log is signed, but contradicts a checkpoint that was seen."""
     ROLLED_BACK = "rolled-back"
-    """The log is signed and ends before a checkpoint that was seen."""
+    """The log is signed, but ends before a checkpoint that was seen."""
     DUPLICATE_IDENTITY = "duplicate-identity"
     """A second entry for an experiment and trial id that are sealed already."""
     WITHHELD = "withheld"
-    """Bytes of a trial were taken out."""
+    """Bytes of a trial were withheld."""
     WITHHELD_UNNAMED = "withheld-unnamed"
-    """Bytes were taken out, and the entry does not say of which trial."""
+    """Bytes were withheld without naming a trial."""
     SUPERSEDED = "superseded"
-    """Another trial stands in for one that has a reward."""
+    """Another trial replaces one that has a reward."""
     KEY_CHANGED = "key-changed"
-    """Another key signs from here on; the former one signed it."""
+    """Another key signs from here on; the former one signed the change."""
     WRONG_KEY = "wrong-key"
     """Signed by a key that does not follow from the one that was seen or given."""
     REPLACED = "replaced"
-    """Another log stands in the ledger's place."""
+    """The directory has another log than before."""
     DAMAGED = "damaged"
-    """The log is not what its checkpoint signs, or an entry is not what it should be."""
+    """The log is not what its checkpoint signs, or an entry is invalid."""
 
     @property
     def is_alarm(self) -> bool:
-        """Whether somebody should look."""
+        """Whether a person should be alerted."""
         return self is not EventKind.FIRST_SEEN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One thing that appeared in a ledger."""
+    """One event in a ledger."""
 
     kind: EventKind
     ledger: str
@@ -47,6 +47,6 @@ class Event:
     message: str
     """A sentence."""
     seq: int | None = None
-    """The entry, where it is one."""
+    """The entry, if the event is about one."""
     evidence: tuple[str, ...] = ()
-    """Files that were kept: signed checkpoints that contradict each other."""
+    """Stored files: signed checkpoints that contradict each other."""

@@ -1,8 +1,8 @@
-"""The lines of a log since the last look, and the tree that all of them make.
+"""Reads the lines of a log since the last check, and computes the tree over all lines.
 
-Reading begins at the first segment whose file changed since then. Lines that were decoded before
-are only hashed again, so that one that was changed in place is noticed. What a file's stamp does
-not show, because somebody set it back, is for `proctor ledger verify`.
+Reading begins at the first segment whose file changed. Lines that were decoded before are only
+hashed again, so that changes in place are noticed. Changes that somebody hid by resetting a file's
+times are found by `proctor ledger verify`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -28,40 +28,40 @@ from proctor.ledger.upkeep import leaf_of
 from proctor.ledger.watch.cursor import Cursor, SealedAt, Segment
 
 _WITHHELD = b'{"withheld":'
+# Hex digits of a digest that are kept: enough to avoid collisions.
 _LENGTH = 32
-"""Hex digits of a digest that are kept: enough that two do not meet."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundTrial:
-    """What is kept of a trial's entry; records need not fit into memory together."""
+    """What is kept of a trial's entry; whole records might not fit into memory."""
 
     experiment: str
     trial: str
     sealed: SealedAt
 
 
-type Telling = FoundTrial | WithholdEntry | SupersedeEntry | KeyEntry | AttestEntry
+type WatchedEntry = FoundTrial | WithholdEntry | SupersedeEntry | KeyEntry | AttestEntry
 
 
 def shorten(digest: str) -> str:
-    """As much of a digest as is kept."""
+    """The kept part of a digest."""
     return digest[:_LENGTH]
 
 
 @dataclass(slots=True)
 class NewLines:
-    """What was found behind what was known."""
+    """What was found after the known lines."""
 
     frontier: Frontier
     segments: list[Segment]
-    entries: list[tuple[int, Telling]] = field(default_factory=list)
-    """New ones that can tell something, by their places."""
+    entries: list[tuple[int, WatchedEntry]] = field(default_factory=list)
+    """New entries that may cause events, by position."""
     gone: dict[int, bytes] = field(default_factory=dict)
-    """Lines that were taken out, by place, with their leaves; old and new ones."""
+    """Leaf hashes of withheld lines, old and new, by position."""
     malformed: list[tuple[int, str]] = field(default_factory=list)
     roots: dict[int, bytes] = field(default_factory=dict)
-    """Roots at the sizes that were asked for, as far as they were come by."""
+    """Roots at the requested sizes, as far as they were reached."""
 
 
 def read_new(
@@ -73,7 +73,7 @@ def read_new(
     marks: Iterable[int] = (),
     is_whole: bool = False,
 ) -> NewLines:
-    """Read up to a size; with `is_whole` from the first line on.
+    """Read up to a size; with `is_whole`, from the first line on.
 
     Raises:
         DamageError: the log is shorter, or cannot be read.
@@ -99,7 +99,7 @@ def read_new(
 
 
 def _find_unchanged(cursor: Cursor, stamps: dict[int, Stamp], least: int) -> list[Segment]:
-    """The segments that need not be read, and as the last one that at which reading begins."""
+    """The segments that need not be read; the last one is where reading begins."""
     known = []
     for segment in cursor.segments:
         if segment.first > least:
@@ -123,14 +123,14 @@ def _begin_segment(found: NewLines, line: Line, stamps: dict[int, Stamp]) -> Non
 
 def _take(found: NewLines, line: Line, known: int) -> None:
     seq, data = found.frontier.size, line.data
-    is_gone = data.startswith(_WITHHELD)
-    if seq < known and not is_gone:
+    is_withheld = data.startswith(_WITHHELD)
+    if seq < known and not is_withheld:
         found.frontier.append(leaf_hash(data))
         return
     try:
         entry = _decode(data, seq)
         leaf = leaf_of(data, entry)
-        telling = _tell(entry, seq)
+        watched = _to_watched(entry, seq)
     except DamageError as error:
         found.malformed.append((seq, str(error)))
         found.frontier.append(leaf_hash(data))
@@ -140,11 +140,11 @@ def _take(found: NewLines, line: Line, known: int) -> None:
     found.frontier.append(leaf)
     if isinstance(entry, Withheld):
         found.gone[seq] = leaf
-    elif telling is not None:
-        found.entries.append((seq, telling))
+    elif watched is not None:
+        found.entries.append((seq, watched))
 
 
-def _tell(entry: AnyEntry | Withheld, seq: int) -> Telling | None:
+def _to_watched(entry: AnyEntry | Withheld, seq: int) -> WatchedEntry | None:
     match entry:
         case TrialEntry():
             row = read_row(entry)
@@ -166,8 +166,8 @@ def _decode(data: bytes, seq: int) -> AnyEntry | Withheld:
     return entry
 
 
-def find_unsaid(found: NewLines, said: Iterable[tuple[int, str]]) -> Iterator[int]:
-    """The lines that were taken out although no entry says so."""
+def unexplained_withholdings(found: NewLines, said: Iterable[tuple[int, str]]) -> Iterator[int]:
+    """The withheld lines that no entry withholds."""
     known = set(said)
     for seq, leaf in found.gone.items():
         if (seq, leaf.hex()) not in known:

@@ -1,13 +1,13 @@
-"""One look at a ledger: what appeared since the last one.
+"""One check of a ledger: what happened since the last one.
 
-1. The checkpoint and the files of the segments are looked at; where neither changed, that is all.
-2. New lines are read, and the tree of all lines is made; it must be the one that is signed.
+1. If neither the checkpoint nor the segment files changed, that is all.
+2. New lines are read; the tree of all lines must be the signed one.
 3. The keys are followed from the one that was given or seen; the last must have signed.
 4. The log must contain the checkpoint that was seen last, as the memory of witnesses has it.
-5. What new entries say is reported. The cursor is given back, to be kept once that was told.
+5. Events of new entries are reported. The cursor is returned, to be stored after reporting.
 
-A look that finds a condition, such as a fork, goes no further: nothing behind it is believed, and
-the condition is reported once, until it ends.
+A check that finds a condition, such as a fork, stops there: nothing after it can be believed. The
+condition is reported once, until it ends.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ import msgspec
 
 from proctor.digest import sha256_hex
 from proctor.errors import DamageError, NoteError, SignatureError
-from proctor.ledger.attestation import find_false, survey_log
+from proctor.ledger.attestation import false_attestations, survey_log
 from proctor.ledger.entry import AttestEntry, KeyEntry, SupersedeEntry, WithholdEntry
 from proctor.ledger.log import FileLog, LogStore, Stamp
 from proctor.ledger.memory import Memory, Seen
@@ -31,30 +31,30 @@ from proctor.ledger.watch.event import Event, EventKind
 from proctor.ledger.watch.reading import (
     FoundTrial,
     NewLines,
-    Telling,
-    find_unsaid,
+    WatchedEntry,
     read_new,
     shorten,
+    unexplained_withholdings,
 )
 
-# What new entries of a log say that somebody should see; the cursor takes in what it needs
+# Events of new entries; the cursor stores what later entries need.
 
 
+# Characters of a reason that are shown.
 _LONGEST = 300
-"""Characters of a reason that are shown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
-    """An event before it is known of which ledger."""
+class EntryEvent:
+    """An event, without its ledger."""
 
     kind: EventKind
     seq: int
     message: str
 
 
-def take_entry(cursor: Cursor, seq: int, entry: Telling) -> Iterator[Sighting]:
-    """Take one more entry in; what of it should be seen."""
+def take_entry(cursor: Cursor, seq: int, entry: WatchedEntry) -> Iterator[EntryEvent]:
+    """Add an entry to the cursor; yields its events."""
     match entry:
         case FoundTrial():
             yield from _take_identity(cursor, entry.experiment, entry.trial, entry.sealed)
@@ -62,7 +62,7 @@ def take_entry(cursor: Cursor, seq: int, entry: Telling) -> Iterator[Sighting]:
             yield from _take_withholding(cursor, seq, entry)
         case SupersedeEntry():
             if _is_scored(cursor, entry.subject.record):
-                yield Sighting(
+                yield EntryEvent(
                     EventKind.SUPERSEDED,
                     seq,
                     f"{entry.subject.experiment_id}/{entry.subject.trial_id}, which has a reward, "
@@ -72,34 +72,34 @@ def take_entry(cursor: Cursor, seq: int, entry: Telling) -> Iterator[Sighting]:
             cursor.keys.append(entry)
             if seq > 0:
                 key = "+".join(entry.key.split("+")[:2])
-                yield Sighting(EventKind.KEY_CHANGED, seq, f"the key {key} signs from here on")
+                yield EntryEvent(EventKind.KEY_CHANGED, seq, f"the key {key} signs from here on")
         case _:
             return
 
 
 def _take_identity(
     cursor: Cursor, experiment: str, trial: str, sealed: SealedAt
-) -> Iterator[Sighting]:
+) -> Iterator[EntryEvent]:
     identity = shorten(sha256_hex(f"{experiment}\n{trial}".encode()))
     first = cursor.trials.setdefault(identity, sealed)
     if first.place != sealed.place:
         message = f"entries {first.place} and {sealed.place} are both trial {experiment}/{trial}"
-        yield Sighting(EventKind.DUPLICATE_IDENTITY, sealed.place, message)
+        yield EntryEvent(EventKind.DUPLICATE_IDENTITY, sealed.place, message)
 
 
-def _take_withholding(cursor: Cursor, seq: int, entry: WithholdEntry) -> Iterator[Sighting]:
+def _take_withholding(cursor: Cursor, seq: int, entry: WithholdEntry) -> Iterator[EntryEvent]:
     what = f"entry {entry.entry}" if entry.entry is not None else "evidence"
     if entry.entry is not None and entry.leaf is not None:
         cursor.withholdings.append((entry.entry, entry.leaf))
     if entry.subject is None:
         message = f"{what} is withheld, and no trial is named: {_cut(entry.reason)}"
-        yield Sighting(EventKind.WITHHELD_UNNAMED, seq, message)
+        yield EntryEvent(EventKind.WITHHELD_UNNAMED, seq, message)
         return
     name = f"{entry.subject.experiment_id}/{entry.subject.trial_id}"
     message = f"{what} of {name} is withheld: {_cut(entry.reason)}"
-    yield Sighting(EventKind.WITHHELD, seq, message)
+    yield EntryEvent(EventKind.WITHHELD, seq, message)
     if entry.entry is not None:
-        # Where its line was gone before it was read, this is the first that is known of the trial.
+        # If the line was withheld before it was read, this is the first mention of the trial.
         gone = SealedAt(entry.entry, shorten(entry.subject.record), is_scored=False)
         subject = entry.subject
         yield from _take_identity(cursor, subject.experiment_id, subject.trial_id, gone)
@@ -118,7 +118,7 @@ _TRIES = 3
 
 
 class _ConditionError(Exception):
-    """What ends a look early."""
+    """A condition that ends a check early."""
 
     def __init__(self, kind: EventKind, message: str, *contradicting: Checkpoint) -> None:
         super().__init__(message)
@@ -128,18 +128,18 @@ class _ConditionError(Exception):
 
 @dataclass(slots=True)
 class Monitor:
-    """Follows ledgers, and remembers what it saw of them."""
+    """Follows ledgers, and stores what it saw of them."""
 
     memory: Memory
     keys: Sequence[VerifierKey] = ()
-    """The public keys that ledgers must be signed by; none: each ledger names its own."""
+    """The public keys that ledgers must be signed by; empty: each ledger names its own."""
     cursors: Cursors = field(init=False)
 
     def __post_init__(self) -> None:
         self.cursors = Cursors(self.memory.directory / "watch")
 
     def look(self, ledger: Path) -> tuple[list[Event], Cursor]:
-        """What appeared in a ledger, and the cursor to keep once that was told.
+        """Check a ledger; returns its events, and the cursor to store once they were reported.
 
         Raises:
             LedgerError: there is no ledger, and was none before; or the memory cannot be used.
@@ -153,7 +153,7 @@ class Monitor:
             try:
                 look.run(data)
             except (_ConditionError, DamageError) as error:
-                # Somebody may have appended meanwhile: what was read is of two moments then.
+                # If somebody appended meanwhile, what was read is a mix of two states.
                 if look.read_checkpoint() != data:
                     look = _Look(self, ledger, before)
                     continue
@@ -163,7 +163,7 @@ class Monitor:
 
 
 class _Look:
-    """A look at one ledger while it lasts."""
+    """A check of one ledger."""
 
     def __init__(self, monitor: Monitor, ledger: Path, before: Cursor | None) -> None:
         self._monitor = monitor
@@ -175,20 +175,20 @@ class _Look:
         self.events: list[Event] = []
 
     def read_checkpoint(self) -> bytes | None:
-        """The checkpoint's bytes; None where there is no plain file that can be read."""
+        """The checkpoint's bytes; None if there is no readable plain file."""
         try:
             return self._log.read_checkpoint()
         except OSError:
             return None
 
     def run(self, data: bytes | None) -> None:
-        """Look at all of it.
+        """Check everything.
 
         Raises:
-            DamageError: a part of it is not what it should be.
+            DamageError: a part of the ledger is invalid.
         """
         if data is None:
-            raise _ConditionError(EventKind.DAMAGED, "there is no checkpoint that can be read")
+            raise _ConditionError(EventKind.DAMAGED, "there is no readable checkpoint")
         try:
             checkpoint = parse_checkpoint(data, "checkpoint")
         except NoteError as error:
@@ -207,7 +207,7 @@ class _Look:
         self.cursor.standing = []
 
     def report(self, error: Exception) -> None:
-        """Report a condition, once, until it ends."""
+        """Report a condition once, until it ends."""
         kind = error.kind if isinstance(error, _ConditionError) else EventKind.DAMAGED
         pair = error.contradicting if isinstance(error, _ConditionError) else ()
         self.events = [each for each in self.events if each.kind is EventKind.REPLACED]
@@ -216,10 +216,10 @@ class _Look:
         if str(kind) not in was_standing:
             with self._monitor.memory.locked():
                 kept = self._monitor.memory.keep_evidence(*pair)
-            self._see(kind, str(error), evidence=tuple(map(str, kept)))
+            self._add_event(kind, str(error), evidence=tuple(map(str, kept)))
         self.cursor = msgspec.structs.replace(cursor, standing=[str(kind)])
 
-    def _see(
+    def _add_event(
         self, kind: EventKind, message: str, seq: int | None = None, evidence: tuple[str, ...] = ()
     ) -> None:
         self.events.append(
@@ -241,11 +241,11 @@ class _Look:
         if before not in ("", checkpoint.origin):
             self.cursor = self._begin(checkpoint)
             self._before = None
-            self._see(EventKind.REPLACED, f"the log {before!r} was here before")
+            self._add_event(EventKind.REPLACED, f"the directory had the log {before!r} before")
         self.cursor.origin = checkpoint.origin
 
     def _is_known(self, checkpoint: Checkpoint, seen: Seen | None) -> bool:
-        """Whether the checkpoint was accepted before, under a key that is asked for."""
+        """Whether the checkpoint was accepted before, under one of the requested keys."""
         if seen is None or seen.checkpoint.tree != checkpoint.tree:
             return False
         keys = self._monitor.keys
@@ -256,73 +256,74 @@ class _Look:
         return self.cursor.checkpoint == digest and bool(known) and known == stamps
 
     def _accept(self, checkpoint: Checkpoint, log: "_Log", seen: Seen | None) -> NewLines:
-        """The new lines, once the right key signed (3) and the log grew from what was seen (4)."""
+        """The new lines, if the right key signed (3) and the log extends what was seen (4)."""
         found = log.read(self.cursor, checkpoint, seen)
         is_grown = seen is None or _is_grown(found, checkpoint, seen)
         if not is_grown:
-            # Another history may name other keys.
+            # A different history may name different keys.
             found = log.read(self._begin(checkpoint), checkpoint, None)
         chain = _follow(self.cursor if is_grown else self._begin(checkpoint), found)
         key = _check_signed(checkpoint, chain)
         named = [each for _, each in chain.keys]
         given = [each for each in self._monitor.keys if each in named]
         if self._monitor.keys and not given:
-            raise _ConditionError(EventKind.WRONG_KEY, "no key that was given signs this log")
+            raise _ConditionError(EventKind.WRONG_KEY, "none of the given keys signs this log")
         if seen is not None and not is_grown:
             is_stranger = bool(given) and not seen.is_key_given and given[0] not in seen.keys
             if not is_stranger:
                 _refuse(checkpoint, seen, named)
-            # What was seen first was another's log of the same origin.
+            # What was seen first was somebody else's log with the same origin.
             self.cursor, seen = self._begin(checkpoint), None
         is_given = bool(given) or (seen is not None and seen.is_key_given)
         kept = Seen(checkpoint=checkpoint, keys=tuple(named), is_key_given=is_given)
         self._monitor.memory.keep(kept)
         if not self.cursor.size:
-            whose = "" if is_given else ", by the ledger's own word: --key pins it"
+            whose = "" if is_given else ", self-signed: pass --key to check who signed it"
             message = f"{checkpoint.tree.size:,} entries, signed by {key}{whose}"
-            self._see(EventKind.FIRST_SEEN, message)
+            self._add_event(EventKind.FIRST_SEEN, message)
         return found
 
     def _take(self, found: NewLines, size: int) -> None:
-        """Report what new entries say (5)."""
+        """Report the events of new entries (5)."""
         for seq, entry in found.entries:
-            for sighting in take_entry(self.cursor, seq, entry):
-                self._see(sighting.kind, sighting.message, sighting.seq)
+            for event in take_entry(self.cursor, seq, entry):
+                self._add_event(event.kind, event.message, event.seq)
         self.cursor.size = size
         for seq, message in self._find_damage(found, size):
             if f"{seq} {message}" not in self.cursor.reported:
                 self.cursor.reported.append(f"{seq} {message}")
-                self._see(EventKind.DAMAGED, message, seq)
+                self._add_event(EventKind.DAMAGED, message, seq)
 
     def _find_damage(self, found: NewLines, size: int) -> Iterator[tuple[int, str]]:
         yield from found.malformed
-        for seq in find_unsaid(found, self.cursor.withholdings):
+        for seq in unexplained_withholdings(found, self.cursor.withholdings):
             yield seq, f"entry {seq} was removed, and no entry says so"
         stated = [(seq, each) for seq, each in found.entries if isinstance(each, AttestEntry)]
         if stated:
             try:
-                yield from find_false(survey_log(self._log, size), stated)
+                yield from false_attestations(survey_log(self._log, size), stated)
             except DamageError as error:
                 yield stated[0][0], f"an attestation cannot be recomputed: {error}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    """The files of a log as they are now."""
+    """The present files of a log."""
 
     log: LogStore
     stamps: dict[int, Stamp]
 
     def read(self, cursor: Cursor, checkpoint: Checkpoint, seen: Seen | None) -> NewLines:
-        """The lines behind a cursor, with a tree that is the signed one (2)."""
+        """Read the lines after a cursor; their tree must be the signed one (2)."""
         size = checkpoint.tree.size
         marks = [seen.checkpoint.tree.size] if seen else []
+        # A mismatch may be due to a stale cursor: read everything once before reporting damage.
         for is_whole in (False, True):
             found = read_new(self.log, self.stamps, cursor, size, marks=marks, is_whole=is_whole)
             if found.frontier.root() == checkpoint.tree.root:
                 return found
         raise _ConditionError(
-            EventKind.DAMAGED, f"the {size:,} entries of the log are not those that are signed"
+            EventKind.DAMAGED, f"the {size:,} entries of the log are not the signed ones"
         )
 
 
@@ -334,7 +335,7 @@ def _is_grown(found: NewLines, checkpoint: Checkpoint, seen: Seen) -> bool:
 
 
 def _follow(cursor: Cursor, found: NewLines) -> Keychain:
-    """The keys of the log, of which each must have named the next."""
+    """The keys of the log, each named by the one before it."""
     named = [(entry.seq, entry) for entry in cursor.keys]
     named += [(seq, entry) for seq, entry in found.entries if isinstance(entry, KeyEntry)]
     findings = Findings()
@@ -356,10 +357,10 @@ def _check_signed(checkpoint: Checkpoint, chain: Keychain) -> VerifierKey:
 
 
 def _refuse(checkpoint: Checkpoint, seen: Seen, keys: Sequence[VerifierKey]) -> None:
-    """Say how a log contradicts what was seen of it."""
+    """Raise how a log contradicts what was seen of it."""
     old, new = seen.checkpoint.tree.size, checkpoint.tree.size
     if not {*seen.keys} & {*keys}:
-        message = f"signed by {keys[-1]}; the log that was seen before is {seen.keys[-1]}'s"
+        message = f"signed by {keys[-1]}; the log seen before is signed by {seen.keys[-1]}"
         raise _ConditionError(EventKind.WRONG_KEY, message)
     if new < old:
         message = f"the log went back from {old:,} to {new:,} entries"

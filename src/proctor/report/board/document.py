@@ -1,4 +1,4 @@
-"""A board as one document for programs: every cell with its trials, each with its digest."""
+"""A board as JSON: every cell with its trials, each with its digest."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,7 +24,7 @@ def describe_board(board: Board) -> Document:
         "ledger": board.origin,
         "at": board.size,
         "policy": board.policy,
-        "trials": len(board.trials.attempts),
+        "trials": len(board.trials.listed),
         "planned": [msgspec.to_builtins(each) for each in board.planned],
         "sections": [_describe_section(section, board.trials) for section in board.sections],
         "withheld": {
@@ -118,41 +118,41 @@ def _describe_mark(row: BoardRow) -> Document | None:
 
 
 def describe_trials(row: BoardRow, trials: BoardTrials) -> list[Document]:
-    """The trials of a row in the order they were sealed, whatever became of them."""
-    stood_for: dict[str, list[str]] = {}
-    for attempt in row.attempts if trials.stand_ins else ():
-        found = trials.stand_ins.get(attempt.record)
+    """The trials of a row with any status, in the order they were sealed."""
+    replaced: dict[str, list[str]] = {}
+    for trial in row.trials if trials.supersessions else ():
+        found = trials.supersessions.get(trial.record)
         if found is not None and found.refused is None:
-            stood_for.setdefault(found.by_record, []).append(attempt.name)
+            replaced.setdefault(found.by_record, []).append(trial.name)
     codes = row.mark.trials if row.mark is not None else {}
-    return [_describe_trial(each, trials, stood_for, codes) for each in row.attempts]
+    return [_describe_trial(each, trials, replaced, codes) for each in row.trials]
 
 
 def _describe_trial(
-    attempt: TrialRow,
+    trial: TrialRow,
     trials: BoardTrials,
-    stood_for: Mapping[str, list[str]],
+    replaced: Mapping[str, list[str]],
     codes: Mapping[str, tuple[str, ...]],
 ) -> Document:
-    record = attempt.record
+    record = trial.record
     document: Document = {
-        "trial": attempt.name,
+        "trial": trial.name,
         "record": record,
-        "seq": attempt.seq,
-        "task": attempt.task_id,
-        "status": status_of(attempt),
-        "reward": attempt.reward,
-        "reason": attempt.reason_code,
-        "exception": attempt.exception,
-        "cost_usd": attempt.cost_usd,
-        "advisor_calls": attempt.advisor_calls,
-        "findings": list(attempt.findings),
-        "review": attempt.review,
+        "seq": trial.seq,
+        "task": trial.task_id,
+        "status": status_of(trial),
+        "reward": trial.reward,
+        "reason": trial.reason_code,
+        "exception": trial.exception,
+        "cost_usd": trial.cost_usd,
+        "advisor_calls": trial.advisor_calls,
+        "findings": list(trial.findings),
+        "review": trial.review,
     }
-    if record in trials.stand_ins:
-        document["superseded_by"] = msgspec.to_builtins(trials.stand_ins[record])
-    if record in stood_for:
-        document["stands_in_for"] = stood_for[record]
+    if record in trials.supersessions:
+        document["superseded_by"] = msgspec.to_builtins(trials.supersessions[record])
+    if record in replaced:
+        document["stands_in_for"] = replaced[record]
     if record in trials.remarks:
         document["marked_again"] = msgspec.to_builtins(trials.remarks[record])
     if record in codes:
@@ -160,6 +160,6 @@ def _describe_trial(
     return document
 
 
-def status_of(attempt: TrialRow) -> str:
-    """What became of a trial of a row: counted, superseded or begun_again."""
-    return attempt.status.replace(" ", "_") if attempt.status in NOT_COUNTED else "counted"
+def status_of(trial: TrialRow) -> str:
+    """The status of a trial in a row: counted, superseded or begun_again."""
+    return trial.status.replace(" ", "_") if trial.status in NOT_COUNTED else "counted"

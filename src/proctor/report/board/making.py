@@ -1,4 +1,4 @@
-"""A ledger and a position to a board."""
+"""Makes a board from a ledger at a position."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,46 +9,44 @@ import msgspec
 
 from proctor.errors import InputError, StatisticsError
 from proctor.ledger.counting import RESTARTED, counted_trials
-from proctor.ledger.query import load_position, looking
+from proctor.ledger.query import load_position, snapshot
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
-from proctor.ledger.sealed_plans import SealedPlan, find_plans
+from proctor.ledger.sealed_plans import SealedPlan, list_plans
 from proctor.ledger.trial_index import check_text
 from proctor.record.comparable import RunConditions, TaskConditions
-from proctor.report.board.conditions import tell_runs_apart, tell_tasks_apart
+from proctor.report.board.conditions import run_differences, task_difference
 from proctor.report.board.model import Board, BoardRow, BoardSection, PlannedCount, PolicyCheck
 from proctor.report.board.numbers import count_row
-from proctor.report.board.trials import BoardTrials, settle
+from proctor.report.board.trials import BoardTrials, load_board_trials
 from proctor.sentence import count_of
 
-# Runs of like conditions side by side, unlike ones apart
-#
-# What is placed is a group: the trials of one experiment by one agent, model and configuration.
-# It goes, in the order of sealing, into the first section that has its run conditions and in which
-# no task that both have was another one: other revision, other image, other limits. So a run is
-# never torn apart because one of its tasks changed, and the split depends on the log alone.
+# Sections: only runs under the same conditions are listed together. A group, the trials of one
+# experiment by one agent, model and configuration, goes into the first section that has its run
+# conditions and the same conditions for every shared task (revision, image, limits). So one changed
+# task does not split a run, and the sections depend only on the log.
 
 
 type RowKey = tuple[str | None, str | None, str | None, str | None, bool]
-"""Agent, model, configuration, source, and whether the records are partial: what makes a row."""
+"""Agent, model, configuration, source, and whether records are partial: identifies a row."""
 
 _ENCODER = msgspec.json.Encoder(order="sorted")
 
 
 @dataclass(slots=True)
 class AgentTrials:
-    """Trials of one experiment that belong into one row, under conditions that agree."""
+    """Trials of one experiment that belong to one row and have consistent conditions."""
 
     key: RowKey
     run: int
-    attempts: list[TrialRow] = field(default_factory=list)
+    trials: list[TrialRow] = field(default_factory=list)
     tasks: dict[str | None, int] = field(default_factory=dict)
-    """The number of a task's conditions, by the task."""
+    """The number of each task's conditions."""
 
 
 @dataclass(slots=True)
 class Placed:
-    """A section as it is being filled."""
+    """A section that is being filled."""
 
     run: int
     conditions: RunConditions
@@ -57,39 +55,39 @@ class Placed:
 
 
 class Numbered:
-    """Equal conditions get one number; those that are one object are compared once."""
+    """Assigns numbers to distinct conditions; each object is compared only once."""
 
     def __init__(self) -> None:
         self.by_identity: dict[int, int] = {}
-        """Numbers of conditions that were seen, by the identity of the object."""
+        """Numbers of seen conditions, by object identity."""
         self._by_text: dict[bytes, int] = {}
         self.values: list[RunConditions | TaskConditions | None] = []
 
     def number(self, value: RunConditions | TaskConditions | None) -> int:
-        """Of conditions that were not seen before."""
-        # The identity is a name only as long as the value lives: it is kept.
+        """The number of conditions that were not seen before."""
+        # Kept alive: an identity may be reused after its object is gone.
         self.values.append(value)
         found = self._by_text.setdefault(_ENCODER.encode(value), len(self.values) - 1)
         self.by_identity[id(value)] = found
         return found
 
     def run(self, number: int) -> RunConditions:
-        """Run conditions by their number."""
+        """Run conditions by number."""
         found = self.values[number]
         return found if isinstance(found, RunConditions) else RunConditions(backend="unknown")
 
     def task(self, number: int) -> TaskConditions:
-        """A task's conditions by their number."""
+        """Task conditions by number."""
         found = self.values[number]
         if isinstance(found, TaskConditions):
             return found
         return TaskConditions(revision="unknown", image="unknown")
 
 
-def place_attempts(attempts: Sequence[TrialRow], numbered: Numbered) -> list[Placed]:
-    """The sections of attempts that are given in the order of sealing."""
+def place_trials(rows: Sequence[TrialRow], numbered: Numbered) -> list[Placed]:
+    """Place trials, given in the order of sealing, into sections."""
     sections: list[Placed] = []
-    for group in _group_trials(attempts, numbered):
+    for group in _group_trials(rows, numbered):
         section = next((each for each in sections if _is_like(each, group)), None)
         if section is None:
             section = Placed(group.run, numbered.run(group.run))
@@ -106,31 +104,31 @@ def _is_like(section: Placed, group: AgentTrials) -> bool:
     return all(known.get(task, number) == number for task, number in group.tasks.items())
 
 
-def _group_trials(attempts: Iterable[TrialRow], numbered: Numbered) -> list[AgentTrials]:
-    """In the order in which they began; an attempt that fits no other begins one of its own."""
+def _group_trials(rows: Iterable[TrialRow], numbered: Numbered) -> list[AgentTrials]:
+    """Groups in the order in which they began; a trial that fits none begins a new one."""
     found: dict[tuple[object, ...], AgentTrials] = {}
     number, known = numbered.number, numbered.by_identity
-    for attempt in attempts:
-        # A hundred thousand attempts share a few conditions: a look-up each, and seldom a call.
-        if (run := known.get(id(attempt.run_conditions))) is None:
-            run = number(attempt.run_conditions)
-        if (task := known.get(id(attempt.task_conditions))) is None:
-            task = number(attempt.task_conditions)
+    for row in rows:
+        # 100,000 trials share a few conditions: mostly a dictionary look-up each.
+        if (run := known.get(id(row.run_conditions))) is None:
+            run = number(row.run_conditions)
+        if (task := known.get(id(row.task_conditions))) is None:
+            task = number(row.task_conditions)
         row_key = (
-            attempt.agent,
-            attempt.model,
-            attempt.configuration,
-            attempt.source,
-            attempt.completeness != "complete",
+            row.agent,
+            row.model,
+            row.configuration,
+            row.source,
+            row.completeness != "complete",
         )
-        key: tuple[object, ...] = (attempt.experiment_id, run, *row_key)
+        key: tuple[object, ...] = (row.experiment_id, run, *row_key)
         group = found.get(key)
         if group is None:
             group = found[key] = AgentTrials(row_key, run)
-        elif group.tasks.get(attempt.task_id, task) != task:
-            group = _find_other(found, key, attempt.task_id, task)
-        group.tasks[attempt.task_id] = task
-        group.attempts.append(attempt)
+        elif group.tasks.get(row.task_id, task) != task:
+            group = _find_other(found, key, row.task_id, task)
+        group.tasks[row.task_id] = task
+        group.trials.append(row)
     return list(found.values())
 
 
@@ -140,7 +138,7 @@ def _find_other(
     task: str | None,
     number: int,
 ) -> AgentTrials:
-    """A group of the same key in which the task is the same; perhaps a new one."""
+    """A group with the same key and the same conditions of the task; a new one if needed."""
     first = found[key]
     for more in count(1):
         other = found.setdefault((*key, more), AgentTrials(first.key, first.run))
@@ -154,7 +152,7 @@ _UNKNOWN = "unknown"
 
 
 class DatasetCount(msgspec.Struct, frozen=True):
-    """A dataset that a board can be made of."""
+    """A dataset that has a board."""
 
     dataset: str
     trials: int
@@ -162,33 +160,37 @@ class DatasetCount(msgspec.Struct, frozen=True):
 
 
 def list_datasets(ledger: LedgerReader, at: int | None = None) -> list[DatasetCount]:
-    """What boards there are at a position, by name; trials of no dataset are in none.
+    """The datasets at a position, by name; trials without a dataset are in none.
 
     Raises:
-        DamageError: the log does not give what its checkpoint says.
+        DamageError: the log does not match its checkpoint.
     """
-    with looking(ledger) as size:
+    with snapshot(ledger) as size:
         found = ledger.index.datasets(size=size if at is None else at)
     return [DatasetCount(*each) for each in found]
 
 
 def make_board(
-    ledger: LedgerReader, dataset: str, *, at: int | None = None, desk: PolicyCheck | None = None
+    ledger: LedgerReader,
+    dataset: str,
+    *,
+    at: int | None = None,
+    policy_check: PolicyCheck | None = None,
 ) -> Board:
-    """The board of a dataset at a size of the log (default: now); a desk marks its rows.
+    """Make the board of a dataset at a size of the log (default: now), optionally with a policy.
 
     Raises:
-        InputError: there is no such dataset, or the log was never of that size.
+        InputError: there is no such dataset, or the log never had that size.
         StatisticsError: the trials do not add up.
-        DamageError: the log does not give what its checkpoint says.
+        DamageError: the log does not match its checkpoint.
     """
     check_text(dataset, "the dataset")
     position = load_position(ledger, at=at, dataset=dataset)
     if not position.trials:
         raise InputError(_render_absence(ledger, dataset, position.size))
-    trials = settle(ledger, position)
+    trials = load_board_trials(ledger, position)
     numbered = Numbered()
-    placed = place_attempts(trials.attempts, numbered)
+    placed = place_trials(trials.listed, numbered)
     sections: list[BoardSection] = []
     for number, each in enumerate(placed, start=1):
         tasks = {task: numbered.task(found) for task, found in each.tasks.items()}
@@ -196,8 +198,8 @@ def make_board(
             number=number,
             conditions=each.conditions,
             tasks=tasks,
-            apart=tuple(_tell_apart(each.conditions, tasks, sections)),
-            rows=_make_rows(each, number, trials, desk),
+            apart=tuple(_explain_separation(each.conditions, tasks, sections)),
+            rows=_make_rows(each, number, trials, policy_check),
         )
         sections.append(section)
     board = Board(
@@ -206,7 +208,7 @@ def make_board(
         sections=tuple(sections),
         trials=trials,
         planned=_count_planned(ledger, trials),
-        policy=desk.name if desk is not None else None,
+        policy=policy_check.name if policy_check is not None else None,
     )
     _check_sum(board)
     return board
@@ -215,47 +217,47 @@ def make_board(
 def _render_absence(ledger: LedgerReader, dataset: str, size: int) -> str:
     names = [each.dataset for each in list_datasets(ledger, size)]
     said = count_of(size, "entry", "entries")
-    there = f"{ledger.where}: no trial of a dataset {dataset!r} at {said}"
+    there = f"{ledger.where}: no trial of the dataset {dataset!r} at {said}"
     if not names:
-        return f"{there}, nor of any other; `proctor ledger list` shows what is sealed"
+        return f"{there}, and no other dataset; `proctor ledger list` shows the sealed trials"
     more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return f"{there}; there are {', '.join(names[:_MOST_NAMED])}{more}"
+    return f"{there}; the datasets are {', '.join(names[:_MOST_NAMED])}{more}"
 
 
-def _tell_apart(
+def _explain_separation(
     conditions: RunConditions,
     tasks: Mapping[str | None, TaskConditions],
     before: Sequence[BoardSection],
 ) -> Iterator[str]:
     for section in before:
-        if differences := list(tell_runs_apart(conditions, section.conditions)):
-            yield f"not beside {section.number}: {'; '.join(differences)}"
+        if differences := list(run_differences(conditions, section.conditions)):
+            yield f"separate from {section.number}: {'; '.join(differences)}"
             continue
-        told = [
-            tell_tasks_apart(task or _UNKNOWN, tasks[task], section.tasks[task])
+        differing = [
+            task_difference(task or _UNKNOWN, tasks[task], section.tasks[task])
             for task in tasks
             if task in section.tasks and tasks[task] != section.tasks[task]
         ]
-        more = f"; and {len(told) - 1} more tasks" if len(told) > 1 else ""
-        yield f"not beside {section.number}: {told[0]}{more}"
+        more = f"; and {len(differing) - 1} more tasks" if len(differing) > 1 else ""
+        yield f"separate from {section.number}: {differing[0]}{more}"
 
 
 def _make_rows(
-    placed: Placed, number: int, trials: BoardTrials, desk: PolicyCheck | None
+    placed: Placed, number: int, trials: BoardTrials, policy_check: PolicyCheck | None
 ) -> tuple[BoardRow, ...]:
     rows_by_key: dict[RowKey, list[TrialRow]] = {}
     for group in placed.groups:
-        if (known := rows_by_key.setdefault(group.key, group.attempts)) is not group.attempts:
+        if (known := rows_by_key.setdefault(group.key, group.trials)) is not group.trials:
             # Two experiments may have been sealed in turns.
-            together = sorted([*known, *group.attempts], key=lambda attempt: attempt.seq)
+            together = sorted([*known, *group.trials], key=lambda row: row.seq)
             rows_by_key[group.key] = together
-    rows = [_make_row(key, found, trials, desk) for key, found in rows_by_key.items()]
+    rows = [_make_row(key, found, trials, policy_check) for key, found in rows_by_key.items()]
     rows.sort(key=_rank)
     return tuple(replace(row, number=f"{number}.{at}") for at, row in enumerate(rows, start=1))
 
 
 def _make_row(
-    key: RowKey, found: list[TrialRow], trials: BoardTrials, desk: PolicyCheck | None
+    key: RowKey, found: list[TrialRow], trials: BoardTrials, policy_check: PolicyCheck | None
 ) -> BoardRow:
     agent, model, configuration, source, is_diagnostic = key
     judged = [each for each in found if each.status != RESTARTED]
@@ -268,9 +270,9 @@ def _make_row(
         source=source,
         is_diagnostic=is_diagnostic,
         experiments=tuple(dict.fromkeys(each.experiment_id for each in found)),
-        attempts=found,
+        trials=found,
         numbers=count_row(found),
-        mark=desk.mark(judged, trials.size) if desk is not None else None,
+        mark=policy_check.mark(judged, trials.size) if policy_check is not None else None,
     )
 
 
@@ -282,11 +284,11 @@ def _rank(row: BoardRow) -> tuple[object, ...]:
 
 def _count_planned(ledger: LedgerReader, trials: BoardTrials) -> tuple[PlannedCount, ...]:
     plans: dict[str, SealedPlan] = {}
-    for sealed in find_plans(ledger, at=trials.size):
+    for sealed in list_plans(ledger, at=trials.size):
         plans.setdefault(sealed.experiment, sealed)
     if not plans:
         return ()
-    counted = Counter(each.experiment_id for each in counted_trials(trials.attempts))
+    counted = Counter(each.experiment_id for each in counted_trials(trials.listed))
     return tuple(
         PlannedCount(name, sealed.seq, sealed.n_trials, counted[name])
         for name, sealed in plans.items()
@@ -295,9 +297,9 @@ def _count_planned(ledger: LedgerReader, trials: BoardTrials) -> tuple[PlannedCo
 
 
 def _check_sum(board: Board) -> None:
-    """Every trial that was found is in one row, and in one only."""
+    """Check that every trial is in exactly one row."""
     listed = sum(row.numbers.account.listed for row in board.rows)
-    if listed != len(board.trials.attempts):
+    if listed != len(board.trials.listed):
         raise StatisticsError(
-            f"{len(board.trials.attempts)} trials were found, but the rows list {listed}"
+            f"{len(board.trials.listed)} trials were found, but the rows list {listed}"
         )

@@ -1,4 +1,4 @@
-"""A board as a value: sections of like conditions, in them rows, in those the trials."""
+"""A board as a value: sections by conditions, rows in sections, trials in rows."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,28 +12,28 @@ from proctor.report.board.trials import BoardTrials
 
 @dataclass(frozen=True, slots=True)
 class PolicyMark:
-    """How a row stands before a policy."""
+    """The result of a policy for a row."""
 
     policy: str
     reasons: Mapping[str, int]
-    """Codes of what is amiss, each with the trials, or the rows, that it is said of."""
+    """Codes of failures, each with the number of trials or experiments that it applies to."""
     trials: Mapping[str, tuple[str, ...]]
-    """Codes by the record of each trial that has some."""
+    """Codes by record, for each trial that has any."""
 
     @property
     def has_passed(self) -> bool:
-        """Whether nothing is amiss."""
+        """Whether there is no failure."""
         return not self.reasons
 
 
 class PolicyCheck(Protocol):
-    """Where rows are held against a policy. What does it is slow to load, and seldom asked for."""
+    """Checks rows against a policy. A protocol, because the implementation is slow to import."""
 
     name: str
-    """The policy's."""
+    """The name of the policy."""
 
-    def mark(self, attempts: Sequence[TrialRow], size: int) -> PolicyMark:
-        """How the trials of a row stand at a size of the log."""
+    def mark(self, rows: Sequence[TrialRow], size: int) -> PolicyMark:
+        """Check the trials of a row at a size of the log."""
         ...
 
 
@@ -42,65 +42,65 @@ class BoardRow:
     """One agent with one model and one configuration, under the conditions of its section."""
 
     number: str
-    """SECTION.ROW, from 1.1; it names the row at this position only."""
+    """SECTION.ROW, from 1.1; valid at this position only."""
     agent: str
     model: str
     configuration: str
-    """Digest of the agent's own settings."""
+    """Digest of the agent's settings."""
     revision: str | None
     source: str | None
-    """Where its trials were brought in from; null: proctor ran them."""
+    """The source of imported trials; null: proctor ran them."""
     is_diagnostic: bool
-    """Its records are partial."""
+    """Whether its records are partial."""
     experiments: tuple[str, ...]
-    attempts: list[TrialRow]
-    """In the order they were sealed, whatever became of them."""
+    trials: list[TrialRow]
+    """With any status, in the order they were sealed."""
     numbers: RowNumbers
     mark: PolicyMark | None = None
-    """Null where no policy was asked for."""
+    """Null if no policy was given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardSection:
-    """Rows that may stand side by side."""
+    """Rows that can be compared with each other."""
 
     number: int
     conditions: RunConditions
     tasks: Mapping[str | None, TaskConditions]
     apart: tuple[str, ...]
-    """Why it is not one with each of the sections before it, in sentences."""
+    """Why it is separate from each section before it, in sentences."""
     rows: tuple[BoardRow, ...]
     """By score, partial records last."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedCount:
-    """An experiment of the board beside the first plan that was sealed for it."""
+    """An experiment of the board, compared with the first plan sealed for it."""
 
     experiment: str
     seq: int
-    """The plan's place in the log."""
+    """The plan's position in the log."""
     planned: int
     counted: int
-    """Its trials that are in the numbers of the board."""
+    """Its trials that count on the board."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
-    """A dataset at a position of a ledger."""
+    """The results of a dataset at a position of a ledger."""
 
     dataset: str
     origin: str
-    """The ledger's own name."""
+    """The ledger's name."""
     sections: tuple[BoardSection, ...]
     trials: BoardTrials
     planned: tuple[PlannedCount, ...] = ()
-    """Experiments that were planned; of the others nobody says how many were to be run."""
+    """Experiments that have a plan."""
     policy: str | None = None
 
     @property
     def size(self) -> int:
-        """The position: entries of the log that count."""
+        """The position: the number of log entries that count."""
         return self.trials.size
 
     @property

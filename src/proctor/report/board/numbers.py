@@ -1,4 +1,4 @@
-"""The numbers of one row, each with what it rests on."""
+"""The numbers of one row."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,7 +7,7 @@ import msgspec
 
 from proctor.ledger.counting import Account, account_for, count_exceptions, counted_trials
 from proctor.ledger.row import TrialRow
-from proctor.report.policy.grade import grade_attempt
+from proctor.report.policy.grade import grade_trial
 from proctor.report.statistics.bootstrap import cluster_bootstrap
 from proctor.report.statistics.efficiency import PASS_MARK, Spent, add_up, is_success
 from proctor.report.statistics.intervals import Interval, wilson
@@ -15,64 +15,64 @@ from proctor.report.statistics.passk import PassEstimate, pass_at
 
 
 class Advice(msgspec.Struct, frozen=True):
-    """How far a second model was asked."""
+    """How often a second model was consulted."""
 
     trials: int
-    """Counted trials in which it was."""
+    """Counted trials with such calls."""
     calls: int
     unknown: int
-    """Counted trials that do not say."""
+    """Counted trials without this information."""
 
 
 class RowNumbers(msgspec.Struct, frozen=True, kw_only=True):
-    """What a row says."""
+    """The numbers of a row."""
 
     account: Account
-    """What became of its trials."""
+    """Denominators and means."""
     errored: int
-    """Counted trials in which something broke; they may have a score all the same."""
+    """Counted trials that raised an exception; they may have a score as well."""
     exceptions: dict[str, int]
-    """What broke, and how often."""
+    """The exceptions, with their numbers."""
     n_tasks: int
     score: float | None
-    """Mean reward by harbor's rule, a missing one counted as 0; null: see why_none."""
+    """Mean reward by harbor's rule, with missing rewards as 0; null: see why_none."""
     why_none: str | None
     """Why there is no score."""
     score_interval: Interval | None
-    """95 %, by drawing whole tasks; null below 2 tasks."""
+    """95 %, by resampling whole tasks; null below 2 tasks."""
     score_excluding: float | None
-    """Mean over the scored trials alone; null where it is the score."""
+    """Mean over the scored trials only; null if it equals the score."""
     passed: int
     """Counted trials with a reward of 1 or more."""
     pass_rate: float | None
     pass_interval: Interval | None
     """95 %, Wilson's."""
     pass_at_k: PassEstimate | None
-    """With k the attempts that every task has; null where one has a single attempt."""
+    """k is the smallest number of attempts at a task; null if that is 1."""
     cost: Spent
     """US dollars of all counted trials."""
     advice: Advice
     findings: dict[str, int]
-    """Codes of integrity findings, each with the counted trials that have it."""
+    """Codes of integrity findings, with the number of counted trials that have them."""
     reviews: dict[str, int]
-    """Verdicts, each with the counted trials whose latest review it is."""
+    """Latest review verdicts, with the number of counted trials that have them."""
     below_grade: dict[str, int]
-    """Why counted trials are not of leaderboard grade, as far as their records tell."""
+    """Why counted trials are not of leaderboard grade, as far as their records show."""
 
     @property
     def n_reviewed(self) -> int:
-        """Counted trials that somebody reviewed."""
+        """Counted trials that were reviewed."""
         return sum(self.reviews.values())
 
 
-def count_row(attempts: Sequence[TrialRow]) -> RowNumbers:
-    """The numbers of a row's attempts, in the order given.
+def count_row(rows: Sequence[TrialRow]) -> RowNumbers:
+    """The numbers of a row's trials, in the given order.
 
     Raises:
         StatisticsError: they do not add up.
     """
-    account = account_for(attempts)
-    counted = counted_trials(attempts)
+    account = account_for(rows)
+    counted = counted_trials(rows)
     by_task = _rewards_by_task(counted)
     why_none = account.why_no_mean
     passed = sum(map(is_success, counted))
@@ -102,9 +102,9 @@ def count_row(attempts: Sequence[TrialRow]) -> RowNumbers:
 
 def _rewards_by_task(counted: Sequence[TrialRow]) -> dict[str | None, list[float]]:
     found: defaultdict[str | None, list[float]] = defaultdict(list)
-    for attempt in counted:
+    for row in counted:
         # Harbor's rule, as in the score that the interval belongs to: a missing reward is 0.
-        found[attempt.task_id].append(attempt.reward or 0.0)
+        found[row.task_id].append(row.reward or 0.0)
     return found
 
 
@@ -123,15 +123,16 @@ def _count_advice(counted: Sequence[TrialRow]) -> Advice:
 
 
 def _count_below_grade(counted: Sequence[TrialRow]) -> dict[str, int]:
-    # In a row, attempts at a task are alike in all else that the grade asks for: one is looked at.
+    # Trials of a task in the same row are alike in everything else that the grade depends on: one
+    # of them is graded for all.
     alike: defaultdict[tuple[object, ...], list[TrialRow]] = defaultdict(list)
     for each in counted:
         found_in = (each.findings, each.review) if each.findings else None
         alike[each.task_id, each.reward is None, found_in].append(each)
     found: Counter[str] = Counter()
-    for attempts in alike.values():
-        for code in grade_attempt(attempts[0]):
-            found[str(code)] += len(attempts)
+    for rows in alike.values():
+        for code in grade_trial(rows[0]):
+            found[str(code)] += len(rows)
     return dict(sorted(found.items()))
 
 

@@ -1,4 +1,4 @@
-"""A board as cells and sentences for people."""
+"""A board as text: cells and sentences."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -18,18 +18,18 @@ HEADINGS = (
     "trials", "cost", "per success", "grade",
 )  # fmt: skip
 NUMBERS = HEADINGS[5:-1]
-"""Headings of the columns that hold numbers."""
+"""Headings of numeric columns."""
 FIRST = ("row", "agent", "model", "score [95 %]", "passed [95 %]", "trials")
-"""Headings of the columns that fit a narrow screen; the rest can stand below a row."""
+"""Headings of the columns that fit a narrow screen; the others can go below a row."""
 POLICY = "policy"
 _NOTHING = "-"
 _CENT = 0.01
 
 
 def render_title(board: Board) -> str:
-    """What the board is of."""
+    """The title of a board."""
     n = sum(1 for _ in board.rows)
-    trials = count_of(len(board.trials.attempts), "trial")
+    trials = count_of(len(board.trials.listed), "trial")
     where = f"{count_of(board.size, 'entry', 'entries')} of {board.origin}"
     return f"{board.dataset} at {where}: {count_of(n, 'row')} from {trials}"
 
@@ -70,7 +70,7 @@ def render_cells(row: BoardRow, section: BoardSection) -> list[str]:
 
 
 def render_basis(row: BoardRow, section: BoardSection) -> Iterator[str]:
-    """All that a row says besides its name and its numbers, a sentence each."""
+    """The details of a row below its cells, one sentence each."""
     cells = dict(zip(HEADINGS, render_cells(row, section), strict=False))
     said = [f"configuration {row.configuration}", cells["from"]]
     if cells["grade"] != _NOTHING:
@@ -86,7 +86,7 @@ def render_basis(row: BoardRow, section: BoardSection) -> Iterator[str]:
 
 
 def render_source(row: BoardRow) -> str:
-    """Where a row comes from."""
+    """The source of a row."""
     if row.source is None:
         return "run by proctor"
     if row.mark is not None and row.mark.has_passed:
@@ -95,7 +95,7 @@ def render_source(row: BoardRow) -> str:
 
 
 def render_mark(row: BoardRow) -> str:
-    """How a row stands before the policy."""
+    """The result of the policy for a row."""
     mark = row.mark
     if mark is None:
         return _NOTHING
@@ -131,7 +131,7 @@ def _render_interval(interval: Interval | None, factor: float, digits: int) -> s
 
 
 def render_cost(numbers: RowNumbers) -> str:
-    """What is known of the cost, and for how many."""
+    """The known cost, and for how many trials it is known."""
     cost = numbers.cost
     if not cost.n_known:
         return _NOTHING
@@ -141,14 +141,14 @@ def render_cost(numbers: RowNumbers) -> str:
 
 
 def render_money(amount: float | None) -> str:
-    """US dollars."""
+    """Format a cost in US dollars."""
     if amount is None:
         return _NOTHING
     return f"${amount:,.2f}" if amount >= _CENT or amount == 0 else f"${amount:.2g}"
 
 
 def render_parts(row: BoardRow) -> str:
-    """The denominators of a row, as the sums that they are."""
+    """The denominators of a row, as sums."""
     numbers, account = row.numbers, row.numbers.account
     return (
         f"{account.listed:,} listed = {account.counted:,} counted + {account.superseded:,} "
@@ -158,13 +158,13 @@ def render_parts(row: BoardRow) -> str:
 
 
 def render_marked(account: Account) -> str:
-    """What the counted trials came to, as a sum."""
+    """The outcomes of the counted trials, as a sum."""
     said = f"{account.scored:,} scored + {account.zero_by_missing:,} missing (counted as 0)"
     return f"{said} + {account.no_number:,} without a number" if account.no_number else said
 
 
 def render_remarks(row: BoardRow) -> Iterator[str]:
-    """What else there is to know of a row."""
+    """More details of a row: missing rewards, errors, findings, reviews, grade."""
     numbers = row.numbers
     if numbers.why_none is not None:
         yield f"no score: {numbers.why_none}"
@@ -187,47 +187,47 @@ def render_remarks(row: BoardRow) -> Iterator[str]:
 
 
 def render_notes(board: Board) -> Iterator[str]:
-    """What whoever reads the board should know besides."""
+    """Notes about a board."""
     trials = board.trials
     for section in board.sections:
         if any(row.numbers.n_tasks != len(section.tasks) for row in section.rows):
-            yield f"section {section.number}: its rows do not rest on the same tasks"
+            yield f"section {section.number}: its rows are based on different tasks"
     if any(row.numbers.score_interval and row.numbers.n_tasks < FEW_TASKS for row in board.rows):
-        yield f"intervals of scores drawn from fewer than {FEW_TASKS} tasks are too narrow"
+        yield f"score intervals from fewer than {FEW_TASKS} tasks are too narrow"
     for each in board.planned:
         if each.planned != each.counted:
             said = f"{each.planned:,} planned (entry {each.seq}), {each.counted:,} counted here"
-            yield f"{each.experiment}: {said}; `proctor audit {each.experiment} --plan` says why"
-    refused = [found for found in trials.stand_ins.values() if found.refused is not None]
+            yield f"{each.experiment}: {said}; `proctor audit {each.experiment} --plan` shows why"
+    refused = [found for found in trials.supersessions.values() if found.refused is not None]
     for found in refused:
-        yield f"entry {found.seq}: a supersession that does not count: {found.refused}"
+        yield f"entry {found.seq}: its supersession does not count: {found.refused}"
     if trials.remarks:
         yield f"{count_of(len(trials.remarks), 'trial')} rescored; the later score counts"
     yield from render_withheld(trials)
 
 
 def render_withheld(trials: BoardTrials) -> Iterator[str]:
-    """What was withheld, a sentence each."""
+    """Sentences about withheld trials."""
     if trials.withheld:
         since = sum(g.said_at is not None and g.said_at >= trials.size for g in trials.withheld)
         after = f", {since} of them after this position" if since else ""
         said = count_of(len(trials.withheld), "trial")
-        yield f"withheld: {said} of these experiments{after}; what they scored is not known"
+        yield f"withheld: {said} of these experiments{after}; their scores are unknown"
     if trials.withheld_elsewhere:
         said = count_of(trials.withheld_elsewhere, "trial")
-        yield f"withheld in other experiments: {said}, of which dataset is not known"
+        yield f"withheld in other experiments: {said}; their datasets are unknown"
     if unnamed := render_unnamed(trials.withheld_unnamed):
         yield unnamed
 
 
 def split_rows(rows: Sequence[BoardRow]) -> Iterator[tuple[str, list[BoardRow]]]:
-    """The rows apart that are not to be read as one table, each part with what it is called."""
+    """The rows in separate tables, each with its title."""
     sealed = [row for row in rows if not row.is_diagnostic]
     partial = [row for row in rows if row.is_diagnostic]
     if sealed:
         yield "", sealed
     if partial:
-        yield "partial records (diagnostic): not for a leaderboard", partial
+        yield "partial records (diagnostic): not eligible for a leaderboard", partial
 
 
 def _render_counts(counts: Mapping[str, int]) -> str:

@@ -1,7 +1,7 @@
-"""The trials of a board as they stood at a position: who stands in for whom, which marks count.
+"""The trials of a board at a position: which are superseded, and which scores count.
 
-Which supersessions count is the rule of `proctor.ledger.supersession`. Marks given later count from
-where they stand in the log.
+Which supersessions count is decided by `proctor.ledger.supersession`. Rescores count from their
+position in the log on.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,94 +24,91 @@ _REWARD = "reward"
 
 
 @dataclass(frozen=True, slots=True)
-class StandIn:
-    """That another trial stands in for one, as the log says it."""
+class Supersession:
+    """A supersession in the log."""
 
     seq: int
     by: str
-    """The other's name: EXPERIMENT/TRIAL."""
+    """The replacing trial: EXPERIMENT/TRIAL."""
     by_record: str
     cause: str
     reason: str
     author: str
     refused: str | None
-    """Why the trial is counted all the same; null: it is not."""
+    """Why the supersession does not count; null: it counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rescored:
-    """That a trial was marked again."""
+    """A rescore in the log."""
 
     seq: int
     profile: str
     reason: str
     author: str
     former: float | None
-    """The reward before."""
+    """The former reward."""
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
-    """A trial whose bytes were taken out; its name and digest are left."""
+class WithheldTrial:
+    """A withheld trial; its name and digest are left."""
 
     seq: int
     name: str
     record: str
     said_at: int | None
-    """Place of the entry that says so; null where it is withheld itself."""
+    """Position of the entry that withholds it; null if that is withheld itself."""
     reason: str
     author: str
 
 
 @dataclass(frozen=True, slots=True)
 class BoardTrials:
-    """All that a board is made from."""
+    """The trials of a board."""
 
     size: int
-    attempts: list[TrialRow]
-    """In the order they were sealed, with the status and the marks that count."""
-    stand_ins: Mapping[str, StandIn]
-    """By the record of the trial that is stood in for."""
+    listed: list[TrialRow]
+    """In the order they were sealed, with their status and score at the position."""
+    supersessions: Mapping[str, Supersession]
+    """By the record of the superseded trial."""
     remarks: Mapping[str, Rescored]
-    """By the record of the trial that was marked again."""
-    withheld: list[Gone]
-    """Of the experiments that are on the board."""
+    """By the record of the rescored trial."""
+    withheld: list[WithheldTrial]
+    """Of the experiments on the board."""
     withheld_elsewhere: int
-    """Of other experiments: of which dataset they were is not known any more."""
+    """Withheld trials of other experiments, whose datasets are unknown."""
     withheld_unnamed: list[UnnamedWithholding]
-    """Without naming a trial: of which experiment they were is not known."""
+    """Withholdings that name no trial, whose experiments are unknown."""
 
 
-def settle(ledger: LedgerReader, position: Position) -> BoardTrials:
-    """What counts of the attempts at a position.
+def load_board_trials(ledger: LedgerReader, position: Position) -> BoardTrials:
+    """Apply supersessions and rescores to the trials at a position.
 
     Raises:
-        DamageError: an entry of the log is not what its index says.
+        DamageError: an entry of the log does not match the index.
     """
-    attempts, size = position.trials, position.size
-    gone = list(ledger.index.trials(TrialFilter(status=WITHHELD), size=size))
-    stand_ins = _find_stand_ins(ledger, position)
-    remarks = _find_remarks(ledger, attempts, size)
+    rows, size = position.trials, position.size
+    withheld = list(ledger.index.trials(TrialFilter(status=WITHHELD), size=size))
+    supersessions = _find_supersessions(ledger, position)
+    remarks = _find_remarks(ledger, rows, size)
     if remarks:
         marked = {record: again for record, (_, again) in remarks.items()}
-        attempts = [marked.get(each.record, each) for each in attempts]
-    experiments = {each.experiment_id for each in attempts} if gone else set()
-    here = [row for row in gone if row.experiment_id in experiments]
+        rows = [marked.get(each.record, each) for each in rows]
+    experiments = {each.experiment_id for each in rows} if withheld else set()
+    here = [row for row in withheld if row.experiment_id in experiments]
     return BoardTrials(
         size=size,
-        attempts=attempts,
-        stand_ins=stand_ins,
+        listed=rows,
+        supersessions=supersessions,
         remarks={record: remark for record, (remark, _) in remarks.items()},
-        withheld=[_describe_gone(ledger, row) for row in here],
-        withheld_elsewhere=len(gone) - len(here),
+        withheld=[_describe_withheld(ledger, row) for row in here],
+        withheld_elsewhere=len(withheld) - len(here),
         withheld_unnamed=position.unnamed,
     )
 
 
-# Supersessions
-
-
-def _find_stand_ins(ledger: LedgerReader, position: Position) -> dict[str, StandIn]:
+def _find_supersessions(ledger: LedgerReader, position: Position) -> dict[str, Supersession]:
     judged = position.supersessions
     if not judged:
         return {}
@@ -123,7 +120,7 @@ def _find_stand_ins(ledger: LedgerReader, position: Position) -> dict[str, Stand
     latest = {entry.subject.record: entry for entry in entries}
     known = {each.record for each in position.trials}
     return {
-        record: StandIn(
+        record: Supersession(
             seq=entry.seq,
             by=f"{entry.by.experiment_id}/{entry.by.trial_id}",
             by_record=entry.by.record,
@@ -137,62 +134,59 @@ def _find_stand_ins(ledger: LedgerReader, position: Position) -> dict[str, Stand
     }
 
 
-# Marks given later
+# Rescores
 
 
 def _find_remarks(
-    ledger: LedgerReader, attempts: Sequence[TrialRow], size: int
+    ledger: LedgerReader, rows: Sequence[TrialRow], size: int
 ) -> dict[str, tuple[Rescored, TrialRow]]:
     places = ledger.index.remarks(kind="rescore", size=size)
     if not places:
         return {}
-    known = {each.record: each for each in attempts}
+    known = {each.record: each for each in rows}
     found: dict[str, tuple[Rescored, TrialRow]] = {}
     for seq in places:
         entry = ledger.entry(seq)
         if isinstance(entry, RescoreEntry) and entry.subject.record in known:
-            attempt = known[entry.subject.record]
-            said = (entry.score.profile, entry.reason, entry.author)
-            remark = Rescored(seq, *said, former=attempt.reward)
-            found[attempt.record] = remark, _mark_again(attempt, entry.score, seq)
+            row = known[entry.subject.record]
+            fields = (entry.score.profile, entry.reason, entry.author)
+            remark = Rescored(seq, *fields, former=row.reward)
+            found[row.record] = remark, _rescore(row, entry.score, seq)
     return found
 
 
-def _mark_again(attempt: TrialRow, score: TrialScore, seq: int) -> TrialRow:
-    """The attempt with its new marks; without operands, only the rules that they followed."""
-    conditions = attempt.run_conditions
+def _rescore(row: TrialRow, score: TrialScore, seq: int) -> TrialRow:
+    """The trial with its new score; without operands, only with the new profile."""
+    conditions = row.run_conditions
     if conditions is not None:
         conditions = msgspec.structs.replace(conditions, profile=score.profile)
     if score.certificate is None:
-        return msgspec.structs.replace(attempt, run_conditions=conditions)
+        return msgspec.structs.replace(row, run_conditions=conditions)
     reward = _read_reward(score.certificate.get("rewards"), f"entry {seq}")
-    reason = None if reward is not None else attempt.reason_code
+    reason = None if reward is not None else row.reason_code
     return msgspec.structs.replace(
-        attempt, run_conditions=conditions, reward=reward, reason_code=reason
+        row, run_conditions=conditions, reward=reward, reason_code=reason
     )
 
 
 def _read_reward(written: object, where: str) -> Number | None:
-    """The one reward of a certificate: the only one, or the one of that name."""
+    """The reward of a certificate: the only one, or the one named `reward`."""
     if not isinstance(written, dict) or not written:
         return None
     operand = CertifiedTrial(0, "", "", written, "", None)
     try:
         (rewards,) = certified_column(CertifiedGroup(where, [operand], [], {})).rewards
     except CertificateError as error:
-        raise DamageError(f"{where}: its marks cannot be read: {error}") from error
+        raise DamageError(f"{where}: its rewards cannot be read: {error}") from error
     if not rewards:
         return None
     reward = rewards.get(_REWARD) if len(rewards) > 1 else next(iter(rewards.values()))
     return reward if reward is not None and is_finite(reward) else None
 
 
-# What was withheld
-
-
-def _describe_gone(ledger: LedgerReader, row: TrialRow) -> Gone:
+def _describe_withheld(ledger: LedgerReader, row: TrialRow) -> WithheldTrial:
     for place in ledger.index.remarks(record=row.record, kind="withhold"):
         entry = ledger.entry(place)
         if isinstance(entry, WithholdEntry) and entry.entry == row.seq:
-            return Gone(row.seq, row.name, row.record, place, entry.reason, entry.author)
-    return Gone(row.seq, row.name, row.record, None, "", "")
+            return WithheldTrial(row.seq, row.name, row.record, place, entry.reason, entry.author)
+    return WithheldTrial(row.seq, row.name, row.record, None, "", "")

@@ -1,7 +1,7 @@
-"""Everything that `proctor check` says of a case file: from its data, and of the page around it.
+"""`proctor check` of a case file: its data, and the page around it.
 
-Nothing in the page is run. What it checks is what the page's own script checks, and one thing that
-the page cannot: whether the script is the one that proctor would have written.
+Nothing in the page is executed. The checks are those of the page's script, and one more that the
+page cannot make: whether the script is the one that proctor writes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,8 +23,8 @@ from proctor.ledger.claims.document import parse_hash
 from proctor.ledger.claims.proof import read_entry
 from proctor.ledger.claims.trust import (
     find_unchecked_signatures,
-    find_verifier_key,
     judge_signatures,
+    load_verifier_key,
 )
 from proctor.ledger.entry import (
     RescoreEntry,
@@ -44,19 +44,19 @@ from proctor.report.case.page import FoundPage, differs_from, parse_page, render
 from proctor.sentence import count_of, reason_of
 
 _ELSE = (
-    "that the ledger says nothing else, earlier or later, about it: that takes the ledger",
-    "that the run happened as the record says: an owner can seal one that never did",
+    "that no other entry of the ledger is about it: this needs the ledger",
+    "that the run happened as the record says: an owner can seal an invented one",
 )
 
 
 def check_case_file(path: str, given: Sequence[str] = ()) -> Checked:
-    """A case file: its proofs, its evidence, its reward, and the page around them.
+    """Check a case file: its proofs, its evidence, its reward, and the page around them.
 
     Raises:
         InputError: it cannot be read.
-        KeyFileError: a key that was given is none.
+        KeyFileError: a given key is not a public key.
     """
-    keys = [find_verifier_key(key) for key in given]
+    keys = [load_verifier_key(key) for key in given]
     try:
         page = read_small(path)
     except OSError as error:
@@ -69,7 +69,7 @@ def check_case_file(path: str, given: Sequence[str] = ()) -> Checked:
         return Checked(
             path=path,
             thing=FileKind.CASE,
-            summary="it cannot be read, and proves nothing",
+            summary="it cannot be parsed, and proves nothing",
             diagnostics=(Diagnostic("damaged", str(error)),),
         )
     tally = Tally()
@@ -103,9 +103,7 @@ def _find_problems(opened: OpenedCase) -> Iterator[Diagnostic]:
     yield from _check_signer(opened)
     for file in opened.evidence:
         if file.sha256 in opened.altered:
-            message = (
-                f"{file.path} is not what was sealed: its bytes have not the SHA-256 {file.sha256}"
-            )
+            message = f"{file.path} is not what was sealed: its SHA-256 is not {file.sha256}"
             yield Diagnostic("altered-evidence", message)
     yield from _check_left_out(opened)
     yield from judge_reward(opened)
@@ -129,7 +127,7 @@ def _check_entries(opened: OpenedCase) -> Iterator[Diagnostic]:
 
 
 def _check_signer(opened: OpenedCase) -> Iterator[Diagnostic]:
-    """That the key which the ledger's own entries name signed the checkpoint."""
+    """Check that the checkpoint is signed by the key that the ledger's entries name."""
     if not opened.keys or opened.keys[0].seq != 0:
         yield Diagnostic(
             "no-key", "the ledger's first entry, which names its key, is not in the page"
@@ -142,7 +140,7 @@ def _check_signer(opened: OpenedCase) -> Iterator[Diagnostic]:
 
 
 def _find_keys(opened: OpenedCase) -> list[VerifierKey]:
-    """The ledger's keys; none where they do not follow, which `_check_signer` says."""
+    """The ledger's keys; empty if they do not follow from each other, see `_check_signer`."""
     try:
         return _follow_keys(opened)
     except (DamageError, ProofFileError):
@@ -150,11 +148,11 @@ def _find_keys(opened: OpenedCase) -> list[VerifierKey]:
 
 
 def _follow_keys(opened: OpenedCase) -> list[VerifierKey]:
-    """The ledger's keys, each named by the one before it for its place in the log.
+    """The ledger's keys, each named by the one before it for its position in the log.
 
     Raises:
-        DamageError: one is not, or is of another ledger.
-        ProofFileError: a path has no hashes.
+        DamageError: a handover is invalid, or of another ledger.
+        ProofFileError: a path has invalid hashes.
     """
     size = opened.checkpoint.tree.size
     paths = {each.seq: each.path for each in opened.case.entries}
@@ -172,10 +170,10 @@ def _check_left_out(opened: OpenedCase) -> Iterator[Diagnostic]:
             continue
         why = opened.left_out.get(file.sha256)
         if why is None:
-            message = f"{file.path} is named by the entry, is not in the page, and nothing says why"
+            message = f"{file.path} is named by the entry, but missing in the page without a reason"
             yield Diagnostic("missing-evidence", message)
         elif why == "withheld" and file.sha256 not in withheld:
-            message = f"{file.path} is said to be withheld; no entry in the page says so"
+            message = f"{file.path} is marked as withheld, but no entry in the page withholds it"
             yield Diagnostic("missing-evidence", message)
 
 
@@ -213,16 +211,16 @@ def _check_remarks(opened: OpenedCase) -> Iterator[Diagnostic]:
 
 
 def _judge_page(page: bytes, opened: OpenedCase) -> Iterator[Diagnostic]:
-    """Whether the page is, to the byte, what this version writes around its data."""
+    """Compare the page with what this version writes around the same data."""
     case = opened.case
     if case.script != script_digest() and case.proctor != __version__:
         return
     wanted = render_page(opened)
     if page != wanted:
-        message = f"the page is not what proctor {__version__} writes around its data"
+        message = f"the page is not what proctor {__version__} writes for its data"
         yield Diagnostic("page-differs", f"{message}: {differs_from(page, wanted)}")
         return
-    message = f"the page and its script are, to the byte, what proctor {__version__} writes"
+    message = f"the page and its script are exactly what proctor {__version__} writes"
     yield Diagnostic("own-page", message, is_problem=False)
 
 
@@ -232,9 +230,9 @@ def _find_unchecked(
     case = opened.case
     if case.script != script_digest() and case.proctor != __version__:
         yield (
-            f"what the page shows and says of itself: it was written by proctor {case.proctor!r}, "
+            f"what the page shows: it was written by proctor {case.proctor!r}, "
             f"and its script (SHA-256 {sha256_hex(found.script.encode())}) is unknown to "
-            f"{__version__}; believe what is said here, not what the page says"
+            f"{__version__}; rely on this check, not on the page"
         )
     yield from find_unchecked_signatures([opened.checkpoint], keys, _find_keys(opened))
     for file in opened.evidence:

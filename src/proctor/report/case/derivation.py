@@ -1,10 +1,10 @@
-"""Whether a sealed reward follows from the reward files that were sealed with it.
+"""Checks that a sealed reward follows from the reward files that were sealed with it.
 
-The files are read again by the scoring unit's own rules, and decide: what the record, its breakdown
-and the certificate say must be what they give, whatever the certificate names as its basis. A
-reward whose files are not in the page cannot be shown, which is a problem and not a gap.
+The files are parsed by the rules of scoring, and decide: record, breakdown and certificate must
+match them, whatever the certificate names as its basis. A reward whose files are not in the page
+cannot be verified, which is a problem.
 
-The page's script (script/rewards.js) derives the same; a change here is a change there.
+The page's script (script/rewards.js) derives the same: keep both in step.
 """
 
 import contextlib
@@ -51,14 +51,14 @@ class _Certificate(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class _Derived:
-    """What the files give."""
+    """The rewards that the files give."""
 
     source: str
     rewards: Rewards | None
 
 
 class _Stated(msgspec.Struct, frozen=True):
-    """What the entry says."""
+    """The rewards that the entry states."""
 
     evaluation: _Evaluation
     certificate: _Certificate | None
@@ -72,7 +72,7 @@ class _Stated(msgspec.Struct, frozen=True):
 
 
 def judge_reward(opened: OpenedCase) -> Iterator[Diagnostic]:
-    """What is wrong with the reward: the files give another one, or it cannot be shown."""
+    """Problems of the reward: the files give another one, or it cannot be verified."""
     try:
         stated = _read_stated(opened)
     except msgspec.MsgspecError as error:
@@ -81,16 +81,16 @@ def judge_reward(opened: OpenedCase) -> Iterator[Diagnostic]:
     derived = _derive(opened)
     if isinstance(derived, str):
         if stated.is_scored:
-            yield Diagnostic("reward-not-shown", f"the reward cannot be shown: {derived}")
+            yield Diagnostic("reward-not-shown", f"the reward cannot be verified: {derived}")
         return
     differences = [list(_compare(stated, each)) for each in derived]
     if all(differences):
-        # The steps are put together in one of two ways; the first is harbor's default.
+        # The rewards of steps are combined in one of two ways; report the first, harbor's default.
         yield from (Diagnostic("reward-differs", each) for each in differences[0])
 
 
 def find_unchecked_reward(opened: OpenedCase) -> str | None:
-    """Why it was not derived that the trial has no reward; None where it was."""
+    """Why the absence of a reward could not be verified; None if it was."""
     derived = _derive(opened)
     with contextlib.suppress(msgspec.MsgspecError):
         if isinstance(derived, str) and not _read_stated(opened).is_scored:
@@ -107,7 +107,7 @@ def _read_stated(opened: OpenedCase) -> _Stated:
 
 
 def _derive(opened: OpenedCase) -> list[_Derived] | str:
-    """What the files give, in every way that harbor has; a sentence where they are not there."""
+    """The rewards by each of harbor's strategies, or a message if files are missing."""
     twice = [path for path, n in Counter(each.path for each in opened.evidence).items() if n > 1]
     if twice:
         return f"the entry names {twice[0]} more than once"
@@ -128,7 +128,7 @@ def _derive(opened: OpenedCase) -> list[_Derived] | str:
 
 
 def _find_result(opened: OpenedCase) -> Spelled | None:
-    """The trial result, where it is in the page and can be read in one way only."""
+    """The trial result, if it is in the page and unambiguous."""
     data = _bytes_of(opened, _RESULT)
     if data is None:
         return None
@@ -140,7 +140,7 @@ def _find_result(opened: OpenedCase) -> Spelled | None:
 
 
 def _find_excuse(document: Spelled, part: Spelled) -> str | None:
-    """Why a trial or a step has no rewards although a reward file may be there."""
+    """Why a trial or a step has no rewards although it may have a reward file."""
     if document.at("config", "verifier", "disable").raw == b"true":
         return f"{_RESULT} says that verification was disabled, so there is no reward"
     failed, claimed = (not part.at(key).is_nothing for key in ("exception_info", "verifier_result"))
@@ -159,7 +159,7 @@ def _derive_steps(
     if len(set(names)) < len(names):
         return "two steps have the same name and share their files"
     if missing := sorted(set(found).difference(name for name in names if name is not None)):
-        return f"steps/{missing[0]} has a reward file, and {_RESULT} lists no such step"
+        return f"steps/{missing[0]} has a reward file, but {_RESULT} lists no such step"
     executed: list[Step] = []
     for name, step in zip(names, steps, strict=True):
         if _find_excuse(document, step):
@@ -175,7 +175,7 @@ def _derive_steps(
 
 
 def _find_reward_file(opened: OpenedCase, folder: str) -> str | None:
-    """The reward file that decides: reward.json where it is, else reward.txt."""
+    """The reward file that decides: reward.json if present, else reward.txt."""
     wanted = [f"{folder}/{each.rpartition('/')[2]}" for each in REWARD_FILES]
     named = {each.path for each in opened.evidence}
     return next((path for path in wanted if path in named), None)
@@ -199,7 +199,7 @@ def _read(name: str, data: bytes, profile: Profile) -> Rewards | None:
 
 
 def _compare(stated: _Stated, derived: _Derived) -> Iterator[str]:
-    """Where record and certificate say something else than the files give."""
+    """Messages for differences between the entry and the files."""
     source, record = derived.source, stated.evaluation
     wanted = make_evaluation(derived.rewards, (), (), [])
     if record.reward != wanted.reward:
@@ -219,7 +219,7 @@ def _compare(stated: _Stated, derived: _Derived) -> Iterator[str]:
 
 
 def _number(written: int | str) -> int | float | None:
-    """A number as certificates spell it; None where it is spelled in another way."""
+    """A number as certificates write it; None if it is written differently."""
     if isinstance(written, int):
         return written
     with contextlib.suppress(ValueError, OverflowError):

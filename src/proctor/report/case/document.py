@@ -6,8 +6,8 @@
      "files": [{"sha256": of the plain bytes, "deflate": base64 of them as a zlib stream}],
      "left_out": [{"sha256": of a file that is not in it, "why": "withheld" or "size"}]}
 
-Entries stand in the order of the log: the ledger's keys, the trial, and what was said of it. Paths
-and sizes of the files are in the trial's own entry. Nothing here is checked but the form.
+Entries are in the order of the log: the ledger's keys, the trial, and entries about it. Paths
+and sizes of the files are in the trial's entry. Only the format is checked here.
 """
 
 import json
@@ -21,22 +21,22 @@ from proctor.ledger.entry import Seq
 
 FORMAT: Final = "proctor-case-1"
 LARGEST_UNPACKED: Final = 1 << 29
-"""Bytes of all embedded files together, unpacked: a browser and a check hold them all at once."""
+"""Bytes of all embedded files, unpacked: a browser and a check hold them all at once."""
 
 type Why = Literal["withheld", "size"]
 
 
 class CaseEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An entry of the ledger, and the way from it to the root."""
+    """An entry of the ledger, with its inclusion proof."""
 
     seq: Seq
-    """Its place in the log, from 0."""
+    """Its position in the log, from 0."""
     line: str | None
-    """The entry as it is stored, without its newline."""
+    """The stored entry, without its newline."""
     leaf: str | None
-    """Its leaf hash as hex, where the line was withheld; one of the two is null."""
+    """Its leaf hash in hex, if the line was withheld; one of the two is null."""
     path: list[str]
-    """The hashes beside the way to the root as hex, the nearest first."""
+    """The sibling hashes up to the root, in hex."""
 
 
 class PackedFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,15 +45,15 @@ class PackedFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     sha256: str
     """Of its plain bytes."""
     deflate: str
-    """Base64 of a zlib stream (RFC 1950) that holds them."""
+    """Base64 of its zlib stream (RFC 1950)."""
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file of the evidence that is not in the page."""
+    """An evidence file that is not in the page."""
 
     sha256: str
     why: Why
-    """`withheld`: the ledger has not got it any more; `size`: the page would be too large."""
+    """`withheld`: no longer in the ledger; `size`: the page would be too large."""
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -64,18 +64,18 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     proctor: str
     """Version of proctor that wrote it."""
     script: str
-    """SHA-256 of the script that it was written with, as hex."""
+    """SHA-256 of the script that it was written with, in hex."""
     trial: Seq
-    """Place of the trial's entry in the log."""
+    """Position of the trial's entry in the log."""
     checkpoint: str
-    """The signed note, as it is."""
+    """The signed note."""
     entries: list[CaseEntry]
     files: list[PackedFile]
     left_out: list[LeftOut]
 
 
 def render_data(case: Case) -> str:
-    """The data as it stands in a page: JSON in which no markup can begin."""
+    """The data as embedded in a page: JSON without markup characters."""
     lists = ("entries", "files", "left_out")
     parts = msgspec.to_builtins(case)
     lines = [f"{json.dumps(key)}: {_dump(parts[key])}" for key in parts if key not in lists]
@@ -87,15 +87,15 @@ def render_data(case: Case) -> str:
 
 def _dump(value: object) -> str:
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    # Both may stand only inside of texts, where an escape means the same.
+    # Both characters occur only inside of strings, where an escape is equivalent.
     return text.replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def parse_case(text: str, where: str) -> Case:
-    """The case in a page's data.
+    """Parse the data of a page.
 
     Raises:
-        ProofFileError: it is none, or of another format.
+        ProofFileError: it is not a case, or of another format.
     """
     case = parse_document(text.encode("utf-8", "surrogatepass"), Case, where)
     if case.format != FORMAT:

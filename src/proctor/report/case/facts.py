@@ -1,7 +1,7 @@
-"""What a case file says, as sections of labels and values, out of its data and nothing else.
+"""What a case file shows, as sections of labels and values, from its data only.
 
-The page shows this to readers without script; script/facts.js makes the same out of the same data
-and holds the one against the other. So a change here is a change there.
+The page shows this to readers without JavaScript; script/facts.js computes the same from the same
+data and compares both: keep them in step, word for word.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from proctor.report.case.spelled import Spelled, on_one_line
 from proctor.report.case.steps import find_traces, read_steps
 
 REWARD_FILES: Final = ("verifier/reward.json", "verifier/reward.txt")
-"""The reward file of a trial; the first that is there decides."""
+"""The reward file of a trial; the first one present decides."""
 _FIRST_STEPS: Final = 8
 _LEFT_OUT: Final = {"withheld": "withheld", "size": "too large to be embedded"}
 

@@ -1,6 +1,6 @@
-"""A sealed trial to a case: its entries with their proofs, and as much evidence as a page can hold.
+"""Makes a case from a sealed trial: its entries with proofs, and as much evidence as fits.
 
-A pure function of the ledger under a checkpoint: no clock, and the same bytes every time.
+Depends only on the ledger under a checkpoint: the same input gives the same bytes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ import msgspec
 from proctor import __version__
 from proctor.errors import DamageError, InputError, LedgerError
 from proctor.ledger.artifacts import ArtifactStore
-from proctor.ledger.claims.proof import find_leaves
+from proctor.ledger.claims.proof import signed_leaves
 from proctor.ledger.entry import (
     AnyEntry,
     EvidenceFile,
@@ -38,11 +38,11 @@ from proctor.report.case.opened import OpenedCase, open_case, pack
 from proctor.report.case.page import render_page, script_digest
 from proctor.report.case.steps import find_traces
 
+# Limit for the unpacked size of all embedded files, as a multiple of --max-size: a browser holds
+# them all at once.
 _UNPACKED: Final = 8
-"""How many times --max-size the embedded files may have together, unpacked: a browser holds them
-all at once."""
+# Bytes reserved for the first steps, which are known only after the files were chosen.
 _FIRST_STEPS_ROOM: Final = 16_384
-"""Bytes that are kept free for the first steps, which are known only when the files are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,26 +56,24 @@ class MadeCase:
 def make_case(
     ledger: LedgerReader, row: TrialRow, checkpoint: Checkpoint, *, largest: int
 ) -> MadeCase:
-    """The case of a sealed trial under a checkpoint, in at most `largest` bytes; `refresh` before.
+    """Make the case of a sealed trial in at most `largest` bytes; call `refresh` first.
 
     Raises:
-        LedgerError: the trial was withheld, or was sealed after the checkpoint.
-        DamageError: the ledger is not what the checkpoint says, or evidence is missing or altered.
-        InputError: not even a page without evidence is so small.
+        LedgerError: the trial was withheld, or sealed after the checkpoint.
+        DamageError: the ledger does not match the checkpoint, or evidence is missing or altered.
+        InputError: even a page without evidence is larger.
     """
-    leaves = find_leaves(ledger, checkpoint, "the checkpoint")
+    leaves = signed_leaves(ledger, checkpoint, "the checkpoint")
     name = row.name
     if row.seq >= len(leaves):
-        raise LedgerError(f"{name}: entry {row.seq}; the checkpoint speaks of {len(leaves):,}")
+        raise LedgerError(f"{name}: entry {row.seq}; the checkpoint has {len(leaves):,} entries")
     places = {row.seq, *ledger.index.places("key", size=len(leaves))}
     places |= set(ledger.index.remarks(record=row.record, size=len(leaves)))
     packed = [_pack_entry(ledger, leaves, seq) for seq in sorted(places)]
     entries = {each.seq: entry for each, entry in packed if entry is not None}
     trial = entries.get(row.seq)
     if not isinstance(trial, TrialEntry):
-        raise LedgerError(
-            f"{name}: withheld, so there is nothing to show; `proctor show {row.seq}` says why"
-        )
+        raise LedgerError(f"{name}: withheld; `proctor show {row.seq}` shows why")
     bare = Case(
         format=FORMAT,
         proctor=__version__,
@@ -89,12 +87,12 @@ def make_case(
     room = largest - len(render_page(open_case(bare, name))) - _FIRST_STEPS_ROOM
     if room < 0:
         raise InputError(
-            f"{name}: the page has {largest - room:,} bytes without any evidence; expected a "
+            f"{name}: the page has {largest - room:,} bytes without any evidence; pass a "
             "larger --max-size"
         )
-    gone = _find_gone(ledger, entries.values(), row)
-    _check_told(ledger, row, gone, len(leaves))
-    files, left_out = _choose_files(ledger.artifacts, trial, gone, room, largest)
+    withheld = _find_withheld(ledger, entries.values(), row)
+    _check_disclosed(ledger, row, withheld, len(leaves))
+    files, left_out = _choose_files(ledger.artifacts, trial, withheld, room, largest)
     opened = open_case(msgspec.structs.replace(bare, files=files, left_out=left_out), name)
     return MadeCase(opened, render_page(opened))
 
@@ -110,7 +108,7 @@ def _pack_entry(
     if leaf_hash(line) != leaves[seq]:
         raise DamageError(
             f"{ledger.where}: the line of entry {seq} is not the one that was sealed; "
-            "`proctor ledger verify` says what is wrong"
+            "run `proctor ledger verify`"
         )
     return CaseEntry(seq=seq, line=line.decode(), leaf=None, path=path), entry
 
@@ -119,19 +117,19 @@ def _digests(trial: TrialEntry) -> list[str]:
     return list(dict.fromkeys(file.sha256 for file in trial.evidence))
 
 
-def _find_gone(ledger: LedgerReader, entries: Iterable[AnyEntry], row: TrialRow) -> set[str]:
-    """Digests of evidence that an entry says was taken out of this trial, and that is not there.
+def _find_withheld(ledger: LedgerReader, entries: Iterable[AnyEntry], row: TrialRow) -> set[str]:
+    """Digests of evidence that was withheld from this trial and is missing.
 
-    What is withheld may be back, or may have stayed for the sake of another trial.
+    Withheld evidence may have been restored, or kept because another trial names it.
     """
-    told = [entry for entry in entries if isinstance(entry, WithholdEntry)]
-    ours = [entry for entry in told if entry.subject and entry.subject.record == row.record]
+    withholdings = [entry for entry in entries if isinstance(entry, WithholdEntry)]
+    ours = [entry for entry in withholdings if entry.subject and entry.subject.record == row.record]
     named = {sha256 for entry in ours for sha256 in entry.artifacts}
     return {sha256 for sha256 in named if not ledger.artifacts.holds(sha256)}
 
 
-def _check_told(ledger: LedgerReader, row: TrialRow, gone: set[str], size: int) -> None:
-    """Refuse a checkpoint from before evidence was taken out: nothing under it says that it was.
+def _check_disclosed(ledger: LedgerReader, row: TrialRow, withheld: set[str], size: int) -> None:
+    """Refuse a checkpoint from before evidence was withheld: no entry under it explains the gap.
 
     Raises:
         LedgerError: it is one.
@@ -139,21 +137,24 @@ def _check_told(ledger: LedgerReader, row: TrialRow, gone: set[str], size: int) 
     places = ledger.index.remarks(record=row.record, kind="withhold")
     later = [ledger.entry(seq) for seq in places if seq >= size]
     for entry in later:
-        if _find_gone(ledger, [entry] if isinstance(entry, WithholdEntry) else [], row) - gone:
+        if (
+            _find_withheld(ledger, [entry] if isinstance(entry, WithholdEntry) else [], row)
+            - withheld
+        ):
             raise LedgerError(
-                f"{row.name}: entry {entry.seq} took evidence out of it "
-                f"after the checkpoint of {size:,} entries; expected a newer checkpoint"
+                f"{row.name}: entry {entry.seq} withheld evidence of it "
+                f"after the checkpoint of {size:,} entries; use a newer one"
             )
 
 
 def _choose_files(
-    artifacts: ArtifactStore, trial: TrialEntry, gone: set[str], room: int, largest: int
+    artifacts: ArtifactStore, trial: TrialEntry, withheld: set[str], room: int, largest: int
 ) -> tuple[list[PackedFile], list[LeftOut]]:
-    """What is embedded, what matters most first, and why the rest is not."""
+    """Choose the embedded files, most important first, and the reasons for the rest."""
     files: dict[str, PackedFile] = {}
     unpacked = min(_UNPACKED * largest, LARGEST_UNPACKED)
     for file in _order(trial):
-        if file.sha256 in files or file.sha256 in gone:
+        if file.sha256 in files or file.sha256 in withheld:
             continue
         if file.size > unpacked:
             artifacts.check(file.sha256, file.size)
@@ -161,14 +162,14 @@ def _choose_files(
         packed = PackedFile(
             sha256=file.sha256, deflate=pack(artifacts.load(file.sha256, file.size))
         )
-        # The rest of its line takes the room of the one among those that were left out.
+        # The other bytes of its JSON line are balanced by its line in `left_out`.
         if len(packed.deflate) <= room:
             files[file.sha256] = packed
             room -= len(packed.deflate)
             unpacked -= file.size
     digests = _digests(trial)
     left_out = [
-        LeftOut(sha256=sha256, why="withheld" if sha256 in gone else "size")
+        LeftOut(sha256=sha256, why="withheld" if sha256 in withheld else "size")
         for sha256 in digests
         if sha256 not in files
     ]
@@ -176,7 +177,7 @@ def _choose_files(
 
 
 def _order(trial: TrialEntry) -> list[EvidenceFile]:
-    """Reward files first, then what the verifier left, traces, and the rest by size."""
+    """Reward files first, then the verifier's files, traces, and the rest by size."""
     traces = set(find_traces([file.path for file in trial.evidence], ()))
 
     def rank(file: EvidenceFile) -> tuple[int, int, str]:

@@ -1,6 +1,6 @@
-"""A case as it is looked at: the trial's entry as it is spelled, and its files unpacked.
+"""A parsed case, with its files unpacked.
 
-Only that the parts can be read is checked here; what they prove is for `checking`.
+Only the format is checked here; the proofs are checked in `checking`.
 """
 
 import base64
@@ -19,29 +19,29 @@ from proctor.report.case.spelled import Spelled
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedCase:
-    """What a page may show."""
+    """The content of a case file."""
 
     case: Case
     trial: TrialEntry
     entry: Spelled
-    """The trial's entry, as it is spelled."""
+    """The trial's entry, with its original bytes."""
     record: str
     """SHA-256 of the record's bytes."""
     checkpoint: Checkpoint
     keys: tuple[KeyEntry, ...]
-    """Entries that name the ledger's keys, in their order."""
+    """Entries that name the ledger's keys, in order."""
     path: tuple[str, ...]
-    """The way from the trial's entry to the root."""
+    """The inclusion proof of the trial's entry."""
     remarks: tuple[tuple[int, Spelled | None], ...]
-    """What was said of it, by place in the log; None where that was withheld."""
+    """Entries about the trial, by position; None if withheld."""
     files: dict[str, bytes]
-    """Plain bytes by SHA-256, of those that have it."""
+    """Contents by SHA-256, of files that match it."""
     altered: tuple[str, ...]
-    """Digests of files whose bytes are other ones."""
+    """Digests of files whose content differs."""
 
     @property
     def evidence(self) -> tuple[EvidenceFile, ...]:
-        """What the entry names."""
+        """The evidence that the entry names."""
         return self.trial.evidence
 
     @property
@@ -57,12 +57,12 @@ class OpenedCase:
 
 
 def open_case(case: Case, where: str) -> OpenedCase:
-    """A case with its entries read and its files unpacked.
+    """Parse the entries of a case and unpack its files.
 
     Raises:
-        ProofFileError: a part of it cannot be read, or could be read in two ways.
-        NoteError: its checkpoint is none.
-        DamageError: a line is no entry.
+        ProofFileError: a part of it cannot be parsed, or is ambiguous.
+        NoteError: its checkpoint is invalid.
+        DamageError: a line is not an entry.
     """
     checkpoint = parse_checkpoint(case.checkpoint.encode(), f"{where}: checkpoint")
     keys: list[KeyEntry] = []
@@ -123,12 +123,12 @@ def _unpack(
 
 
 def pack(data: bytes) -> str:
-    """Bytes as a case file holds them."""
+    """Compress bytes for a case file."""
     return base64.b64encode(zlib.compress(data, 9)).decode()
 
 
 def unpack(coded: str, size: int) -> bytes | None:
-    """The bytes in it, which must be as many; None where they are not. Never unpacks more."""
+    """Decompress exactly `size` bytes; None if there are more, fewer or invalid ones."""
     unpacker = zlib.decompressobj()
     try:
         packed = base64.b64decode(coded, validate=True)
@@ -136,6 +136,6 @@ def unpack(coded: str, size: int) -> bytes | None:
     except (zlib.error, binascii.Error, ValueError, OverflowError):
         return None
     is_whole = unpacker.eof and not unpacker.unused_data and not unpacker.unconsumed_tail
-    # Bits behind the last byte, which would mean nothing, make it another text.
+    # Base64 allows unused bits at the end; only the canonical text is accepted.
     is_plain = base64.b64encode(packed).decode() == coded
     return plain if is_whole and is_plain and len(plain) == size else None

@@ -1,8 +1,8 @@
-"""The page around a case's data, and the data in a page.
+"""Renders the page around a case's data, and parses pages.
 
-One file that needs nothing else: its style and its script stand in it, and its policy lets no other
-script run. The same data gives the same bytes, so that a page can be held against what this version
-of proctor would have written.
+A page is self-contained: it embeds its style and script, and its security policy allows no other
+script. The same data gives the same bytes, so that a page can be compared with what this version of
+proctor writes.
 """
 
 import base64
@@ -20,7 +20,7 @@ from proctor.report.case.opened import OpenedCase
 from proctor.report.case.spelled import on_one_line
 
 MARK: Final = f'<meta name="generator" content="{FORMAT}">'.encode()
-"""What a case file is known by; it stands among its first bytes."""
+"""Identifies a case file; among its first bytes."""
 _HERE: Final = Path(__file__).parent
 _SCRIPTS: Final = (
     "bytes", "json", "ed25519", "proofs", "rewards", "trace", "facts", "checks", "view", "page",
@@ -51,12 +51,12 @@ def load_script() -> str:
 
 
 def script_digest() -> str:
-    """SHA-256 of the script that this version writes, as hex."""
+    """SHA-256 of the script that this version writes, in hex."""
     return sha256_hex(load_script().encode())
 
 
 def render_page(opened: OpenedCase) -> bytes:
-    """The whole file of a case."""
+    """Render the page of a case."""
     script, style = load_script(), load_style()
     policy = (
         f"default-src 'none'; script-src '{_source(script)}'; style-src '{_source(style)}'; "
@@ -104,17 +104,17 @@ def _render_section(section: Section) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FoundPage:
-    """What is in a page's file."""
+    """The embedded parts of a page."""
 
     data: str
     script: str
 
 
 def parse_page(page: bytes, where: str) -> FoundPage:
-    """The data and the script of a case file; nothing of them is read.
+    """Extract the data and the script of a case file, without parsing them.
 
     Raises:
-        ProofFileError: it is torn, or has more than one of either.
+        ProofFileError: it is incomplete, or has more than one of either.
     """
     data = _between(page, _DATA, where, "the data")
     script = _between(page, _SCRIPT, where, "the script")
@@ -128,14 +128,14 @@ def _between(page: bytes, start: bytes, where: str, what: str) -> bytes:
     before, found, rest = page.partition(start)
     inside, ended, after = rest.partition(_END)
     if not found or not ended:
-        raise ProofFileError(f"{where}: torn: {what} of the case file has no end or no beginning")
+        raise ProofFileError(f"{where}: incomplete: {what} of the case file has no begin or no end")
     if start in before or start in after:
         raise ProofFileError(f"{where}: {what} of the case file is in it twice")
     return inside
 
 
 def differs_from(page: bytes, wanted: bytes) -> str:
-    """Where a page is another one, in a few words."""
+    """Describe the first difference between two pages."""
     found, expected = page.splitlines(), wanted.splitlines()
     for number, (one, other) in enumerate(zip(found, expected, strict=False), 1):
         if one != other:

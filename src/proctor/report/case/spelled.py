@@ -1,6 +1,6 @@
-"""JSON as it is spelled: a value keeps the bytes it stands in, so that 1 and 1.0 stay apart.
+"""JSON values that keep their original bytes, so that 1 and 1.0 stay different.
 
-What is asked for and is not there is null; nothing here raises for what a text holds.
+Missing keys read as null; invalid content never raises.
 """
 
 import re
@@ -16,7 +16,7 @@ _STRING = msgspec.json.Decoder(str)
 _SPACE = re.compile("[\x00-\x20\x7f-\xa0\u2028\u2029\ufeff]+")
 _HALF = re.compile("[\ud800-\udfff]")
 LONGEST = 600
-"""Characters of a fact."""
+"""Characters shown of a fact, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class Spelled:
     raw: bytes = b"null"
 
     def at(self, *keys: str) -> "Spelled":
-        """The value under a key, or under a path of keys; null where there is none."""
+        """The value at a path of keys; null if missing."""
         found = self.raw
         for key in keys:
             members = _decode(_OBJECT, found)
@@ -35,22 +35,22 @@ class Spelled:
 
     @property
     def items(self) -> Iterator["Spelled"]:
-        """The items of a list; none where it is no list."""
+        """The items of a list; empty if it is not a list."""
         items = _decode(_LIST, self.raw)
         return (Spelled(bytes(item)) for item in items or ())
 
     @property
     def string(self) -> str | None:
-        """The text of a string; None where it is none."""
+        """The value of a string; None if it is not a string."""
         return _decode(_STRING, self.raw)
 
     @property
     def is_nothing(self) -> bool:
-        """Whether there is nothing: no such key, or null."""
+        """Whether it is missing or null."""
         return self.raw == b"null"
 
     def say(self) -> str:
-        """The value as people read it: a text, or JSON as it is spelled."""
+        """The value for people: a string, or JSON with its original spelling."""
         if self.is_nothing:
             return "none"
         text = self.string
@@ -65,6 +65,6 @@ def _decode[T](decoder: msgspec.json.Decoder[T], raw: bytes) -> T | None:
 
 
 def on_one_line(text: str, longest: int = LONGEST) -> str:
-    """A text on one line, cut; the page's script does the same, character for character."""
+    """A text on one line, shortened exactly as the page's script does."""
     line = _HALF.sub("\ufffd", _SPACE.sub(" ", text).strip(" "))
     return line if len(line) <= longest else f"{line[:longest]}…"

@@ -1,7 +1,7 @@
-"""The first steps of a trace as a page shows them without script.
+"""The first steps of a trace, shown to readers without JavaScript.
 
-Line for line what script/trace.js reads, which holds the text in the file against its own reading;
-so this is neither more clever nor more careful than that. Everything else reads traces by
+Reads exactly what script/trace.js reads, which compares the page's text with its own result:
+therefore this must be neither smarter nor stricter. Everything else reads traces through
 `proctor.traces`.
 """
 
@@ -31,7 +31,7 @@ _TOOL_BLOCK: Final = re.compile(r"(^|_)tool_(use|result)\Z")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing that is shown of a trace."""
+    """One step of a trace."""
 
     step: int
     role: str
@@ -40,7 +40,7 @@ class Step:
 
 
 def find_traces(paths: Sequence[str], named: Iterable[str]) -> list[str]:
-    """Which of these paths can be traces, the one to look at first first."""
+    """The paths that can be traces, in order of preference."""
     places = [place + name for place in ("agent/", "", "artifacts/") for name in _NAMES]
     steps = [path for path in paths if _IN_STEP.match(path) and path.rsplit("/", 1)[-1] in _NAMES]
     wanted = dict.fromkeys(
@@ -50,7 +50,7 @@ def find_traces(paths: Sequence[str], named: Iterable[str]) -> list[str]:
 
 
 def read_steps(path: str, data: bytes, most: int) -> list[Step]:
-    """What is shown first of a trace."""
+    """The first steps of a trace."""
     text = data.decode("utf-8", "replace")
     reading = _Reading()
     if path.endswith(".jsonl"):
@@ -179,12 +179,12 @@ class _Reading:
 
 
 def _parse_shallow(text: str) -> Any:
-    """The value of a JSON text.
+    """Parse JSON with limited depth and size.
 
     Raises:
-        ValueError: it is none, nested too deep, or holds too many values.
+        ValueError: it is not JSON, nested too deep, or has too many values.
     """
-    # What a stranger packed into a few bytes must not take gigabytes here.
+    # Untrusted input: a few bytes must not expand to gigabytes.
     check_values(text.encode("utf-8", "surrogatepass"), _MOST_VALUES)
     try:
         value = json.loads(text, parse_constant=_refuse, parse_int=_number)
@@ -221,7 +221,7 @@ def _inside(value: object) -> Iterable[object]:
 
 
 def _whole(value: object) -> int | None:
-    """A step's number, as a browser takes it: 1.0 is 1, and what is too large is none."""
+    """A step number as JavaScript reads it: 1.0 is 1, and too large numbers are ignored."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     is_whole = isinstance(value, int) or value.is_integer()

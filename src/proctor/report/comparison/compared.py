@@ -1,4 +1,4 @@
-"""Two sides compared: everything that a page, a table or a program wants to know of it."""
+"""Compares two sides: the values behind every page, table and JSON document."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from proctor.report.comparison.likeness import (
     Difference,
     check_likeness,
     choose_tasks,
-    find_likeness,
+    compare_conditions,
 )
 from proctor.report.comparison.measures import Measure, measure_sides
 from proctor.report.comparison.sides import Side
@@ -22,27 +22,27 @@ from proctor.report.statistics.paired import Paired, PairedTask, compare_paired
 from proctor.reward.number import exact_sum
 
 
-class SideTold(msgspec.Struct, frozen=True, kw_only=True):
-    """One side, and what it came to over the tasks compared."""
+class SideFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """One side, with its numbers over the compared tasks."""
 
     run: str
     """The experiment or the job."""
     agent: str
     model: str
     configuration: str
-    """Digest of the agent's own settings."""
+    """Digest of the agent's settings."""
     statuses: dict[str, int]
-    """Trials compared, by the standing of their records."""
+    """Compared trials, by record status."""
     sources: dict[str, int]
-    """Trials compared, by where they come from."""
+    """Compared trials, by source."""
     left_out: dict[str, int]
-    """Trials of the run in no number, by why."""
+    """Trials of the run that do not count, by status."""
     findings: dict[str, int]
     """Integrity findings by code, in trials."""
     scores: Scores
 
 
-class TaskTold(msgspec.Struct, frozen=True, kw_only=True):
+class TaskPair(msgspec.Struct, frozen=True, kw_only=True):
     """One task on both sides."""
 
     task: str
@@ -50,35 +50,35 @@ class TaskTold(msgspec.Struct, frozen=True, kw_only=True):
     """Of every attempt, in order; null: not scored."""
     rewards_b: tuple[float | None, ...]
     mean_a: float | None
-    """Over the scored; null: there are none."""
+    """Over scored attempts; null: there are none."""
     mean_b: float | None
     difference: float | None
-    """A less B; null where one side has no score."""
+    """A minus B; null if a side has no score."""
     trial_a: str
-    """EXPERIMENT/TRIAL that shows best what the difference is about."""
+    """EXPERIMENT/TRIAL that illustrates the difference best."""
     trial_b: str
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """A compared with B."""
 
-    a: SideTold
-    b: SideTold
+    a: SideFacts
+    b: SideFacts
     confidence: float
     unlike: tuple[Difference, ...]
     """Conditions that differ, and were allowed to."""
     revised: tuple[str, ...]
-    """Tasks of unlike revisions that are compared all the same."""
+    """Tasks of different revisions that are compared anyway."""
     only_a: tuple[str, ...]
     """Tasks left out: not in B."""
     only_b: tuple[str, ...]
     left_out_revised: tuple[str, ...]
     """Tasks left out: of another revision in B."""
     paired: Paired
-    """Over the scored; a task without a score on a side is not in it."""
+    """Over scored trials; tasks without a score on a side are left out."""
     paired_errors_as_zero: Paired | None
-    """With what is missing as 0, harbor's rule; null where nothing is, or one has no number."""
-    tasks: tuple[TaskTold, ...]
+    """With missing rewards as 0, harbor's rule; null if none is missing, or one has no number."""
+    tasks: tuple[TaskPair, ...]
     """By difference, A's best first; those without one last."""
     measures: tuple[Measure, ...]
     with_traces: bool
@@ -88,10 +88,10 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What is allowed in a comparison."""
+    """What a comparison allows."""
 
     common: bool = False
-    """Leave out tasks that are not in both, or not of one revision."""
+    """Leave out tasks that are not on both sides in the same revision."""
     allow_unlike: bool = False
     """Compare although conditions differ."""
 
@@ -102,19 +102,19 @@ def choose_sides(a: Side, b: Side, terms: Terms) -> tuple[Side, Side]:
     Raises:
         InputError: the sides are not alike, and the terms do not allow for it.
     """
-    likeness = find_likeness(a, b)
+    likeness = compare_conditions(a, b)
     check_likeness(likeness, common=terms.common, allow_unlike=terms.allow_unlike)
     tasks = choose_tasks(likeness, common=terms.common)
     return a.narrowed(tasks), b.narrowed(tasks)
 
 
 def compare_sides(a: Side, b: Side, terms: Terms, behaviour: Behaviour | None) -> Comparison:
-    """Compare two sides whose tasks were not chosen yet.
+    """Compare two sides.
 
     Raises:
         InputError: they are not alike, and the terms do not allow for it.
     """
-    likeness = find_likeness(a, b)
+    likeness = compare_conditions(a, b)
     ours, theirs = choose_sides(a, b, terms)
     paired = compare_paired(scored_rewards(ours.tasks), scored_rewards(theirs.tasks))
     told = _tell_side(ours), _tell_side(theirs)
@@ -143,25 +143,25 @@ def compare_sides(a: Side, b: Side, terms: Terms, behaviour: Behaviour | None) -
     )
 
 
-def _tell_side(side: Side) -> SideTold:
-    attempts = side.attempts
+def _tell_side(side: Side) -> SideFacts:
+    rows = side.trials
     left_out = dict(side.run.left_out)
     if side.run.unreadable:
         left_out["unreadable"] = len(side.run.unreadable)
-    return SideTold(
+    return SideFacts(
         run=side.run.name,
         agent=side.group.agent,
         model=side.group.model,
         configuration=side.group.configuration,
-        statuses=dict(sorted(Counter(each.status for each in attempts).items())),
-        sources=dict(sorted(Counter(each.source or "proctor" for each in attempts).items())),
+        statuses=dict(sorted(Counter(each.status for each in rows).items())),
+        sources=dict(sorted(Counter(each.source or "proctor" for each in rows).items())),
         left_out=left_out,
-        findings=dict(sorted(Counter(c for each in attempts for c in each.findings).items())),
+        findings=dict(sorted(Counter(c for each in rows for c in each.findings).items())),
         scores=score_tasks(side.tasks),
     )
 
 
-def _tell_tasks(a: Side, b: Side, paired: Paired) -> list[TaskTold]:
+def _tell_tasks(a: Side, b: Side, paired: Paired) -> list[TaskPair]:
     known = {each.task: each for each in paired.tasks}
     told = [
         _tell_task(task, a.tasks[task], b.tasks[task], known.get(task))
@@ -172,7 +172,7 @@ def _tell_tasks(a: Side, b: Side, paired: Paired) -> list[TaskTold]:
         told,
         key=lambda each: (
             each.difference is None,
-            # Differences that are equal but for rounding are sorted by name.
+            # Differences that are equal except for rounding are sorted by name.
             -round(each.difference or 0.0, 9),
             each.task,
         ),
@@ -181,30 +181,30 @@ def _tell_tasks(a: Side, b: Side, paired: Paired) -> list[TaskTold]:
 
 def _tell_task(
     task: str, a: Sequence[TrialRow], b: Sequence[TrialRow], paired: PairedTask | None
-) -> TaskTold:
+) -> TaskPair:
     difference = paired.difference if paired else None
-    return TaskTold(
+    return TaskPair(
         task=task,
         rewards_a=tuple(each.reward for each in a),
         rewards_b=tuple(each.reward for each in b),
         mean_a=_mean(a),
         mean_b=_mean(b),
         difference=difference,
-        trial_a=_telling(a, wants_best=difference is None or difference >= 0).name,
-        trial_b=_telling(b, wants_best=difference is not None and difference < 0).name,
+        trial_a=_choose_example(a, wants_best=difference is None or difference >= 0).name,
+        trial_b=_choose_example(b, wants_best=difference is not None and difference < 0).name,
     )
 
 
-def _mean(attempts: Sequence[TrialRow]) -> float | None:
-    rewards = [each.reward for each in attempts if each.reward is not None]
+def _mean(rows: Sequence[TrialRow]) -> float | None:
+    rewards = [each.reward for each in rows if each.reward is not None]
     return exact_sum(rewards) / len(rewards) if rewards else None
 
 
-def _telling(attempts: Sequence[TrialRow], *, wants_best: bool) -> TrialRow:
-    """The attempt to look at: the best of the side that is better, the worst of the other."""
+def _choose_example(rows: Sequence[TrialRow], *, wants_best: bool) -> TrialRow:
+    """The attempt that shows a difference: the best of the better side, the worst of the other."""
 
     def rank(attempt: TrialRow) -> float:
         reward = float("-inf") if attempt.reward is None else attempt.reward
         return -reward if wants_best else reward
 
-    return min(attempts, key=rank)
+    return min(rows, key=rank)

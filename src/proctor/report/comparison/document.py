@@ -1,11 +1,8 @@
-"""A comparison as a document: what was compared, who is better, how sure it is, and where to look.
-
-Nothing is worked out here.
-"""
+"""A comparison as a document."""
 
 from collections.abc import Iterator, Sequence
 
-from proctor.report.comparison.compared import Comparison, SideTold, TaskTold
+from proctor.report.comparison.compared import Comparison, SideFacts, TaskPair
 from proctor.report.comparison.likeness import name_some
 from proctor.report.comparison.measures import Mean, Measure
 from proctor.report.levels import tone_of_codes
@@ -46,8 +43,8 @@ from proctor.report.wording import (
 from proctor.sentence import count_of
 from proctor.trial.finding import level_of, sort_codes
 
+# Tasks drawn at either end, if there are more.
 _MOST_BARS = 20
-"""Tasks at either end that are drawn, where there are more."""
 METHODS = {
     "mcnemar-exact": "exact McNemar test",
     "permutation-exact": "exact paired permutation test",
@@ -55,34 +52,32 @@ METHODS = {
 }
 
 
-def tell_comparison(compared: Comparison, commands: Sequence[str] = ()) -> Document:
-    """The document; commands that show single tasks are listed where they are given."""
-    blocks: list[Block] = [*_tell_top(compared), *_tell_result(compared)]
-    blocks += [Heading("The two sides"), _tell_sides(compared), *_tell_tasks(compared)]
+def render_comparison(compared: Comparison, commands: Sequence[str] = ()) -> Document:
+    """Make the document; `commands` that show single tasks are listed."""
+    blocks: list[Block] = [*_render_top(compared), *_render_result(compared)]
+    blocks += [Heading("The two sides"), _render_sides(compared), *_render_tasks(compared)]
     if commands:
         blocks += [Heading("See for yourself"), Lines(tuple(commands))]
-    blocks += _tell_measures(compared)
+    blocks += _render_measures(compared)
     if compared.notes:
         blocks.append(Heading("Notes"))
         blocks += [Paragraph(note) for note in compared.notes]
     return Document(f"A: {_name(compared.a)} against B: {_name(compared.b)}", tuple(blocks))
 
 
-def _name(side: SideTold) -> str:
+def _name(side: SideFacts) -> str:
     who = side.agent if side.model == "none" else f"{side.agent}, {side.model}"
     return f"{side.run} ({who})"
 
 
-def _tell_top(compared: Comparison) -> Iterator[Block]:
-    """What has to be known before any number."""
+def _render_top(compared: Comparison) -> Iterator[Block]:
+    """Warnings that come before any number."""
     for each in compared.unlike:
-        yield Paragraph(f"Unlike conditions, compared because you asked: {each}.", "warn")
+        yield Paragraph(f"Different conditions, compared on request: {each}.", "warn")
     if compared.revised:
         which = count_of(len(compared.revised), "task")
         named = name_some(compared.revised)
-        yield Paragraph(
-            f"{which} of unlike revisions, compared because you asked: {named}.", "warn"
-        )
+        yield Paragraph(f"{which} of different revisions, compared on request: {named}.", "warn")
     left = {
         "only in A": compared.only_a,
         "only in B": compared.only_b,
@@ -93,35 +88,35 @@ def _tell_top(compared: Comparison) -> Iterator[Block]:
             which = count_of(len(tasks), "task")
             yield Paragraph(f"Left out, {why}: {which} ({name_some(tasks)}).", "warn")
     for letter, side in (("A", compared.a), ("B", compared.b)):
-        yield from _tell_standing(letter, side)
+        yield from _render_warnings(letter, side)
 
 
-def _tell_standing(letter: str, side: SideTold) -> Iterator[Block]:
+def _render_warnings(letter: str, side: SideFacts) -> Iterator[Block]:
     partial = side.statuses.get("diagnostic", 0)
     if partial:
         counted = side.scores.account.counted
         yield Paragraph(
             f"Diagnostic: {partial} of the {count_of(counted, 'trial')} of {letter} have partial "
-            "records; good for comparing, not for a leaderboard.",
+            "records; not eligible for a leaderboard.",
             "warn",
         )
     if side.findings:
-        told = ", ".join(
+        text = ", ".join(
             f"{code} in {count_of(side.findings[code], 'trial')} ({level_of(code)})"
             for code in sort_codes(side.findings)
         )
         tone = tone_of_codes(side.findings)
-        yield Paragraph(f"Integrity findings in {letter}: {told}.", tone)
+        yield Paragraph(f"Integrity findings in {letter}: {text}.", tone)
 
 
-def _tell_sides(compared: Comparison) -> Block:
-    a, b = (dict(_tell_side(side)) for side in (compared.a, compared.b))
+def _render_sides(compared: Comparison) -> Block:
+    a, b = (dict(_render_side(side)) for side in (compared.a, compared.b))
     rows = [(Cell(label), Cell(a.get(label, "-")), Cell(b.get(label, "-"))) for label in {**a, **b}]
     columns = (Column("", is_dear=True), Column("A"), Column("B"))
     return Table(columns, tuple(rows), "The two sides")
 
 
-def _tell_side(side: SideTold) -> Iterator[tuple[str, str]]:
+def _render_side(side: SideFacts) -> Iterator[tuple[str, str]]:
     scores, account = side.scores, side.scores.account
     yield "run", side.run
     yield "agent", side.agent
@@ -130,7 +125,7 @@ def _tell_side(side: SideTold) -> Iterator[tuple[str, str]]:
     yield "records", render_counts(side.statuses)
     yield "from", render_counts(side.sources)
     if side.left_out:
-        yield "in no number", render_counts(side.left_out)
+        yield "not counted", render_counts(side.left_out)
     yield "tasks", f"{scores.tasks:,}"
     yield "trials", render_marked(account)
     if account.reasons:
@@ -149,27 +144,25 @@ def _tell_side(side: SideTold) -> Iterator[tuple[str, str]]:
     yield "cost per success", render_cost(scores)
 
 
-def _tell_result(compared: Comparison) -> Iterator[Block]:
+def _render_result(compared: Comparison) -> Iterator[Block]:
     paired = compared.paired
     yield Heading("Result")
-    rows = [*_tell_paired(paired, "")]
+    rows = [*_render_paired(paired, "")]
     if compared.paired_errors_as_zero is not None:
-        rows += _tell_paired(compared.paired_errors_as_zero, ", missing = 0")
+        rows += _render_paired(compared.paired_errors_as_zero, ", missing = 0")
     yield Facts(tuple(rows))
     if paired.interval is not None and paired.n_tasks < FEW_TASKS:
         few = count_of(paired.n_tasks, "task")
-        yield Paragraph(f"Only {few}: intervals drawn from so few are too narrow.", "warn")
+        yield Paragraph(f"Only {few}: intervals from so few tasks are too narrow.", "warn")
     for letter, only in (("A", paired.only_a), ("B", paired.only_b)):
         if only:
             which = count_of(len(only), "task")
-            yield Paragraph(
-                f"{which} scored in {letter} alone, in no difference: {name_some(only)}."
-            )
+            yield Paragraph(f"{which} scored in {letter} only, not compared: {name_some(only)}.")
     if paired.difference is not None:
         yield _plot_scores(compared)
 
 
-def _tell_paired(paired: Paired, how: str) -> Iterator[tuple[str, str]]:
+def _render_paired(paired: Paired, how: str) -> Iterator[tuple[str, str]]:
     if paired.difference is None:
         yield f"A - B{how}", "unknown: no task has a score on both sides"
         return
@@ -203,7 +196,7 @@ def _plot_scores(compared: Comparison) -> Block:
             )
         )
     ends, found = compared.paired.interval, compared.paired.difference
-    # Chance alone may be what an interval around 0 shows: it is given no colour.
+    # No colour for an interval around 0: the difference may be due to chance.
     is_sure = ends is not None and not ends.low <= 0 <= ends.high
     tone = _tone(found) if is_sure else ""
     rows.append(
@@ -224,7 +217,7 @@ def _tone(difference: float | None) -> Tone:
     return "" if not difference else "good" if difference > 0 else "bad"
 
 
-def _tell_tasks(compared: Comparison) -> Iterator[Block]:
+def _render_tasks(compared: Comparison) -> Iterator[Block]:
     yield Heading("Task by task")
     columns = (
         Column("task"),
@@ -236,7 +229,7 @@ def _tell_tasks(compared: Comparison) -> Iterator[Block]:
         Column("trial of A", is_extra=True),
         Column("trial of B", is_extra=True),
     )
-    rows = tuple(map(_tell_task, compared.tasks))
+    rows = tuple(map(_render_task, compared.tasks))
     yield Table(columns, rows, "Tasks by difference, A's best first")
     yield Paragraph(f"Attempts: {LEGEND}.", "soft")
     differing = [(each.task, each.difference) for each in compared.tasks if each.difference]
@@ -247,15 +240,15 @@ def _tell_tasks(compared: Comparison) -> Iterator[Block]:
         yield Bars("A - B by task, where they differ", tuple(differing))
 
 
-def _tell_task(told: TaskTold) -> tuple[Cell, ...]:
-    trial_a, trial_b = told.trial_a, told.trial_b
+def _render_task(text: TaskPair) -> tuple[Cell, ...]:
+    trial_a, trial_b = text.trial_a, text.trial_b
     return (
-        Cell(told.task),
-        Cell(render_marks(told.rewards_a)),
-        Cell(_score(told.mean_a)),
-        Cell(render_marks(told.rewards_b)),
-        Cell(_score(told.mean_b)),
-        Cell(_signed(told.difference), _tone(told.difference), (trial_a, trial_b)),
+        Cell(text.task),
+        Cell(render_marks(text.rewards_a)),
+        Cell(_score(text.mean_a)),
+        Cell(render_marks(text.rewards_b)),
+        Cell(_score(text.mean_b)),
+        Cell(_signed(text.difference), _tone(text.difference), (trial_a, trial_b)),
         Cell(trial_a.partition("/")[2], trials=(trial_a,)),
         Cell(trial_b.partition("/")[2], trials=(trial_b,)),
     )
@@ -269,10 +262,10 @@ def _signed(difference: float | None) -> str:
     return "-" if difference is None else render_signed(difference)
 
 
-def _tell_measures(compared: Comparison) -> Iterator[Block]:
-    yield Heading("How they went about it")
+def _render_measures(compared: Comparison) -> Iterator[Block]:
+    yield Heading("Behaviour")
     columns = (
-        Column("mean a trial", is_dear=True),
+        Column("mean per trial", is_dear=True),
         Column("A", is_number=True),
         Column("B", is_number=True),
         Column("A - B", is_number=True),
@@ -280,14 +273,14 @@ def _tell_measures(compared: Comparison) -> Iterator[Block]:
         Column("known of A", is_number=True, is_extra=True),
         Column("known of B", is_number=True, is_extra=True),
     )
-    rows = tuple(map(_tell_measure, compared.measures))
+    rows = tuple(map(_render_measure, compared.measures))
     yield Table(columns, rows, "Behaviour, time, tokens and cost")
     if not compared.with_traces:
-        yield Paragraph("Traces were not read: there is nothing about turns and tools.", "soft")
+        yield Paragraph("Traces were not read: turns and tools are not compared.", "soft")
     short = [each for each in compared.measures if not _is_full(each)]
     if short:
-        told = "; ".join(_tell_coverage(short))
-        yield Paragraph(f"Not every trial tells everything, and what is unknown is not 0: {told}.")
+        text = "; ".join(_render_coverage(short))
+        yield Paragraph(f"Known for some trials only (unknown is not 0): {text}.")
     yield Paragraph(
         f"{count_of(len(compared.measures), 'measure')}, each with a 95% interval: about one in "
         "twenty misses by chance alone.",
@@ -295,8 +288,8 @@ def _tell_measures(compared: Comparison) -> Iterator[Block]:
     )
 
 
-def _tell_coverage(short: Sequence[Measure]) -> Iterator[str]:
-    """Of how many trials things are known, those of which it is the same together."""
+def _render_coverage(short: Sequence[Measure]) -> Iterator[str]:
+    """The numbers of trials for which measures are known, grouped."""
     names: dict[tuple[str, str], list[str]] = {}
     for each in short:
         names.setdefault((_coverage(each.a), _coverage(each.b)), []).append(each.name)
@@ -312,7 +305,7 @@ def _coverage(mean: Mean) -> str:
     return f"{mean.n:,}/{mean.of:,}"
 
 
-def _tell_measure(measure: Measure) -> tuple[Cell, ...]:
+def _render_measure(measure: Measure) -> tuple[Cell, ...]:
     unit, ends = measure.unit, measure.interval
     within = f"{render_change(ends.low, unit)} to {render_change(ends.high, unit)}" if ends else "-"
     return (

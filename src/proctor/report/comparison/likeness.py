@@ -1,7 +1,7 @@
-"""What differs between two sides besides who sat the tasks, and what is done about it.
+"""Differences between two sides other than agent and model.
 
-Tasks that are not on both sides, or of another revision there, are left out when that is asked for.
-Other conditions cannot be left out: they are allowed aloud, or there is no comparison.
+Tasks that are not on both sides in the same revision can be left out on request. Other differences
+cannot be left out: they must be allowed explicitly, or there is no comparison.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,14 +19,14 @@ _NOT_KNOWN = "not known"
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing in which the sides are not alike."""
+    """One difference between the sides."""
 
     what: str
     """dataset, backend, profile, limits of the run, image, limits of a task, or revision."""
     a: str
     b: str
     tasks: tuple[str, ...] = ()
-    """Where it is so; empty: everywhere."""
+    """Tasks that it applies to; empty: all."""
 
     def __str__(self) -> str:
         where = f" of {count_of(len(self.tasks), 'task')} ({name_some(self.tasks)})"
@@ -34,27 +34,27 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Likeness(msgspec.Struct, frozen=True, kw_only=True):
-    """How alike two sides are."""
+    """All differences between two sides."""
 
     common: tuple[str, ...]
     """Tasks on both sides."""
     only_a: tuple[str, ...]
     only_b: tuple[str, ...]
     revised: tuple[str, ...]
-    """Common tasks whose revision is not the same on both sides, or not one."""
+    """Common tasks whose revision differs between the sides, or is not unique."""
     differences: tuple[Difference, ...]
     """All other conditions that differ."""
     notes: tuple[str, ...]
-    """What cannot be told."""
+    """What is not known."""
 
     @property
     def has_same_tasks(self) -> bool:
-        """Whether both sat the same tasks at the same revisions."""
+        """Whether both ran the same tasks at the same revisions."""
         return not (self.only_a or self.only_b or self.revised)
 
 
-def find_likeness(a: Side, b: Side) -> Likeness:
-    """Hold two sides against each other."""
+def compare_conditions(a: Side, b: Side) -> Likeness:
+    """Compare the conditions of two sides."""
     common = tuple(task for task in a.tasks if task in b.tasks)
     revised = tuple(
         task for task in common if _revisions(a.tasks[task]) != _revisions(b.tasks[task])
@@ -69,35 +69,33 @@ def find_likeness(a: Side, b: Side) -> Likeness:
     )
 
 
-def _revisions(attempts: Sequence[TrialRow]) -> set[str]:
-    return {_conditions(attempt).revision for attempt in attempts}
+def _revisions(rows: Sequence[TrialRow]) -> set[str]:
+    return {_conditions(row).revision for row in rows}
 
 
-def _conditions(attempt: TrialRow) -> TaskConditions:
-    return attempt.task_conditions or TaskConditions(revision=UNKNOWN, image=_NOT_KNOWN)
+def _conditions(row: TrialRow) -> TaskConditions:
+    return row.task_conditions or TaskConditions(revision=UNKNOWN, image=_NOT_KNOWN)
 
 
 _OF_A_RUN: dict[str, Callable[[TrialRow], str]] = {
-    "dataset": lambda attempt: attempt.recorded_dataset or _NOT_KNOWN,
-    "backend": lambda attempt: (
-        attempt.run_conditions.backend if attempt.run_conditions else _NOT_KNOWN
+    "dataset": lambda row: row.recorded_dataset or _NOT_KNOWN,
+    "backend": lambda row: row.run_conditions.backend if row.run_conditions else _NOT_KNOWN,
+    "scoring profile": lambda row: (
+        (row.run_conditions.profile if row.run_conditions else None) or "none"
     ),
-    "scoring profile": lambda attempt: (
-        (attempt.run_conditions.profile if attempt.run_conditions else None) or "none"
-    ),
-    "limits of the run": lambda attempt: _changed(attempt),
+    "limits of the run": lambda row: _changed(row),
 }
 
 
-def _changed(attempt: TrialRow) -> str:
-    changed = attempt.run_conditions.changed if attempt.run_conditions else {}
+def _changed(row: TrialRow) -> str:
+    changed = row.run_conditions.changed if row.run_conditions else {}
     return ", ".join(f"{name} {value}" for name, value in sorted(changed.items())) or "the default"
 
 
 def _of_runs(a: Side, b: Side) -> Iterable[Difference]:
     for what, of in _OF_A_RUN.items():
-        ours, theirs = ({of(each) for each in side.attempts} for side in (a, b))
-        # What is not on record may be the same: that is a note.
+        ours, theirs = ({of(each) for each in side.trials} for side in (a, b))
+        # Conditions that are not on record may be equal: that is only a note.
         if ours != theirs and {_NOT_KNOWN} not in (ours, theirs):
             yield Difference(what=what, a=_list(ours), b=_list(theirs))
 
@@ -112,35 +110,37 @@ _OF_A_TASK: dict[str, Callable[[TaskConditions], str]] = {
         ", ".join(f"{name} {value}" for name, value in sorted(found.limits.items())) or _NOT_KNOWN
     ),
 }
-_UNTOLD = frozenset({_NOT_KNOWN, "unresolved"})
-"""What a record says of an image or limits that it does not know."""
+# Values in records for an unknown image or limit.
+_UNKNOWN_VALUES = frozenset({_NOT_KNOWN, "unresolved"})
 
 
 def _of_tasks(a: Side, b: Side, common: Sequence[str]) -> Iterable[Difference]:
-    """Conditions of single tasks; those that differ in the same way are one difference."""
+    """Differences in the conditions of tasks; equal differences are combined."""
     for what in _OF_A_TASK:
         found: dict[tuple[str, str], list[str]] = {}
         for task in common:
-            ours, theirs = _told(what, a, task), _told(what, b, task)
-            if ours != theirs and not _UNTOLD & {ours, theirs}:
+            ours, theirs = _condition(what, a, task), _condition(what, b, task)
+            if ours != theirs and not _UNKNOWN_VALUES & {ours, theirs}:
                 found.setdefault((ours, theirs), []).append(task)
         for (ours, theirs), tasks in found.items():
             yield Difference(what=what, a=ours, b=theirs, tasks=tuple(tasks))
 
 
-def _told(what: str, side: Side, task: str) -> str:
+def _condition(what: str, side: Side, task: str) -> str:
     return _list({_OF_A_TASK[what](_conditions(each)) for each in side.tasks[task]})
 
 
 def _find_notes(a: Side, b: Side, common: Sequence[str]) -> Iterable[str]:
-    """What is on record on one side only, or nowhere: it may be alike or not."""
+    """Conditions that are on record on one side only, or on none."""
     for what, of in _OF_A_RUN.items():
-        told = {side.letter: {of(each) for each in side.attempts} for side in (a, b)}
-        silent = [letter for letter, values in told.items() if values == {_NOT_KNOWN}]
+        by_side = {side.letter: {of(each) for each in side.trials} for side in (a, b)}
+        silent = [letter for letter, values in by_side.items() if values == {_NOT_KNOWN}]
         if len(silent) == 1:
             yield f"the {what} of {silent[0]} is not on record"
     for what in _OF_A_TASK:
-        tasks = [t for t in common if _UNTOLD & {_told(what, a, t), _told(what, b, t)}]
+        tasks = [
+            t for t in common if _UNKNOWN_VALUES & {_condition(what, a, t), _condition(what, b, t)}
+        ]
         if tasks:
             which = count_of(len(tasks), "task")
             yield f"not on record on both sides: the {what} of {which} ({name_some(tasks)})"
@@ -160,7 +160,7 @@ def _find_loose(a: Side, b: Side, common: Sequence[str]) -> Iterable[str]:
     loose = [
         task
         for task in common
-        if not _UNTOLD & {_told("image", a, task), _told("image", b, task)}
+        if not _UNKNOWN_VALUES & {_condition("image", a, task), _condition("image", b, task)}
         and not all(_conditions(each).has_pinned_image for each in (*a.tasks[task], *b.tasks[task]))
     ]
     if loose:
@@ -169,13 +169,13 @@ def _find_loose(a: Side, b: Side, common: Sequence[str]) -> Iterable[str]:
 
 
 def name_some(names: Sequence[str]) -> str:
-    """The first few names, and how many more there are."""
+    """The first few names, and the number of others."""
     more = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}"
 
 
 def check_likeness(likeness: Likeness, *, common: bool, allow_unlike: bool) -> None:
-    """See that the sides may be compared as asked.
+    """Check that the sides may be compared.
 
     Raises:
         InputError: they may not; the sentence lists what differs and what can be done.
@@ -216,6 +216,6 @@ def _tell_tasks(likeness: Likeness, *, allow_unlike: bool) -> Iterable[str]:
 
 
 def choose_tasks(likeness: Likeness, *, common: bool) -> list[str]:
-    """The tasks that are compared, once the sides were found to be alike enough."""
+    """The tasks to compare, after `check_likeness`."""
     left_out = set(likeness.revised) if common else set()
     return [task for task in likeness.common if task not in left_out]

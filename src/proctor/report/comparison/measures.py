@@ -1,6 +1,6 @@
-"""How the sides went about it: a mean on each side, and the difference task by task.
+"""Behaviour of the sides: a mean on each side, and the difference task by task.
 
-What a trial does not tell is not 0 but missing; every mean says how many trials it is of.
+Unknown values are not 0 but missing; every mean states its number of trials.
 """
 
 from collections.abc import Callable
@@ -22,17 +22,17 @@ type _OfAttempt = Callable[[TrialRow], float | None]
 
 
 class Mean(msgspec.Struct, frozen=True, kw_only=True):
-    """A mean over those trials that tell."""
+    """A mean over the trials with a known value."""
 
     mean: float | None
-    """Null where none does."""
+    """Null if there are none."""
     n: int
     of: int
-    """How many trials there are."""
+    """The number of all trials."""
 
 
 class Measure(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing, on both sides."""
+    """One measure on both sides."""
 
     name: str
     unit: str
@@ -40,11 +40,11 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
     a: Mean
     b: Mean
     difference: float | None
-    """A less B, over the tasks for which both tell; null where there are none."""
+    """A minus B, over tasks known on both sides; null if there are none."""
     interval: Interval | None
-    """Of the difference, by drawing tasks."""
+    """Of the difference, by resampling tasks."""
     n_tasks: int
-    """Tasks for which both tell."""
+    """Tasks known on both sides."""
 
 
 def _share(label: str) -> _OfTrial:
@@ -81,7 +81,7 @@ _OF_RECORDS: Final[dict[str, tuple[str, _OfAttempt]]] = {
 
 
 def measure_sides(a: Side, b: Side, behaviour: Behaviour | None) -> tuple[Measure, ...]:
-    """Everything that both sides can be held against each other by; without traces, less."""
+    """All measures of the sides; those from traces only if traces were read."""
     found = []
     if behaviour is not None:
         for name, (unit, of) in _OF_TRACES.items():
@@ -108,8 +108,8 @@ def _measure(name: str, unit: str, a: Side, b: Side, of: _OfAttempt) -> Measure:
     return Measure(
         name=name,
         unit=unit,
-        a=Mean(mean=means[0].mean, n=means[0].n, of=len(a.attempts)),
-        b=Mean(mean=means[1].mean, n=means[1].n, of=len(b.attempts)),
+        a=Mean(mean=means[0].mean, n=means[0].n, of=len(a.trials)),
+        b=Mean(mean=means[1].mean, n=means[1].n, of=len(b.trials)),
         difference=paired.difference,
         interval=paired.interval,
         n_tasks=paired.n_tasks,

@@ -1,4 +1,4 @@
-"""What is compared: the attempts of one agent and model in one run, by task."""
+"""The sides of a comparison: the trials of one agent and model in one run, by task."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,35 +10,35 @@ from proctor.report.runs import Run
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A or B."""
+    """Side A or B."""
 
     letter: str
     run: Run
     group: Group
     tasks: dict[str, tuple[TrialRow, ...]]
-    """Attempts by task, tasks sorted."""
+    """Trials by task, tasks sorted."""
 
     @property
-    def attempts(self) -> list[TrialRow]:
-        """All of them, task after task."""
-        return [attempt for attempts in self.tasks.values() for attempt in attempts]
+    def trials(self) -> list[TrialRow]:
+        """All trials, task after task."""
+        return [trial for trials in self.tasks.values() for trial in trials]
 
     def narrowed(self, tasks: Iterable[str]) -> "Side":
-        """The side with some of its tasks only."""
+        """The side with only some of its tasks."""
         kept = set(tasks)
         return Side(
             self.letter,
             self.run,
             self.group,
-            {task: attempts for task, attempts in self.tasks.items() if task in kept},
+            {task: trials for task, trials in self.tasks.items() if task in kept},
         )
 
 
 def make_side(letter: str, run: Run, wanted: str | None = None) -> Side:
-    """The side of a run; where several agents and models are in it, `wanted` tells which.
+    """Make the side of a run; `wanted` chooses among several agents and models.
 
     Raises:
         InputError: it does not tell one.
     """
-    group, attempts = choose_group(run, wanted, f"--{letter.lower()}")
-    return Side(letter, run, group, group_by_task(attempts))
+    group, trials = choose_group(run, wanted, f"--{letter.lower()}")
+    return Side(letter, run, group, group_by_task(trials))

@@ -1,7 +1,7 @@
-"""One run, or several, as one document: what was run, what came of it, and what that rests on.
+"""A report about one or several runs.
 
-    facts       everything that the document says, as a value
-    document        the same as a document
+    facts       the content of the report as a value
+    document    the report as a document
 
-Nothing is worked out while it is told, and nothing is read.
+The document only renders the facts; it computes nothing.
 """

@@ -1,4 +1,4 @@
-"""A report as a document: the top of it, what holds for all groups, and what it rests on."""
+"""A report as a document: warnings, scores, a section for each group, and its basis."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -52,36 +52,36 @@ from proctor.sentence import count_of
 from proctor.traces.experiment import ExperimentSummary
 from proctor.trial.finding import level_of, sort_codes
 
-# The parts of a report that are about one agent and model
+# Sections about one agent and model
 
 
+# Values from which on a histogram shows more than a list.
 _ENOUGH = 5
-"""Values from which on a histogram shows more than a list."""
 _UNITS = {"cost_usd": "USD", "tokens_in": "tokens", "tokens_out": "tokens"}
 
+# Trials named for each exception.
 _EXAMPLES = 3
-"""Trials that are named of each exception."""
 
 
-def tell_group(group: GroupFacts, *, is_only: bool) -> Iterator[Block]:
-    """Everything about one group."""
+def render_group(group: GroupFacts, *, is_only: bool) -> Iterator[Block]:
+    """The section about one group."""
     yield Heading("What was run" if is_only else group.label)
-    yield Facts(tuple(_tell_setting(group)))
-    yield from _tell_passes(group.scores)
-    yield from _tell_tasks(group)
-    yield from _tell_errors(group)
+    yield Facts(tuple(_render_setting(group)))
+    yield from _render_passes(group.scores)
+    yield from _render_tasks(group)
+    yield from _render_errors(group)
     yield Heading("Cost", 3)
-    yield Facts(tuple(_tell_cost(group)))
-    yield from _tell_behaviour(group.behaviour)
+    yield Facts(tuple(_render_cost(group)))
+    yield from _render_behaviour(group.behaviour)
 
 
-def _tell_setting(group: GroupFacts) -> Iterator[tuple[str, str]]:
+def _render_setting(group: GroupFacts) -> Iterator[tuple[str, str]]:
     conditions, account = group.conditions, group.scores.account
     yield "run", group.run
     yield "agent", f"{group.agent}, version {' and '.join(conditions.revisions)}"
     yield "model", group.model
     yield "configuration", group.configuration
-    yield from _tell_conditions(conditions, account.counted)
+    yield from _render_conditions(conditions, account.counted)
     yield "records", render_counts(group.statuses)
     yield "from", render_counts(group.sources)
     reasons = f" ({render_counts(account.reasons)})" if account.reasons else ""
@@ -91,7 +91,7 @@ def _tell_setting(group: GroupFacts) -> Iterator[tuple[str, str]]:
     )
 
 
-def _tell_conditions(conditions: Conditions, trials: int) -> Iterator[tuple[str, str]]:
+def _render_conditions(conditions: Conditions, trials: int) -> Iterator[tuple[str, str]]:
     listed = {
         "dataset": conditions.datasets,
         "backend": conditions.backends,
@@ -106,7 +106,7 @@ def _tell_conditions(conditions: Conditions, trials: int) -> Iterator[tuple[str,
         yield "when", f"{conditions.first} to {conditions.last}"
 
 
-def _tell_passes(scores: Scores) -> Iterator[Block]:
+def _render_passes(scores: Scores) -> Iterator[Block]:
     if not scores.pass_at:
         return
     rows = []
@@ -131,16 +131,16 @@ def _tell_passes(scores: Scores) -> Iterator[Block]:
         Column("tasks", is_number=True),
         Column("too few attempts", is_number=True),
     )
-    yield Heading("Passing once, and every time", 3)
+    yield Heading("pass@k and pass^k", 3)
     yield Table(columns, tuple(rows), "pass@k and pass^k")
     yield Paragraph(
-        "pass@k: at least one of k attempts passes; pass^k: all k do. What is not scored has not "
+        "pass@k: at least one of k attempts passes; pass^k: all k do. Unscored trials have not "
         "passed.",
         "soft",
     )
 
 
-def _tell_tasks(group: GroupFacts) -> Iterator[Block]:
+def _render_tasks(group: GroupFacts) -> Iterator[Block]:
     yield Heading("Task by task", 3)
     columns = (
         Column("task"),
@@ -151,12 +151,12 @@ def _tell_tasks(group: GroupFacts) -> Iterator[Block]:
         Column("revision", is_extra=True),
         Column("image", is_extra=True),
     )
-    yield Table(columns, tuple(map(_tell_task, group.tasks)), "Tasks")
+    yield Table(columns, tuple(map(_render_task, group.tasks)), "Tasks")
     yield Paragraph(f"Attempts: {LEGEND}.", "soft")
     spread = group.scores.spread
     flaky = [task.task for task in spread.flaky]
     if flaky:
-        yield Paragraph(f"Flaky, scored differently from attempt to attempt: {', '.join(flaky)}.")
+        yield Paragraph(f"Flaky (scores differ between attempts): {', '.join(flaky)}.")
     if spread.within is not None:
         between = "unknown" if spread.between is None else render_number(spread.between)
         yield Paragraph(
@@ -167,7 +167,7 @@ def _tell_tasks(group: GroupFacts) -> Iterator[Block]:
         yield Histogram("Tasks by mean reward", "mean reward", means)
 
 
-def _tell_task(task: TaskFacts) -> tuple[Cell, ...]:
+def _render_task(task: TaskFacts) -> tuple[Cell, ...]:
     return (
         Cell(task.task),
         Cell(render_marks(task.rewards)),
@@ -179,7 +179,7 @@ def _tell_task(task: TaskFacts) -> tuple[Cell, ...]:
     )
 
 
-def _tell_errors(group: GroupFacts) -> Iterator[Block]:
+def _render_errors(group: GroupFacts) -> Iterator[Block]:
     reasons, behaviour = group.scores.account.reasons, group.behaviour
     causes = behaviour.causes if behaviour is not None else {}
     if not reasons and not causes and not group.errored:
@@ -198,7 +198,7 @@ def _tell_errors(group: GroupFacts) -> Iterator[Block]:
     yield Facts(tuple(rows))
 
 
-def _tell_cost(group: GroupFacts) -> Iterator[tuple[str, str]]:
+def _render_cost(group: GroupFacts) -> Iterator[tuple[str, str]]:
     found = group.scores.efficiency
     parts = {"cost": (found.cost_usd, "USD"), "tokens": (found.tokens, "tokens")}
     for label, (spent, unit) in {**parts, "time": (found.seconds, "seconds")}.items():
@@ -215,19 +215,19 @@ def _spent(spent: Spent, unit: str) -> str:
         return f"{UNKNOWN} for all {count_of(of, 'trial')}"
     known = render_of(spent.known, unit)
     if spent.n_unknown:
-        return f"{known} for the {spent.n_known:,} of {count_of(of, 'trial')} that tell"
+        return f"{known} for the {spent.n_known:,} of {count_of(of, 'trial')} with known values"
     return f"{known} for {count_of(of, 'trial')}"
 
 
-def _tell_behaviour(summary: ExperimentSummary | None) -> Iterator[Block]:
+def _render_behaviour(summary: ExperimentSummary | None) -> Iterator[Block]:
     if summary is None or not summary.with_trace:
         return
-    yield Heading("How it went about it", 3)
+    yield Heading("Behaviour", 3)
     rows = []
     if summary.behaviour is not None and summary.behaviour.turns:
         shares = [f"{label} {render_percent(s)}" for label, s in summary.behaviour.shares.items()]
         of = count_of(summary.behaviour.turns, "turn")
-        rows.append(("turns were for", f"{', '.join(shares)} of {of}"))
+        rows.append(("turns by purpose", f"{', '.join(shares)} of {of}"))
     rate = UNKNOWN if summary.error_rate is None else render_percent(summary.error_rate)
     rows.append(
         (
@@ -239,16 +239,16 @@ def _tell_behaviour(summary: ExperimentSummary | None) -> Iterator[Block]:
         first = summary.first_errors[0]
         rows.append(
             (
-                "commonest first error",
+                "most common first error",
                 f"{first.tool}: {first.text} ({count_of(first.trials, 'trial')})",
             )
         )
     yield Facts(tuple(rows))
     columns = (
-        Column("a trial", is_dear=True),
+        Column("per trial", is_dear=True),
         Column("mean", is_number=True),
         Column("median", is_number=True),
-        Column("known of", is_number=True),
+        Column("known for", is_number=True),
     )
     table = [
         (
@@ -266,33 +266,33 @@ def _unit(name: str) -> str:
     return "seconds" if "seconds" in name else _UNITS.get(name, "count")
 
 
-def tell_report(facts: ReportFacts) -> Document:
-    """The whole document."""
-    blocks: list[Block] = [*_tell_top(facts), *_tell_overview(facts)]
+def render_report(facts: ReportFacts) -> Document:
+    """Make the whole document."""
+    blocks: list[Block] = [*_render_top(facts), *_render_overview(facts)]
     if len(facts.groups) > 1:
-        blocks += _tell_front(facts)
+        blocks += _render_front(facts)
     for group in facts.groups:
-        blocks += tell_group(group, is_only=len(facts.groups) == 1)
-    blocks += _tell_integrity(facts)
-    blocks += _tell_basis(facts)
-    blocks += _tell_missing(facts)
+        blocks += render_group(group, is_only=len(facts.groups) == 1)
+    blocks += _render_integrity(facts)
+    blocks += _render_basis(facts)
+    blocks += _render_missing(facts)
     return Document(f"Report: {', '.join(run.name for run in facts.runs)}", tuple(blocks))
 
 
-def _tell_top(facts: ReportFacts) -> Iterator[Block]:
-    """What has to be known before any number."""
+def _render_top(facts: ReportFacts) -> Iterator[Block]:
+    """Warnings that come before any number."""
     for run in facts.runs:
         if run.left_out:
             shown = {SHOWN.get(name, name): count for name, count in run.left_out.items()}
             yield Paragraph(f"{run.name}: not counted: {render_counts(shown)}.", "warn")
         for place, why in run.unreadable:
-            yield Paragraph(f"{run.name}: {place} is in no number: {why}", "warn")
+            yield Paragraph(f"{run.name}: {place} is not counted: {why}", "warn")
         for note in run.notes:
             yield Paragraph(note, "warn")
     partial = sum(group.statuses.get("diagnostic", 0) for group in facts.groups)
     if partial:
         yield Paragraph(
-            f"Diagnostic: {count_of(partial, 'trial')} with partial records; good for looking, not "
+            f"Diagnostic: {count_of(partial, 'trial')} with partial records; not eligible "
             "for a leaderboard.",
             "warn",
         )
@@ -305,7 +305,7 @@ def _tell_top(facts: ReportFacts) -> Iterator[Block]:
         yield Paragraph(f"{which}; see Integrity and reviews below.", tone_of_codes(found))
 
 
-def _tell_overview(facts: ReportFacts) -> Iterator[Block]:
+def _render_overview(facts: ReportFacts) -> Iterator[Block]:
     yield Heading("Scores")
     columns = (
         Column("agent, model"),
@@ -317,27 +317,27 @@ def _tell_overview(facts: ReportFacts) -> Iterator[Block]:
         Column("passed", is_dear=True, is_extra=True),
         Column("cost per success", is_extra=True),
     )
-    yield Table(columns, tuple(map(_tell_row, facts.groups)), "Scores by agent and model")
+    yield Table(columns, tuple(map(_render_row, facts.groups)), "Scores by agent and model")
     rows = tuple(map(_spread, facts.groups))
     least, most = extent(v for row in rows for v in (row.value, row.low, row.high)) or (0.0, 1.0)
     yield Intervals(
         "Mean of the scored, with 95% interval", rows, least=min(least, 0.0), most=max(most, 1.0)
     )
-    told = [group.scores for group in facts.groups]
+    scores = [group.scores for group in facts.groups]
     few = [
-        s.tasks for s in told if s.tasks < FEW_TASKS and (s.interval or s.interval_errors_as_zero)
+        s.tasks for s in scores if s.tasks < FEW_TASKS and (s.interval or s.interval_errors_as_zero)
     ]
     if few:
         which = count_of(min(few), "task")
-        yield Paragraph(f"Only {which}: intervals drawn from so few are too narrow.", "warn")
+        yield Paragraph(f"Only {which}: intervals from so few tasks are too narrow.", "warn")
     yield Paragraph(
-        "Intervals draw whole tasks (bootstrap); those of pass rates are Wilson's. A job's "
-        "official numbers, bit for bit as harbor has them, are `proctor score`'s.",
+        "Intervals resample whole tasks (bootstrap); those of pass rates are Wilson's. A job's "
+        "official scores, bit for bit as harbor computes them, are in `proctor score`.",
         "soft",
     )
 
 
-def _tell_row(group: GroupFacts) -> tuple[Cell, ...]:
+def _render_row(group: GroupFacts) -> tuple[Cell, ...]:
     scores, account = group.scores, group.scores.account
     excluded, as_zero = account.mean_errors_excluded, account.mean_errors_as_zero
     return (
@@ -358,8 +358,8 @@ def _spread(group: GroupFacts) -> Spread:
     return Spread(group.label, mean, ends.low if ends else None, ends.high if ends else None)
 
 
-def _tell_front(facts: ReportFacts) -> Iterator[Block]:
-    yield Heading("Cost against score")
+def _render_front(facts: ReportFacts) -> Iterator[Block]:
+    yield Heading("Cost and score")
     dots = [
         Dot(group.label, cost, score, is_best=group.is_on_front)
         for group in facts.groups
@@ -368,28 +368,21 @@ def _tell_front(facts: ReportFacts) -> Iterator[Block]:
     ]
     best = [group.label for group in facts.groups if group.is_on_front]
     if dots:
-        yield Paragraph(f"None is both cheaper and better than: {'; '.join(best)}.")
+        yield Paragraph(f"No group is both cheaper and better than: {'; '.join(best)}.")
         yield Scatter(
-            "Mean reward (not scored = 0) against mean cost a trial",
-            "USD a trial",
+            "Mean reward (not scored = 0) against mean cost per trial",
+            "USD per trial",
             "mean reward",
             tuple(dots),
         )
     without = len(facts.groups) - len(dots)
     if without:
         which = count_of(without, "group")
-        yield Paragraph(
-            f"{which} not among them: what a trial costs, or scores, is not known, and not 0."
-        )
-    pairs = len(facts.groups) * (len(facts.groups) - 1) // 2
-    yield Paragraph(
-        f"{count_of(pairs, 'pair')} can be made of {len(facts.groups)} groups: at 95%, one in "
-        "twenty differs by chance alone. `proctor compare` holds two against each other.",
-        "soft",
-    )
+        yield Paragraph(f"{which} omitted: their cost or score is unknown.")
+    yield Paragraph("Compare two of them with `proctor compare`.", "soft")
 
 
-def _tell_integrity(facts: ReportFacts) -> Iterator[Block]:
+def _render_integrity(facts: ReportFacts) -> Iterator[Block]:
     yield Heading("Integrity and reviews")
     rows = [
         (
@@ -405,29 +398,29 @@ def _tell_integrity(facts: ReportFacts) -> Iterator[Block]:
         columns = (Column("level"), Column("finding", is_dear=True), Column("trial"))
         yield Table(columns, tuple(rows), "Integrity findings")
     else:
-        yield Paragraph("No integrity finding is on record.")
+        yield Paragraph("No integrity findings.")
     reviews: dict[str, int] = {}
     for group in facts.groups:
         for verdict, count in group.reviews.items():
             reviews[verdict] = reviews.get(verdict, 0) + count
     none = reviews.pop("none", 0)
-    told = f"{render_counts(reviews)}; " if reviews else ""
-    yield Paragraph(f"Reviews: {told}{count_of(none, 'trial')} nobody has reviewed.")
+    text = f"{render_counts(reviews)}; " if reviews else ""
+    yield Paragraph(f"Reviews: {text}{count_of(none, 'trial')} not reviewed.")
 
 
-def _tell_basis(facts: ReportFacts) -> Iterator[Block]:
-    yield Heading("What this rests on")
+def _render_basis(facts: ReportFacts) -> Iterator[Block]:
+    yield Heading("Basis")
     for run in facts.runs:
-        yield Facts(tuple(_tell_run(run)))
+        yield Facts(tuple(_render_run(run)))
         if run.basis is not None:
             lines = run.basis.checkpoint.rstrip("\n").split("\n")
             yield Lines(tuple(lines), "Checkpoint")
 
 
-def _tell_run(run: RunFacts) -> Iterator[tuple[str, str]]:
+def _render_run(run: RunFacts) -> Iterator[tuple[str, str]]:
     yield "run", run.name
     if run.basis is None:
-        yield "read from", "a job's directory: nothing protects it from being edited"
+        yield "read from", "a job directory, which is not protected against changes"
         return
     yield "read from", f"the ledger {run.basis.origin}"
     yield "position", f"{count_of(run.basis.size, 'entry', 'entries')} of the log"
@@ -435,9 +428,9 @@ def _tell_run(run: RunFacts) -> Iterator[tuple[str, str]]:
     yield "check it", f"proctor ledger verify; then proctor report {run.name}"
 
 
-def _tell_missing(facts: ReportFacts) -> Iterator[Block]:
-    yield Heading("What could not be worked out")
+def _render_missing(facts: ReportFacts) -> Iterator[Block]:
+    yield Heading("Not computed")
     if not facts.not_computed:
-        yield Paragraph("Nothing is missing.")
+        yield Paragraph("Everything was computed.")
     for sentence in facts.not_computed:
         yield Paragraph(sentence)

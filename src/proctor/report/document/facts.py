@@ -1,4 +1,4 @@
-"""Everything that a report says of runs, as a value. What could not be worked out says why."""
+"""The content of a report as a value, including what could not be computed and why."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -8,7 +8,7 @@ import msgspec
 from proctor.ledger.counting import count_exceptions
 from proctor.ledger.row import TrialRow
 from proctor.report.behaviour import CLASSIFIED_BY, Behaviour
-from proctor.report.groups import Group, group_attempts, group_by_task, name_groups
+from proctor.report.groups import Group, group_by_task, group_trials, name_groups
 from proctor.report.runs import Basis, Run
 from proctor.report.scores import Scores, score_tasks
 from proctor.report.statistics.efficiency import pareto
@@ -20,7 +20,7 @@ _UNKNOWN = "not known"
 
 
 class TaskFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """One task, and the attempts at it."""
+    """One task with its attempts."""
 
     task: str
     revisions: tuple[str, ...]
@@ -30,25 +30,25 @@ class TaskFacts(msgspec.Struct, frozen=True, kw_only=True):
     trials: tuple[str, ...]
     """EXPERIMENT/TRIAL of each."""
     mean: float | None
-    """Over the scored; null: there are none."""
+    """Over scored attempts; null: there are none."""
     variance: float | None
-    """From attempt to attempt, unbiased; null where fewer than two are scored."""
+    """Unbiased, between attempts; null if fewer than two are scored."""
     is_flaky: bool
     """Whether scored attempts differ."""
 
 
 class Conditions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the attempts were made under; more than one of a kind is a mixture."""
+    """The conditions of the trials; several values mean a mixture."""
 
     datasets: tuple[str, ...]
     backends: tuple[str, ...]
     profiles: tuple[str, ...]
     limits: tuple[str, ...]
-    """Changes to the tasks' own limits; "the default" where there are none."""
+    """Changed limits; "the default" if there are none."""
     revisions: tuple[str, ...]
-    """Of the agent's adapter."""
+    """Revisions of the agent's adapter."""
     pinned_images: int
-    """Trials whose image is named by its content."""
+    """Trials whose image is pinned by digest."""
     first: str | None
     """When the first of them ran, in UTC."""
     last: str | None
@@ -59,15 +59,15 @@ class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
 
     run: str
     label: str
-    """What tells it from the others of the report."""
+    """Distinguishes it from the other groups of the report."""
     agent: str
     model: str
     configuration: str
     conditions: Conditions
     statuses: dict[str, int]
-    """Trials by the standing of their records."""
+    """Trials by record status."""
     sources: dict[str, int]
-    """Trials by where they come from."""
+    """Trials by source."""
     scores: Scores
     errored: int
     """Trials that raised an exception, whether or not they were scored."""
@@ -75,13 +75,13 @@ class GroupFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Those trials, by the exception's class."""
     tasks: tuple[TaskFacts, ...]
     behaviour: ExperimentSummary | None
-    """Null where traces were not read."""
+    """Null if traces were not read."""
     advisor_calls: int | None
-    """Null: no trial says."""
+    """Null: unknown for all trials."""
     findings: dict[str, tuple[str, ...]]
     """Integrity findings: trials by code."""
     reviews: dict[str, int]
-    """Trials by the verdict of their latest review; `none`: nobody reviewed them."""
+    """Trials by the verdict of their latest review; `none`: not reviewed."""
     is_on_front: bool
     """Whether no other group of the report is both cheaper and better."""
 
@@ -92,14 +92,14 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     is_sealed: bool
     left_out: dict[str, int]
-    """Trials in no number, by why."""
+    """Trials that do not count, by status."""
     unreadable: tuple[tuple[str, str], ...]
     """Trials of a job that could not be read, and why."""
     notes: tuple[str, ...]
     withheld_unnamed: int
-    """Entries of its ledger that were withheld without naming a trial; any may be of this run."""
+    """Entries of its ledger withheld without naming a trial, which may be of this run."""
     basis: Basis | None
-    """The position of the log; null for a job's directory."""
+    """The position of the log; null for a job directory."""
 
 
 class ReportFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,20 +109,16 @@ class ReportFacts(msgspec.Struct, frozen=True, kw_only=True):
     runs: tuple[RunFacts, ...]
     groups: tuple[GroupFacts, ...]
     classified_by: str | None
-    """What labelled the turns; null where traces were not read."""
+    """The classifier of turns; null if traces were not read."""
     not_computed: tuple[str, ...]
-    """What is missing, and why."""
+    """What could not be computed, and why."""
 
 
 def gather_facts(runs: Sequence[Run], behaviour: Behaviour | None) -> ReportFacts:
-    """The facts of some runs."""
-    parts = [
-        (run, group, attempts)
-        for run in runs
-        for group, attempts in group_attempts(run.attempts).items()
-    ]
+    """Gather the facts of runs."""
+    parts = [(run, group, rows) for run in runs for group, rows in group_trials(run.trials).items()]
     labels = name_groups(group for _, group, _ in parts)
-    found = [_gather_group(run, group, attempts, behaviour) for run, group, attempts in parts]
+    found = [_gather_group(run, group, rows, behaviour) for run, group, rows in parts]
     names = [
         f"{run.name}: {labels[group]}" if len(runs) > 1 else labels[group]
         for run, group, _ in parts
@@ -146,7 +142,7 @@ def _point(group: GroupFacts) -> tuple[float | None, float | None]:
 
 
 def mean_cost(group: GroupFacts) -> float | None:
-    """What a trial costs on average; None where the cost of one is not known."""
+    """The mean cost of a trial; None if one is unknown."""
     spent = group.scores.efficiency.cost_usd
     return None if spent.total is None else spent.total / spent.n_known
 
@@ -164,24 +160,24 @@ def _gather_run(run: Run) -> RunFacts:
 
 
 def _gather_group(
-    run: Run, group: Group, attempts: Sequence[TrialRow], behaviour: Behaviour | None
+    run: Run, group: Group, rows: Sequence[TrialRow], behaviour: Behaviour | None
 ) -> GroupFacts:
-    tasks = group_by_task(attempts)
+    tasks = group_by_task(rows)
     scores = score_tasks(tasks)
     spreads = {each.task: each for each in scores.spread.tasks}
-    advisor = [each.advisor_calls for each in attempts if each.advisor_calls is not None]
+    advisor = [each.advisor_calls for each in rows if each.advisor_calls is not None]
     return GroupFacts(
         run=run.name,
         label=group.label,
         agent=group.agent,
         model=group.model,
         configuration=group.configuration,
-        conditions=_gather_conditions(attempts),
-        statuses=_count(each.status for each in attempts),
-        sources=_count(each.source or "proctor" for each in attempts),
+        conditions=_gather_conditions(rows),
+        statuses=_count(each.status for each in rows),
+        sources=_count(each.source or "proctor" for each in rows),
         scores=scores,
-        errored=sum(count_exceptions(attempts).values()),
-        exceptions=_list_by((each.exception, each.name) for each in attempts if each.exception),
+        errored=sum(count_exceptions(rows).values()),
+        exceptions=_list_by((each.exception, each.name) for each in rows if each.exception),
         tasks=tuple(
             TaskFacts(
                 task=task,
@@ -195,23 +191,23 @@ def _gather_group(
             )
             for task, found in tasks.items()
         ),
-        behaviour=behaviour.together(attempts) if behaviour is not None else None,
+        behaviour=behaviour.together(rows) if behaviour is not None else None,
         advisor_calls=sum(advisor) if advisor else None,
-        findings=_list_by((code, each.name) for each in attempts for code in each.findings),
-        reviews=_count(each.review or "none" for each in attempts),
+        findings=_list_by((code, each.name) for each in rows for code in each.findings),
+        reviews=_count(each.review or "none" for each in rows),
         is_on_front=False,
     )
 
 
-def _in_task(attempt: TrialRow, name: str) -> str | None:
-    return getattr(attempt.task_conditions, name, None)
+def _in_task(row: TrialRow, name: str) -> str | None:
+    return getattr(row.task_conditions, name, None)
 
 
-def _gather_conditions(attempts: Sequence[TrialRow]) -> Conditions:
-    runs = [each.run_conditions for each in attempts]
-    times = sorted(each.timestamp for each in attempts if each.timestamp)
+def _gather_conditions(rows: Sequence[TrialRow]) -> Conditions:
+    runs = [each.run_conditions for each in rows]
+    times = sorted(each.timestamp for each in rows if each.timestamp)
     return Conditions(
-        datasets=_kinds(each.dataset_id for each in attempts),
+        datasets=_kinds(each.dataset_id for each in rows),
         backends=_kinds(each.backend if each else None for each in runs),
         profiles=_kinds((each.profile or "none") if each else None for each in runs),
         limits=_kinds(
@@ -223,10 +219,10 @@ def _gather_conditions(attempts: Sequence[TrialRow]) -> Conditions:
             else None
             for each in runs
         ),
-        revisions=_kinds(each.revision for each in attempts),
+        revisions=_kinds(each.revision for each in rows),
         pinned_images=sum(
             each.task_conditions is not None and each.task_conditions.has_pinned_image
-            for each in attempts
+            for each in rows
         ),
         first=times[0] if times else None,
         last=times[-1] if times else None,
@@ -234,7 +230,7 @@ def _gather_conditions(attempts: Sequence[TrialRow]) -> Conditions:
 
 
 def _list_by(pairs: Iterable[tuple[str, str]]) -> dict[str, tuple[str, ...]]:
-    """Names of trials, by the first of each pair."""
+    """Names of trials, by the first item of each pair."""
     found: dict[str, list[str]] = {}
     for key, name in pairs:
         found.setdefault(key, []).append(name)
@@ -250,7 +246,7 @@ def _count(names: Iterable[str]) -> dict[str, int]:
 
 
 def _find_missing(groups: Sequence[GroupFacts]) -> Iterable[str]:
-    """What is missing of each group, and why."""
+    """What could not be computed for each group, and why."""
     for group in groups:
         for sentence in (*_find_missing_scores(group.scores), *_find_missing_traces(group)):
             yield f"{group.label}: {sentence}"
@@ -262,16 +258,16 @@ def _find_missing_scores(scores: Scores) -> Iterable[str]:
         yield f"the mean with missing = 0 and the pass rate, because {why}"
     if spent.n_unknown:
         of = count_of(spent.n_known + spent.n_unknown, "trial")
-        yield f"cost per success, because the cost of {spent.n_unknown:,} of {of} is not known"
+        yield f"cost per success, because the cost of {spent.n_unknown:,} of {of} is unknown"
     elif not scores.passed:
         yield "cost per success, because nothing passed"
     if scores.interval is None:
         yield (
-            "the interval of the mean, because fewer than 2 tasks have a score, or all of them the "
+            "the interval of the mean, because fewer than 2 tasks have a score, or all have the "
             "same mean"
         )
     if scores.spread.within is None:
-        yield "variance from attempt to attempt, because no task has 2 scored attempts"
+        yield "variance between attempts, because no task has 2 scored attempts"
 
 
 def _find_missing_traces(group: GroupFacts) -> Iterable[str]:
@@ -279,4 +275,4 @@ def _find_missing_traces(group: GroupFacts) -> Iterable[str]:
         yield "behaviour, because traces were not read"
     elif group.behaviour.with_trace < group.behaviour.trials:
         without = count_of(group.behaviour.trials - group.behaviour.with_trace, "trial")
-        yield f"the behaviour of {without}, which left no trace that could be used"
+        yield f"the behaviour of {without}, which have no usable trace"

@@ -1,11 +1,11 @@
-"""Does a run reach what was asked of it? The answer for machines, and the reasons for people.
+"""Gates: checks runs against limits, for CI.
 
-    measured    a job or an experiment: its trials, its denominators, what is wrong with it
-    numbers     the numbers of a group of trials, and those of a run as a whole
-    limits      what is asked for, and the names of the ways to miss it
-    judging     numbers against limits
-    junit       the answer as JUnit XML
-    markdown    the answer as a page for a CI's summary
+    measured    a job or an experiment: its trials, denominators and damage
+    numbers     the numbers of a group of trials, and of a whole run
+    limits      the limits, and the ways to miss them
+    judging     compares numbers with limits
+    junit       the result as JUnit XML
+    markdown    the result as Markdown for a CI summary
 
-The mean is harbor's, made by `reward`; nothing here prints or writes.
+The mean is harbor's, computed by `reward`.
 """

@@ -1,4 +1,4 @@
-"""Numbers against limits: every condition that was asked for, met or not, with what was found."""
+"""Compares the numbers of a run with limits: every condition, with what was found."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,27 +21,26 @@ from proctor.report.statistics.efficiency import Spent, add_up
 from proctor.report.statistics.paired import Paired, compare_paired
 from proctor.sentence import count_of
 
-# A run against another one, task by task: how far did it drop?
-#
-# Only tasks that both ran are compared, and only where both ran the same revision of it; the others
-# are named. A trial without a reward is 0 on both sides, as in the mean.
+# Comparison with a baseline, task by task. Only tasks that both ran in the same revision are
+# compared; the others are listed. A trial without a reward counts as 0 on both sides, as in the
+# mean.
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """A group compared with one of the baseline."""
+    """A group compared with a group of the baseline."""
 
     baseline: str
     paired: Paired
     changed: list[str]
-    """Tasks of which the two ran different revisions: not compared."""
+    """Tasks whose revisions differ: not compared."""
 
 
-def find_baseline(key: str, measured: Measured, baseline: Measured) -> list[MeasuredTrial]:
-    """The trials of the baseline that a group is compared with: its only group, or the same one.
+def choose_baseline(key: str, measured: Measured, baseline: Measured) -> list[MeasuredTrial]:
+    """The baseline's trials to compare a group with: its only group, or the one with the same key.
 
     Raises:
-        InputError: it has several groups, and not this one.
+        InputError: the baseline has several groups, and not this one.
     """
     groups = baseline.groups
     if len(groups) == 1:
@@ -57,10 +56,10 @@ def find_baseline(key: str, measured: Measured, baseline: Measured) -> list[Meas
 def compare_with(
     trials: Sequence[MeasuredTrial], baseline: Sequence[MeasuredTrial], name: str, limits: Limits
 ) -> Drop:
-    """How a group compares with one of the baseline.
+    """Compare a group with a group of the baseline.
 
     Raises:
-        InputError: which reward counts is not said, or one is not finite.
+        InputError: it is ambiguous which reward counts, or one is not finite.
     """
     sides = [group_by_task(side, values_of(side, limits)[1]) for side in (trials, baseline)]
     ours, theirs = _find_revisions(trials), _find_revisions(baseline)
@@ -84,19 +83,19 @@ def _find_revisions(trials: Sequence[MeasuredTrial]) -> dict[str, set[str]]:
 
 @dataclass(slots=True)
 class Judged:
-    """A run, its numbers, and how it stands to what was asked for."""
+    """A run with its numbers and the results of its checks."""
 
     measured: Measured
     groups: list[GroupNumbers]
     errors: Errors
     cost: Spent
     drops: dict[str, Drop] = field(default_factory=dict)
-    """By group, where a baseline was given."""
+    """By group, if there is a baseline."""
     checks: list[Check] = field(default_factory=list)
 
     @property
     def miss(self) -> Miss | None:
-        """The gravest way it misses the gate; None: met."""
+        """The gravest missed condition; None if all are met."""
         return gravest(self.checks)
 
 
@@ -107,10 +106,10 @@ def judge(
     *,
     find_interval: FindInterval = cluster_bootstrap,
 ) -> Judged:
-    """Hold a run against limits, and against a baseline where one is given.
+    """Check a run against limits, and compare it with a baseline if one is given.
 
     Raises:
-        InputError: which reward counts, or which group of the baseline, is not said.
+        InputError: it is ambiguous which reward or which group of the baseline counts.
     """
     groups = [
         count_group(key, trials, limits, find_interval) for key, trials in measured.groups.items()
@@ -137,24 +136,24 @@ def _check_damage(measured: Measured) -> Iterator[Check]:
     for sentence in measured.damage:
         yield Check(
             thing=measured.name,
-            condition="sound evidence",
+            condition="undamaged evidence",
             found=sentence,
             miss=Miss.DAMAGED,
         )
     for sentence in measured.unshown:
         yield Check(
             thing=measured.name,
-            condition="published numbers that can be shown",
+            condition="published numbers that can be recomputed",
             found=sentence,
             miss=Miss.UNSHOWN,
         )
 
 
 def _compare(judged: Judged, baseline: Measured, limits: Limits) -> Iterator[Check]:
-    """Compare every group with the baseline; what cannot be compared has not held up."""
+    """Compare every group with the baseline; groups that cannot be compared are missed."""
     measured = judged.measured
     for key, trials in measured.groups.items():
-        against = find_baseline(key, measured, baseline)
+        against = choose_baseline(key, measured, baseline)
         try:
             judged.drops[key] = compare_with(trials, against, baseline.name, limits)
         except StatisticsError as error:
@@ -187,7 +186,7 @@ def _check_baseline(measured: Measured, baseline: Measured) -> Iterator[Check]:
         yield Check(
             thing=measured.name,
             condition=condition,
-            found="no trial of it ran",
+            found="none of its trials ran",
             miss=Miss.INCOMPLETE,
         )
 
@@ -197,16 +196,16 @@ def _check_presence(measured: Measured, limits: Limits) -> Iterator[Check]:
     if not measured.trials:
         yield Check(thing=name, condition="trials to judge", found="none ran", miss=Miss.INCOMPLETE)
     if limits.require_complete:
-        missing = find_missing(measured)
+        missing = list_missing(measured)
         if measured.planned is None:
-            missing.append("the ledger does not say how many trials were planned; --planned does")
+            missing.append("the ledger has no plan for it: pass --planned")
         found = "; ".join(missing) or f"all of {count_of(measured.run, 'trial')}"
         miss = Miss.INCOMPLETE if missing else None
         yield Check(thing=name, condition="complete", found=found, miss=miss)
 
 
-def find_missing(measured: Measured) -> list[str]:
-    """What keeps a run from being complete, in pieces of sentences."""
+def list_missing(measured: Measured) -> list[str]:
+    """Why a run is not complete, in phrases."""
     found = []
     if measured.not_run is not None and measured.not_run > 0:
         found.append(f"{measured.not_run} of {measured.planned} planned trials did not run")
@@ -215,7 +214,7 @@ def find_missing(measured: Measured) -> list[str]:
     if measured.withheld:
         found.append(f"{count_of(measured.withheld, 'trial')} withheld")
     if not measured.is_over:
-        found.append("the job did not run to its end, or still runs")
+        found.append("the job did not finish, or is still running")
     return found
 
 
@@ -233,7 +232,7 @@ def _check_errors(judged: Judged, limits: Limits) -> Iterator[Check]:
 
 
 def render_errors(errors: Errors) -> str:
-    """How many trials failed, and of what."""
+    """The number of errors, and their kinds."""
     kinds = ", ".join(f"{kind} {n}" for kind, n in errors.kinds.items())
     return f"{errors.count} of {count_of(errors.trials, 'trial')}" + (
         f" ({kinds})" if kinds else ""
@@ -261,7 +260,7 @@ def _check_group(thing: str, group: GroupNumbers, limits: Limits) -> Iterator[Ch
                 group=group.key,
                 condition=f"{label} >= {floor!r}",
                 found=f"{value!r}{between}",
-                # nan is not at the floor either.
+                # nan does not meet a limit either.
                 miss=None if value >= floor else Miss.SCORE,
             )
 
@@ -273,7 +272,7 @@ def _check_drop(thing: str, key: str, drop: Drop, limits: Limits) -> Check:
     if paired.difference is None:
         miss, found = Miss.INCOMPLETE, "no task in common"
     else:
-        # Means that are one number rounded twice do not differ.
+        # Tolerates the rounding of equal means.
         is_met = -paired.difference <= most + 1e-12
         miss, found = None if is_met else Miss.SCORE, _render_drop(drop, paired.difference)
     if left_out := _render_left_out(drop):
@@ -313,14 +312,14 @@ def _check_cost(judged: Judged, limits: Limits) -> Iterator[Check]:
 
 
 def render_cost(cost: Spent) -> str:
-    """What is known of a cost."""
+    """Render a cost, with what is unknown of it."""
     if cost.total is not None:
-        each = "" if cost.per_success is None else f", {cost.per_success:.4f} a pass"
+        each = "" if cost.per_success is None else f", {cost.per_success:.4f} per pass"
         return f"{cost.total:.4f} USD{each}"
     trials = cost.n_known + cost.n_unknown
     if not cost.n_known:
-        return f"not known for any of {count_of(trials, 'trial')}"
+        return f"unknown for all of {count_of(trials, 'trial')}"
     return (
-        f"not known for {cost.n_unknown} of {count_of(trials, 'trial')}; "
+        f"unknown for {cost.n_unknown} of {count_of(trials, 'trial')}; "
         f"the others cost {cost.known:.4f} USD"
     )

@@ -1,12 +1,12 @@
-"""The answer of a gate as JUnit XML: what CI systems read test results from.
+"""The result of a gate as JUnit XML, which CI systems read.
 
     <testsuites>
-      <testsuite name="gate">         a testcase for each condition; one that is missed is a failure
-      <testsuite name="EXPERIMENT">   a testcase for each trial, its task as the class:
+      <testsuite name="gate">         a testcase for each condition; a missed one is a failure
+      <testsuite name="EXPERIMENT">   a testcase for each trial, with its task as the class:
                                       failure: a reward below the pass mark
                                       error: no reward, or an exception; the type is the reason
 
-Names come from strangers: they are escaped, and characters that XML cannot hold are left out.
+Names are untrusted: they are escaped, and characters that XML does not allow are removed.
 """
 
 import re
@@ -36,7 +36,7 @@ def render_junit(judged: Sequence[Judged], limits: Limits) -> bytes:
 
 
 def clean(text: str) -> str:
-    """Text without the characters that XML cannot hold."""
+    """Text without the characters that XML does not allow."""
     return _NOT_XML.sub("", text)
 
 

@@ -1,4 +1,4 @@
-"""What a run is asked for, and the ways to miss it, each with an exit code of its own."""
+"""The limits of a gate, and the ways to miss them, each with its own exit code."""
 
 from enum import StrEnum
 
@@ -6,24 +6,24 @@ import msgspec
 
 
 class Miss(StrEnum):
-    """How a gate is not met. Of several the gravest decides, and they stand in that order."""
+    """Why a gate is missed, the gravest first; of several, the gravest decides."""
 
     DAMAGED = "damaged"
-    """The ledger or the evidence is not what was written: no number can be trusted."""
+    """The ledger or the evidence is damaged: no number can be trusted."""
     UNSHOWN = "unshown"
     """A published number cannot be recomputed from the evidence."""
     INCOMPLETE = "incomplete"
-    """Trials are missing, or too few to say anything."""
+    """Trials are missing, or too few."""
     ERRORS = "errors"
     """Too many trials failed for a reason other than a wrong answer."""
     SCORE = "score"
-    """A number is below its floor, or dropped too far."""
+    """A number is below its limit, or dropped too far."""
     COST = "cost"
-    """It cost too much, or nobody knows what it cost."""
+    """It cost too much, or the cost is unknown."""
 
     @property
     def exit_code(self) -> int:
-        """What a program sees."""
+        """The exit code of `proctor gate`."""
         return _CODES[self]
 
 
@@ -38,7 +38,7 @@ _CODES = {
 
 
 class MaxErrors(msgspec.Struct, frozen=True):
-    """How many errors are let pass: a number of trials, or a share of those that ran."""
+    """Accepted errors: a number of trials, or a share of those that ran."""
 
     count: int | None = None
     share: float | None = None
@@ -47,15 +47,15 @@ class MaxErrors(msgspec.Struct, frozen=True):
         return str(self.count) if self.count is not None else f"{self.share:.4g} of the trials"
 
     def allows(self, errors: int, trials: int) -> bool:
-        """Whether so many errors among so many trials are let pass."""
+        """Whether this many errors among this many trials are accepted."""
         if self.count is not None:
             return errors <= self.count
-        # 29 of 100 are 29 %, whatever the floats say.
+        # Tolerates float rounding: 29 of 100 are 29 %.
         return errors <= (self.share or 0.0) * trials + 1e-9
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
-    """What is asked for; None is not asked for."""
+    """The limits of a gate; None: no limit."""
 
     min_mean: float | None = None
     min_pass_rate: float | None = None
@@ -64,13 +64,13 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     min_trials: int | None = None
     require_complete: bool = False
     max_drop: float | None = None
-    """Against a baseline."""
+    """Largest accepted drop from a baseline."""
     pass_mark: float = 1.0
-    """The least reward that is a pass."""
+    """The lowest reward that passes."""
     reward_key: str | None = None
-    """Which reward counts where a trial has several; None: the only one, else `reward`."""
+    """The reward that counts if a trial has several; None: the only one, else `reward`."""
     ignored_errors: frozenset[str] = frozenset()
-    """Exceptions that are no error where the trial has a reward all the same."""
+    """Exceptions that are not errors if the trial has a reward."""
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,7 +78,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
     thing: str
     group: str | None = None
-    """The group that it is about; null: all of the thing."""
+    """The group that it is about; null: the whole run."""
     condition: str
     found: str
     miss: Miss | None = None
@@ -91,6 +91,6 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def gravest(checks: list[Check]) -> Miss | None:
-    """The miss that decides; None where all is met."""
+    """The gravest miss; None if all conditions are met."""
     missed = {check.miss for check in checks}
     return next((miss for miss in Miss if miss in missed), None)

@@ -1,6 +1,6 @@
-"""The answer of a gate as a page of Markdown, for the summary of a CI run.
+"""The result of a gate as Markdown, for the summary of a CI run.
 
-Names come from strangers: whatever Markdown or HTML would take for more than text is escaped.
+Names are untrusted: everything that Markdown or HTML would interpret is escaped.
 """
 
 import re
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from proctor.report.gate.judging import (
     Judged,
-    find_missing,
+    list_missing,
     render_cost,
     render_errors,
 )
@@ -17,8 +17,8 @@ from proctor.report.gate.numbers import GroupNumbers, is_error, render_reward, v
 from proctor.report.statistics.intervals import Interval
 
 _SPECIAL = re.compile(r"[*_\[\]~#$\\`|<>&@]|:(?=//)")
+# The others are escaped as HTML: a backslash before them could be part of a table.
 _TAKES_A_BACKSLASH = "*_[]~#$"
-"""The others are spelled as HTML does: a backslash before them could be part of a table."""
 _MOST_LISTED = 50
 
 
@@ -33,7 +33,7 @@ def render_markdown(judged: Sequence[Judged], limits: Limits, miss: Miss | None)
 
 def escape(text: str) -> str:
     """Text that Markdown shows as it is, on one line."""
-    # Control characters would end a row of a table, or do something in a terminal.
+    # Control characters would end a table row, or be interpreted by a terminal.
     plain = "".join(char if char.isprintable() else " " for char in text)
     return _SPECIAL.sub(_spelled, plain)
 
@@ -48,7 +48,7 @@ def _render_run(judged: Judged, limits: Limits) -> Iterator[str]:
     yield ""
     if judged.checks:
         yield from _table(
-            ("", "asked for", "of", "found"),
+            ("", "condition", "of", "found"),
             (
                 (
                     "✓" if check.is_met else f"✗ {check.miss}",
@@ -65,7 +65,7 @@ def _render_run(judged: Judged, limits: Limits) -> Iterator[str]:
     )
     yield f"Errors: {escape(render_errors(judged.errors))}  "
     yield f"Cost: {escape(render_cost(judged.cost))}  "
-    if missing := find_missing(measured):
+    if missing := list_missing(measured):
         yield f"Incomplete: {escape('; '.join(missing))}  "
     for note in measured.notes:
         yield f"Note: {escape(note)}  "
@@ -90,7 +90,7 @@ def _ends(interval: Interval | None) -> str:
 
 
 def _render_failed(judged: Judged, limits: Limits) -> Iterator[str]:
-    """The trials that did not pass, folded away; not more than fit on a page."""
+    """The trials that did not pass, collapsed; only as many as fit on a page."""
     keys = {group.key: group.reward_key for group in judged.groups}
     rows = []
     for trial in judged.measured.trials:

@@ -1,7 +1,7 @@
-"""A job directory or an experiment of a ledger, as the trials that its numbers rest on.
+"""A job directory or an experiment of a ledger, as the trials behind its numbers.
 
-Rewards are taken where every other score takes them: from the reward files of a job, from the
-certificates of sealed trials. What is wrong with the evidence is put down, not raised.
+Rewards come from the same source as every score: the reward files of a job, the certificates of
+sealed trials. Damage of the evidence is collected, not raised.
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ NO_REASON = "unknown"
 
 
 class MeasuredTrial(msgspec.Struct, frozen=True, kw_only=True):
-    """One trial that is in the numbers."""
+    """One trial that counts."""
 
     trial: str
     task: str
@@ -47,10 +47,10 @@ class MeasuredTrial(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     """Reason code of a trial that has no reward."""
     cost_usd: float | None = None
-    """Null: not known, which is not 0."""
+    """Null: unknown, which is not 0."""
     seconds: float | None = None
     revision: str | None = None
-    """Of the task."""
+    """Revision of the task."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,44 +61,44 @@ class Measured:
     kind: str
     """job or experiment."""
     place: str
-    """The job's directory, or the ledger's."""
+    """The directory of the job or of the ledger."""
     trials: list[MeasuredTrial] = field(default_factory=list)
     """Those that ran and count, in the order they are added up."""
     planned: int | None = None
-    """That were to be run; None where nobody says."""
+    """Trials to be run; None if unknown."""
     broken: int = 0
-    """Whose result cannot be read: in no number."""
+    """Trials whose result cannot be read; they do not count."""
     withheld: int = 0
-    """Taken out of the log: in no number."""
+    """Withheld trials; they do not count."""
     superseded: int = 0
-    """That others stand in for, or that were begun again: in no number."""
+    """Superseded or restarted trials; they do not count."""
     attempts: int = 0
-    """Of those: earlier attempts that were begun again."""
+    """The restarted ones among these."""
     withheld_unnamed: int = 0
-    """Entries of the ledger that were withheld without naming a trial; any may be of this run."""
+    """Entries of the ledger withheld without naming a trial, which may be of this run."""
     is_over: bool = True
-    """Whether it ran to its end, as far as anybody says."""
+    """Whether it finished, as far as is known."""
     damage: list[str] = field(default_factory=list)
-    """What is wrong with the evidence, in sentences."""
+    """Damage of the evidence, in sentences."""
     unshown: list[str] = field(default_factory=list)
     """Published numbers that cannot be recomputed from the evidence, in sentences."""
     notes: list[str] = field(default_factory=list)
 
     @property
     def run(self) -> int:
-        """Trials with a result that can be read."""
+        """Trials with a readable result."""
         return len(self.trials)
 
     @property
     def not_run(self) -> int | None:
-        """Planned, and not there; None where no plan is known."""
+        """Planned and not found; None if no plan is known."""
         if self.planned is None:
             return None
         return self.planned - self.run - self.broken - self.withheld
 
     @property
     def denominators(self) -> dict[str, int | None]:
-        """What its numbers rest on; None: not known."""
+        """The numbers of trials by status; None: unknown."""
         names = (
             "planned", "run", "broken", "not_run", "withheld", "superseded", "attempts",
             "withheld_unnamed",
@@ -115,18 +115,18 @@ class Measured:
 
 
 def measure_job(path: str, *, check_evidence: bool = False, watch: Watch | None = None) -> Measured:
-    """The job in a directory; with check_evidence, its published numbers are audited too.
+    """Read the job in a directory; with check_evidence, its published numbers are audited.
 
     Raises:
         JobError: there is no job.
     """
     job = load_job(path, watch=watch)
-    told = _load_attempts(path)
+    rows = _load_rows(path)
     measured = Measured(
         name=job.name,
         kind="job",
         place=path,
-        trials=[_trial_of_job(found, told.get(found.directory)) for found in job.trials],
+        trials=[_trial_of_job(found, rows.get(found.directory)) for found in job.trials],
         planned=job.n_planned,
         broken=len(job.broken),
         is_over=job.finished,
@@ -138,21 +138,21 @@ def measure_job(path: str, *, check_evidence: bool = False, watch: Watch | None 
         measured.damage.append(f"{path}: {trials} more than planned; `proctor audit` names them")
     if check_evidence:
         audit = audit_job(path)
-        measured.damage += list(_say(audit.differences, measured.damage))
-        measured.unshown = list(_say(audit.unshown, []))
+        measured.damage += list(_to_sentences(audit.differences, measured.damage))
+        measured.unshown = list(_to_sentences(audit.unshown, []))
     return measured
 
 
-def _load_attempts(path: str) -> dict[str | None, TrialRow]:
-    """What costs, times and reasons are known, by the trial's directory."""
+def _load_rows(path: str) -> dict[str | None, TrialRow]:
+    """Rows with costs, times and reasons, by the trial's directory."""
     try:
-        return {each.place: each for each in load_jobs(path).attempts}
+        return {each.place: each for each in load_jobs(path).trials}
     except JobError:
-        # Its lock.json is torn, which is among the job's problems; its rewards can still be read.
+        # Its lock.json is damaged, which the job's problems report; its rewards are still readable.
         return {}
 
 
-def _trial_of_job(found: FoundTrial, attempt: TrialRow | None) -> MeasuredTrial:
+def _trial_of_job(found: FoundTrial, row: TrialRow | None) -> MeasuredTrial:
     trial = found.trial
     rewards = trial.verdict.rewards if trial.verdict else None
     return MeasuredTrial(
@@ -161,15 +161,15 @@ def _trial_of_job(found: FoundTrial, attempt: TrialRow | None) -> MeasuredTrial:
         group=trial.evals_key,
         rewards=rewards,
         exception=trial.exception,
-        reason=_reason_of(rewards, trial.exception, attempt),
-        cost_usd=attempt.cost_usd if attempt else trial.usage.cost_usd,
-        seconds=attempt.seconds if attempt else None,
-        revision=_revision_of(attempt),
+        reason=_reason_of(rewards, trial.exception, row),
+        cost_usd=row.cost_usd if row else trial.usage.cost_usd,
+        seconds=row.seconds if row else None,
+        revision=_revision_of(row),
     )
 
 
-def _say(findings: list[Finding], known: list[str]) -> Iterator[str]:
-    """Findings of an audit as sentences, but those that are known already."""
+def _to_sentences(findings: list[Finding], known: list[str]) -> Iterator[str]:
+    """Findings of an audit as sentences, except those in `known`."""
     for finding in findings:
         if not any(finding.message in sentence for sentence in known):
             yield f"{finding.path}: {finding.message} ({finding.kind})"
@@ -183,10 +183,10 @@ def measure_experiment(
     check_evidence: bool = False,
     progress: Progress | None = None,
 ) -> Measured:
-    """An experiment of a ledger, whose log is verified; with check_evidence, all artifacts too.
+    """Read an experiment of a verified ledger; with check_evidence, artifacts are verified too.
 
     Raises:
-        LedgerError: there is no ledger, no such experiment in it, or more of it than planned.
+        LedgerError: there is no ledger, no such experiment in it, or more trials than planned.
     """
     measured = Measured(name=experiment, kind="experiment", place=str(directory), planned=planned)
     try:
@@ -201,7 +201,7 @@ def measure_experiment(
     except DamageError as error:
         measured.damage.append(str(error))
     except InputError:
-        # What cannot be found in a damaged ledger may be what was damaged.
+        # In a damaged ledger, what is not found may be what was damaged.
         if not measured.damage:
             raise
     return measured
@@ -211,7 +211,7 @@ def _count_entries(ledger: LedgerReader, measured: Measured) -> None:
     options = ClaimOptions(scope=Scope(measured.name), planned=measured.planned)
     claim = make_claim(ledger, options, ledger.refresh())
     position = load_position(ledger, experiment=measured.name)
-    told = {each.trial_id: each for each in position.trials}
+    rows = {each.trial_id: each for each in position.trials}
     if unnamed := render_unnamed(position.unnamed):
         measured.notes.append(f"the ledger: {unnamed}")
     measured.withheld_unnamed = len(position.unnamed)
@@ -222,34 +222,32 @@ def _count_entries(ledger: LedgerReader, measured: Measured) -> None:
         records = count_of(partial, "partial record")
         measured.notes.append(f"{records} among the counted trials (diagnostic)")
     for group in claim.certificate.groups:
-        measured.trials += _trials_of_group(group, told)
+        measured.trials += _trials_of_group(group, rows)
 
 
-def _trials_of_group(group: CertifiedGroup, told: dict[str, TrialRow]) -> Iterator[MeasuredTrial]:
+def _trials_of_group(group: CertifiedGroup, rows: dict[str, TrialRow]) -> Iterator[MeasuredTrial]:
     for trial, rewards in zip(group.trials, certified_column(group).rewards, strict=True):
-        attempt = told.get(trial.trial)
+        row = rows.get(trial.trial)
         yield MeasuredTrial(
             trial=trial.trial,
             task=trial.task,
             group=group.key,
             rewards=rewards,
             exception=trial.exception,
-            reason=_reason_of(rewards, trial.exception, attempt),
-            cost_usd=attempt.cost_usd if attempt else None,
-            seconds=attempt.seconds if attempt else None,
-            revision=_revision_of(attempt),
+            reason=_reason_of(rewards, trial.exception, row),
+            cost_usd=row.cost_usd if row else None,
+            seconds=row.seconds if row else None,
+            revision=_revision_of(row),
         )
 
 
-def _reason_of(
-    rewards: Rewards | None, exception: str | None, attempt: TrialRow | None
-) -> str | None:
+def _reason_of(rewards: Rewards | None, exception: str | None, row: TrialRow | None) -> str | None:
     if rewards:
         return None
-    known = attempt.reason_code if attempt else None
+    known = row.reason_code if row else None
     return known or reason_for_exception(exception) or NO_REASON
 
 
-def _revision_of(attempt: TrialRow | None) -> str | None:
-    conditions = attempt.task_conditions if attempt else None
+def _revision_of(row: TrialRow | None) -> str | None:
+    conditions = row.task_conditions if row else None
     return conditions.revision if conditions else None

@@ -1,4 +1,4 @@
-"""The numbers of a group of trials, and those of a run as a whole."""
+"""The numbers of a group of trials, and of a whole run."""
 
 import math
 from collections import Counter
@@ -17,40 +17,40 @@ from proctor.reward.metric import mean as mean_of
 from proctor.reward.number import Number, json_number
 
 type FindInterval = Callable[[Sequence[Sequence[float]]], Interval | None]
-"""What finds the interval of a mean, from the values of each task."""
+"""Computes the interval of a mean from the values of each task."""
 
 _USUAL_KEY = "reward"
 _LONGEST = 40
 
 
 class GroupNumbers(msgspec.Struct, frozen=True, kw_only=True):
-    """What a group of trials scored: agent, model, dataset."""
+    """The numbers of a group: one agent, model and dataset."""
 
     key: str
     reward_key: str | None
-    """Which reward was taken, where trials have several."""
+    """The reward that was used, if trials have several."""
     run: int
     scored: int
     zero_by_missing: int
     mean: float
-    """Harbor's: a trial without a reward is 0."""
+    """Harbor's: a trial without a reward counts as 0."""
     mean_interval: Interval | None
-    """95 %, tasks drawn as a whole."""
+    """95 %, by resampling whole tasks."""
     mean_scored: float | None
-    """Over the trials with a reward alone."""
+    """Over the trials with a reward only."""
     passed: int
     pass_rate: float
-    """Passed of run."""
+    """Passed trials divided by all that ran."""
     pass_interval: Interval | None
-    """95 %, Wilson."""
+    """95 %, Wilson's."""
 
 
 class Errors(msgspec.Struct, frozen=True):
-    """Trials that ended for another reason than a wrong answer."""
+    """Trials that failed for another reason than a wrong answer."""
 
     count: int
     trials: int
-    """That ran, broken ones among them."""
+    """Trials that ran, including those with an unreadable result."""
     kinds: dict[str, int]
     """By exception, else by reason code."""
     errored: int = 0
@@ -58,7 +58,7 @@ class Errors(msgspec.Struct, frozen=True):
 
 
 def value_of(trial: MeasuredTrial, reward_key: str | None) -> Number | None:
-    """A trial's reward; None where it has none."""
+    """A trial's reward; None if it has none."""
     if not trial.rewards:
         return None
     if reward_key is None:
@@ -67,16 +67,16 @@ def value_of(trial: MeasuredTrial, reward_key: str | None) -> Number | None:
 
 
 def render_reward(value: Number) -> str:
-    """A reward as it is shown; a whole number may have any length."""
+    """Format a reward; long integers are cut."""
     text = json_number(value) if isinstance(value, int) else repr(value)
     return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
 
 
 def values_of(trials: Sequence[MeasuredTrial], limits: Limits) -> tuple[str | None, list[Number]]:
-    """What harbor adds up for the mean of a group, in order, and the key it is taken from.
+    """The values that harbor adds up for the mean of a group, in order, and their reward key.
 
     Raises:
-        InputError: trials have several rewards and none is named, or the one named is not there.
+        InputError: trials have several rewards and none is chosen, or the chosen one is missing.
     """
     column = RewardColumn(trial.rewards for trial in trials)
     named = limits.reward_key
@@ -90,7 +90,7 @@ def values_of(trials: Sequence[MeasuredTrial], limits: Limits) -> tuple[str | No
     if named is None and _USUAL_KEY not in column.keys:
         raise InputError(
             f"{trials[0].group}: trials have the rewards {', '.join(column.keys)}, none of them "
-            f"{_USUAL_KEY!r}; --reward-key says which one counts"
+            f"{_USUAL_KEY!r}; pass --reward-key"
         )
     key = named or _USUAL_KEY
     return key, operands(column, DEFAULT_METRIC)[key]
@@ -102,10 +102,10 @@ def count_group(
     limits: Limits,
     find_interval: FindInterval = cluster_bootstrap,
 ) -> GroupNumbers:
-    """The numbers of a group; it has a trial at least.
+    """Compute the numbers of a group, which must not be empty.
 
     Raises:
-        InputError: which reward counts is not said.
+        InputError: it is ambiguous which reward counts.
     """
     reward_key, values = values_of(trials, limits)
     rewarded = [value_of(trial, reward_key) for trial in trials]
@@ -130,7 +130,7 @@ def count_group(
 def _interval(by_task: list[list[float]], find_interval: FindInterval) -> Interval | None:
     try:
         return find_interval(by_task)
-    except StatisticsError:  # nan and the infinities are rewards all the same
+    except StatisticsError:  # nan and infinities are valid rewards
         return None
 
 
@@ -138,7 +138,7 @@ def _mean(values: Sequence[Number]) -> float:
     try:
         return mean_of(values)
     except OverflowError:
-        # Whole numbers beyond what a mean can be: no floor is reached with it.
+        # Integers too large for a float: the mean meets no limit.
         return math.nan
 
 
@@ -160,14 +160,14 @@ def _real(value: Number) -> float:
 
 
 def is_error(trial: MeasuredTrial, limits: Limits) -> bool:
-    """Whether it has no reward, or an exception that is not let pass."""
+    """Whether it has no reward, or an exception that is not ignored."""
     if not trial.rewards:
         return True
     return trial.exception is not None and trial.exception not in limits.ignored_errors
 
 
 def count_errors(measured: Measured, limits: Limits) -> Errors:
-    """The errors of a run, broken trials among them."""
+    """The errors of a run, including unreadable results."""
     failed = [trial for trial in measured.trials if is_error(trial, limits)]
     kinds = Counter(trial.exception or trial.reason or "unknown" for trial in failed)
     if measured.broken:

@@ -1,4 +1,4 @@
-"""What documents are made of. Nothing here knows what it is about."""
+"""The blocks of a document."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -13,7 +13,7 @@ class Cell:
     text: str
     tone: Tone = ""
     trials: tuple[str, ...] = ()
-    """EXPERIMENT/TRIAL that it is about: one, or two to be seen side by side."""
+    """EXPERIMENT/TRIAL that it links to: one trial, or two to compare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +23,14 @@ class Column:
     name: str
     is_number: bool = False
     is_dear: bool = False
-    """Cut last where a terminal is narrow."""
+    """Whether it is cut last on a narrow terminal."""
     is_extra: bool = False
-    """Left out where a terminal is narrow."""
+    """Whether it is left out on a narrow terminal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Heading:
-    """The title of what follows."""
+    """A heading."""
 
     text: str
     level: int = 2
@@ -38,7 +38,7 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """A sentence or more; with a tone of warn or bad it stands out."""
+    """One or more sentences; the tones warn and bad make it stand out."""
 
     text: str
     tone: Tone = ""
@@ -46,7 +46,7 @@ class Paragraph:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Labels with what is known of each."""
+    """Labels with values."""
 
     rows: tuple[tuple[str, str], ...]
 
@@ -58,21 +58,21 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
     caption: str = ""
-    """What it shows, for those who do not see it."""
+    """A description for screen readers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Lines that stay as they are, such as commands or a log."""
+    """Preformatted lines, such as commands or a log."""
 
     lines: tuple[str, ...]
     summary: str = ""
-    """What it is folded away under; "" where it is shown at once."""
+    """The summary under which it is collapsed; "" if it is not collapsed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """A value and how far it may be off."""
+    """A value with its interval."""
 
     label: str
     value: float | None
@@ -83,19 +83,19 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Intervals:
-    """A plot: values as dots with their intervals."""
+    """A plot of values with their intervals."""
 
     title: str
     rows: tuple[Spread, ...]
     mark: float | None = None
-    """Where a line is drawn across, such as no difference."""
+    """Where a line is drawn across, such as at no difference."""
     least: float = 0.0
     most: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """A plot: signed bars, one for each label."""
+    """A plot of signed bars, one for each label."""
 
     title: str
     rows: tuple[tuple[str, float], ...]
@@ -103,7 +103,7 @@ class Bars:
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """A plot: how often values fall where."""
+    """A histogram."""
 
     title: str
     unit: str
@@ -112,18 +112,18 @@ class Histogram:
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """A named place of a scatter plot."""
+    """A named point of a scatter plot."""
 
     label: str
     x: float
     y: float
     is_best: bool = False
-    """Whether none is better both ways."""
+    """Whether no other point is better in both dimensions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scatter:
-    """A plot: two numbers of several things."""
+    """A scatter plot."""
 
     title: str
     x: str
@@ -137,7 +137,7 @@ type Block = Heading | Paragraph | Facts | Table | Lines | Plot
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A whole one."""
+    """A whole document."""
 
     title: str
     blocks: tuple[Block, ...]

@@ -1,4 +1,4 @@
-"""Cells fitted to the columns of a terminal: the widest give way, and what is cut ends in `…`."""
+"""Fits cells to the columns of a terminal: the widest are cut first, and end in `…`."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ _NARROWEST = 8
 
 
 def fit_widths(widths: Sequence[int], is_dear: Sequence[bool], room: int) -> list[int]:
-    """Widths of columns that together have no more room than there is, if that can be."""
+    """Column widths that together fit into the room, if possible."""
     found, room = list(widths), room - GAP * (len(widths) - 1)
     for cuttable in (False, True):
         places = [at for at, dear in enumerate(is_dear) if dear <= cuttable]
@@ -37,7 +37,7 @@ def cut_cell(cell: str, width: int) -> str:
 
 
 def cut_middle(text: str, width: int) -> str:
-    """A name of at most that width; both ends stay, because the end often tells names apart."""
+    """A name of at most that width, with both ends kept: names often differ at the end."""
     if width_of(text) <= width:
         return text
     end = width // 2
@@ -47,7 +47,7 @@ def cut_middle(text: str, width: int) -> str:
 
 
 def width_of(text: str) -> int:
-    """Columns that a terminal takes for it."""
+    """The number of terminal columns of a text."""
     if text.isascii():
         return len(text)
     return sum(

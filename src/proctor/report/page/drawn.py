@@ -1,4 +1,4 @@
-"""Plots as characters, for terminals and for Markdown. What has no such form has a table beside."""
+"""Plots as characters, for terminals and Markdown. Other plots are accompanied by a table."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ _NARROWEST = 24
 
 
 def draw_plot(plot: Plot, width: int) -> Iterator[str]:
-    """A plot as lines; none for those that need a picture."""
+    """A plot as lines; empty for plots that need a picture."""
     match plot:
         case Intervals():
             yield from _draw_intervals(plot, width)

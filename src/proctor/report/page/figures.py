@@ -1,4 +1,4 @@
-"""Numbers as people read them. What is not known is called so, never shown as nothing or 0."""
+"""Formats numbers for people. Unknown values are named so, never shown as empty or 0."""
 
 from typing import Protocol
 
@@ -6,7 +6,7 @@ UNKNOWN = "unknown"
 
 
 class Ends(Protocol):
-    """Where a number lies."""
+    """The ends of an interval."""
 
     @property
     def low(self) -> float:
@@ -20,7 +20,7 @@ class Ends(Protocol):
 
 
 def render_seconds(seconds: float | None) -> str:
-    """A stretch of time, short: 12.3 s, 4 m 05 s, 2 h 10 m."""
+    """Format a duration: 12.3 s, 4 m 05 s, 2 h 10 m."""
     if seconds is None:
         return UNKNOWN
     if seconds < 60:
@@ -31,7 +31,7 @@ def render_seconds(seconds: float | None) -> str:
 
 
 def render_number(value: float | None) -> str:
-    """A score or a count, to three digits after the point at most."""
+    """Format a score or a count with up to three decimals."""
     if value is None:
         return UNKNOWN
     if abs(value) >= 1000:
@@ -40,14 +40,14 @@ def render_number(value: float | None) -> str:
 
 
 def render_signed(value: float | None) -> str:
-    """A difference, with its sign."""
+    """Format a difference with its sign."""
     if value is None:
         return UNKNOWN
     return f"+{render_number(value)}" if value > 0 else render_number(value)
 
 
 def render_ends(ends: Ends | None) -> str:
-    """An interval; nothing where there is none. Ends that differ are shown to differ."""
+    """Format an interval with enough digits to show that its ends differ; empty for None."""
     if ends is None:
         return ""
     low, high = render_number(ends.low), render_number(ends.high)
@@ -57,24 +57,24 @@ def render_ends(ends: Ends | None) -> str:
 
 
 def _tell_apart(ends: Ends) -> int:
-    """The fewest digits, three at least, that tell two ends apart."""
+    """The fewest digits, at least three, with which the ends differ."""
     return next(n for n in range(3, 18) if f"{ends.low:.{n}g}" != f"{ends.high:.{n}g}")
 
 
 def render_money(value: float | None) -> str:
-    """Dollars, with enough digits for small amounts."""
+    """Format a cost in US dollars, with enough digits for small amounts."""
     if value is None:
         return UNKNOWN
     return f"${value:,.2f}" if value >= 1 or value == 0 else f"${value:.4g}"
 
 
 def render_percent(share: float) -> str:
-    """A share as people say it."""
+    """Format a share as a percentage."""
     return f"{share:.1%}"
 
 
 def render_of(value: float | None, unit: str) -> str:
-    """A number in its unit: share, count, seconds, tokens or USD."""
+    """Format a number in its unit: share, count, seconds, tokens or USD."""
     match unit:
         case "share":
             return UNKNOWN if value is None else render_percent(value)
@@ -87,7 +87,7 @@ def render_of(value: float | None, unit: str) -> str:
 
 
 def render_change(value: float | None, unit: str) -> str:
-    """A difference in its unit, with its sign."""
+    """Format a difference in its unit, with its sign."""
     if value is None:
         return UNKNOWN
     sign = "+" if value > 0 else "-" if value < 0 else ""

@@ -1,7 +1,7 @@
-"""Blocks as HTML, and whole pages that need nothing beside themselves: no script, no other file.
+"""Renders blocks as HTML, and self-contained pages without scripts and other files.
 
-All text is escaped by the template engine. A page says itself that nothing may be loaded from
-anywhere, and names its own style by its hash.
+All text is escaped by the template engine. The security policy of a page forbids loading anything,
+and allows its own style by hash.
 """
 
 import base64
@@ -21,15 +21,15 @@ from proctor.sentence import printable
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """Where the pages of trials are; None where there is none."""
+    """URLs of the pages of trials; None if there is no page."""
 
     trial: Callable[[str], str | None] = lambda _name: None
     """By EXPERIMENT/TRIAL."""
     pair: Callable[[str, str], str | None] = lambda _one, _other: None
-    """Two trials side by side."""
+    """The comparison of two trials."""
 
     def find(self, trials: tuple[str, ...]) -> str | None:
-        """Where a cell about these leads."""
+        """The URL for a cell about these trials."""
         if len(trials) == 2:
             return self.pair(*trials)
         return self.trial(trials[0]) if trials else None
@@ -47,7 +47,7 @@ def _many_lines(text: str) -> str:
 
 
 def _coded(text: str) -> Markup:
-    """A sentence; what stands between backticks in it is code."""
+    """A sentence with the text between backticks as code."""
     pieces = _one_line(text).split("`")
     if len(pieces) % 2 == 0:
         return escape(_one_line(text))
@@ -76,11 +76,11 @@ _ENVIRONMENT.filters |= {"line": _one_line, "lines": _many_lines, "kind": _kind,
 
 
 def render_blocks(blocks: Iterable[Block], links: Links = NO_LINKS) -> Markup:
-    """Blocks as a piece of a page."""
+    """Render blocks as a part of a page."""
     numbered = list(enumerate(blocks, 1))
 
     def draw(number: int) -> Markup:
-        # Every text in a picture was escaped when it was drawn.
+        # All text in a picture was escaped when it was drawn.
         return Markup(render_svg(numbered[number - 1][1], number))  # type: ignore[arg-type] # noqa: S704
 
     template = _ENVIRONMENT.get_template("blocks.html")
@@ -88,7 +88,7 @@ def render_blocks(blocks: Iterable[Block], links: Links = NO_LINKS) -> Markup:
 
 
 def make_policy(*styles: str) -> Markup:
-    """The policy of a page that loads nothing, and has no style but these texts."""
+    """The security policy of a page that loads nothing and has only these styles."""
     digests = (bytes.fromhex(sha256_hex(style.encode())) for style in styles)
     hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     return Markup(  # noqa: S704 - it is ours
@@ -97,7 +97,7 @@ def make_policy(*styles: str) -> Markup:
 
 
 def render_page(document: Document, style: str, links: Links = NO_LINKS) -> str:
-    """A whole page in one file, with the text of its style sheet."""
+    """Render a self-contained page with the given style sheet."""
     return _ENVIRONMENT.get_template("document.html").render(
         title=document.title,
         body=render_blocks(document.blocks, links),

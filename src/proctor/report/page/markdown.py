@@ -1,4 +1,4 @@
-"""Blocks as Markdown (GitHub's). Names from runs cannot make links, tags, tables or headings."""
+"""Renders blocks as Markdown (GitHub's). Names cannot inject links, tags, tables or headings."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -13,16 +13,16 @@ _MARKED = {"warn": "Note", "bad": "Problem"}
 
 
 def render_markdown(document: Document) -> str:
-    """A whole document, ending in a newline."""
+    """Render a whole document, ending in a newline."""
     parts = [f"# {escape(document.title)}", *map(_render, document.blocks)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def escape(text: str) -> str:
-    """Text that stays what it is wherever it stands in a line."""
+    """Escape text so that it is literal anywhere in a line."""
     line = _PUNCTUATION.sub(r"\\\1", printable(text.replace("\n", " ")))
     line = line.replace("&", "&amp;")
-    # A bare address would become a link.
+    # GitHub turns bare addresses into links.
     line = re.sub(r"(?i)\b(https?|ftp)://", r"\1:&#47;&#47;", line)
     return re.sub(r"(?i)\bwww\.", "www&#46;", line)
 
@@ -50,7 +50,7 @@ def _render(block: Block) -> str:
 
 
 def _at_start(line: str) -> str:
-    """A line that begins neither a list nor a quotation."""
+    """Escape the start of a line, so that it begins neither a list nor a quotation."""
     return re.sub(r"^(\d+)([.)])", r"\1\\\2", re.sub(r"^([-+=])", r"\\\1", line))
 
 
@@ -66,7 +66,7 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def _render_lines(lines: Iterable[str]) -> str:
-    """Lines between fences that none of them can be."""
+    """Lines in a code block whose fence is longer than any in the lines."""
     shown = [printable(line) for line in lines]
     longest = max((len(run) for line in shown for run in _ticks(line)), default=0)
     fence = "`" * max(3, longest + 1)

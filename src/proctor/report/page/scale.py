@@ -1,4 +1,4 @@
-"""Numbers to places on an axis, and the ticks that people read it by."""
+"""Axes of plots: positions of numbers, and ticks."""
 
 import math
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ _TICKS = 5
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A stretch of numbers on a stretch of places."""
+    """Maps a range of numbers to a range of positions."""
 
     least: float
     most: float
@@ -18,13 +18,13 @@ class Scale:
     end: float
 
     def place(self, value: float) -> float:
-        """Where a number lies; what is outside lies at the edge."""
+        """The position of a number, limited to the range."""
         share = (min(max(value, self.least), self.most) - self.least) / (self.most - self.least)
         return self.start + share * (self.end - self.start)
 
 
 def make_scale(least: float, most: float, start: float, end: float) -> Scale:
-    """A scale that ends at ticks, and is never of no length."""
+    """A scale that ends at ticks, and never has zero length."""
     if not most > least:
         least, most = least - 0.5, most + 0.5
     step = tick_step(least, most)
@@ -32,25 +32,25 @@ def make_scale(least: float, most: float, start: float, end: float) -> Scale:
 
 
 def tick_step(least: float, most: float) -> float:
-    """The distance between ticks: one, two, two and a half or five times a power of ten."""
+    """The distance between ticks: 1, 2, 2.5 or 5 times a power of ten."""
     raw = (most - least) / _TICKS
     power = 10.0 ** math.floor(math.log10(raw))
     return next(step * power for step in _STEPS if step * power >= raw * 0.999)
 
 
 def ticks(scale: Scale) -> list[float]:
-    """The numbers that are written at the axis."""
+    """The numbers at the axis."""
     step = tick_step(scale.least, scale.most)
     count = round((scale.most - scale.least) / step)
     return [scale.least + at * step for at in range(count + 1)]
 
 
 def render_tick(value: float) -> str:
-    """A number at an axis, short."""
+    """Format a number at an axis."""
     return f"{value + 0.0:.6g}" if abs(value) > 1e-12 else "0"
 
 
 def extent(values: Iterable[float | None]) -> tuple[float, float] | None:
-    """The least and the most of what is known; None where nothing is."""
+    """The smallest and the largest known value; None if none is known."""
     known = [value for value in values if value is not None and math.isfinite(value)]
     return (min(known), max(known)) if known else None

@@ -1,7 +1,7 @@
-"""Plots as pictures, to stand in a page. They take their colours from the page around them.
+"""Plots as SVG, in the colours of the page around them.
 
-Every picture has a title and a description for those who do not see it; what it shows stands in a
-table or in the description too. No style and no script is in them.
+Every picture has a title and a description for screen readers; its content is also in a table or in
+the description. Pictures contain no style and no script.
 """
 
 import math
@@ -15,8 +15,8 @@ from proctor.sentence import printable
 
 _WIDTH = 600
 _LABELS = 180
+# Approximate width of a character.
 _CHARACTER = 7
-"""How wide a letter is, roughly."""
 _ROW = 24
 _RIGHT = 60
 _LONGEST_LABEL = 23
@@ -24,7 +24,7 @@ _MOST_BINS = 30
 
 
 def render_svg(plot: Plot, number: int) -> str:
-    """A plot as an SVG element; the number makes its ids differ from others of the page."""
+    """Render a plot as an SVG element; the number makes its ids unique on the page."""
     height, parts, told = _draw(plot)
     title, desc = f"plot-{number}-title", f"plot-{number}-desc"
     return (
@@ -36,7 +36,7 @@ def render_svg(plot: Plot, number: int) -> str:
 
 
 type _Drawn = tuple[int, Iterable[str], str]
-"""Its height, what is in it, and what it shows in words."""
+"""Height, elements, and a description."""
 
 
 def _draw(plot: Plot) -> _Drawn:

@@ -1,4 +1,4 @@
-"""Blocks as lines of a terminal. Control characters are spelled out."""
+"""Renders blocks for a terminal. Control characters are escaped."""
 
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -21,12 +21,12 @@ WIDE = 120
 """Columns from which on nothing is left out."""
 _PLAIN_WIDTH = 100
 _LONGEST_LABEL = 30
+# The level of headings within a section.
 _LOWER = 3
-"""The level of headings within a section."""
 
 
 def render_text(document: Document, width: int | None) -> Iterator[str]:
-    """A document in so many columns; where nobody looks, no table is cut."""
+    """Render a document in `width` columns; None: tables are not cut."""
     title = list(_wrap(document.title, width or _PLAIN_WIDTH, ""))
     yield from title
     yield "=" * max(map(width_of, title), default=0)

@@ -1,7 +1,7 @@
-"""Plans that are sealed before a run, and how what was run departs from them.
+"""Plans sealed before a run, and how the run deviates from them.
 
-    making       a job that could be run to a plan
-    deviations   each way in which they depart from it
+    making       makes a plan from a job configuration
+    deviations   lists every deviation
 
-The plan itself is `ledger.run_plan`. Nothing here runs a trial.
+The plan itself is `ledger.run_plan`.
 """

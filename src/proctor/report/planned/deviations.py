@@ -1,23 +1,23 @@
-"""Each way in which an experiment departs from its plan.
+"""Deviations of an experiment from its plan.
 
-    ran-before-plan      sealed, or by its own clock run, before the plan was
-    unplanned-task       a task that the plan does not have
-    unplanned-agent      an agent or a model that it does not have
-    changed-settings     the agent was told something else
-    changed-revision     the task, or the agent, was another one
-    changed-limits       another multiplier or override, another environment
-    extra-attempts       more trials count than were to be run
-    missing-attempts     fewer count
-    excluded             another trial stands in for one, for a cause that the plan does not have
-    late-exclusion       the same for a cause that it has, but the trial had its score by then
-    picked-best          what stands in for a trial scored more than it
-    extra-retries        a trial was run again more often than planned
-    retried              a trial was run again for an exception that the plan leaves alone
-    withheld             a trial was taken out after it was sealed
-    withheld-unnamed     an entry of the ledger was taken out, and no trial is named: it may be one
+    ran-before-plan      sealed, or by its own timestamp run, before the plan
+    unplanned-task       a task that is not in the plan
+    unplanned-agent      an agent or a model that is not in the plan
+    changed-settings     the agent had other settings
+    changed-revision     the task, or the agent, had another revision
+    changed-limits       another multiplier, override or environment
+    extra-attempts       more trials count than planned
+    missing-attempts     fewer trials count than planned
+    excluded             another trial replaces one, for a cause that the plan does not allow
+    late-exclusion       … for a cause that it allows, but after the trial had a score
+    picked-best          the replacing trial scored more than the replaced one
+    extra-retries        a trial was retried more often than planned
+    retried              a trial was retried after an exception that the plan excludes
+    withheld             a trial was withheld after it was sealed
+    withheld-unnamed     an entry was withheld without naming a trial: it may be one of these
     changed-plan         another plan was sealed for the experiment later
 
-What the plan does not speak of is no deviation.
+Only what the plan states is compared.
 """
 
 from collections import Counter
@@ -35,11 +35,11 @@ from proctor.ledger.query import load_position
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.run_plan import PlannedAgent, RunPlan, digest_settings
-from proctor.ledger.sealed_plans import SealedPlan, find_plans
-from proctor.report.board.trials import BoardTrials, StandIn, settle
+from proctor.ledger.sealed_plans import SealedPlan, list_plans
+from proctor.report.board.trials import BoardTrials, Supersession, load_board_trials
 from proctor.sentence import count_of
 
-# The trials of an experiment as a plan looks at them: who sat what, and what became of it
+# The trials of an experiment, matched with the plan
 
 
 class _Agent(msgspec.Struct, frozen=True):
@@ -52,92 +52,92 @@ class _Record(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class PlannedTrial:
-    """One trial."""
+    """One trial, with what the plan says about it."""
 
-    attempt: TrialRow
+    row: TrialRow
     settings: str
-    """Digest of what the agent was told, as plans have it; empty where it was withheld."""
+    """Digest of the agent's settings, as in plans; empty if it was withheld."""
     planned: PlannedAgent | None
-    """Whom the plan has for it; None: nobody."""
-    stand_in: StandIn | None
-    """What stands in for it, whether that counts or not."""
+    """The planned agent; None if the plan has none for it."""
+    supersession: Supersession | None
+    """The supersession of the trial, whether or not it counts."""
 
     @property
     def is_counted(self) -> bool:
-        """Whether it is in the numbers."""
-        return self.attempt.status not in NOT_COUNTED
+        """Whether it counts."""
+        return self.row.status not in NOT_COUNTED
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedTrials:
     """All trials of an experiment, in the order they were sealed."""
 
-    sat: tuple[PlannedTrial, ...]
+    matched: tuple[PlannedTrial, ...]
     trials: BoardTrials
 
 
 def load_planned(ledger: LedgerReader, experiment: str, plan: RunPlan) -> PlannedTrials:
-    """The trials of an experiment.
+    """Match the trials of an experiment with its plan.
 
     Raises:
-        DamageError: a record cannot be read, or the log is not what its checkpoint says.
+        DamageError: a record cannot be read, or the log does not match its checkpoint.
     """
-    trials = settle(ledger, load_position(ledger, experiment=experiment))
+    trials = load_board_trials(ledger, load_position(ledger, experiment=experiment))
     return PlannedTrials(
-        tuple(_look_at(ledger, each, trials, plan) for each in trials.attempts), trials
+        tuple(_match_trial(ledger, each, trials, plan) for each in trials.listed), trials
     )
 
 
-def _look_at(
-    ledger: LedgerReader, attempt: TrialRow, trials: BoardTrials, plan: RunPlan
+def _match_trial(
+    ledger: LedgerReader, row: TrialRow, trials: BoardTrials, plan: RunPlan
 ) -> PlannedTrial:
-    told = _read_settings(ledger, attempt)
-    settings = digest_settings(told) if told is not None else ""
+    settings_of_agent = _read_settings(ledger, row)
+    settings = digest_settings(settings_of_agent) if settings_of_agent is not None else ""
     return PlannedTrial(
-        attempt=attempt,
+        row=row,
         settings=settings,
-        planned=_find_planned(attempt, settings, plan),
-        stand_in=trials.stand_ins.get(attempt.record),
+        planned=_find_planned(row, settings, plan),
+        supersession=trials.supersessions.get(row.record),
     )
 
 
-def _read_settings(ledger: LedgerReader, attempt: TrialRow) -> Mapping[str, Any] | None:
-    entry = ledger.entry(attempt.seq)
+def _read_settings(ledger: LedgerReader, row: TrialRow) -> Mapping[str, Any] | None:
+    entry = ledger.entry(row.seq)
     if not isinstance(entry, TrialEntry):
         return None
     try:
         return msgspec.json.decode(entry.record, type=_Record).agent.configuration
     except msgspec.MsgspecError as error:
-        raise DamageError(f"entry {attempt.seq}: no TrialRecord in it: {error}") from error
+        raise DamageError(f"entry {row.seq}: its record is invalid: {error}") from error
 
 
-def _find_planned(attempt: TrialRow, settings: str, plan: RunPlan) -> PlannedAgent | None:
-    """By what it was told; else by its name and model."""
+def _find_planned(row: TrialRow, settings: str, plan: RunPlan) -> PlannedAgent | None:
+    """The agent with the same settings, else the one with the same name and model."""
     for agent in plan.agents:
         if agent.settings == settings:
             return agent
     for agent in plan.agents:
-        same_model = agent.model is None or agent.model == attempt.model
-        if agent.agent == attempt.agent and same_model:
+        same_model = agent.model is None or agent.model == row.model
+        if agent.agent == row.agent and same_model:
             return agent
     return None
 
 
 class Deviation(msgspec.Struct, frozen=True):
-    """One thing that is not as it was planned."""
+    """One deviation from the plan."""
 
     kind: str
-    """From the list above."""
+    """One of the kinds listed above."""
     subject: str
-    """A trial as EXPERIMENT/TRIAL; else a task and who sat it."""
+    """A trial as EXPERIMENT/TRIAL, or a task with its agent."""
     message: str
     seq: int | None = None
-    """Place of the entry that it rests on."""
+    """Position of the entry that shows it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanAudit:
-    """An experiment beside its plan."""
+    """An experiment compared with its plan."""
 
     sealed: SealedPlan
     deviations: tuple[Deviation, ...]
@@ -146,22 +146,22 @@ class PlanAudit:
 
     @property
     def follows(self) -> bool:
-        """Whether nothing departs from the plan."""
+        """Whether there is no deviation."""
         return not self.deviations
 
 
 def audit_plan(ledger: LedgerReader, sealed: SealedPlan) -> PlanAudit:
-    """Hold an experiment against its plan.
+    """Compare an experiment with its plan.
 
     Raises:
-        InputError: the plan is of a format that is not known here.
-        DamageError: the log does not give what its checkpoint says.
+        InputError: the plan's format is unknown.
+        DamageError: the log does not match its checkpoint.
     """
-    sittings = load_planned(ledger, sealed.experiment, sealed.plan)
-    later = [each for each in find_plans(ledger, sealed.experiment) if each.seq > sealed.seq]
-    judge = _Judge(sealed, sittings)
-    found = [*judge.look_at_all(), *map(_replanned, later)]
-    listed = [each for each in sittings.sat if each.attempt.status != "withheld"]
+    planned_trials = load_planned(ledger, sealed.experiment, sealed.plan)
+    later = [each for each in list_plans(ledger, sealed.experiment) if each.seq > sealed.seq]
+    judge = _Judge(sealed, planned_trials)
+    found = [*judge.find_all(), *map(_replanned, later)]
+    listed = [each for each in planned_trials.matched if each.row.status != "withheld"]
     return PlanAudit(
         sealed=sealed,
         deviations=tuple(found),
@@ -171,160 +171,166 @@ def audit_plan(ledger: LedgerReader, sealed: SealedPlan) -> PlanAudit:
 
 
 def _replanned(other: SealedPlan) -> Deviation:
-    message = f"a plan of the experiment was sealed again at {other.at} by {other.author}"
+    message = f"another plan of the experiment was sealed at {other.at} by {other.author}"
     return Deviation("changed-plan", other.experiment, message, other.seq)
 
 
 class _Judge:
-    """A plan, and the trials that are held against it."""
+    """Compares trials with a plan."""
 
-    def __init__(self, sealed: SealedPlan, sittings: PlannedTrials) -> None:
+    def __init__(self, sealed: SealedPlan, planned_trials: PlannedTrials) -> None:
         self.sealed = sealed
         self.plan = sealed.plan
-        self.sittings = sittings
+        self.planned = planned_trials
         self.revisions = {each.task: each.revision for each in self.plan.tasks}
-        self.by_record = {each.attempt.record: each for each in sittings.sat}
+        self.by_record = {each.row.record: each for each in planned_trials.matched}
 
-    def look_at_all(self) -> Iterator[Deviation]:
-        """Everything that departs."""
-        for sat in self.sittings.sat:
-            if sat.attempt.status != "withheld":
-                yield from self._look_at_time(sat)
-                yield from self._look_at_task(sat)
-                yield from self._look_at_agent(sat)
-                yield from self._look_at_limits(sat)
-                yield from self._look_at_exclusion(sat)
-        yield from self._look_at_retries()
+    def find_all(self) -> Iterator[Deviation]:
+        """All deviations."""
+        for trial in self.planned.matched:
+            if trial.row.status != "withheld":
+                yield from self._check_time(trial)
+                yield from self._check_task(trial)
+                yield from self._check_agent(trial)
+                yield from self._check_limits(trial)
+                yield from self._check_exclusion(trial)
+        yield from self._check_retries()
         yield from self._count_attempts()
-        yield from self._look_at_withheld()
+        yield from self._check_withheld()
 
-    def _look_at_time(self, sat: PlannedTrial) -> Iterator[Deviation]:
-        attempt = sat.attempt
-        if attempt.seq < self.sealed.seq:
+    def _check_time(self, trial: PlannedTrial) -> Iterator[Deviation]:
+        row = trial.row
+        if row.seq < self.sealed.seq:
             message = f"sealed before the plan, which is entry {self.sealed.seq}"
-            yield _of(sat, "ran-before-plan", message)
-        elif _is_earlier(attempt.timestamp, self.sealed.at):
-            message = f"ran at {attempt.timestamp}, before the plan was sealed at {self.sealed.at}"
-            yield _of(sat, "ran-before-plan", message)
+            yield _of(trial, "ran-before-plan", message)
+        elif _is_earlier(row.timestamp, self.sealed.at):
+            message = f"ran at {row.timestamp}, before the plan was sealed at {self.sealed.at}"
+            yield _of(trial, "ran-before-plan", message)
 
-    def _look_at_task(self, sat: PlannedTrial) -> Iterator[Deviation]:
-        attempt, conditions = sat.attempt, sat.attempt.task_conditions
-        planned = self.revisions.get(attempt.task_id or "")
+    def _check_task(self, trial: PlannedTrial) -> Iterator[Deviation]:
+        row, conditions = trial.row, trial.row.task_conditions
+        planned = self.revisions.get(row.task_id or "")
         if planned is None:
-            yield _of(sat, "unplanned-task", f"sat {attempt.task_id}, which is not in the plan")
+            yield _of(trial, "unplanned-task", f"ran {row.task_id}, which is not in the plan")
         elif conditions is not None and conditions.revision != planned:
-            found = f"{attempt.task_id} is of revision {conditions.revision}"
-            message = f"{found}; planned is {planned}"
-            yield _of(sat, "changed-revision", message)
+            found = f"{row.task_id} is at revision {conditions.revision}"
+            message = f"{found}; planned: {planned}"
+            yield _of(trial, "changed-revision", message)
 
-    def _look_at_agent(self, sat: PlannedTrial) -> Iterator[Deviation]:
-        attempt, planned = sat.attempt, sat.planned
+    def _check_agent(self, trial: PlannedTrial) -> Iterator[Deviation]:
+        row, planned = trial.row, trial.planned
         if planned is None:
-            message = f"sat by {attempt.agent} with {attempt.model}; neither is in the plan so"
-            yield _of(sat, "unplanned-agent", message)
+            message = f"run by {row.agent} with {row.model}, which is not in the plan"
+            yield _of(trial, "unplanned-agent", message)
             return
-        if planned.settings != sat.settings:
-            message = f"told {sat.settings}; planned is {planned.settings}"
-            yield _of(sat, "changed-settings", message)
-        if planned.model is not None and attempt.model != planned.model:
-            message = f"answered by {attempt.model}; planned is {planned.model}"
-            yield _of(sat, "unplanned-agent", message)
-        if planned.revision is not None and planned.revision not in (attempt.revision or ""):
-            message = f"{attempt.agent} is of revision {attempt.revision}, not {planned.revision}"
-            yield _of(sat, "changed-revision", message)
+        if planned.settings != trial.settings:
+            message = f"settings {trial.settings}; planned: {planned.settings}"
+            yield _of(trial, "changed-settings", message)
+        if planned.model is not None and row.model != planned.model:
+            message = f"answered by {row.model}; planned: {planned.model}"
+            yield _of(trial, "unplanned-agent", message)
+        if planned.revision is not None and planned.revision not in (row.revision or ""):
+            message = f"{row.agent} is at revision {row.revision}, not {planned.revision}"
+            yield _of(trial, "changed-revision", message)
 
-    def _look_at_limits(self, sat: PlannedTrial) -> Iterator[Deviation]:
-        run = sat.attempt.run_conditions
+    def _check_limits(self, trial: PlannedTrial) -> Iterator[Deviation]:
+        run = trial.row.run_conditions
         if run is None:
             return
         for name in sorted({*run.changed, *self.plan.limits}):
             now, then = run.changed.get(name), self.plan.limits.get(name)
             if now != then:
-                message = f"{name} is {_spell(now)}; planned is {_spell(then)}"
-                yield _of(sat, "changed-limits", message)
+                message = f"{name} is {_spell(now)}; planned: {_spell(then)}"
+                yield _of(trial, "changed-limits", message)
         if run.backend != self.plan.environment:
-            message = f"ran in {run.backend}; planned is {self.plan.environment}"
-            yield _of(sat, "changed-limits", message)
+            message = f"ran in {run.backend}; planned: {self.plan.environment}"
+            yield _of(trial, "changed-limits", message)
 
-    def _look_at_exclusion(self, sat: PlannedTrial) -> Iterator[Deviation]:
-        stand_in = sat.stand_in
-        if stand_in is None:
+    def _check_exclusion(self, trial: PlannedTrial) -> Iterator[Deviation]:
+        supersession = trial.supersession
+        if supersession is None:
             return
-        why = f"{stand_in.cause}: {stand_in.reason} ({stand_in.author})"
-        said = f"{stand_in.by} stands in for it, {why}"
-        if stand_in.cause not in self.plan.exclusions:
+        why = f"{supersession.cause}: {supersession.reason} ({supersession.author})"
+        replaced = f"{supersession.by} replaces it, {why}"
+        if supersession.cause not in self.plan.exclusions:
             allowed = ", ".join(self.plan.exclusions) or "no cause"
-            message = f"{said}; the plan allows {allowed}"
-            yield _of(sat, "excluded", message, stand_in.seq)
-        elif sat.attempt.reward is not None:
-            message = f"{said}; its score of {sat.attempt.reward:g} was known by then"
-            yield _of(sat, "late-exclusion", message, stand_in.seq)
-        other = self.by_record.get(stand_in.by_record)
-        mine, theirs = sat.attempt.reward, other.attempt.reward if other else None
+            message = f"{replaced}; the plan allows {allowed}"
+            yield _of(trial, "excluded", message, supersession.seq)
+        elif trial.row.reward is not None:
+            message = f"{replaced}; its score of {trial.row.reward:g} was known by then"
+            yield _of(trial, "late-exclusion", message, supersession.seq)
+        other = self.by_record.get(supersession.by_record)
+        mine, theirs = trial.row.reward, other.row.reward if other else None
         if mine is not None and theirs is not None and theirs > mine:
-            message = f"{stand_in.by} scored {theirs:g}, which is more than its {mine:g}"
-            yield _of(sat, "picked-best", message, stand_in.seq)
+            message = f"{supersession.by} scored {theirs:g}, which is more than its {mine:g}"
+            yield _of(trial, "picked-best", message, supersession.seq)
 
-    def _look_at_retries(self) -> Iterator[Deviation]:
+    def _check_retries(self) -> Iterator[Deviation]:
         rules = self.plan.retries
-        kept = [sat for sat in self.sittings.sat if sat.attempt.status == RESTARTED]
-        times = Counter(sat.attempt.name.rpartition(".attempt-")[0] for sat in kept)
+        kept = [trial for trial in self.planned.matched if trial.row.status == RESTARTED]
+        times = Counter(trial.row.name.rpartition(".attempt-")[0] for trial in kept)
         for name, number in times.items():
             if number > rules.most:
-                message = f"run again {count_of(number, 'time')}; planned are at most {rules.most}"
+                message = f"run again {count_of(number, 'time')}; planned: at most {rules.most}"
                 yield Deviation("extra-retries", name, message)
-        for sat in kept:
-            broke = sat.attempt.exception
-            allowed = broke is not None and broke not in rules.never
-            if allowed and (rules.only is None or broke in rules.only):
+        for trial in kept:
+            exception = trial.row.exception
+            allowed = exception is not None and exception not in rules.never
+            if allowed and (rules.only is None or exception in rules.only):
                 continue
-            message = f"run again after {broke or 'no exception'}, which the plan leaves alone"
-            yield _of(sat, "retried", message)
+            message = (
+                f"run again after {exception or 'no exception'}, which the plan does not retry"
+            )
+            yield _of(trial, "retried", message)
 
     def _count_attempts(self) -> Iterator[Deviation]:
         counted: dict[tuple[int, str], list[PlannedTrial]] = {}
-        for sat in self.sittings.sat:
-            if sat.is_counted and sat.planned is not None and sat.attempt.task_id in self.revisions:
-                place = self.plan.agents.index(sat.planned)
-                counted.setdefault((place, sat.attempt.task_id), []).append(sat)
+        for trial in self.planned.matched:
+            if (
+                trial.is_counted
+                and trial.planned is not None
+                and trial.row.task_id in self.revisions
+            ):
+                place = self.plan.agents.index(trial.planned)
+                counted.setdefault((place, trial.row.task_id), []).append(trial)
         for place, agent in enumerate(self.plan.agents):
             for task in self.revisions:
                 yield from self._compare(agent, task, counted.get((place, task), []))
 
     def _compare(
-        self, agent: PlannedAgent, task: str, sat: Sequence[PlannedTrial]
+        self, agent: PlannedAgent, task: str, trials: Sequence[PlannedTrial]
     ) -> Iterator[Deviation]:
         model = f" ({agent.model})" if agent.model else ""
         subject = f"{task} by {agent.agent}{model}"
-        planned, n = self.plan.attempts, len(sat)
+        planned, n = self.plan.attempts, len(trials)
         if n > planned:
-            names = ", ".join(each.attempt.trial_id for each in sat)
-            message = f"{n} trials count, planned are {planned}: {names}"
-            yield Deviation("extra-attempts", subject, message, sat[planned].attempt.seq)
+            names = ", ".join(each.row.trial_id for each in trials)
+            message = f"{n} trials count, planned: {planned}: {names}"
+            yield Deviation("extra-attempts", subject, message, trials[planned].row.seq)
         elif n < planned:
             counts = "trial counts" if n == 1 else "trials count"
-            yield Deviation("missing-attempts", subject, f"{n} {counts}, planned are {planned}")
+            yield Deviation("missing-attempts", subject, f"{n} {counts}, planned: {planned}")
 
-    def _look_at_withheld(self) -> Iterator[Deviation]:
-        for gone in self.sittings.trials.withheld:
-            message = f"withheld after it was sealed: {gone.reason or 'no reason is left'}"
-            author = f" ({gone.author})" if gone.author else ""
-            yield Deviation("withheld", gone.name, f"{message}{author}", gone.said_at)
-        for each in self.sittings.trials.withheld_unnamed:
+    def _check_withheld(self) -> Iterator[Deviation]:
+        for withheld in self.planned.trials.withheld:
+            message = f"withheld after it was sealed: {withheld.reason or 'no reason recorded'}"
+            author = f" ({withheld.author})" if withheld.author else ""
+            yield Deviation("withheld", withheld.name, f"{message}{author}", withheld.said_at)
+        for each in self.planned.trials.withheld_unnamed:
             what = "evidence" if each.entry is None else f"entry {each.entry}"
-            reason = each.reason or "no reason is left"
+            reason = each.reason or "no reason recorded"
             message = f"{what} withheld without naming a trial: {reason}"
             author = f" ({each.author})" if each.author else ""
             name = self.sealed.experiment
             yield Deviation("withheld-unnamed", name, f"{message}{author}", each.said_at)
 
 
-def _of(sat: PlannedTrial, kind: str, message: str, seq: int | None = None) -> Deviation:
-    return Deviation(kind, sat.attempt.name, message, sat.attempt.seq if seq is None else seq)
+def _of(trial: PlannedTrial, kind: str, message: str, seq: int | None = None) -> Deviation:
+    return Deviation(kind, trial.row.name, message, trial.row.seq if seq is None else seq)
 
 
 def _is_earlier(when: str | None, sealed: str) -> bool:
-    """Whether a trial's own time is before another; what is no time is not."""
+    """Whether a trial's timestamp is earlier; False if it is not a time."""
     try:
         return datetime.fromisoformat(when or "") < datetime.fromisoformat(sealed)
     except (ValueError, TypeError):

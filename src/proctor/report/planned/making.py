@@ -1,4 +1,4 @@
-"""A job that could be run to a plan: its tasks are read and hashed, and nothing is run."""
+"""Makes a plan from a job configuration: tasks are read and hashed, and nothing is run."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -39,16 +39,16 @@ def make_plan(
     note: str,
     host: Mapping[str, str],
 ) -> RunPlan:
-    """The plan of a job.
+    """Make the plan of a job.
 
     Raises:
         TaskError: there is no task to run, or one cannot be run.
-        InputError: something else that was asked for cannot be had.
+        InputError: another part of the configuration is invalid.
     """
     check_kinds(config)
     resolved = asyncio.run(resolve_tasks(config, settings, host=host))
     _check_none_refused(resolved)
-    told = [_tell(config, agent) for agent in config.agents]
+    settings_by_agent = [_settings_of(config, agent) for agent in config.agents]
     return RunPlan(
         dataset=settings.dataset_id or _find_dataset(resolved),
         tasks=tuple(
@@ -63,12 +63,12 @@ def make_plan(
                 revision=record.adapter_revision,
             )
             for agent, settings_of, record in zip(
-                config.agents, told, make_records(config, settings), strict=True
+                config.agents, settings_by_agent, make_records(config, settings), strict=True
             )
         ),
         attempts=config.n_attempts,
         environment=environment_name_for(config.environment),
-        limits=find_run_conditions(told[0], "", None).changed,
+        limits=find_run_conditions(settings_by_agent[0], "", None).changed,
         retries=PlannedRetries(
             most=config.retry.max_retries,
             only=_sorted(config.retry.include_exceptions),
@@ -79,8 +79,8 @@ def make_plan(
     )
 
 
-def _tell(config: JobConfig, agent: AgentConfig) -> dict[str, object]:
-    """The settings that a trial's record will hold, as far as a plan is about them."""
+def _settings_of(config: JobConfig, agent: AgentConfig) -> dict[str, object]:
+    """The settings that a trial's record will have, as far as plans use them."""
     job = config.model_dump(mode="json", include=set(_OF_THE_JOB))
     return {**job, "agent": agent.model_dump(mode="json")}
 
@@ -95,11 +95,11 @@ def _find_dataset(resolved: Resolved) -> str | None:
 
 
 def _check_none_refused(resolved: Resolved) -> None:
-    """A plan with tasks that cannot be run would be departed from at once."""
+    """Refuse tasks that cannot be run: the run would deviate from the plan at once."""
     if resolved.refused:
         first = resolved.refused[0]
         more = f" (and {len(resolved.refused) - 1} more)" if len(resolved.refused) > 1 else ""
         raise InputError(
-            f"{first.path}: {first.reason}{more}; a plan holds only tasks that can be run: mend "
-            "it, or leave it out with --exclude-task-name"
+            f"{first.path}: {first.reason}{more}; a plan needs tasks that can be run: fix "
+            "it, or exclude it with --exclude-task-name"
         )

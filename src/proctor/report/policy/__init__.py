@@ -1,20 +1,20 @@
-"""Is a submission what a policy asks for? A reason for every trial that is not.
+"""Checks a submission against a policy, with a reason for every trial that does not meet it.
 
-    reason        the checks, and every reason for which one fails
+    reason        the checks, and the reasons for which they fail
     model         a policy as a value
     document      policies as TOML: files, and the bundled ones
-    submission    what is checked: trials with what is known of them, from directories or a ledger
-    from_jobs     a submission from plain harbor job directories
-    record_facts  … what a trial's own record says that its files do not
+    submission    trials to be checked, from directories or a ledger
+    from_jobs     a submission from harbor job directories
+    record_facts  … compares a trial's record with its files
     from_ledger   a submission from an experiment in a ledger
-    as_sealed     a job directory against the ledger that it was sealed into
-    grade         the leaderboard grade of one attempt, from what boards have
-    trace_checks  a trace for every rewarded trial
-    witness_checks  cosignatures of named witnesses
-    verdict       what came of every check
-    checking      all checks of a policy on a submission
-    bundled/      the policies that come along
+    as_sealed     compares a job directory with the ledger it was sealed into
+    grade         the leaderboard grade of a trial, from its row
+    trace_checks  checks traces
+    witness_checks  checks the cosignatures of named witnesses
+    verdict       the result of every check
+    checking      runs all checks of a policy on a submission
+    bundled/      the bundled policies
 
-A plain directory needs no ledger. Nothing of a submission is run, no link is followed, and nothing
-is written but temporary copies.
+A directory needs no ledger. Nothing of a submission is executed, no link is followed, and nothing
+is written except for temporary copies.
 """

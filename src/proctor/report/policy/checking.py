@@ -1,7 +1,7 @@
-"""All checks of a policy on a submission: one verdict.
+"""Runs all checks of a policy on a submission.
 
-What a submission should have and has not fails the check that needs it, so that nobody gets rid
-of a check by deleting a file. What no submission of its sort can show is told as unchecked.
+If a submission lacks something that it should have, the check that needs it fails, so that no check
+can be avoided by deleting a file. What submissions of a kind can never show is listed as unchecked.
 """
 
 import os
@@ -14,7 +14,7 @@ from proctor.audit.job import Audit
 from proctor.harbor.record import NO_MODEL, UNRESOLVED
 from proctor.ledger.counting import account_for, count_exceptions
 from proctor.ledger.withheld import render_unnamed
-from proctor.report.policy.grade import find_open, grade_attempt
+from proctor.report.policy.grade import grade_trial, list_open_findings
 from proctor.report.policy.model import Policy
 from proctor.report.policy.reason import Check, PolicyCode
 from proctor.report.policy.submission import Submission, SubmittedTrial
@@ -23,7 +23,7 @@ from proctor.report.policy.verdict import CheckOutcome, Failure, Unchecked, Verd
 from proctor.report.policy.witness_checks import check_witnesses
 from proctor.sentence import count_of
 
-# What numbers rest on: evidence, plan, replacements, findings, reviews, the ledger
+# Evidence, plan, replacements, findings, reviews, ledger
 
 
 _COPIES = frozenset({Kind.DUPLICATE_TRIAL, Kind.COPIED_TRIAL, Kind.RENAMED_TRIAL})
@@ -42,22 +42,24 @@ _PLAN = {
     Kind.UNFINISHED_JOB: PolicyCode.UNFINISHED_JOB,
     Kind.UNFINISHED_TRIAL: PolicyCode.UNFINISHED_JOB,
 }
+# Kinds that the checks of plan and records report.
 _ELSEWHERE = _OFF_PLAN | {Kind.NO_TRIALS}
-"""What other checks tell: the plan, and the records."""
-_UNTOLD = frozenset({Kind.INFERRED_METRIC, Kind.ORDER_DEPENDENT})
-"""Notes of an audit that something could not be told."""
+# Notes of an audit that something could not be determined.
+_UNDETERMINED = frozenset({Kind.INFERRED_METRIC, Kind.ORDER_DEPENDENT})
 _REWARDS = ("reward.txt", "reward.json")
 _PRINTED = "test-stdout.txt"
 _NO_JOB_FILES = "the job's own files are not sealed with trials that proctor ran"
 
 
 def check_evidence(policy: Policy, submission: Submission) -> Iterator[Failure | Unchecked]:
-    """Results follow from what the verifiers left, and no trial is a copy."""
+    """Results follow from the verifiers' files, and no trial is a copy."""
     for audit, finding in _findings(submission):
         if finding.kind in _COPIES:
             code = PolicyCode.COPIED_TRIAL
         elif (
-            finding.kind.is_note or finding.kind in _ELSEWHERE or _is_for_want(submission, finding)
+            finding.kind.is_note
+            or finding.kind in _ELSEWHERE
+            or _is_missing_job_file(submission, finding)
         ):
             continue
         elif finding.kind.is_unshown:
@@ -66,26 +68,26 @@ def check_evidence(policy: Policy, submission: Submission) -> Iterator[Failure |
             code = PolicyCode.NOT_FOLLOWING
         yield _fail(code, submission, audit, finding)
     yield from _check_verifier_ran(submission)
-    untold = [finding for _, finding in _findings(submission) if finding.kind in _UNTOLD]
-    for kind in dict.fromkeys(finding.kind for finding in untold):
-        first = next(finding for finding in untold if finding.kind is kind)
+    unknown = [finding for _, finding in _findings(submission) if finding.kind in _UNDETERMINED]
+    for kind in dict.fromkeys(finding.kind for finding in unknown):
+        first = next(finding for finding in unknown if finding.kind is kind)
         yield Unchecked(f"{kind}: {first.message}")
     if not submission.has_jobs:
         yield Unchecked(f"the job's published totals: {_NO_JOB_FILES}")
 
 
 def _check_verifier_ran(submission: Submission) -> Iterator[Failure]:
-    """Whoever writes a reward file by hand forgets what the tests printed."""
+    """A forged reward file usually lacks the output of the tests."""
     for trial in submission.counted:
         verifier = f"{trial.place}/verifier"
         has_reward = any(Path(verifier, name).exists() for name in _REWARDS)
-        if trial.attempt.reward and has_reward and not Path(verifier, _PRINTED).exists():
-            message = f"reward {trial.attempt.reward:g}, and no {_PRINTED} of a verifier"
+        if trial.row.reward and has_reward and not Path(verifier, _PRINTED).exists():
+            message = f"reward {trial.row.reward:g}, but no {_PRINTED} of a verifier"
             yield Failure(PolicyCode.NO_VERIFIER_OUTPUT, trial.name, message)
 
 
 def check_plan(policy: Policy, submission: Submission) -> Iterator[Failure | Unchecked]:
-    """The trials are those of the plan, all of them, and the job ran to its end."""
+    """The trials are exactly those of the plan, and the job finished."""
     if not submission.has_jobs:
         message = f"the plan, and whether the job is finished: {_NO_JOB_FILES}"
         yield Unchecked(message, is_whole=True)
@@ -100,7 +102,7 @@ def _check_plan_files(submission: Submission) -> Iterator[Failure]:
     for audit in submission.audits:
         for what, part in (("lock.json", audit.job.lock), ("config.json", audit.job.config)):
             if part is None:
-                message = f"{audit.job.directory}: no {what} that can be read"
+                message = f"{audit.job.directory}: no readable {what}"
                 yield Failure(PolicyCode.NO_PLAN, None, message)
 
 
@@ -108,13 +110,13 @@ def _findings(submission: Submission) -> Iterator[tuple[Audit, Finding]]:
     return ((audit, finding) for audit in submission.audits for finding in audit.findings)
 
 
-def _is_for_want(submission: Submission, finding: Finding) -> bool:
-    """Whether an audit misses only what is not sealed with trials that proctor ran."""
+def _is_missing_job_file(submission: Submission, finding: Finding) -> bool:
+    """Whether an audit only misses files that are not sealed with trials that proctor ran."""
     return finding.kind is Kind.MISSING_RESULT and not submission.has_jobs
 
 
 def _fail(code: PolicyCode, submission: Submission, audit: Audit, finding: Finding) -> Failure:
-    """A finding of an audit as a failure of the trial that it is about, or of the whole."""
+    """A finding of an audit as a failure of its trial, or of the submission."""
     inside = Path(os.path.relpath(finding.path, audit.job.directory)).parts[0]
     place = str(Path(audit.job.directory, inside))
     trial = next((each.name for each in submission.trials if each.place == place), None)
@@ -123,7 +125,7 @@ def _fail(code: PolicyCode, submission: Submission, audit: Audit, finding: Findi
 
 
 def check_replacements(policy: Policy, submission: Submission) -> Iterator[Failure | Unchecked]:
-    """Trials were run again only for reasons that the policy accepts."""
+    """Trials were run again only for accepted causes."""
     accepted = policy.replacements.causes or ()
     for each in submission.replacements:
         if each.cause not in accepted:
@@ -136,36 +138,36 @@ def check_replacements(policy: Policy, submission: Submission) -> Iterator[Failu
 
 
 def check_findings(policy: Policy, submission: Submission) -> Iterator[Failure | Unchecked]:
-    """No integrity finding is open: none that the policy refuses, unless a review passed it."""
+    """No integrity finding that the policy refuses is open, unless a review passed the trial."""
     for trial in submission.counted:
-        if open_codes := find_open(trial.attempt, policy.integrity):
+        if open_codes := list_open_findings(trial.row, policy.integrity):
             yield Failure(PolicyCode.OPEN_FINDING, trial.name, ", ".join(open_codes))
-    if any(trial.attempt.source for trial in submission.counted):
+    if any(trial.row.source for trial in submission.counted):
         yield Unchecked(
-            "what was seen while trials ran elsewhere: only trials that proctor ran have findings"
+            "the integrity of trials that ran elsewhere: only trials that proctor ran have findings"
         )
 
 
 def check_reviews(policy: Policy, submission: Submission) -> Iterator[Failure | Unchecked]:
-    """Enough trials were reviewed, and none has failed."""
+    """Enough trials were reviewed, and none failed its review."""
     trials, rule = submission.counted, policy.reviews
-    reviewed = [trial for trial in trials if trial.attempt.review is not None]
+    reviewed = [trial for trial in trials if trial.row.review is not None]
     if len(reviewed) < rule.share * len(trials):
         message = f"{len(reviewed)} of {len(trials)} trials reviewed; expected {rule.share:.0%}"
         if submission.sealed is None:
             message += "; reviews are kept in a ledger"
         yield Failure(PolicyCode.TOO_FEW_REVIEWS, None, message)
     for trial in reviewed:
-        if rule.none_failed and trial.attempt.review == "fail":
-            yield Failure(PolicyCode.FAILED_REVIEW, trial.name, "its latest review says fail")
+        if rule.none_failed and trial.row.review == "fail":
+            yield Failure(PolicyCode.FAILED_REVIEW, trial.name, "failed its latest review")
 
 
 def check_ledger(policy: Policy, submission: Submission) -> Iterator[Failure | Unchecked]:
-    """There is a ledger, it is what was signed, and a directory is what was sealed."""
+    """There is an undamaged ledger, and a directory matches what was sealed."""
     sealed = submission.sealed
     if sealed is None:
         if policy.ledger.verified:
-            message = "the policy asks for a ledger; --ledger names the one it was sealed into"
+            message = "the policy requires a ledger; pass --ledger with the one it was sealed into"
             yield Failure(PolicyCode.NO_LEDGER, None, message)
         return
     for damage in sealed.damage:
@@ -177,26 +179,26 @@ def check_ledger(policy: Policy, submission: Submission) -> Iterator[Failure | U
     yield from map(Unchecked, sealed.unchecked)
 
 
-# Which tasks were sat, in which revision, and how often
+# Tasks, their revisions, and the number of attempts
 
 
 _LOCKED = "sha256:"
 
 
 def check_tasks(policy: Policy, submission: Submission) -> Iterator[Failure | Unchecked]:
-    """The tasks are the policy's, none is missing, and each is one and the same."""
+    """The tasks are exactly the policy's, with the same content."""
     rule, trials = policy.tasks, submission.counted
     names = rule.all_names
-    sat = {trial.attempt.task_id for trial in trials if trial.attempt.task_id}
+    ran = {trial.row.task_id for trial in trials if trial.row.task_id}
     for trial in trials:
-        task = trial.attempt.task_id
+        task = trial.row.task_id
         if names and task is not None and task not in names:
-            message = f"sat {task}, which is no task of {policy.name}"
+            message = f"ran {task}, which is not a task of {policy.name}"
             yield Failure(PolicyCode.FOREIGN_TASK, trial.name, message)
-    for name in sorted(names - sat):
+    for name in sorted(names - ran):
         yield Failure(PolicyCode.MISSING_TASK, name, "no trial ran it", is_trial=False)
-    if rule.count is not None and len(sat) != rule.count:
-        message = f"{count_of(len(sat), 'task')}; expected {rule.count}"
+    if rule.count is not None and len(ran) != rule.count:
+        message = f"{count_of(len(ran), 'task')}; expected {rule.count}"
         yield Failure(PolicyCode.WRONG_TASK_COUNT, None, message)
     if rule.digests:
         yield from _check_digests(policy, submission)
@@ -205,29 +207,29 @@ def check_tasks(policy: Policy, submission: Submission) -> Iterator[Failure | Un
 
 
 def _check_digests(policy: Policy, submission: Submission) -> Iterator[Failure | Unchecked]:
-    untold = 0
+    unknown = 0
     for trial in submission.counted:
-        expected = policy.tasks.digests_of(trial.attempt.task_id or "")
+        expected = policy.tasks.digests_of(trial.row.task_id or "")
         if not expected:
             continue
         mine, wanted = _comparable(trial.digests, expected)
         if not mine and submission.has_jobs:
-            message = "neither lock.json nor result.json gives the digest that the policy has"
+            message = "neither lock.json nor result.json has a digest of the policy's kind"
             yield Failure(PolicyCode.UNKNOWN_TASK, trial.name, message)
         elif not mine:
-            untold += 1
+            unknown += 1
         elif not wanted & mine:
             message = f"its task is {_show(mine)}; expected {_show(wanted)}"
             yield Failure(PolicyCode.CHANGED_TASK, trial.name, message)
-    if untold:
+    if unknown:
         yield Unchecked(
-            f"digests of {count_of(untold, 'task')}: the policy has those of lock.json, which is "
+            f"digests of {count_of(unknown, 'task')}: the policy has those of lock.json, which is "
             "not sealed with trials that proctor ran"
         )
 
 
 def _comparable(mine: Sequence[str], expected: Sequence[str]) -> tuple[set[str], set[str]]:
-    """Digests of those kinds that both sides have: lock.json's, and task_checksum."""
+    """The digests of the kinds that both sides have: lock.json's, and task_checksum."""
     kinds = {digest.startswith(_LOCKED) for digest in mine}
     kinds &= {digest.startswith(_LOCKED) for digest in expected}
     left, right = (
@@ -243,25 +245,25 @@ def _show(digests: set[str]) -> str:
 def _check_revisions(trials: Sequence[SubmittedTrial]) -> Iterator[Failure]:
     by_task: dict[str | None, list[SubmittedTrial]] = {}
     for trial in trials:
-        by_task.setdefault(trial.attempt.task_id, []).append(trial)
-    for attempts in by_task.values():
-        revisions = [_revision(each) for each in attempts]
+        by_task.setdefault(trial.row.task_id, []).append(trial)
+    for same_task in by_task.values():
+        revisions = [_revision(each) for each in same_task]
         usual = Counter(revisions).most_common(1)[0][0]
-        for trial, revision in zip(attempts, revisions, strict=True):
+        for trial, revision in zip(same_task, revisions, strict=True):
             if revision != usual:
                 message = f"ran the revision {revision[:12]}; most attempts ran {usual[:12]}"
                 yield Failure(PolicyCode.MIXED_TASK, trial.name, message)
 
 
 def _revision(trial: SubmittedTrial) -> str:
-    conditions = trial.attempt.task_conditions
+    conditions = trial.row.task_conditions
     return conditions.revision if conditions else "withheld"
 
 
-def check_attempts_made(policy: Policy, submission: Submission) -> Iterator[Failure | Unchecked]:
-    """Every task was attempted as often as asked for."""
+def check_attempts(policy: Policy, submission: Submission) -> Iterator[Failure | Unchecked]:
+    """Every task was attempted as often as required."""
     rule = policy.attempts
-    made = Counter(trial.attempt.task_id for trial in submission.counted if trial.attempt.task_id)
+    made = Counter(trial.row.task_id for trial in submission.counted if trial.row.task_id)
     least, most = rule.exact or rule.minimum or 0, rule.exact
     for name in sorted(policy.tasks.all_names):
         made.setdefault(name, 0)
@@ -275,55 +277,53 @@ def check_attempts_made(policy: Policy, submission: Submission) -> Iterator[Fail
             yield Failure(PolicyCode.TOO_MANY_ATTEMPTS, name, message, is_trial=False)
 
 
-# Who sat the tasks and how: model, agent, limits, records, the verifier, images
+# Model, agent, limits, records, verifier, images
 
 
 _NO_MODEL = (None, NO_MODEL, UNRESOLVED)
-_SAYS = {
+_MESSAGES = {
     PolicyCode.PARTIAL_RECORD: "its record is partial",
     PolicyCode.NO_VERIFIER: "its record does not pin the verifier's files",
-    PolicyCode.NO_CERTIFICATE: "nothing says by which rules it was marked",
+    PolicyCode.NO_CERTIFICATE: "its scoring profile is not recorded",
 }
 
 
 def check_model(policy: Policy, submission: Submission) -> Iterator[Failure | Unchecked]:
-    """One model answered in every trial, the one that is claimed."""
+    """One model answered in every trial, and it is the claimed one."""
     present = [trial for trial in submission.counted if not trial.is_withheld]
     for trial in present:
-        attempt = trial.attempt
-        if attempt.model in _NO_MODEL:
-            message = f"{attempt.agent} names no model"
+        row = trial.row
+        if row.model in _NO_MODEL:
+            message = f"{row.agent} names no model"
             yield Failure(PolicyCode.UNKNOWN_MODEL, trial.name, message)
-        elif trial.claimed_model and not _is_same(attempt.model or "", trial.claimed_model):
-            message = f"its trace names {attempt.model}, its config {trial.claimed_model}"
+        elif trial.claimed_model and not _is_same(row.model or "", trial.claimed_model):
+            message = f"its trace names {row.model}, its config {trial.claimed_model}"
             yield Failure(PolicyCode.CONTRADICTED_MODEL, trial.name, message)
     yield from _check_one(
-        present, lambda trial: trial.attempt.model or NO_MODEL, PolicyCode.MIXED_MODEL
+        present, lambda trial: trial.row.model or NO_MODEL, PolicyCode.MIXED_MODEL
     )
 
 
 def _is_same(model: str, other: str) -> bool:
-    """Whether two names mean one model: with or without its provider."""
+    """Whether two names are of the same model, with or without a provider."""
     return model == other or model.rpartition("/")[2] == other.rpartition("/")[2]
 
 
 def check_agent(policy: Policy, submission: Submission) -> Iterator[Failure | Unchecked]:
-    """One agent, set up alike in every trial."""
+    """All trials ran one agent with the same configuration."""
     present = [trial for trial in submission.counted if not trial.is_withheld]
     yield from _check_one(present, _describe_agent, PolicyCode.MIXED_AGENT)
 
 
 def _describe_agent(trial: SubmittedTrial) -> str:
-    attempt = trial.attempt
-    return (
-        f"{attempt.agent} {attempt.revision or 'of no version'}, set up as {attempt.configuration}"
-    )
+    row = trial.row
+    return f"{row.agent} {row.revision or '(no version)'}, settings {row.configuration}"
 
 
 def _check_one(
     trials: list[SubmittedTrial], describe: Callable[[SubmittedTrial], str], code: PolicyCode
 ) -> Iterator[Failure]:
-    """All trials are alike; those that are not like most of them are named."""
+    """Report trials that differ from the majority."""
     kinds = Counter(map(describe, trials))
     if len(kinds) < 2:
         return
@@ -336,24 +336,24 @@ def _check_one(
 def check_limits(policy: Policy, submission: Submission) -> Iterator[Failure | Unchecked]:
     """No multiplier and no override was set."""
     for trial in submission.counted:
-        conditions = trial.attempt.run_conditions
+        conditions = trial.row.run_conditions
         if conditions is not None and not conditions.has_default_limits:
             changed = ", ".join(f"{name} = {value}" for name, value in conditions.changed.items())
             yield Failure(PolicyCode.CHANGED_LIMITS, trial.name, changed)
 
 
 def check_records(policy: Policy, submission: Submission) -> Iterator[Failure | Unchecked]:
-    """There are trials; each has a record, complete where asked, that its files bear out."""
+    """There are trials; each has a record, complete if required, that its files confirm."""
     yield from _check_presence(submission)
     for unreadable in submission.unreadable:
         yield Failure(PolicyCode.NO_RECORD, unreadable.place, unreadable.message)
     for trial in submission.counted:
         if trial.is_withheld:
-            message = "its bytes were withheld; only their digest is in the ledger"
+            message = "it was withheld; only its digest is in the ledger"
             yield Failure(PolicyCode.WITHHELD_TRIAL, trial.name, message)
             continue
         if trial.is_too_large:
-            message = "its sealed files are more than is unpacked; nothing of them was checked"
+            message = "its sealed files are too large to be unpacked; they were not checked"
             yield Failure(PolicyCode.TOO_LARGE, trial.name, message)
             continue
         for contradiction in trial.contradictions:
@@ -363,34 +363,34 @@ def check_records(policy: Policy, submission: Submission) -> Iterator[Failure | 
 
 
 def _check_presence(submission: Submission) -> Iterator[Failure]:
-    """A submission without trials meets every other demand, and so must fail this one."""
+    """A submission without trials would pass every other check."""
     if not submission.counted:
-        message = "has no trial that a number could be made of; expected one at least"
+        message = "has no trial that counts; expected at least one"
         yield Failure(PolicyCode.NO_TRIALS, None, message)
         return
     places = [Path(trial.place) for trial in submission.trials if trial.place]
     for audit in submission.audits:
         if not any(place.is_relative_to(audit.job.directory) for place in places):
-            message = f"{audit.job.directory}: a job without trials; expected one at least"
+            message = f"{audit.job.directory}: a job without trials; expected at least one"
             yield Failure(PolicyCode.NO_TRIALS, None, message)
 
 
 def check_verifier(policy: Policy, submission: Submission) -> Iterator[Failure | Unchecked]:
-    """What marked a trial is on record: the verifier's files, and the rules."""
+    """The verifier's files and the scoring profile are on record."""
     for trial in submission.counted:
         yield from _check_grade(trial, PolicyCode.NO_VERIFIER, PolicyCode.NO_CERTIFICATE)
 
 
 def _check_grade(trial: SubmittedTrial, *codes: PolicyCode) -> Iterator[Failure]:
-    for code in grade_attempt(trial.attempt):
+    for code in grade_trial(trial.row):
         if code in codes:
-            yield Failure(code, trial.name, _SAYS[code])
+            yield Failure(code, trial.name, _MESSAGES[code])
 
 
 def check_images(policy: Policy, submission: Submission) -> Iterator[Failure | Unchecked]:
-    """Images are named by their digests; one that could not be built has none."""
+    """Images are named by digest; an image that could not be built has none."""
     for trial in submission.counted:
-        conditions = trial.attempt.task_conditions
+        conditions = trial.row.task_conditions
         if conditions is None:
             continue
         if not conditions.has_pinned_image:
@@ -402,7 +402,7 @@ type CheckFunction = Callable[[Policy, Submission], Iterator[Failure | Unchecked
 
 _CHECKS: dict[Check, CheckFunction] = {
     Check.TASKS: check_tasks,
-    Check.ATTEMPTS: check_attempts_made,
+    Check.ATTEMPTS: check_attempts,
     Check.MODEL: check_model,
     Check.AGENT: check_agent,
     Check.LIMITS: check_limits,
@@ -420,10 +420,12 @@ _CHECKS: dict[Check, CheckFunction] = {
 }
 
 
-def check_attempts(policy: Policy, submission: Submission) -> Verdict:
-    """Whether a submission is what a policy asks for, with a reason for all that is not."""
-    asked = _find_asked(policy, submission)
-    outcomes = [_run(check, policy, submission, asked=check in asked) for check in Check]
+def check_submission(policy: Policy, submission: Submission) -> Verdict:
+    """Check a submission against a policy."""
+    required_checks = _list_required(policy, submission)
+    outcomes = [
+        _run(check, policy, submission, is_required=check in required_checks) for check in Check
+    ]
     return Verdict(
         policy,
         submission.name,
@@ -435,14 +437,14 @@ def check_attempts(policy: Policy, submission: Submission) -> Verdict:
 
 
 def _count(submission: Submission) -> dict[str, int]:
-    attempts = [trial.attempt for trial in submission.trials]
-    account = account_for(attempts)
+    rows = [trial.row for trial in submission.trials]
+    account = account_for(rows)
     return {
         "entries": account.listed,
         "counted": account.counted,
         "scored": account.scored,
         "zero_by_missing": account.zero_by_missing,
-        "errored": sum(count_exceptions(attempts).values()),
+        "errored": sum(count_exceptions(rows).values()),
         "superseded": account.superseded,
         "attempts": account.begun_again,
         "withheld": account.withheld,
@@ -450,9 +452,9 @@ def _count(submission: Submission) -> dict[str, int]:
     }
 
 
-def _find_asked(policy: Policy, submission: Submission) -> set[Check]:
+def _list_required(policy: Policy, submission: Submission) -> set[Check]:
     tasks, reviews = policy.tasks, policy.reviews
-    wishes = {
+    required = {
         Check.TASKS: tasks.all_names or tasks.count or tasks.same_revision,
         Check.ATTEMPTS: policy.attempts.minimum or policy.attempts.exact,
         Check.MODEL: policy.agent.one_model,
@@ -467,22 +469,24 @@ def _find_asked(policy: Policy, submission: Submission) -> set[Check]:
         Check.REPLACEMENTS: policy.replacements.causes is not None,
         Check.FINDINGS: policy.integrity.no_open_findings,
         Check.REVIEWS: reviews.share or reviews.none_failed,
-        # Whoever names a ledger wants to know what it says.
+        # A ledger that was given is always checked.
         Check.LEDGER: policy.ledger.verified or submission.sealed is not None,
         Check.WITNESSES: policy.witnesses.quorum,
     }
-    return {check for check, wish in wishes.items() if wish}
+    return {check for check, is_required in required.items() if is_required}
 
 
-def _run(check: Check, policy: Policy, submission: Submission, *, asked: bool) -> CheckOutcome:
-    if not asked:
+def _run(
+    check: Check, policy: Policy, submission: Submission, *, is_required: bool
+) -> CheckOutcome:
+    if not is_required:
         return CheckOutcome(check, is_asked=False)
     found = list(_CHECKS[check](policy, submission))
-    untold = [each for each in found if isinstance(each, Unchecked)]
+    unknown = [each for each in found if isinstance(each, Unchecked)]
     return CheckOutcome(
         check,
         is_asked=True,
         failures=tuple(each for each in found if isinstance(each, Failure)),
-        unchecked=tuple(each.why for each in untold),
-        is_checked=not any(each.is_whole for each in untold),
+        unchecked=tuple(each.why for each in unknown),
+        is_checked=not any(each.is_whole for each in unknown),
     )

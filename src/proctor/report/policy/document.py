@@ -1,4 +1,4 @@
-"""Policies as TOML, read strictly: what is misspelt would otherwise not be asked for."""
+"""Policies as TOML, parsed strictly: a misspelt key would otherwise silently check nothing."""
 
 import re
 import tomllib
@@ -21,15 +21,15 @@ _DIGEST = re.compile("(sha256:)?[0-9a-f]{64}")
 
 
 def list_bundled() -> list[str]:
-    """Names of the policies that come along."""
+    """Names of the bundled policies."""
     return sorted(each.name.removesuffix(_SUFFIX) for each in _BUNDLED.glob(f"*{_SUFFIX}"))
 
 
 def load_policy(name_or_path: str) -> Policy:
-    """The bundled policy of that name, else the one in that file.
+    """Load a bundled policy by name, or a policy file by path.
 
     Raises:
-        PolicyError: there is neither, or the file is no policy.
+        PolicyError: there is neither, or the file is not a policy.
     """
     bundled = list_bundled()
     path = str(_BUNDLED / f"{name_or_path}{_SUFFIX}") if name_or_path in bundled else name_or_path
@@ -44,10 +44,10 @@ def load_policy(name_or_path: str) -> Policy:
 
 
 def parse_policy(data: bytes, where: str) -> Policy:
-    """The policy in a TOML document.
+    """Parse a policy.
 
     Raises:
-        PolicyError: it is not TOML, or asks for what no policy can.
+        PolicyError: it is not TOML, or not a valid policy.
     """
     try:
         document = tomllib.loads(data.decode())
@@ -58,44 +58,44 @@ def parse_policy(data: bytes, where: str) -> Policy:
     try:
         policy = msgspec.convert(document, Policy)
     except msgspec.ValidationError as error:
-        raise PolicyError(f"{where}: {_say(error)}") from error
+        raise PolicyError(f"{where}: {_explain(error)}") from error
     for problem in _find_problems(policy):
         raise PolicyError(f"{where}: {problem}")
     return policy
 
 
 def _find_unknown(document: dict[str, object]) -> Iterator[str]:
-    """Keys that nothing would look at."""
+    """Messages for unknown keys."""
     if document.get("format") != FORMAT:
         yield f"format is {document.get('format')!r}; expected {FORMAT!r}"
     tables = {field.name: field.type for field in msgspec.structs.fields(Policy)}
     for key, value in document.items():
         if key not in tables:
-            yield f"{key!r} is no part of a policy; expected some of {', '.join(tables)}"
+            yield f"{key!r} is not a key of a policy; expected one of {', '.join(tables)}"
         elif isinstance(value, dict):
             yield from _find_unknown_in(key, value, tables[key])
 
 
 def _find_unknown_in(table: str, value: dict[str, object], kind: object) -> Iterator[str]:
     if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
-        yield f"{table} is a table; expected a text"
+        yield f"{table} is a table; expected a string"
         return
     known = kind.__struct_fields__
     for key in value:
         if key not in known:
-            yield f"[{table}] has {key!r}; expected some of {', '.join(known)}"
+            yield f"[{table}] has {key!r}; expected one of {', '.join(known)}"
 
 
-def _say(error: msgspec.ValidationError) -> str:
+def _explain(error: msgspec.ValidationError) -> str:
     text, _, where = str(error).partition(" - at `$.")
     place = where.rstrip("`").replace("[...]", "")
     return f"{place}: {text[:1].lower()}{text[1:]}" if place else text
 
 
 def _find_problems(policy: Policy) -> Iterator[str]:
-    """What is well-formed and cannot be meant."""
+    """Messages for well-formed but contradictory rules."""
     if not policy.name.strip():
-        yield "name is blank; expected what people call the policy"
+        yield "name is blank; expected the name of the policy"
     if policy.attempts.minimum is not None and policy.attempts.exact is not None:
         yield "[attempts] has both minimum and exact; expected one of them"
     yield from _find_problems_of_tasks(policy.tasks)
@@ -105,9 +105,9 @@ def _find_problems(policy: Policy) -> Iterator[str]:
 
 def _find_problems_of_tasks(tasks: TaskRule) -> Iterator[str]:
     if tasks.count is not None and tasks.all_names and tasks.count != len(tasks.all_names):
-        yield f"[tasks] count is {tasks.count}, and {len(tasks.all_names)} are named"
+        yield f"[tasks] count is {tasks.count}, but {len(tasks.all_names)} are named"
     if len(set(tasks.names)) != len(tasks.names):
-        yield "[tasks] names has a name twice"
+        yield "[tasks] names has a duplicate"
     for name in tasks.digests:
         for digest in tasks.digests_of(name):
             if not _DIGEST.fullmatch(digest):
@@ -123,11 +123,11 @@ def _find_problems_of_integrity(integrity: IntegrityRule) -> Iterator[str]:
         for code in codes:
             if code not in list(FindingCode):
                 known = ", ".join(FindingCode)
-                yield f"[integrity] {verb} {code!r}; expected codes of findings: {known}"
+                yield f"[integrity] {verb} {code!r}; expected finding codes: {known}"
         if codes and not integrity.no_open_findings:
-            yield f"[integrity] {verb} findings and asks for none; expected no_open_findings = true"
+            yield f"[integrity] {verb} findings without a rule; set no_open_findings = true"
     if integrity.level is not None and not integrity.no_open_findings:
-        yield "[integrity] has a level and asks for nothing; expected no_open_findings = true"
+        yield "[integrity] has a level without a rule; set no_open_findings = true"
     for code in integrity.tolerated:
         if code in integrity.refused:
             yield f"[integrity] both tolerates and refuses {code!r}; expected one of them"
@@ -148,6 +148,6 @@ def _find_problems_of_witnesses(witnesses: WitnessRule) -> Iterator[str]:
         yield "[witnesses] expected both quorum and keys"
     elif (count := count_witnesses(keys)) < (witnesses.quorum or 0):
         yield (
-            f"[witnesses] quorum is {witnesses.quorum}, and the keys are those of {count}: keys of "
-            "one name are one witness"
+            f"[witnesses] quorum is {witnesses.quorum}, but the keys are those of {count}: keys of "
+            "one name count as one witness"
         )

@@ -1,4 +1,4 @@
-"""A submission from plain harbor job directories: no ledger is needed."""
+"""A submission from harbor job directories, without a ledger."""
 
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -15,19 +15,19 @@ from proctor.harbor.trial import FoundTrial
 from proctor.ledger.row import TrialRow
 from proctor.ledger.submission import list_files
 from proctor.report.in_jobs import load_jobs
-from proctor.report.policy.record_facts import find_facts, load_own_record
+from proctor.report.policy.record_facts import load_own_record, read_facts
 from proctor.report.policy.submission import OpenTraces, Replacement, Submission, SubmittedTrial
 from proctor.traces.traced_trial import TracedTrial, opened_traces
 
+# Reason codes of attempts that ended before the agent started, or with the machine.
 _INFRASTRUCTURE = ("harbor_cancelled_error", "harbor_environment_start_timeout_error",
                    "harbor_broker_connection_failed")  # fmt: skip
-"""Reason codes of attempts that ended before the agent, or with the machine."""
-UNSIGNED = "that it was not rewritten before it was handed in: plain files are not signed"
-_HAPPENED = "that the run happened as its files say: `proctor audit --rerun` runs trials again"
+UNSIGNED = "that it was not changed before it was submitted: plain files are not signed"
+_HAPPENED = "that the run happened as its files say: `proctor audit --rerun` repeats trials"
 
 
 def load_jobs_submission(path: str, watch: Watch | None = None) -> Submission:
-    """What lies in the job at a path, or in all jobs in the directory there.
+    """Load the job at a path, or all jobs in the directory there.
 
     Raises:
         JobError: there is no job.
@@ -38,50 +38,50 @@ def load_jobs_submission(path: str, watch: Watch | None = None) -> Submission:
     trials = [
         trial
         for audit, inside in zip(audits, found, strict=True)
-        for trial in _submit(audit, inside.attempts)
+        for trial in _submit(audit, inside.trials)
     ]
     return Submission(
         name=path,
         trials=trials,
         unreadable=[each for inside in found for each in inside.unreadable],
         audits=audits,
-        replacements=[replace_kept(trial.attempt) for trial in trials if trial.is_kept],
+        replacements=[replace_kept(trial.row) for trial in trials if trial.is_kept],
         lost_attempts=sum(map(count_lost, audits)),
         unchecked=(UNSIGNED, _HAPPENED),
     )
 
 
 def count_lost(audit: Audit) -> int:
-    """Attempts that were made again and are gone."""
+    """The number of restarted attempts whose files are gone."""
     return sum(int(each.found) for each in audit.findings if each.kind is Kind.LOST_ATTEMPTS)
 
 
-def replace_kept(attempt: TrialRow) -> Replacement:
-    """An attempt that was made again, and why, as far as its end tells."""
-    is_machine = attempt.reward is None and attempt.reason_code in _INFRASTRUCTURE
-    ended = attempt.reason_code or f"reward {attempt.reward}"
+def replace_kept(row: TrialRow) -> Replacement:
+    """A restarted attempt as a replacement, with its cause as far as its end shows it."""
+    is_machine = row.reward is None and row.reason_code in _INFRASTRUCTURE
+    ended = row.reason_code or f"reward {row.reward}"
     return Replacement(
-        attempt.name,
+        row.name,
         "infrastructure" if is_machine else "other",
         f"was restarted after {ended}",
     )
 
 
-def _submit(audit: Audit, attempts: list[TrialRow]) -> Iterator[SubmittedTrial]:
+def _submit(audit: Audit, rows: list[TrialRow]) -> Iterator[SubmittedTrial]:
     lock = _load_lock(audit.job.directory)
     scored = {found.directory: found for found in audit.job.trials}
-    for attempt in attempts:
-        place = attempt.place or ""
-        yield make_trial(attempt, place, scored.get(place), lock)
+    for row in rows:
+        place = row.place or ""
+        yield make_trial(row, place, scored.get(place), lock)
 
 
 def make_trial(
-    attempt: TrialRow, place: str, scored: FoundTrial | None, lock: LockDocument | None
+    row: TrialRow, place: str, scored: FoundTrial | None, lock: LockDocument | None
 ) -> SubmittedTrial:
-    """The trial in a directory."""
-    facts = find_facts(place, scored, lock, load_own_record(place))
+    """Make a submitted trial from its directory."""
+    facts = read_facts(place, scored, lock, load_own_record(place))
     return SubmittedTrial(
-        attempt=attempt,
+        row=row,
         open_traces=open_directory(place),
         place=place,
         digests=facts.digests,
@@ -93,7 +93,7 @@ def make_trial(
 
 
 def open_directory(place: str) -> OpenTraces:
-    """The traces in a trial's directory, by the names that harnesses give them."""
+    """Opens the traces in a trial's directory, found by their usual names."""
     files, _ = list_files(place)
     trial = TracedTrial(
         name=place, files=tuple(files), open_file=lambda name: nullcontext(f"{place}/{name}")
@@ -105,4 +105,4 @@ def _load_lock(job: str) -> LockDocument | None:
     try:
         return load_lock(job)
     except JobError:
-        return None  # the audit says so
+        return None  # the audit reports it

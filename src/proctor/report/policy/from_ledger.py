@@ -1,8 +1,8 @@
-"""A submission from an experiment in a ledger, as it stood at a position of the log.
+"""A submission from an experiment in a ledger, at a position of the log.
 
-What is sealed of its trials is unpacked beside the ledger's account of them and audited like any
-job. Trials that `proctor run` sealed came in one by one: the job's own files, and so its plan and
-its total, are not among what is sealed.
+The sealed files of its trials are unpacked to a temporary directory and audited like any job.
+Trials that `proctor run` sealed came one by one, without the job's own files: plan and totals of
+the job are therefore not available.
 """
 
 import os
@@ -21,35 +21,35 @@ from proctor.harbor.trial import FoundTrial
 from proctor.ledger.claims.proof import load_checkpoint
 from proctor.ledger.counting import SUPERSEDED
 from proctor.ledger.entry import KeyEntry, SupersedeEntry, TrialEntry
-from proctor.ledger.exchange.harbor_jobs import Room, find_place, write_jobs
+from proctor.ledger.exchange.harbor_jobs import Room, trial_path, write_jobs
 from proctor.ledger.note import VerifierKey, parse_verifier_key
 from proctor.ledger.query import load_position, render_missing
 from proctor.ledger.reader import LedgerReader
-from proctor.ledger.review import find_remarks
+from proctor.ledger.review import list_remarks
 from proctor.ledger.row import TrialRow
 from proctor.ledger.traced_trials import trace_entry
-from proctor.ledger.trial_sealing import find_reruns
+from proctor.ledger.trial_sealing import group_reruns
 from proctor.ledger.verification.verify import Verification, verify_ledger
 from proctor.report.policy.from_jobs import count_lost, replace_kept
-from proctor.report.policy.record_facts import find_facts
+from proctor.report.policy.record_facts import read_facts
 from proctor.report.policy.submission import Replacement, SealedIn, Submission, SubmittedTrial
 from proctor.traces.traced_trial import FoundTrace, opened_traces
 
+# Files unpacked for one experiment, at most.
 _MOST_FILES = 500_000
-"""Files that are unpacked of one experiment."""
 _ONLY_OWNER = (
-    "that the run happened as it was sealed: an owner can seal what never happened; "
-    "`proctor audit --rerun` runs trials again"
+    "that the run happened as it was sealed: an owner can seal invented files; "
+    "`proctor audit --rerun` repeats trials"
 )
 
 
-def verify_as_asked(
+def verify_sealed(
     directory: Path, key: VerifierKey | None = None, since: Sequence[str] = ()
 ) -> SealedIn:
-    """What a whole ledger was found to be.
+    """Verify a whole ledger.
 
     Raises:
-        LedgerError: there is none.
+        LedgerError: there is no ledger.
     """
     found = verify_ledger(directory, key=key, since=since)
     return SealedIn(
@@ -60,11 +60,11 @@ def verify_as_asked(
     )
 
 
-def with_coverage(sealed: SealedIn, ledger: LedgerReader, attempts: Sequence[TrialRow]) -> SealedIn:
-    """How much of the ledger a submission needs, and whose it is; call `refresh` before."""
+def with_coverage(sealed: SealedIn, ledger: LedgerReader, rows: Sequence[TrialRow]) -> SealedIn:
+    """Add the ledger's keys and the entries that a submission needs; call `refresh` first."""
     entries = map(ledger.entry, ledger.index.places("key"))
     keys = [parse_verifier_key(entry.key) for entry in entries if isinstance(entry, KeyEntry)]
-    places = [attempt.seq for attempt in attempts]
+    places = [row.seq for row in rows]
     return replace(
         sealed,
         log_keys=frozenset(key.public for key in keys),
@@ -74,7 +74,7 @@ def with_coverage(sealed: SealedIn, ledger: LedgerReader, attempts: Sequence[Tri
 
 def _find_unchecked(found: Verification) -> Iterator[str]:
     if not found.is_key_given:
-        yield "whose ledger it is: no --key was given, and its own first entry names one"
+        yield "whose ledger it is: self-signed; pass --key to check who signed it"
     if not found.since:
         yield (
             "that its owner did not cut or rewrite the ledger: pass --since with a checkpoint "
@@ -86,11 +86,11 @@ def _find_unchecked(found: Verification) -> Iterator[str]:
 def opened_experiment(
     ledger: LedgerReader, experiment: str, sealed: SealedIn, *, at: int | None = None
 ) -> Iterator[Submission]:
-    """An experiment as a submission; its files are unpacked as long as it is looked at.
+    """An experiment as a submission; its files are unpacked inside the `with` block.
 
     Raises:
         LedgerError: the ledger has no such experiment.
-        DamageError: the ledger does not hold what it should.
+        DamageError: the ledger is damaged.
     """
     position = load_position(ledger, at=at, experiment=experiment)
     if not position.trials:
@@ -101,44 +101,44 @@ def opened_experiment(
 
 
 class _Unpacked:
-    """The sealed trials of an experiment, as directories for a while."""
+    """The sealed trials of an experiment, unpacked to temporary directories."""
 
     def __init__(self, ledger: LedgerReader, scratch: Path) -> None:
         self._ledger = ledger
         self._scratch = scratch
+        # Trials by their path among the jobs, each with the lock of its job.
         self._found: dict[str, tuple[FoundTrial, LockDocument | None]] = {}
-        """Trials by their place among the jobs, each with the lock of its job."""
+        # Positions of trials that were not unpacked.
         self._too_large: set[int] = set()
-        """Places in the log of trials that were not unpacked."""
-        self._lay_as: dict[int, str] = {}
-        """What trials that a resume ran again were called in their job, by their place."""
+        # Names in their job of trials that a resume ran again, by position.
+        self._former_names: dict[int, str] = {}
+        # Names of their earlier runs.
         self._replaced: set[str] = set()
-        """Names of the runs before those."""
 
-    def submit(self, name: str, attempts: list[TrialRow], sealed: SealedIn) -> Submission:
-        """All of it."""
-        by_name = {each.name: each for each in attempts}
-        for base, names in find_reruns({each.name: each.status for each in attempts}).items():
-            # It lay in the job under its own name; what it replaced is in no number.
-            self._lay_as[by_name[names[-1]].seq] = by_name[base].trial_id
+    def submit(self, name: str, rows: list[TrialRow], sealed: SealedIn) -> Submission:
+        """Unpack and audit all of it."""
+        by_name = {each.name: each for each in rows}
+        for base, names in group_reruns({each.name: each.status for each in rows}).items():
+            # The last run is unpacked under the trial's own name; the earlier runs do not count.
+            self._former_names[by_name[names[-1]].seq] = by_name[base].trial_id
             self._replaced |= set(names[:-1])
-        present = [each for each in attempts if each.name not in self._replaced]
+        present = [each for each in rows if each.name not in self._replaced]
         places = [each.seq for each in present]
         room = Room(find_room(str(self._scratch)), _MOST_FILES)
-        given_back = write_jobs(self._ledger, places, self._scratch, self._lay_as, room)
+        given_back = write_jobs(self._ledger, places, self._scratch, self._former_names, room)
         self._too_large = given_back.too_large
         jobs = sorted(each for each in self._scratch.iterdir() if each.is_dir())
         audits = list(map(self._audit, jobs))
-        trials = list(map(self._submit, attempts))
-        kept = [replace_kept(each.attempt) for each in trials if each.is_kept]
+        trials = list(map(self._submit, rows))
+        kept = [replace_kept(each.row) for each in trials if each.is_kept]
         return Submission(
             name=name,
             trials=trials,
             audits=audits,
-            replacements=[*kept, *_find_superseded(self._ledger, attempts)],
+            replacements=[*kept, *_find_superseded(self._ledger, rows)],
             lost_attempts=sum(map(count_lost, audits)),
             has_jobs=bool(jobs) and all((job / "result.json").exists() for job in jobs),
-            sealed=with_coverage(sealed, self._ledger, attempts),
+            sealed=with_coverage(sealed, self._ledger, rows),
             unchecked=(*given_back.refused, _ONLY_OWNER),
         )
 
@@ -149,20 +149,20 @@ class _Unpacked:
             self._found[os.path.relpath(found.directory, self._scratch)] = found, lock
         return audit
 
-    def _submit(self, attempt: TrialRow) -> SubmittedTrial:
-        entry = self._ledger.entry(attempt.seq)
+    def _submit(self, row: TrialRow) -> SubmittedTrial:
+        entry = self._ledger.entry(row.seq)
         if not isinstance(entry, TrialEntry):
-            return SubmittedTrial(attempt=attempt, open_traces=_open_nothing, is_withheld=True)
-        if attempt.name in self._replaced:
-            return SubmittedTrial(attempt=attempt, open_traces=_open_nothing)
+            return SubmittedTrial(row=row, open_traces=_open_nothing, is_withheld=True)
+        if row.name in self._replaced:
+            return SubmittedTrial(row=row, open_traces=_open_nothing)
         if entry.seq in self._too_large:
-            return SubmittedTrial(attempt=attempt, open_traces=_open_nothing, is_too_large=True)
-        place = find_place(entry, self._lay_as.get(attempt.seq))
+            return SubmittedTrial(row=row, open_traces=_open_nothing, is_too_large=True)
+        place = trial_path(entry, self._former_names.get(row.seq))
         scored, lock = self._found.get(place, (None, None))
         directory = str(self._scratch / place)
-        facts = find_facts(directory, scored, lock, bytes(entry.record))
+        facts = read_facts(directory, scored, lock, bytes(entry.record))
         return SubmittedTrial(
-            attempt=attempt,
+            row=row,
             open_traces=partial(opened_traces, trace_entry(self._ledger.artifacts, entry)),
             place=directory,
             digests=facts.digests,
@@ -173,16 +173,16 @@ class _Unpacked:
         )
 
 
-def _find_superseded(ledger: LedgerReader, attempts: Sequence[TrialRow]) -> Iterator[Replacement]:
-    """What the ledger says of trials that others stand in for."""
-    for attempt in attempts:
-        if attempt.status != SUPERSEDED:
+def _find_superseded(ledger: LedgerReader, rows: Sequence[TrialRow]) -> Iterator[Replacement]:
+    """Replacements of superseded trials, with the causes on record."""
+    for row in rows:
+        if row.status != SUPERSEDED:
             continue
-        for remark in find_remarks(ledger, attempt.record):
+        for remark in list_remarks(ledger, row.record):
             entry = remark.entry
-            if isinstance(entry, SupersedeEntry) and entry.subject.record == attempt.record:
+            if isinstance(entry, SupersedeEntry) and entry.subject.record == row.record:
                 message = f"was replaced by {entry.by.trial_id}: {entry.reason}"
-                yield Replacement(attempt.name, entry.cause, message)
+                yield Replacement(row.name, entry.cause, message)
 
 
 def _open_nothing() -> AbstractContextManager[list[FoundTrace]]:

@@ -1,8 +1,7 @@
-"""The leaderboard grade of one attempt: what keeps its number from standing on a board.
+"""The leaderboard grade of a trial: the reasons why it may not count on a leaderboard.
 
-Rests on what boards have of an attempt and nothing else, and is quick enough for all of a ledger.
-Which findings are open is what the bundled policy `leaderboard` says, which is read once. That
-policy asks for the same as the grade, and for what only the files can tell.
+Uses only the row of the trial, and is fast enough for a whole ledger. Which findings are open is
+decided by the bundled policy `leaderboard`, which checks the same and more that needs files.
 """
 
 from functools import cache
@@ -20,24 +19,24 @@ _NONE: tuple[PolicyCode, ...] = ()
 
 @cache
 def load_leaderboard_rule() -> IntegrityRule:
-    """What the bundled policy `leaderboard` asks of integrity findings."""
+    """The integrity rule of the bundled policy `leaderboard`."""
     return load_policy("leaderboard").integrity
 
 
-def grade_attempt(attempt: TrialRow) -> tuple[PolicyCode, ...]:
-    """Why it is not of leaderboard grade; empty: it is.
+def grade_trial(row: TrialRow) -> tuple[PolicyCode, ...]:
+    """The reasons why a trial is not of leaderboard grade; empty if it is.
 
-    A complete record, a known revision of the task, an image by its digest, the verifier's files
-    and rules on record, and no open integrity finding: a task whose image was substituted is not
-    the one that others sat, and one whose image could not be built was not run at all. That all
-    attempts at a task have one revision is for whoever has all of them.
+    Required are a complete record, a known revision of the task, a pinned image, the verifier's
+    files and the scoring profile on record, and no open integrity finding. A task with a
+    substituted image is not the task that others ran, and one whose image could not be built did
+    not run. That all trials of a task have the same revision is checked elsewhere.
     """
-    task, run = attempt.task_conditions, attempt.run_conditions
+    task, run = row.task_conditions, row.run_conditions
     if task is None or run is None:
         return (PolicyCode.WITHHELD_TRIAL,)
-    is_complete = attempt.completeness == _COMPLETE
+    is_complete = row.completeness == _COMPLETE
     is_pinned = task.has_pinned_image
-    is_open = bool(attempt.findings) and bool(find_open(attempt, load_leaderboard_rule()))
+    is_open = bool(row.findings) and bool(list_open_findings(row, load_leaderboard_rule()))
     if is_complete and is_pinned and task.verifier and run.profile and not is_open:
         return (PolicyCode.UNKNOWN_TASK,) if task.revision in _UNKNOWN else _NONE
     lacks = (
@@ -51,8 +50,8 @@ def grade_attempt(attempt: TrialRow) -> tuple[PolicyCode, ...]:
     return tuple(code for is_lacking, code in lacks if is_lacking)
 
 
-def find_open(attempt: TrialRow, rule: IntegrityRule) -> list[str]:
+def list_open_findings(row: TrialRow, rule: IntegrityRule) -> list[str]:
     """Integrity findings that fail under a rule, unless the latest review passed the trial."""
-    if attempt.review == "pass":
+    if row.review == "pass":
         return []
-    return [code for code in attempt.findings if rule.fails(code)]
+    return [code for code in row.findings if rule.fails(code)]

@@ -1,4 +1,4 @@
-"""A policy as a value: what it asks of a submission. What it does not name is not asked for."""
+"""A policy as a value: its requirements. What it does not name is not required."""
 
 from typing import Annotated, Literal
 
@@ -21,107 +21,107 @@ class _Rule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class TaskRule(_Rule, frozen=True, kw_only=True):
-    """Which tasks are sat."""
+    """Which tasks must be run."""
 
     names: tuple[str, ...] = ()
-    """All of them and no other; none: any."""
+    """Exactly these tasks; empty: any."""
     count: Some | None = None
-    """How many different ones."""
+    """The number of different tasks."""
     digests: dict[str, str | tuple[str, ...]] = {}
-    """By name, one or several: `sha256:…` is the digest in lock.json, 64 hex digits alone are
-    task_checksum."""
+    """One or several for each name: `sha256:…` is the digest in lock.json, 64 hex digits without
+    a prefix are task_checksum."""
     same_revision: bool = False
-    """Whether attempts at one task must have sat the same one."""
+    """Whether all attempts at a task must be of the same revision."""
 
     def digests_of(self, name: str) -> tuple[str, ...]:
-        """What the task of a name may be; empty: anything."""
+        """The accepted digests of a task; empty: any."""
         found = self.digests.get(name, ())
         return (found,) if isinstance(found, str) else found
 
     @property
     def all_names(self) -> frozenset[str]:
-        """Those that are listed, with or without a digest."""
+        """All listed names, with or without a digest."""
         return frozenset((*self.names, *self.digests))
 
 
 class AttemptRule(_Rule, frozen=True, kw_only=True):
-    """How often each task is sat."""
+    """The number of attempts at each task."""
 
     minimum: Some | None = None
     exact: Some | None = None
 
 
 class AgentRule(_Rule, frozen=True, kw_only=True):
-    """Who sits them."""
+    """Agent and model."""
 
     one_model: bool = False
-    """Whether one model answered in every trial, and it is known which."""
+    """Whether one known model must have answered in every trial."""
     one_configuration: bool = False
-    """Whether it is one agent, set up alike."""
+    """Whether all trials must have the same agent with the same configuration."""
 
 
 class LimitRule(_Rule, frozen=True, kw_only=True):
-    """Time and resources."""
+    """Time and resource limits."""
 
     default: bool = False
-    """Whether no multiplier and no override may be set."""
+    """Whether multipliers and overrides are forbidden."""
 
 
 class RecordRule(_Rule, frozen=True, kw_only=True):
-    """What is on record of a trial. That a record can be made is always asked for."""
+    """Requirements for records. That a record can be made is always required."""
 
     complete: bool = False
     verifier: bool = False
-    """Whether the verifier's files and the rules of marking must be on record."""
+    """Whether the verifier's files and the scoring profile must be on record."""
 
 
 class ImageRule(_Rule, frozen=True, kw_only=True):
-    """What a trial ran on."""
+    """The image of a trial."""
 
     pinned: bool = False
 
 
 class TraceRule(_Rule, frozen=True, kw_only=True):
-    """What the agent did."""
+    """Requirements for traces."""
 
     needed: Literal["none", "rewarded", "all"] = "none"
     """rewarded: every trial with a reward above 0."""
     clock_seconds: Seconds = 60.0
-    """How far a trace's clock may be off the trial's."""
+    """The accepted difference between the clocks of trace and trial."""
 
 
 class EvidenceRule(_Rule, frozen=True, kw_only=True):
-    """What the numbers rest on."""
+    """Requirements for evidence."""
 
     follows: bool = False
     """Whether results must follow from the reward files, and no trial be a copy."""
     planned: bool = False
-    """Whether the trials must be those of the plan, and the job have run to its end."""
+    """Whether the trials must be exactly those of the plan, and the job be finished."""
 
 
 class ReplacementRule(_Rule, frozen=True, kw_only=True):
     """Trials that were run again."""
 
     causes: tuple[Cause, ...] | None = None
-    """For which reasons; null: for any."""
+    """Accepted causes; null: any."""
 
 
 class IntegrityRule(_Rule, frozen=True, kw_only=True):
-    """What was seen while trials ran."""
+    """Integrity findings."""
 
     no_open_findings: bool = False
     """Whether findings fail the trial, unless its latest review passed it."""
     level: Level | None = None
     """The lowest level that fails; null: notice."""
     tolerated: tuple[str, ...] = ()
-    """Codes of findings that fail nothing, whatever their level."""
+    """Codes that never fail, whatever their level."""
     refused: tuple[str, ...] = ()
-    """Codes of findings that fail, whatever their level."""
+    """Codes that always fail, whatever their level."""
 
     def fails(self, code: str) -> bool:
         """Whether a finding of that code needs a review.
 
-        One that is not known, from a newer version, always does: its level cannot be known here.
+        An unknown code, from a newer version, always does: its level is unknown here.
         """
         if code in self.refused:
             return True
@@ -131,22 +131,22 @@ class IntegrityRule(_Rule, frozen=True, kw_only=True):
 
 
 class ReviewRule(_Rule, frozen=True, kw_only=True):
-    """What people said of it."""
+    """Reviews by people."""
 
     share: Share = 0.0
-    """Of the trials that must have been reviewed."""
+    """The share of trials that must be reviewed."""
     none_failed: bool = False
 
 
 class LedgerRule(_Rule, frozen=True, kw_only=True):
-    """Where it is sealed."""
+    """The ledger."""
 
     verified: bool = False
-    """Whether there must be a ledger that is what was signed, and a directory what was sealed."""
+    """Whether an undamaged ledger is required, and a directory must match what was sealed."""
 
 
 class WitnessRule(_Rule, frozen=True, kw_only=True):
-    """Who else signed the ledger."""
+    """Witnesses of the ledger."""
 
     quorum: Some | None = None
     """How many different witnesses must have cosigned a checkpoint that covers all trials."""
@@ -155,12 +155,12 @@ class WitnessRule(_Rule, frozen=True, kw_only=True):
 
 
 class Policy(_Rule, frozen=True, kw_only=True):
-    """What is asked of a submission."""
+    """The requirements for a submission."""
 
     format: str
     name: str
     about: str = ""
-    """For people."""
+    """Description for people."""
     tasks: TaskRule = TaskRule()
     attempts: AttemptRule = AttemptRule()
     agent: AgentRule = AgentRule()

@@ -1,7 +1,7 @@
-"""What a trial's directory tells beyond its record, and where the record says something else.
+"""Facts in a trial's directory that policies need, and contradictions between record and files.
 
-Whoever ran the trial wrote its record.json. What can be read again in the trial's own files is held
-against it; the rest of a record is its maker's word.
+A trial's record.json was written by whoever ran it. The parts that can be recomputed from the
+trial's own files are compared with them; the rest of a record cannot be checked.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ _OWN = "record.json"
 
 @dataclass(frozen=True, slots=True)
 class TrialFacts:
-    """What is told of a trial beside its record."""
+    """Facts in a trial's directory."""
 
     digests: tuple[str, ...] = ()
     claimed_model: str | None = None
@@ -35,12 +35,12 @@ class TrialFacts:
     contradictions: tuple[str, ...] = ()
 
 
-def find_facts(
+def read_facts(
     trial: str, scored: FoundTrial | None, lock: LockDocument | None, record: bytes | None
 ) -> TrialFacts:
-    """The facts in a trial's directory, and in its record where it has one of its own.
+    """Read the facts in a trial's directory; empty for a trial without a result.
 
-    Of a trial without a result there are none.
+    If the trial has its own record, it is compared with the files.
     """
     if scored is None:
         return TrialFacts()
@@ -59,7 +59,7 @@ def find_facts(
 
 
 def load_own_record(trial: str) -> bytes | None:
-    """The bytes of the record that lies in a trial, None where there is none to be read."""
+    """The bytes of the record in a trial; None if there is no readable one."""
     try:
         return read_small(f"{trial}/{_OWN}") if has_record(Path(trial)) else None
     except OSError:
@@ -67,36 +67,36 @@ def load_own_record(trial: str) -> bytes | None:
 
 
 def _find_contradictions(trial: str, before: ReadBefore, record: bytes | None) -> Iterator[str]:
-    """Where a record says something else than the trial's files do."""
+    """Messages for every field of a record that contradicts the trial's files."""
     if record is None:
         return
     try:
-        said = parse_record(record, trial, salvage=True).record
+        parsed = parse_record(record, trial, salvage=True).record
         made, _ = make_bare_record(
-            RecordRequest(trial=trial, experiment=said.experiment_id), before
+            RecordRequest(trial=trial, experiment=parsed.experiment_id), before
         )
     except InputError as error:
         yield f"cannot be compared with its files: {error}"
         return
-    for field, told, found in _pairs(said, made):
-        if told != found and UNRESOLVED not in (told, found):
-            yield f"{field} is {told!r}; its files give {found!r}"
-    files = said.inputs.input_files
+    for field, recorded, found in _pairs(parsed, made):
+        if recorded != found and UNRESOLVED not in (recorded, found):
+            yield f"{field} is {recorded!r}; its files give {found!r}"
+    files = parsed.inputs.input_files
     if files and checksum_of_list((file.path, file.hash) for file in files) != (
-        said.task.task_revision
+        parsed.task.task_revision
     ):
-        yield "the digests of its input files do not make the task_revision that it names"
+        yield "the digests of its input files do not give its task_revision"
 
 
-def _pairs(said: TrialRecord, made: TrialRecord) -> Iterator[tuple[str, object, object]]:
-    """What a record and a trial's files both tell: the field, as recorded, as found."""
-    yield "task.task_id", said.task.task_id, made.task.task_id
-    yield "task.task_revision", said.task.task_revision, made.task.task_revision
-    yield "agent.adapter", said.agent.adapter, made.agent.adapter
-    yield "agent.model", said.agent.model, made.agent.model
-    yield "limits", _limits(said), _limits(made)
-    yield "evaluation.reward", said.evaluation.reward, made.evaluation.reward
-    yield "timestamp", said.timestamp, made.timestamp
+def _pairs(parsed: TrialRecord, made: TrialRecord) -> Iterator[tuple[str, object, object]]:
+    """The fields that can be compared: name, recorded value, value by the files."""
+    yield "task.task_id", parsed.task.task_id, made.task.task_id
+    yield "task.task_revision", parsed.task.task_revision, made.task.task_revision
+    yield "agent.adapter", parsed.agent.adapter, made.agent.adapter
+    yield "agent.model", parsed.agent.model, made.agent.model
+    yield "limits", _limits(parsed), _limits(made)
+    yield "evaluation.reward", parsed.evaluation.reward, made.evaluation.reward
+    yield "timestamp", parsed.timestamp, made.timestamp
 
 
 def _limits(record: TrialRecord) -> Mapping[str, object]:

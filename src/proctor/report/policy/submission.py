@@ -1,4 +1,4 @@
-"""What is checked: trials with what is known of them, wherever they come from."""
+"""Trials to be checked, with what is known of them."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -13,45 +13,45 @@ from proctor.report.in_jobs import Unreadable
 from proctor.traces.traced_trial import FoundTrace
 
 type OpenTraces = Callable[[], AbstractContextManager[list[FoundTrace]]]
-"""The traces of a trial, readable for a while."""
+"""Opens the traces of a trial, readable inside the `with` block."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmittedTrial:
-    """One trial, with what a policy asks beyond what reports count."""
+    """One trial, with the facts that policies need beyond its row."""
 
-    attempt: TrialRow
+    row: TrialRow
     open_traces: OpenTraces
     place: str | None = None
-    """Where its files lie, or are unpacked for a while."""
+    """The directory of its files, or where they are unpacked."""
     digests: tuple[str, ...] = ()
-    """Of its task: `sha256:…` from lock.json, and task_checksum."""
+    """Digests of its task: `sha256:…` from lock.json, and task_checksum."""
     began: str | None = None
-    """When, as the trial's own result says it."""
+    """When it began, according to its result."""
     ended: str | None = None
     claimed_model: str | None = None
-    """The model that the agent was told to use."""
+    """The model that the agent was configured with."""
     contradictions: tuple[str, ...] = ()
-    """Where its record says something else than its files."""
+    """Contradictions between its record and its files."""
     is_withheld: bool = False
-    """Whether its bytes were taken out of the ledger."""
+    """Whether it was withheld from the ledger."""
     is_too_large: bool = False
-    """Whether its sealed files are more than is unpacked to look at."""
+    """Whether its sealed files are too large to be unpacked."""
 
     @property
     def is_kept(self) -> bool:
-        """Whether it is an earlier attempt, which another replaces and no number has."""
-        return self.attempt.status == RESTARTED
+        """Whether it is an earlier attempt, which does not count."""
+        return self.row.status == RESTARTED
 
     @property
     def name(self) -> str:
-        """What it is called everywhere: EXPERIMENT/TRIAL."""
-        return self.attempt.name
+        """Its name: EXPERIMENT/TRIAL."""
+        return self.row.name
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """A trial that another one stands in for."""
+    """A trial that another one replaces."""
 
     trial: str
     cause: str
@@ -61,45 +61,45 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class SealedIn:
-    """The ledger that a submission is in, or is held against."""
+    """The ledger of a submission."""
 
     place: str
     damage: tuple[str, ...] = ()
-    """What is not as it was signed."""
+    """What differs from what was signed."""
     differences: tuple[tuple[str, str], ...] = ()
-    """Of a directory: trials, and how they are not what was sealed."""
+    """For a directory: trials, and how they differ from what was sealed."""
     unchecked: tuple[str, ...] = ()
-    """What could not be told of it, one sentence each."""
+    """What could not be checked, one sentence each."""
     kept: tuple[Checkpoint, ...] = ()
-    """Checkpoints that it was verified to have grown from, with their cosignatures."""
+    """Checkpoints that it was verified to extend, with their cosignatures."""
     log_keys: frozenset[bytes] = frozenset()
-    """The public keys that signed it as its owner."""
+    """The public keys of its owner."""
     covered: int = 0
-    """How many of its entries hold all trials of the submission."""
+    """The number of entries up to the last trial of the submission."""
     unnamed: tuple[UnnamedWithholding, ...] = ()
-    """What was withheld without naming a trial."""
+    """Withholdings that name no trial."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """What somebody hands in as one."""
+    """Trials submitted together."""
 
     name: str
     trials: Sequence[SubmittedTrial]
     unreadable: Sequence[Unreadable] = ()
     audits: Sequence[Audit] = ()
-    """Of each job; those of a ledger rest on what is sealed of them."""
+    """One for each job; those of a ledger are based on the sealed files."""
     replacements: Sequence[Replacement] = ()
     lost_attempts: int = 0
-    """Attempts that were made again and of which nothing is left."""
+    """Restarted attempts whose files are gone."""
     has_jobs: bool = True
-    """Whether the files of the jobs themselves are there: without them, no plan and no total."""
+    """Whether the jobs' own files are available, which have plan and totals."""
     sealed: SealedIn | None = None
     unchecked: Sequence[str] = field(default=())
-    """What cannot be known of a submission of this sort, one sentence each."""
+    """What cannot be checked in a submission of this kind, one sentence each."""
 
     @property
     def counted(self) -> list[SubmittedTrial]:
-        """The trials that numbers are made of, and those whose bytes are gone: these fail."""
+        """The trials that count, and withheld ones, which fail."""
         left_out = NOT_COUNTED - {WITHHELD}
-        return [trial for trial in self.trials if trial.attempt.status not in left_out]
+        return [trial for trial in self.trials if trial.row.status not in left_out]

@@ -1,4 +1,4 @@
-"""A trace for every rewarded trial: readable, of something, of the trial's time, its own."""
+"""Checks that every rewarded trial has a trace: readable, not empty, of its time, not a copy."""
 
 import importlib
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ _ANSWERS = frozenset({"assistant", "tool_call"})
 
 @dataclass(frozen=True, slots=True)
 class TraceFacts:
-    """What a trial's traces hold."""
+    """What the traces of a trial contain."""
 
     digests: tuple[str, ...]
     has_answers: bool
@@ -32,14 +32,14 @@ class TraceFacts:
 
 
 def check_traces(policy: Policy, submission: Submission) -> Iterator[Failure | Unchecked]:
-    """Every trial that needs a trace has one of its own."""
+    """Every trial that needs a trace has its own."""
     seen: dict[str, str] = {}
     unclocked = 0
     for trial in submission.counted:
         if not _is_needed(policy, trial):
             continue
         try:
-            facts = find_trace_facts(trial)
+            facts = read_trace_facts(trial)
         except (ProctorError, OSError) as error:
             yield Failure(PolicyCode.NO_TRACE, trial.name, f"its trace cannot be read: {error}")
             continue
@@ -51,19 +51,19 @@ def check_traces(policy: Policy, submission: Submission) -> Iterator[Failure | U
             yield from _check_clock(policy, trial, span)
     if unclocked:
         yield Unchecked(
-            f"whether {count_of(unclocked, 'trace')} lie within the time of their trials: no times "
-            "in the one or the other, or times of which one says its zone and the other does not"
+            f"whether {count_of(unclocked, 'trace')} are within their trials: times are missing "
+            "or only one of the two has a time zone"
         )
 
 
 def _is_needed(policy: Policy, trial: SubmittedTrial) -> bool:
     if trial.is_withheld or trial.is_too_large:
         return False
-    return policy.traces.needed == "all" or (trial.attempt.reward or 0) > 0
+    return policy.traces.needed == "all" or (trial.row.reward or 0) > 0
 
 
-def find_trace_facts(trial: SubmittedTrial) -> TraceFacts:
-    """What the traces of a trial hold.
+def read_trace_facts(trial: SubmittedTrial) -> TraceFacts:
+    """Read the traces of a trial.
 
     Raises:
         DamageError: sealed evidence is missing or altered.
@@ -83,12 +83,12 @@ def find_trace_facts(trial: SubmittedTrial) -> TraceFacts:
 
 
 def _read(found: FoundTrace) -> Iterator[tuple[str, str | None]]:
-    """Who did something, and when it says that was; a live trace is not held in memory."""
+    """Role and time of every entry; a live trace is streamed."""
     if found.kind is TraceKind.TRAJECTORY:
         chunks = read_chunks(found.path, salvage=True)
         yield from ((entry.role, entry.timestamp) for chunk in chunks for entry in chunk.entries)
         return
-    # What reads ATIF is slow to load, and most trials have none.
+    # Imported late: it is slow to import, and most trials have no ATIF trace.
     loader = importlib.import_module("proctor.traces.trace")
     trace = loader.load_trace_file(found.path, found.kind)
     yield from ((entry.role, entry.timestamp) for entry in trace.entries)
@@ -99,25 +99,25 @@ def _check_content(
     trial: SubmittedTrial, facts: TraceFacts, seen: dict[str, str]
 ) -> Iterator[Failure]:
     if not facts.digests:
-        message = f"reward {trial.attempt.reward:g}, and no trace that can be read"
+        message = f"reward {trial.row.reward:g}, but no readable trace"
         yield Failure(PolicyCode.NO_TRACE, trial.name, message)
         return
     if not facts.has_answers:
-        message = "its trace has neither an answer of the agent nor a call of a tool"
+        message = "its trace has neither an answer nor a tool call"
         yield Failure(PolicyCode.EMPTY_TRACE, trial.name, message)
     for digest in facts.digests:
         first = seen.setdefault(digest, trial.name)
         if first != trial.name:
-            message = f"its trace is that of {first}, byte for byte"
+            message = f"its trace is identical to that of {first}"
             yield Failure(PolicyCode.COPIED_TRACE, trial.name, message)
 
 
 type Span = tuple[datetime, datetime, datetime, datetime]
-"""When the trial began, when its trace did, when that ended, when the trial did."""
+"""Begin of the trial, begin and end of its trace, end of the trial."""
 
 
 def _find_span(trial: SubmittedTrial, facts: TraceFacts) -> Span | None:
-    """The times to compare; None where they cannot be."""
+    """The times to compare; None if they cannot be compared."""
     texts = (trial.began, facts.first, facts.last, trial.ended)
     moments = [_moment(text) for text in texts]
     if any(moment is None for moment in moments):
@@ -133,7 +133,7 @@ def _check_clock(policy: Policy, trial: SubmittedTrial, span: Span) -> Iterator[
     began, first, last, ended = span
     slack = timedelta(seconds=policy.traces.clock_seconds)
     if first < began - slack or last > ended + slack:
-        message = f"its trace is of {first} to {last}, the trial of {began} to {ended}"
+        message = f"its trace is from {first} to {last}, the trial from {began} to {ended}"
         yield Failure(PolicyCode.TRACE_OUTSIDE_TRIAL, trial.name, message)
 
 

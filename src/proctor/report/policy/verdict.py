@@ -1,4 +1,4 @@
-"""What came of every check of a policy."""
+"""The results of the checks of a policy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from proctor.report.policy.reason import Check, PolicyCode
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One thing that is not as the policy asks."""
+    """One violation of the policy."""
 
     code: PolicyCode
     subject: str | None
@@ -21,45 +21,45 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Unchecked:
-    """What a check could not tell."""
+    """Something that a check could not determine."""
 
     why: str
     is_whole: bool = False
-    """Whether it is all that the check is for."""
+    """Whether the whole check could not be made."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckOutcome:
-    """What came of one check."""
+    """The result of one check."""
 
     check: Check
     is_asked: bool
-    """Whether the policy asks for it at all."""
+    """Whether the policy requires it."""
     failures: tuple[Failure, ...] = ()
     unchecked: tuple[str, ...] = ()
-    """What it could not tell, one sentence each."""
+    """What could not be determined, one sentence each."""
     is_checked: bool = True
-    """Whether it could tell anything."""
+    """Whether anything could be determined."""
 
     @property
     def is_passed(self) -> bool:
-        """Whether nothing is wrong, as far as could be told."""
+        """Whether there is no failure."""
         return not self.failures
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a submission is what a policy asks for."""
+    """The result of all checks."""
 
     policy: Policy
     submission: str
     n_trials: int
-    """Trials that numbers are made of."""
+    """Trials that count."""
     outcomes: Sequence[CheckOutcome]
     counts: dict[str, int]
-    """Trials by what became of them, and what was withheld without naming one."""
+    """Trials by status, and withholdings that name no trial."""
     unchecked: Sequence[str] = field(default=())
-    """What no check could tell of such a submission."""
+    """What cannot be checked in a submission of this kind."""
 
     @property
     def is_passed(self) -> bool:
@@ -68,22 +68,22 @@ class Verdict:
 
     @property
     def failures(self) -> list[Failure]:
-        """All that is not as asked, in the order of the checks."""
+        """All failures, in the order of the checks."""
         return [failure for outcome in self.outcomes for failure in outcome.failures]
 
     @property
     def codes(self) -> frozenset[PolicyCode]:
-        """Every reason, once."""
+        """All distinct reasons."""
         return frozenset(failure.code for failure in self.failures)
 
     def by_trial(self) -> dict[str, list[Failure]]:
-        """The failures of each trial that has some."""
+        """The failures of each trial that has any."""
         found: dict[str, list[Failure]] = {}
         for failure in self.failures:
             if failure.is_trial and failure.subject is not None:
                 found.setdefault(failure.subject, []).append(failure)
         return found
 
-    def beside_trials(self) -> list[Failure]:
+    def of_submission(self) -> list[Failure]:
         """Failures of tasks, and of the submission as a whole."""
         return [each for each in self.failures if not (each.is_trial and each.subject)]

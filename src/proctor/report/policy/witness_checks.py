@@ -1,4 +1,4 @@
-"""Whether named witnesses cosigned a checkpoint that covers every sealed trial of a submission."""
+"""Checks that named witnesses cosigned a checkpoint that covers every sealed trial."""
 
 from collections.abc import Iterable, Iterator
 
@@ -13,10 +13,10 @@ from proctor.sentence import count_of
 
 
 def check_witnesses(policy: Policy, submission: Submission) -> Iterator[Failure | Unchecked]:
-    """As many different witnesses as the policy asks for cosigned what the submission rests on."""
+    """Enough different witnesses cosigned a checkpoint that covers the submission."""
     rule, sealed = policy.witnesses, submission.sealed
     if sealed is None:
-        message = "the policy asks for witnesses of a ledger; --ledger names the ledger"
+        message = "the policy requires witnesses of a ledger; pass --ledger"
         yield Failure(PolicyCode.NO_LEDGER, None, message)
         return
     keys = [parse_verifier_key(key) for key in rule.keys]
@@ -26,7 +26,7 @@ def check_witnesses(policy: Policy, submission: Submission) -> Iterator[Failure 
 
 
 def count_witnesses(keys: Iterable[VerifierKey]) -> int:
-    """How many different witnesses these keys are: one name or one key is one witness."""
+    """The number of different witnesses: keys with the same name or public key are one witness."""
     groups: list[set[object]] = []
     for key in keys:
         marks: set[object] = {key.name, key.public}
@@ -37,7 +37,7 @@ def count_witnesses(keys: Iterable[VerifierKey]) -> int:
 
 
 def _did_cosign(key: VerifierKey, sealed: SealedIn) -> bool:
-    # A ledger that is damaged is not what anybody cosigned, and its owner is no witness of it.
+    # Nobody cosigned a damaged ledger as it is now, and its owner is not a witness.
     if sealed.damage or key.public in sealed.log_keys:
         return False
     for checkpoint in sealed.kept:
@@ -56,9 +56,9 @@ def _explain(found: int, quorum: int, sealed: SealedIn) -> str:
     if sealed.damage:
         return f"{said}; the ledger is damaged, so no cosignature counts"
     if not sealed.kept:
-        return f"{said}; --since names a cosigned copy of the ledger's checkpoint"
+        return f"{said}; pass --since with a cosigned copy of the ledger's checkpoint"
     short = sum(checkpoint.tree.size < sealed.covered for checkpoint in sealed.kept)
     if short:
         copies = count_of(short, "checkpoint")
-        said += f"; {copies} given with --since covers fewer than {sealed.covered:,} entries"
+        said += f"; {copies} passed with --since covers fewer than {sealed.covered:,} entries"
     return said

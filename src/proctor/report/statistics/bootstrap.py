@@ -1,7 +1,7 @@
-"""The interval of a mean by a bootstrap that draws whole tasks: attempts at one task are alike.
+"""The interval of a mean by a bootstrap that resamples whole tasks: attempts at one task are alike.
 
-The percentile bootstrap over clusters. It knows only the tasks that were seen: with few of them it
-is too narrow, and where all of them score alike it cannot tell anything.
+The percentile bootstrap over clusters. It is too narrow for few tasks, and shows nothing if all of
+them have the same score.
 """
 
 import math
@@ -15,7 +15,7 @@ from proctor.report.statistics.sums import finite_sum
 REPLICATES = 2000
 SEED = 1
 FEW_TASKS = 20
-"""Below so many tasks the interval is too narrow: docs/statistics.md has how much."""
+"""Below this number of tasks the interval is too narrow: docs/statistics.md shows by how much."""
 
 
 def cluster_bootstrap(
@@ -25,11 +25,7 @@ def cluster_bootstrap(
     seed: int = SEED,
     confidence: float = CONFIDENCE,
 ) -> Interval | None:
-    """The interval of the mean of all values, each cluster drawn as a whole.
-
-    None below 2 clusters, and where all of them have the same mean: an interval without width would
-    say that there is no doubt. The order of clusters and of values does not matter. A cluster
-    without values is none.
+    """The interval of the mean of all values, resampling whole clusters.
 
     Raises:
         StatisticsError: a value is not finite, there are no replicates, or no confidence.
@@ -46,9 +42,9 @@ def cluster_bootstrap(
     if least == greatest:
         return None
     above = [max(total - least * size, 0.0) for total, size in totals]
-    finite_sum(above)  # as far apart as floats reach, a sum of them is none
+    finite_sum(above)  # the difference of extreme floats may overflow
     ends = _find_ends(above, sizes, replicates, seed, confidence)
-    # Rounding must not carry an end beyond the values themselves.
+    # Rounding must not move an end beyond the values themselves.
     low, high = (min(max(least + end, least), greatest) for end in ends)
     return Interval(low, high)
 

@@ -1,7 +1,7 @@
-"""What a success costs, in money and in tokens, and who is beaten by nobody on both.
+"""The cost of a success, in money and in tokens, and the Pareto front of cost and score.
 
-Failed attempts and those without a score cost as well: all that ran is in the sum. A cost that is
-not known makes the whole sum unknown; how many are known is always said.
+Failed trials and those without a score cost as well: the sum is over all that ran. One unknown cost
+makes the sum unknown; the number of known costs is always reported.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,81 +11,82 @@ import msgspec
 
 from proctor.ledger.row import TrialRow
 
+# Dollars, tokens or seconds of one trial; records may contain any number.
 _LARGEST = 1e15
-"""Dollars, tokens or seconds of one trial; a stranger may write any number."""
 PASS_MARK = 1.0
-"""The least reward that is a success, unless something else is asked for."""
+"""The lowest reward that is a success by default."""
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """What attempts took of one thing, as far as it is known."""
+    """The total of one cost of trials, as far as it is known."""
 
     n_known: int
-    """Attempts for which it is known."""
+    """Trials with a known cost."""
     n_unknown: int
-    """Attempts for which it is not: these are not 0."""
+    """Trials with an unknown cost, which is not 0."""
     known: float
-    """The sum over those for which it is known; of all only where none is unknown."""
+    """The sum over trials with a known cost."""
     n_successes: int
 
     @property
     def total(self) -> float | None:
-        """The sum over all attempts; None where one is unknown, or there are none."""
+        """The sum over all trials; None if one is unknown, or there are none."""
         return self.known if self.n_known and not self.n_unknown else None
 
     @property
     def per_success(self) -> float | None:
-        """The sum over the successes; None where the sum is unknown or nothing succeeded."""
+        """The sum divided by the successes; None if it is unknown or there are none."""
         total = self.total
         return total / self.n_successes if total is not None and self.n_successes else None
 
 
 class Efficiency(msgspec.Struct, frozen=True):
-    """What attempts took, and what came of it."""
+    """Costs of trials, and successes."""
 
     n_trials: int
     n_successes: int
     cost_usd: Spent
     tokens: Spent
-    """Input and output together; unknown where one of them is."""
+    """Input and output together; unknown if one of them is."""
     seconds: Spent
 
 
-def is_success(attempt: TrialRow, pass_mark: float = PASS_MARK) -> bool:
-    """Whether it was scored, at the pass mark or above."""
-    return attempt.reward is not None and attempt.reward >= pass_mark
+def is_success(trial: TrialRow, pass_mark: float = PASS_MARK) -> bool:
+    """Whether it was scored at the pass mark or above."""
+    return trial.reward is not None and trial.reward >= pass_mark
 
 
-def efficiency_of(attempts: Iterable[TrialRow], pass_mark: float = PASS_MARK) -> Efficiency:
-    """What the attempts took; whoever calls leaves out those that do not count."""
-    listed = list(attempts)
-    successes = sum(is_success(attempt, pass_mark) for attempt in listed)
+def efficiency_of(trials: Iterable[TrialRow], pass_mark: float = PASS_MARK) -> Efficiency:
+    """The costs of trials; the caller leaves out those that do not count."""
+    listed = list(trials)
+    successes = sum(is_success(trial, pass_mark) for trial in listed)
     return Efficiency(
         n_trials=len(listed),
         n_successes=successes,
-        cost_usd=add_up([attempt.cost_usd for attempt in listed], successes),
-        tokens=add_up([_tokens(attempt) for attempt in listed], successes),
-        seconds=add_up([attempt.seconds for attempt in listed], successes),
+        cost_usd=add_up([trial.cost_usd for trial in listed], successes),
+        tokens=add_up([_tokens(trial) for trial in listed], successes),
+        seconds=add_up([trial.seconds for trial in listed], successes),
     )
 
 
 def add_up(amounts: Sequence[float | None], successes: int) -> Spent:
-    """What is known of some amounts; one that is too large to be believed is not known."""
+    """Sum amounts; one that is too large to be believed counts as unknown."""
     known = [amount for amount in amounts if amount is not None and 0 <= amount <= _LARGEST]
     return Spent(len(known), len(amounts) - len(known), fsum(known), successes)
 
 
-def _tokens(attempt: TrialRow) -> int | None:
-    if attempt.tokens_in is None or attempt.tokens_out is None:
+def _tokens(trial: TrialRow) -> int | None:
+    if trial.tokens_in is None or trial.tokens_out is None:
         return None
-    return attempt.tokens_in + attempt.tokens_out
+    return trial.tokens_in + trial.tokens_out
 
 
 def pareto(points: Sequence[tuple[float | None, float | None]]) -> list[int]:
-    """Places of the points (cost, score) that no other point beats; in the order given.
+    """Indexes of the points (cost, score) that no other point dominates, in the given order.
 
-    A point beats another that costs no less and scores no more, unless both are the same: points
-    that are alike are all in. A point without a cost or a score beats nothing and is not in.
+    A point dominates another that costs no less and scores no more, unless both are equal: equal
+    points are all included. A point without a cost or a score dominates nothing and is not
+    included.
     """
     known = [
         (cost, -score, place)

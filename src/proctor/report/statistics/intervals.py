@@ -1,7 +1,7 @@
-"""The interval of a share: how far a pass rate of few trials can be trusted.
+"""The interval of a share, such as a pass rate.
 
-Wilson's score interval, without continuity correction. It takes the trials for independent, which
-attempts at one task are not: `bootstrap` draws whole tasks.
+Wilson's score interval, without continuity correction. It assumes independent trials, which
+attempts at one task are not: `bootstrap` resamples whole tasks.
 """
 
 from math import sqrt
@@ -15,14 +15,14 @@ CONFIDENCE = 0.95
 
 
 class Interval(msgspec.Struct, frozen=True, gc=False):
-    """Where a number lies with the confidence that was asked for."""
+    """An interval with the requested confidence."""
 
     low: float
     high: float
 
 
 def check_confidence(confidence: float) -> None:
-    """See that a confidence is a share.
+    """Check that a confidence is a share.
 
     Raises:
         StatisticsError: it is not between 0 and 1.
@@ -46,7 +46,7 @@ def wilson(successes: int, n: int, confidence: float = CONFIDENCE) -> Interval |
     share, weight = successes / n, z * z / n
     middle = (share + weight / 2) / (1 + weight)
     half = z * sqrt(share * (1 - share) / n + weight / (4 * n)) / (1 + weight)
-    # The ends are 0 and 1 exactly where every trial went one way; rounding would miss them.
+    # The ends are exactly 0 or 1 if all trials went one way; rounding would miss that.
     low = 0.0 if successes == 0 else max(middle - half, 0.0)
     high = 1.0 if successes == n else min(middle + half, 1.0)
     return Interval(low, high)

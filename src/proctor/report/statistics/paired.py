@@ -1,6 +1,6 @@
-"""Two sides, task by task: who is better, by how much, and whether chance would do as well.
+"""Compares two sides task by task: the difference, its interval, and a p-value.
 
-Only tasks that both sides were scored at are compared; the others are named. Each task counts once,
+Only tasks with scores on both sides are compared; the others are listed. Each task counts once,
 however many attempts it has.
 """
 
@@ -14,12 +14,12 @@ from proctor.report.statistics.intervals import CONFIDENCE, Interval
 from proctor.report.statistics.signs import MCNEMAR, binomial_two_sided, sign_flip
 from proctor.report.statistics.sums import finite_sum
 
+# Means that differ by less are equal except for rounding.
 _ALIKE = 1e-12
-"""Means that differ by less are one number that was rounded twice."""
 
 
 class PairedTask(msgspec.Struct, frozen=True):
-    """One task, scored on both sides."""
+    """One task with scores on both sides."""
 
     task: str
     mean_a: float
@@ -27,29 +27,30 @@ class PairedTask(msgspec.Struct, frozen=True):
     n_a: int
     n_b: int
     difference: float
-    """mean_a - mean_b; 0 where they differ by rounding alone."""
+    """mean_a - mean_b; 0 if they differ only by rounding."""
 
 
 class Paired(msgspec.Struct, frozen=True):
     """A compared with B."""
 
     n_tasks: int
-    """Scored on both sides."""
+    """Tasks with scores on both sides."""
     difference: float | None
-    """The mean over tasks of A's mean less B's; null where no task is on both sides."""
+    """The mean over tasks of mean_a - mean_b; null if there are none."""
     interval: Interval | None
-    """Of the difference, by drawing tasks; null below 2 tasks, and where all differ alike."""
+    """Of the difference, by resampling tasks; null below 2 tasks, or if all differences are
+    equal."""
     p_value: float | None
-    """How often chance alone gives as large a difference; null without tasks."""
+    """The probability of such a difference by chance; null without tasks."""
     method: str | None
     """mcnemar-exact, permutation-exact or permutation-monte-carlo."""
     wins: int
-    """Tasks at which A's mean is greater."""
+    """Tasks with a greater mean of A."""
     ties: int
     losses: int
     tasks: list[PairedTask]
     only_a: list[str]
-    """Tasks that only A was scored at: not compared."""
+    """Tasks with scores of A only: not compared."""
     only_b: list[str]
 
 
@@ -60,11 +61,7 @@ def compare_paired(
     seed: int = SEED,
     confidence: float = CONFIDENCE,
 ) -> Paired:
-    """Compare the rewards of two sides by task; a task without rewards on a side is not there.
-
-    Exact McNemar where every task has one attempt of 0 or 1 on each side; else a sign-flip
-    permutation test over the tasks' differences: exact where they are few or lie on a grid, else
-    from random flips with a fixed seed.
+    """Compare the rewards of two sides by task; a task without rewards counts as missing.
 
     Raises:
         StatisticsError: a reward is not finite, or no confidence.

@@ -1,7 +1,7 @@
 """pass@k and pass^k over tasks, with intervals: at least one of k attempts passes, or all k do.
 
 Both are unbiased from n attempts with c successes: 1 - C(n-c, k) / C(n, k), and C(c, k) / C(n, k).
-The pass@k that harbor publishes is `reward.passk`'s, which also gives the estimate of a task here.
+The pass@k that harbor publishes is in `reward.passk`, which also computes the estimate of a task.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,27 +16,25 @@ from proctor.reward.passk import estimate
 
 
 class PassEstimate(msgspec.Struct, frozen=True):
-    """pass@k or pass^k of some tasks."""
+    """pass@k or pass^k over tasks."""
 
     k: int
     value: float | None
-    """The mean over the tasks; null where no task has k attempts."""
+    """The mean over tasks; null if no task has k attempts."""
     interval: Interval | None
-    """By drawing tasks; null below 2 tasks, and where all of them score alike."""
+    """By resampling tasks; null below 2 tasks, or if all have the same value."""
     n_tasks: int
-    """Tasks in the number."""
+    """Tasks included."""
     n_trials: int
     """Their attempts."""
     too_few: list[str]
-    """Tasks left out, because they have fewer than k attempts."""
+    """Tasks left out because they have fewer than k attempts."""
 
 
 def pass_at(
     k: int, tasks: Mapping[str, Sequence[bool]], confidence: float = CONFIDENCE
 ) -> PassEstimate:
-    """pass@k: the chance that at least one of k attempts at a task passes, averaged over tasks.
-
-    An attempt is True where it passed; whoever calls decides what one without a score is.
+    """pass@k: the probability that at least one of k attempts passes, averaged over tasks.
 
     Raises:
         StatisticsError: k is below 1.
@@ -47,7 +45,7 @@ def pass_at(
 def pass_all(
     k: int, tasks: Mapping[str, Sequence[bool]], confidence: float = CONFIDENCE
 ) -> PassEstimate:
-    """pass^k: the chance that all of k attempts at a task pass, averaged over tasks.
+    """pass^k: the probability that all of k attempts pass, averaged over tasks.
 
     Raises:
         StatisticsError: k is below 1.

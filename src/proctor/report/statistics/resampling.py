@@ -1,8 +1,8 @@
 """Sums over clusters drawn with replacement, thousands of replicates at once.
 
-A replicate has a lane of 64 bits in one long whole number: adding two such numbers adds every
-replicate at once. Whole numbers add exactly, so a result is the same on every machine; and only
-`random()` of the generator is used, whose sequence Python promises to keep for a seed.
+Each replicate has a lane of 64 bits in one long integer: adding two such integers adds all
+replicates at once. Integer sums are exact, so that results are equal on every machine; and only
+`random()` of the generator is used, whose sequence Python guarantees for a seed.
 """
 
 import math
@@ -15,16 +15,17 @@ from itertools import repeat
 from random import Random
 
 _LANE_BYTES = 8
+# Bits of a lane that are used: no sum may overflow into the next lane.
 _BITS_USED = 62
-"""Of a lane: no sum may reach into the next."""
+# Numbers of clusters up to which draws are cached between calls: at most 32 MB for each of the two
+# caches.
 _FEW, _MANY = 128, 1024
-"""Clusters whose draws are kept between calls: 32 MB at most for the few, and for the many."""
 
 
 def scale(values: Sequence[float], terms: int) -> tuple[list[int], int]:
-    """Values, none below 0, as whole numbers of 2**-exponent; `terms` of them fit into a lane.
+    """Non-negative values as integers of 2**-exponent; `terms` of them fit into a lane.
 
-    Whole values stay as they are, exponent 0. Else each is off by half a unit at most.
+    Integers are kept, with exponent 0. Otherwise each is off by at most half a unit.
     """
     largest = max(values)
     if terms * largest < 1 << _BITS_USED and all(value.is_integer() for value in values):
@@ -35,7 +36,7 @@ def scale(values: Sequence[float], terms: int) -> tuple[list[int], int]:
 
 
 def _weigh(weights: Sequence[int], lanes: Sequence[int]) -> int:
-    """The sum of long numbers times their weights; equal weights are multiplied once."""
+    """The weighted sum of long integers; equal weights are multiplied once."""
     by_weight: dict[int, int] = defaultdict(int)
     for weight, lane in zip(weights, lanes, strict=True):
         if weight:
@@ -44,7 +45,7 @@ def _weigh(weights: Sequence[int], lanes: Sequence[int]) -> int:
 
 
 def _unpack(lanes: int, replicates: int) -> list[int]:
-    """The numbers in the lanes of a long one."""
+    """The numbers in the lanes of a long integer."""
     return list(
         struct.unpack(f"<{replicates}Q", lanes.to_bytes(_LANE_BYTES * replicates, "little"))
     )
@@ -53,16 +54,16 @@ def _unpack(lanes: int, replicates: int) -> list[int]:
 def resample(
     columns: Sequence[Sequence[int]], n_clusters: int, replicates: int, seed: int
 ) -> list[list[int]]:
-    """For each column, its sums over n clusters drawn with replacement, one sum a replicate.
+    """Sums of each column over n clusters drawn with replacement, one for each replicate.
 
     A column has a number for each cluster. The draws are the same for all columns, and for all
-    calls with as many clusters, replicates and the same seed.
+    calls with the same numbers of clusters and replicates and the same seed.
     """
     if n_clusters <= _MANY:
         count = _count_few if n_clusters <= _FEW else _count_many
         lanes = count(n_clusters, replicates, seed)
         return [_unpack(_weigh(column, lanes), replicates) for column in columns]
-    # S311: numbers for a simulation, which have to come again.
+    # S311: reproducible numbers for a simulation.
     random = Random(seed).random  # noqa: S311
     sums: list[list[int]] = [[] for _ in columns]
     for _ in range(replicates):

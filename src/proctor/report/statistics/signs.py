@@ -1,8 +1,8 @@
-"""How often chance alone would make a difference: the sign-flip test over paired differences.
+"""The sign-flip test over paired differences.
 
-If neither side is better, each task's difference could as well have the other sign. The p-value is
-the share of all ways to set the signs whose sum is at least as far from 0 as the one seen, both
-sides counted. Differences of 0 say nothing and drop out.
+If neither side is better, each difference could as well have the other sign. The p-value is the
+share of all sign assignments whose sum is at least as far from 0 as the observed one, two-sided.
+Differences of 0 are dropped.
 """
 
 import math
@@ -17,11 +17,11 @@ from random import Random
 from proctor.report.statistics.resampling import scale
 
 FLIPS = 9_999
-"""Random settings of the signs, where there are too many to go through all."""
+"""Random sign assignments, if there are too many to enumerate."""
+# Largest denominator of a difference that is treated as a fraction.
 _FINEST = 10_000
-"""Greatest denominator of a difference that is taken for a fraction."""
+# Relative error of a difference that is attributed to rounding.
 _CLOSE = 1e-9
-"""Share of a difference by which rounding, also to a few digits, may have moved it."""
 _MOST_BYTES_MOVED = 300_000_000
 _MOST_IN_HALVES = 32
 
@@ -31,7 +31,7 @@ MONTE_CARLO = "permutation-monte-carlo"
 
 
 def binomial_two_sided(fewer: int, more: int) -> float:
-    """Exact McNemar: how often fair coins fall at least as unevenly, both sides counted."""
+    """Exact McNemar: the two-sided probability that fair coins fall at least as unevenly."""
     n, least = fewer + more, min(fewer, more)
     if fewer == more:
         return 1.0
@@ -43,7 +43,7 @@ def binomial_two_sided(fewer: int, more: int) -> float:
 
 
 def _share(ways: int, n: int) -> float:
-    """A part of all 2**n ways; one that is too small for a float is the least there is, not 0."""
+    """A share of all 2**n assignments; if too small for a float, the smallest one."""
     return min(max(ways / (1 << n), sys.float_info.min), 1.0)
 
 
@@ -62,7 +62,7 @@ def sign_flip(differences: Sequence[float], seed: int) -> tuple[float, str]:
     n = len(seen)
     weights, _ = scale([abs(each) for each in seen], n)
     signed = [weight if each > 0 else -weight for weight, each in zip(weights, seen, strict=True)]
-    # Rounding moves a sum by half a unit a term: sums that are equal must stay so.
+    # Scaling moves a sum by up to half a unit for each term: equal sums must stay equal.
     bar = max(abs(sum(signed)) - n, 0)
     if n <= _MOST_IN_HALVES:
         return _count_in_halves(weights, bar), EXACT
@@ -70,7 +70,7 @@ def sign_flip(differences: Sequence[float], seed: int) -> tuple[float, str]:
 
 
 def _find_lattice(differences: Sequence[float]) -> list[int] | None:
-    """The differences as whole numbers of one unit, if there is one that is not too fine."""
+    """The differences as integers of one unit, if there is a unit that is not too fine."""
     fractions = []
     for each in differences:
         near = Fraction(each).limit_denominator(_FINEST)
@@ -86,13 +86,13 @@ def _find_lattice(differences: Sequence[float]) -> list[int] | None:
 
 
 def _count_on_lattice(weights: Sequence[int], seen: int) -> float:
-    """The share of all signs, counted exactly: how many subsets there are of each sum."""
+    """The exact share of sign assignments, by counting the subsets of each sum."""
     n, span = len(weights), sum(weights)
     width = n // 8 + 1
     ways = 1
     for weight in weights:
         ways += ways << (8 * width * weight)
-    # A subset of sum s stands for a signed sum of 2s - span; both ends are alike.
+    # A subset of sum s means a signed sum of 2s - span; both tails are alike.
     if seen == 0:
         return 1.0
     last = (span - seen) // 2
@@ -102,7 +102,7 @@ def _count_on_lattice(weights: Sequence[int], seen: int) -> float:
 
 
 def _count_in_halves(weights: Sequence[int], bar: int) -> float:
-    """The share of all signs, from the sums of two halves."""
+    """The exact share of sign assignments, from the sums of two halves."""
     middle = len(weights) // 2
     ones, others = (sorted(_signed_sums(half)) for half in (weights[:middle], weights[middle:]))
     inside = sum(bisect_left(others, bar - one) - bisect_right(others, -bar - one) for one in ones)
@@ -118,11 +118,11 @@ def _signed_sums(weights: Sequence[int]) -> list[int]:
 
 
 def _flip_at_random(weights: Sequence[int], bar: int, seed: int) -> float:
-    """The share of random signs, the ones seen counted among them."""
+    """The share of random sign assignments, including the observed one."""
     random = Random(seed).random  # noqa: S311 - for a simulation, which has to come again
     totals = [0] * FLIPS
     for eight in batched(weights, 8):
-        # Eight signs are one random byte: the table has the sum for each of the 256.
+        # One random byte gives eight signs: the table has the sums of all 256.
         sums = _signed_sums(eight)
         table = sums * (256 // len(sums))
         totals = list(map(add, totals, map(table.__getitem__, _random_bytes(random, FLIPS))))
@@ -131,6 +131,6 @@ def _flip_at_random(weights: Sequence[int], bar: int, seed: int) -> float:
 
 
 def _random_bytes(random: Callable[[], float], n: int) -> bytes:
-    """Bytes from random(), whose sequence Python promises to keep; six of each number."""
+    """Bytes from random(), whose sequence Python guarantees; six from each number."""
     numbers = (int(random() * (1 << 48)).to_bytes(6, "little") for _ in range(-(-n // 6)))
     return b"".join(numbers)[:n]

@@ -1,8 +1,8 @@
-"""The interval of a mean over few tasks, from Student's t: needs scipy (`proctor[stats]`).
+"""The interval of a mean over few tasks, by Student's t: needs scipy (`proctor[stats]`).
 
-The variance is the cluster-robust one, tasks as clusters, with one degree of freedom less than
-there are tasks. It is wider than the bootstrap's where tasks are few, which is where that one is
-too narrow; it knows nothing of the range of rewards and may leave it.
+Uses the cluster-robust variance with tasks as clusters, and one degree of freedom less than there
+are tasks. For few tasks it is wider than the bootstrap's interval, which is too narrow then; it
+ignores the range of rewards and may exceed it.
 """
 
 import math
@@ -17,7 +17,7 @@ from proctor.report.statistics.sums import finite_sum
 def cluster_student(
     clusters: Sequence[Sequence[float]], *, confidence: float = CONFIDENCE
 ) -> Interval | None:
-    """The interval of the mean of all values; None below 2 clusters, or where all are alike.
+    """The interval of the mean of all values; None below 2 clusters, or if all are equal.
 
     Raises:
         StatisticsError: a value is not finite, or no confidence.

@@ -14,7 +14,7 @@ def finite_sum(values: Iterable[float]) -> float:
     """
     try:
         total = math.fsum(values)
-    except (OverflowError, ValueError):  # too large; or both infinities
+    except (OverflowError, ValueError):  # too large, or both infinities
         total = math.inf
     if not math.isfinite(total):
         raise StatisticsError("a reward is not finite; expected finite numbers")

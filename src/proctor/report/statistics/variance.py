@@ -1,7 +1,6 @@
-"""How rewards spread: from attempt to attempt at one task, and from task to task.
+"""Variance of rewards: between attempts at one task, and between tasks.
 
-The split is that of a one-way analysis of variance with tasks as groups, which may have different
-numbers of attempts.
+A one-way analysis of variance with tasks as groups, which may have different numbers of attempts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,7 @@ class TaskSpread(msgspec.Struct, frozen=True):
     n: int
     mean: float
     variance: float | None
-    """Unbiased, from attempt to attempt; null where one attempt cannot tell."""
+    """Unbiased, between attempts; null for a single attempt."""
     low: float
     """The least reward."""
     high: float
@@ -26,19 +25,19 @@ class TaskSpread(msgspec.Struct, frozen=True):
 
     @property
     def is_flaky(self) -> bool:
-        """Whether attempts at it score differently."""
+        """Whether attempts at it have different scores."""
         return self.low != self.high
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """The spread of all attempts at some tasks."""
+    """The variance of all attempts at tasks."""
 
     n_tasks: int
     n_trials: int
     within: float | None
-    """Variance from attempt to attempt at one task, pooled; null: no task has two attempts."""
+    """Pooled variance between attempts at one task; null: no task has two attempts."""
     between: float | None
-    """Variance of the tasks' own means; null: fewer than two tasks, or nothing to subtract."""
+    """Variance between the means of tasks; null: fewer than two tasks, or `within` is unknown."""
     tasks: list[TaskSpread]
 
     @property
@@ -48,12 +47,12 @@ class Spread(msgspec.Struct, frozen=True):
 
     @property
     def n_single(self) -> int:
-        """Tasks with one attempt: nobody knows whether they are flaky."""
+        """Tasks with one attempt, which cannot be known to be flaky."""
         return sum(task.n == 1 for task in self.tasks)
 
 
 def spread_of(tasks: Mapping[str, Sequence[float]]) -> Spread:
-    """How the rewards of tasks spread; a task without rewards is left out.
+    """The variance of rewards by task; a task without rewards is left out.
 
     Raises:
         StatisticsError: a reward is not finite, or too large to be squared.
@@ -82,12 +81,12 @@ def _spread_of_task(task: str, values: Sequence[float]) -> TaskSpread:
 
 
 def _between(tasks: Sequence[TaskSpread], within: float | None) -> float | None:
-    """What is left of the spread of the means when chance within tasks is taken off; 0 at least."""
+    """Variance of the means minus the part that variance within tasks explains; at least 0."""
     n_trials = sum(task.n for task in tasks)
     if len(tasks) < 2 or within is None:
         return None
     overall = finite_sum(task.n * task.mean for task in tasks) / n_trials
     squares = finite_sum(task.n * (task.mean - overall) * (task.mean - overall) for task in tasks)
-    # What stands for the number of attempts a task where tasks differ in it.
+    # The effective number of attempts of a task if tasks differ in it.
     usual = (n_trials - sum(task.n**2 for task in tasks) / n_trials) / (len(tasks) - 1)
     return max((squares / (len(tasks) - 1) - within) / usual, 0.0)

@@ -20,9 +20,9 @@ from proctor.ledger.entry import (
     record_digest,
 )
 from proctor.ledger.reader import LedgerReader
-from proctor.ledger.review import find_remarks
+from proctor.ledger.review import list_remarks
 from proctor.ledger.row import read_row
-from proctor.ledger.withhold import find_withholdings
+from proctor.ledger.withhold import list_withholdings
 from proctor.sentence import count_of
 from proctor.web.shown import trial_path
 
@@ -141,10 +141,10 @@ def find_later_entries(
 ) -> Iterator[Link]:
     """Later entries that refer to this one."""
     if isinstance(entry, TrialEntry):
-        for remark in find_remarks(ledger, record_digest(entry)):
+        for remark in list_remarks(ledger, record_digest(entry)):
             yield _say(remark.seq, remark.entry)
         return
-    for each in find_withholdings(ledger):
+    for each in list_withholdings(ledger):
         if each.entry == seq:
             yield _say(each.seq, each)
 

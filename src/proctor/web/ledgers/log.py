@@ -20,7 +20,7 @@ from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.signature import check_signature
 from proctor.ledger.trial_index import IndexedEntry, TrialFilter
-from proctor.ledger.withheld import find_unnamed, render_unnamed
+from proctor.ledger.withheld import list_unnamed, render_unnamed
 from proctor.web.ledgers.entries import Reference, summarize_entry
 from proctor.web.subject import Subject
 
@@ -76,7 +76,7 @@ class Log:
         """Describe what was withheld without naming a trial; None if nothing was."""
         if self.ledger is None or self.damage is not None:
             return None
-        return render_unnamed(find_unnamed(self.ledger))
+        return render_unnamed(list_unnamed(self.ledger))
 
     def find_key(self) -> str | None:
         """The public signing key that the log itself names."""

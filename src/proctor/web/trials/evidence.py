@@ -15,7 +15,7 @@ from proctor.ledger.entry import TrialEntry, WithholdEntry
 from proctor.ledger.keeping import open_files
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.submission import list_files
-from proctor.ledger.withhold import find_withholdings
+from proctor.ledger.withhold import list_withholdings
 from proctor.sentence import count_of
 
 _MOST_NAMED = 5
@@ -58,7 +58,7 @@ def list_sealed(ledger: LedgerReader, entry: TrialEntry) -> tuple[KnownFile, ...
     gone = {file.sha256 for file in entry.evidence if not ledger.artifacts.holds(file.sha256)}
     said: dict[str, WithholdEntry] = {}
     if gone:
-        for each in find_withholdings(ledger):
+        for each in list_withholdings(ledger):
             said.update({sha256: each for sha256 in each.artifacts if sha256 in gone})
     return tuple(
         KnownFile(

@@ -15,10 +15,16 @@ from proctor.errors import DamageError, InputError
 from proctor.exchange.harbor_trial import RecordRequest, make_bare_record
 from proctor.ledger.entry import TrialEntry, Withheld, decode_line
 from proctor.ledger.reader import LedgerReader
-from proctor.ledger.review import Remark, find_remarks
+from proctor.ledger.review import Remark, list_remarks
 from proctor.ledger.row import TrialRow
 from proctor.ledger.sealing import Submission
-from proctor.ledger.submission import Beside, find_attempts, has_record, submit_record, submit_trial
+from proctor.ledger.submission import (
+    TrialContext,
+    has_record,
+    list_attempts,
+    submit_record,
+    submit_trial,
+)
 from proctor.ledger.traced_trials import trace_entry
 from proctor.ledger.tree import leaf_hash
 from proctor.ledger.trial_index import TrialFilter
@@ -112,7 +118,7 @@ def _know_sealed(ledger: LedgerReader, row: TrialRow) -> Known:
         ledger=ledger,
         row=row,
         leaf=line.leaf.hex() if line else None,
-        remarks=tuple(find_remarks(ledger, row.record)),
+        remarks=tuple(list_remarks(ledger, row.record)),
         related=_find_related(ledger, row.experiment_id, row.trial_id),
     )
     try:
@@ -199,7 +205,7 @@ def _find_related_places(place: Path, trial: str) -> tuple[str, ...]:
     whole = place.parent.parent if is_kept else place
     name = base if is_kept else trial
     try:
-        kept = [f"{name}{ATTEMPT}{each.name}" for each in find_attempts(whole)]
+        kept = [f"{name}{ATTEMPT}{each.name}" for each in list_attempts(whole)]
     except InputError:
         return ()
     return tuple(each for each in [*kept, name] if each != trial)
@@ -211,4 +217,4 @@ def _submit(place: Path, experiment: str) -> Submission:
     record, basis = make_bare_record(
         RecordRequest(trial=str(place), experiment=make_id(experiment))
     )
-    return submit_record(render_record(record), place, Beside(cost_basis=basis.kind))
+    return submit_record(render_record(record), place, TrialContext(cost_basis=basis.kind))
