@@ -54,6 +54,7 @@ class CommandTable(click.Group):
         try:
             module = importlib.import_module(f"{self.package}.{_module_name(cmd_name)}")
         finally:
+            # Objects of modules are never freed: later collections need not visit them.
             gc.freeze()
             gc.enable()
         command: click.Command = module.command
@@ -124,7 +125,7 @@ def main() -> None:
     except SystemExit:
         # click raises this when the reader of a help page closes the pipe, which is no error.
         code = 0
-    except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001 - the outermost door
+    except (KeyboardInterrupt, Exception) as error:  # noqa: BLE001 - the outermost handler
         code = _explain(error)
     leave_streams()
     sys.exit(code if isinstance(code, int) else 0)
@@ -143,6 +144,7 @@ def _explain(error: BaseException) -> int:
         return error.exit_code
     if isinstance(error, ProctorError):
         _say(str(error))
+        # Damage is the negative result of a check, anything else is bad input.
         return 1 if isinstance(error, DamageError) else 2
     _report(error)
     return 2
@@ -153,6 +155,7 @@ def _was_interrupted(error: BaseException | None) -> bool:
     while error is not None:
         if isinstance(error, KeyboardInterrupt | click.Abort):
             return True
+        # Cleaning up after Ctrl-C may raise another error: the interrupt is then its context.
         error = error.__context__
     return False
 

@@ -69,6 +69,8 @@ def write_new_file(path: Path, data: bytes, read: Sequence[str]) -> None:
 
 
 def _find_target(path: Path, read: Sequence[str]) -> Path:
+    # A link is followed once, here, so that the check below is about the file that is really
+    # written.
     target = Path(os.path.realpath(path))
     if target.is_symlink():
         raise InputError(f"{path}: a link that leads round in a circle; expected a file")

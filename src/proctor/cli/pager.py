@@ -41,6 +41,7 @@ def _page(lines: Lines) -> bool:
         command = shlex.split(os.environ.get("PAGER") or _USUAL)
     except ValueError:
         return False
+    # Many tools set PAGER=cat to disable paging.
     if not command or command == ["cat"]:
         return False
     end, ours = os.pipe()

@@ -48,6 +48,8 @@ def send_bytes(data: bytes) -> None:
         InputError: stdout cannot be written.
     """
     if sys.stdout.isatty():
+        # Evidence is untrusted: escape sequences must not reach a terminal, but a pipe gets the
+        # exact bytes.
         text = data.decode("utf-8", "backslashreplace")
         data = "\n".join(map(printable, text.split("\n"))).encode()
     try:
@@ -102,11 +104,15 @@ def discard_stdout() -> None:
 
 
 def _discard(stream: TextIO) -> None:
+    # Replace the descriptor, not sys.stdout: buffered data that is flushed at exit must go nowhere
+    # too.
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def keep_descriptors_free() -> None:
     """Prevent opened files from getting the numbers of closed standard streams."""
+    # With a closed stdout, the next opened file would get descriptor 1, and output would be written
+    # into it.
     while (fd := os.open(os.devnull, os.O_RDWR)) <= _LAST_STREAM:
         os.set_inheritable(fd, True)  # noqa: FBT003 - the name says it
     os.close(fd)

@@ -76,6 +76,8 @@ class Tail:
     def find_change(self) -> Change | None:
         """What happened to the file. After CUT and REPLACED, call `start_again` before reading."""
         ours = os.fstat(self._fd)
+        # A file that shrank was truncated; one that was truncated and has grown again cannot be
+        # noticed.
         if ours.st_size < self._position:
             return Change.CUT
         try:
@@ -115,6 +117,7 @@ class Tail:
     def _hold(self, piece: bytes) -> None:
         self._held += len(piece)
         if self._held > LINE_LIMIT:
+            # Only the length of an oversized line is kept.
             self._parts.clear()
         elif piece:
             self._parts.append(piece)
@@ -129,6 +132,7 @@ class Tail:
 
 def _open(path: str) -> int:
     try:
+        # O_NONBLOCK: opening a FIFO must not block before it is refused.
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except (OSError, ValueError) as error:
         raise TraceError(f"{path}: cannot be read: {reason_of(error)}") from error

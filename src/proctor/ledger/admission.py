@@ -49,6 +49,7 @@ class Fault:
 
 def is_evidence_path(path: str) -> bool:
     """Whether a path is relative and plain, and so stays below its directory."""
+    # Also excludes NUL and newlines, and lone surrogates that no file system could take.
     is_plain = path.isprintable() and len(path) <= LONGEST_PATH
     return is_plain and _NO_NAMES.isdisjoint(path.split("/"))
 
@@ -219,6 +220,7 @@ class Identities:
             self._place(entry.subject, entry.entry)
 
     def _place(self, subject: Subject, seq: int) -> None:
+        # A withheld trial keeps its name: the same name must not be sealed again.
         first = self._places.setdefault((subject.experiment_id, subject.trial_id), seq)
         if first != seq:
             raise DamageError(render_duplicate(first, seq, subject.experiment_id, subject.trial_id))

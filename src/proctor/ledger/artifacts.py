@@ -72,6 +72,7 @@ class WriterDirectory:
 def _remove_dead(parent: Path) -> None:
     for left in parent.glob(".*.tmp"):
         with contextlib.suppress(OSError):
+            # Never through a link: what is below is deleted.
             fd = _open(left, os.O_NOFOLLOW)
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if its writer is alive
@@ -230,6 +231,7 @@ class ArtifactStore(ABC):
         Raises:
             DamageError: it is missing, unreadable, holds other bytes, or is too large for memory.
         """
+        # The size comes from an entry, which anyone can write: refuse before allocating.
         if size > LARGEST_LOADED:
             raise DamageError(
                 f"artifact {sha256} has {size:,} bytes; at most {LARGEST_LOADED:,} are held in "
@@ -356,6 +358,8 @@ class FileArtifacts(ArtifactStore):
         # Also if the file exists: its writer may have been killed before it synced the directory.
         self._unsettled.add(path.parent)
         try:
+            # Not `exists`: a link with the right name would make us trust a file outside of the
+            # ledger.
             mode = path.lstat().st_mode
         except FileNotFoundError:
             return False
@@ -384,6 +388,7 @@ class FileArtifacts(ArtifactStore):
         # Sync the content before it gets the name: after a crash, a name means complete content.
         self._sync(sync_file, list(self._unnamed.values()))
         for digest, temporary in list(self._unnamed.items()):
+            # Atomic, and equal content from another writer may simply be replaced.
             temporary.rename(self.path_of(digest))
             del self._unnamed[digest]
 

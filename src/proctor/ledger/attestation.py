@@ -176,6 +176,7 @@ def survey_log(log: LogStore, size: int) -> Survey:
     """
     survey = Survey()
     for seq, line in enumerate(islice(read_lines(log), size)):
+        # The placeholder of a withheld line states the leaf hash; its own bytes are not hashed.
         if not line.data.startswith(_WITHHELD):
             survey.add(seq, leaf_hash(line.data), line.data)
             continue

@@ -28,8 +28,8 @@ REMEDY = (
     "Pass --experiment NAME for an experiment of its own, or --extend-experiment to add to this one"
 )
 
+# Dataset and name of a task; None where it comes from a plan, which names no datasets.
 type _Task = tuple[str | None, str]
-"""Dataset and name of a task; None where it comes from a plan, which names no datasets."""
 
 
 class _Agent(msgspec.Struct, frozen=True):
@@ -83,6 +83,7 @@ def _read_trials(ledger: LedgerReader, experiment: str) -> Content:
         content.trials.add(row.trial_id)
         if row.status == WITHHELD:
             continue  # its agent and task are unknown
+        # Trials with the same key have the same settings: one record is read for all of them.
         key = (row.agent, row.revision, row.model, row.configuration)
         if key not in digests:
             digests[key] = _read_agent(ledger, row.seq, content.agents)

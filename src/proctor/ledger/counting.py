@@ -170,6 +170,7 @@ def account_for(trials: Sequence[Countable], planned: int | None = None) -> Acco
     rewards = [each.reward for each in counted if each.reward is not None]
     unscored = [each.reason_code for each in counted if each.reward is None]
     reasons = Counter([reason for reason in unscored if reason])
+    # Neither a reward nor a reason: scored, but without a finite `reward`.
     no_number = len(counted) - len(rewards) - reasons.total()
     as_zero = None if no_number else _mean([each.reward or 0 for each in counted])
     account = Account(

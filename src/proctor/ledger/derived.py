@@ -58,6 +58,7 @@ def find_cache(environ: Mapping[str, str]) -> Path | None:
 
 def find_folder(ledger: Path, environ: Mapping[str, str] = os.environ) -> Path | None:
     """The directory for a ledger's indexes, created if missing; None if there can be none."""
+    # By real path, so that links to one ledger share an index.
     real = os.path.realpath(ledger)
     for root in _find_roots(environ):
         with contextlib.suppress(OSError):
@@ -97,6 +98,7 @@ def _make_private(directory: Path) -> None:
     """Create a directory that only this user can access, or check that it is one."""
     with contextlib.suppress(FileExistsError):
         directory.mkdir(mode=0o700)
+    # Checked after creating it: in a shared directory another user may have been faster.
     status = directory.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         raise OSError(f"{directory}: not a directory of this user")

@@ -48,6 +48,7 @@ class Chain:
             key = parse_verifier_key(entry.key)
         except KeyFileError as error:
             return f"does not name a valid key: {error}"
+        # Two spellings of one key would be two names for it.
         if str(key) != entry.key:
             return "names a key that is not in the canonical form"
         if self.keys and (fault := self._find_fault(key, handover)):

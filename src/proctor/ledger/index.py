@@ -136,6 +136,8 @@ class Index:
         """
         self.connection.execute("BEGIN IMMEDIATE")
         try:
+            # Optimistic concurrency: another process may have added the same lines since they were
+            # read.
             if self.size() != after:
                 self.connection.execute("ROLLBACK")
                 return False
@@ -296,6 +298,7 @@ class Index:
         where = f"WHERE {' AND '.join(each for each, _ in conditions)}" if conditions else ""
         values = [value for _, given in conditions for value in given]
         query = f"SELECT {', '.join(COLUMNS)} FROM trials {where} ORDER BY seq"  # noqa: S608
+        # The last rows, but in the order of sealing: select in reverse, then sort.
         if wanted.limit is not None:
             query = f"SELECT * FROM ({query} DESC LIMIT {wanted.limit:d}) ORDER BY seq"  # noqa: S608
         if wanted.first is not None:
@@ -414,8 +417,8 @@ def open_index(directory: Path, origin: str) -> Index:
     return Index.in_memory(origin)
 
 
+# A condition in SQL, and its values.
 type _Condition = tuple[str, Sequence[Any]]
-"""A condition in SQL, and its values."""
 
 
 def _of_kind(kind: str) -> str:
@@ -433,6 +436,8 @@ def _make_conditions(wanted: TrialFilter) -> Iterator[_Condition]:
         value = getattr(wanted, field.name)
         if value is None:
             continue
+        # No ledger contains control characters or lone surrogates: report the mistake instead of an
+        # empty list.
         if isinstance(value, str):
             check_text(value, field.name)
         if condition := _CONDITIONS.get(field.name):

@@ -62,6 +62,7 @@ def is_of(connection: sqlite3.Connection, origin: str) -> bool:
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
     """Hold the lock for opening an index there: opening may delete it with the files beside it."""
+    # A lock file beside the database, because the database itself may be deleted and replaced.
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(folder / "lock", flags, 0o600)
     try:

@@ -91,6 +91,7 @@ def open_files(root: Path, paths: Iterable[str], where: str) -> Iterator[tuple[s
     Raises:
         NotSealedError: one is not such a file.
     """
+    # Directories are checked once, not for every file in them: a trial may have thousands.
     real, inside = os.path.realpath(root), {""}
     for path in paths:
         check_evidence_path(path, where)

@@ -126,9 +126,11 @@ def load_key(path: Path) -> SigningKey:
     """
     try:
         mode = path.stat().st_mode
+        # Bounded: PROCTOR_KEY may name any file by mistake.
         data = read_head(str(path), _LARGEST)
     except OSError as error:
         raise KeyFileError(f"{path}: the signing key cannot be read: {error.strerror}") from error
+    # As ssh does: a key that others can read may have been copied.
     if stat.S_IMODE(mode) & 0o077:
         raise KeyFileError(
             f"{path}: others can read this key (mode {stat.S_IMODE(mode):04o}); "

@@ -55,6 +55,7 @@ def begin_log(log: LogStore, key: Signer, origin: str) -> None:
         OSError: it cannot be written.
     """
     with log.locked():
+        # Under the lock: another process may be creating the same ledger.
         if log.has_checkpoint() or not _clear_unfinished(log):
             raise LedgerError(f"{log.where}: there is a ledger already")
         text = str(key.verifier)
@@ -100,6 +101,7 @@ def check_format(log: LogStore) -> KeyEntry:
     first = next(read_lines(log), None)
     if first is None:
         raise DamageError(f"{where} is missing")
+    # A newer format may not decode as an entry: look at its name first.
     with contextlib.suppress(msgspec.MsgspecError):
         named = msgspec.json.decode(first.data, type=dict[str, object]).get("format")
         if isinstance(named, str) and named != FORMAT:
@@ -265,6 +267,7 @@ class OpenLedger:
         found = self.index.entry(seq)
         if found is None:
             raise LedgerError(f"{self.where}: there is no entry {seq}")
+        # The index is derived and may be stale or tampered with: the line is checked on every read.
         line = read_line(self.log, found.place, found.length)
         check_leaf(line, found.leaf, f"{self.where}: entry {seq}")
         return line
@@ -370,6 +373,8 @@ class OpenLedger:
                 signature=base64.b64encode(former.sign(message)).decode(),
                 root=root,
             )
+            # The former key signs the entry itself; the checkpoint that includes it is already
+            # signed by the new one.
             self.key = successor
             try:
                 (seq,) = self.append([entry])
@@ -380,6 +385,7 @@ class OpenLedger:
 
     def _check_unused(self, successor: Signer) -> None:
         self.refresh()
+        # A stolen old key must not become valid again.
         for seq in self.index.places("key"):
             entry = self.entry(seq)
             text = entry.key if isinstance(entry, KeyEntry) else ""
@@ -393,6 +399,7 @@ class OpenLedger:
         try:
             return self.log.append(place, lines)
         except FileExistsError:
+            # Unsigned lines of a crashed writer: under the lock nobody else can be writing them.
             self.log.set_aside(place)
             return self.log.append(place, lines)
 

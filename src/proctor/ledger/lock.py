@@ -31,6 +31,7 @@ def locked(directory: Path, patience_sec: float | None = None) -> Iterator[None]
     """
     check_local(directory)
     with contextlib.ExitStack() as held:
+        # Always in this order, so that two writers cannot deadlock.
         for open_part in (_open_lock, _open_directory):
             fd = open_part(directory)
             held.callback(os.close, fd)

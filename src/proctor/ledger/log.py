@@ -172,6 +172,7 @@ def read_line(log: LogStore, place: Place, length: int) -> bytes:
         DamageError: there is no such line.
     """
     data = _read(log, place, length + 1)
+    # The newline is read too: a line that was cut or merged with the next one must not pass.
     if len(data) != length + 1 or data[-1:] != b"\n":
         raise DamageError(
             f"{log.where}/{segment_name(place.segment)}: no line of {length} bytes at byte "
@@ -250,6 +251,7 @@ class FileLog:
     def has_checkpoint(self) -> bool:
         """Whether there is a checkpoint: see `LogStore`."""
         try:
+            # Not stat: a dangling link is a checkpoint that cannot be read, not a missing one.
             os.lstat(self.directory / "checkpoint")
         except (FileNotFoundError, NotADirectoryError):
             return False
@@ -317,6 +319,7 @@ class FileLog:
     def read(self, place: Place, size: int) -> bytes:
         """Bytes of a segment: see `LogStore`."""
         with self._open(place.segment) as file:
+            # One system call, and no shared position between threads.
             return os.pread(file.fileno(), size, place.offset)
 
     def _open(self, number: int) -> BinaryIO:
@@ -324,6 +327,7 @@ class FileLog:
 
     def append(self, at: Place, lines: Sequence[bytes]) -> list[Place]:
         """Append lines: see `LogStore`."""
+        # Only the first append creates the directory: later it must exist.
         if at == Place():
             make_below(self.directory, "entries")
         places, runs = _lay_out(at, lines, self.segment_size)
@@ -387,6 +391,7 @@ def _lay_out(
     places: list[Place] = []
     runs: list[tuple[Place, list[bytes]]] = []
     for line in lines:
+        # A line larger than a segment gets one of its own.
         if place.offset and place.offset + len(line) + 1 > segment_size:
             place = Place(place.segment + 1)
         if not runs or runs[-1][0].segment != place.segment:

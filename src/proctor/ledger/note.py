@@ -227,6 +227,7 @@ def parse_checkpoint(data: bytes, where: str) -> Checkpoint:
         # Terminals interpret control characters; ledgers made by proctor have none in their names.
         raise NoteError(f"{where}: the origin is {origin[:80]!r}; expected printable characters")
     checkpoint = Checkpoint(origin, tree, tuple(_parse_signatures(signed, where)))
+    # The signature covers the parsed values: bytes that parsing ignores could be changed unnoticed.
     if checkpoint.render() != data:
         raise NoteError(f"{where}: not a canonical checkpoint: it has extra bytes")
     return checkpoint

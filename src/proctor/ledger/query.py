@@ -112,6 +112,7 @@ def with_restarted(trials: list[TrialRow]) -> list[TrialRow]:
     """The trials, with the status of restarted attempts set."""
     names: dict[str, list[tuple[str, str]]] = {}
     for row in trials:
+        # Most ledgers have no kept attempts: then the rows are returned without another pass.
         if KEPT in row.trial_id:
             names[row.experiment_id] = []
     if not names:
@@ -140,6 +141,7 @@ def resolve_name(ledger: LedgerReader, name: str) -> TrialRow | int:
     """
     check_text(name, "a name")
     with snapshot(ledger) as size:
+        # Cut before int(): Python refuses to parse very long numbers.
         if name.isascii() and name.isdigit() and int(name[:20]) < size:
             found = _select(ledger, TrialFilter(seqs=(int(name),)))
             return found[0] if found else int(name)

@@ -161,6 +161,7 @@ def append_plan(ledger: OpenLedger, experiment_id: str, plan: bytes, *, author: 
     check_words(author, "the author", longest=LONGEST_NAME)
     try:
         msgspec.json.decode(plan)
+        # Without newlines, because an entry is one line.
         line = msgspec.json.format(plan, indent=-1)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise LedgerError(f"the plan is not JSON: {error}") from error

@@ -260,6 +260,7 @@ def _in_utc(text: str) -> str:
     """A time in UTC, so that strings sort like times; unchanged if it is not a time."""
     try:
         moment = datetime.fromisoformat(text)
+        # Times without a zone are taken as UTC: the same everywhere, whatever the machine's zone.
         moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
         moment = moment.astimezone(UTC)
         return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
@@ -309,6 +310,7 @@ def _find_dataset(entry: TrialEntry, agent: _Agent) -> str | None:
     group = certificate.get("group") if certificate else None
     if not isinstance(group, str):
         return None
+    # Names may contain `__` themselves: strip known names instead of splitting.
     rest = group.removeprefix(f"{agent.adapter}__")
     for model in (_requested_model(bytes(agent.configuration)), agent.model):
         for name in (model, model.partition("/")[2], model.rpartition("/")[2]) if model else ():

@@ -114,6 +114,7 @@ class Secrets(msgspec.Struct, frozen=True):
         """The byte strings to search for: each value as it is and as JSON writes it."""
         found: dict[bytes, str] = {}
         for name, value in self.values.items():
+            # JSON may escape characters of a secret, and encoders differ in which.
             if len(value) >= SHORTEST_SECRET:
                 found[value.encode("utf-8", "surrogateescape")] = name
                 found[msgspec.json.encode(value)[1:-1]] = name
@@ -232,7 +233,9 @@ def _draft(submission: Submission, needles: Mapping[bytes, str]) -> _Draft:
     # A second-generation record is converted to the first generation as far as that can represent
     # it; the original is part of the evidence.
     text = submission.record if loaded.generation != "G2" else render_record(loaded.record)
+    # One line; otherwise the record keeps its bytes, and so its digest.
     record = msgspec.json.format(text, indent=-1)
+    # Checked on the final bytes, after conversion and formatting.
     _refuse_secrets([record], needles, where)
     if needles:
         _refuse_in_files(_evidence(submission), needles, where)
@@ -385,6 +388,7 @@ def append_trials(ledger: OpenLedger, entries: Sequence[NewEntry]) -> list[Seale
             before[name] = found
         elif name in new:
             earlier = new[name]
+            # The same trial twice in one batch: the second must be equal to the first.
             found = SealedTrial(-1, earlier.subject.record, evidence_digest(earlier.entry))
         if found is None:
             if fault := find_trial_fault(each.entry, *name):

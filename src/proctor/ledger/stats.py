@@ -130,6 +130,7 @@ def _weigh_artifacts(
         for stats in (owner, total) if owner is not None else ():
             stats.entry_bytes += len(line.data) + 1
             named = {(stats.experiment_id, each.sha256) for each in naming.evidence} - seen
+            # Keyed by experiment too, because each experiment counts the files that it names.
             seen |= named
             for _, sha256 in named:
                 _weigh(stats, ledger.artifacts.stored_size(sha256))

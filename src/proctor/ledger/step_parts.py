@@ -121,6 +121,7 @@ def _unpack(file: BinaryIO, part: SealedPart) -> bytes:
 def _unpack_frames(packed: bytes, size: int) -> Iterator[bytes]:
     while packed:
         unpacker = zstd.ZstdDecompressor()
+        # One byte more than expected is enough to notice a bomb.
         yield unpacker.decompress(packed, size + 1)
         if not unpacker.eof:
             raise EOFError("more bytes than there were, or cut off")
@@ -134,6 +135,7 @@ def _recall(stored: int, sha256: str, cache: Path | None) -> _Map | None:
         found = msgspec.msgpack.decode(read_small(str(_note_of(cache, sha256))), type=_Map)
     except (OSError, msgspec.MsgspecError):
         return None
+    # A digest can be stored in other frames later; the positions would then be wrong.
     return found if (found.version, found.stored) == (_VERSION, stored) else None
 
 

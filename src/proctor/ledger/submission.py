@@ -239,6 +239,7 @@ def _find_score(
     except JobError:
         return None, str(ReasonCode.HARBOR_TRIAL_RESULT_MALFORMED)
     score = TrialScore(profile=DEFAULT_PROFILE.name, certificate=_certify(found, record.trial_id))
+    # A reward behind a link out of the trial is not evidence, so that the record may not claim it.
     if found.trial.exception == LinkedRewardError.__name__ and record.evaluation.reward is not None:
         message = found.evidence.reason if isinstance(found.evidence, Unscored) else ""
         raise NotSealedError(f"{trial}: its record has a reward that its files do not: {message}")

@@ -45,6 +45,7 @@ def judge_supersessions(
     `pairs` are records with their replacements, in the order of the log: the last one counts.
     Records that are not in `trials` are left out.
     """
+    # Later pairs overwrite earlier ones: the last supersession of a record counts.
     replaced = dict(pairs)
     return {
         record: _find_refusal(record, replaced, trials) for record in replaced if record in trials
@@ -60,6 +61,7 @@ def _find_refusal(
     if last not in trials:
         return "the trial that replaces it is not in the ledger"
     subject, other = trials[record], trials[last]
+    # Of a withheld trial only the ids are left to compare.
     is_known = not (subject.is_withheld or other.is_withheld)
     for what in _SAME if is_known else _SAME[:1]:
         if getattr(subject, what) != getattr(other, what):

@@ -98,6 +98,7 @@ def _read_on(index: TrialIndex, log: LogStore, position: Position, size: int) ->
         # Only an index that has read earlier lines can contain the withheld text.
         if position.frontier.size and isinstance(indexed.entry, WithholdEntry):
             _remove_search_index(index)
+        # In batches, so that an interrupted rebuild continues where it stopped.
         if len(batch) == BATCH or frontier.size == size:
             if not _add(index, batch, Position(place, frontier, key), after, log):
                 return None

@@ -188,6 +188,7 @@ def _target_entry(ledger: OpenLedger, seq: int) -> _Target:
     entry = decode_line(line, f"{ledger.where}: entry {seq}")
     if isinstance(entry, Withheld):
         return _target_withheld(ledger, seq)
+    # Without these, signatures, gaps and completeness could not be verified any more.
     if isinstance(entry, KeyEntry | WithholdEntry | AttestEntry):
         raise LedgerError(
             f"{ledger.where}: entry {seq} is of kind {entry.kind!r}, which others depend on; "
@@ -266,6 +267,7 @@ def _carry_out(ledger: OpenLedger, target: _Target, done: Withholding) -> None:
     ledger.index.erase()  # (4)
     if ledger.index.path is not None:
         remove_index(ledger.index.path.with_name(SEARCH_INDEX))
+    # Versions before the user's cache kept indexes inside of the ledger.
     if isinstance(ledger.log, FileLog):
         remove_from_ledger(ledger.log.directory)
     ledger.refresh()

@@ -65,6 +65,7 @@ def _summaries(
     places = [each.place for each in rows if each.place is not None]
     if len(places) == len(rows):
         is_worth_it = len(places) >= _MANY and not is_alone
+        # The processors that this process may use, which a container can limit.
         processes = len(os.sched_getaffinity(0)) if is_worth_it else 1
         yield from map_paths(summarise_place, places, processes)
         return

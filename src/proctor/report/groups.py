@@ -83,6 +83,7 @@ def choose_group(run: Run, wanted: str | None, option: str) -> tuple[Group, list
     if not groups:
         raise InputError(f"{run.name}: all its trials are superseded or withheld")
     fitting = [group for group in groups if wanted is None or _fits(group, wanted)]
+    # A name that is a part of another one must still be selectable.
     exact = [group for group in fitting if wanted in (group.label, group.full_label, group.model)]
     if len(exact) == 1:
         fitting = exact

@@ -67,6 +67,7 @@ def load_run(thing: str, ledger: LedgerReader | None, *, prefers_ledger: bool = 
     check_name(thing)
     if ledger is None or (os.path.lexists(thing) and not prefers_ledger):
         return load_job_run(thing)
+    # With `prefers_ledger`, a path is used only if the ledger has no experiment of that name.
     if os.path.lexists(thing) and not is_sealed(ledger, thing):
         return load_job_run(thing)
     return load_sealed_run(ledger, thing)

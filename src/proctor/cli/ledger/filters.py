@@ -66,6 +66,7 @@ def filter_options(command: Callable[..., int]) -> Callable[..., int]:
         return command(wanted=wanted, **rest)
 
     decorated: Callable[..., int] = with_filter
+    # Decorators apply from the bottom up: reversed, so that --help keeps the order of the table.
     for option in reversed(_OPTIONS):
         decorated = option(decorated)
     return decorated

@@ -135,6 +135,7 @@ def _print_documents(
 ) -> None:
     names = columns or NAMES
     documents = [row.public(names) for row in rows]
+    # Last, because their trials and so their places in the order are unknown.
     documents += [{name: row[name] for name in names} for row in nameless]
     encoder = msgspec.json.Encoder()
     lines = [_spell(encoder.encode(document).decode()) for document in documents]

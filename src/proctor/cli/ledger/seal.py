@@ -138,6 +138,7 @@ def _seal(
     target: _Target, submissions: list[Submission], secrets: Secrets, refused: list[_Refused]
 ) -> list[Sealed]:
     place = choose_directory(target.directory)
+    # Only for a new ledger: otherwise sealing makes the same checks.
     if not os.path.lexists(place / "checkpoint"):
         submissions = [each for each in submissions if _is_sealable(each, secrets, refused)]
     if not submissions:
@@ -170,6 +171,7 @@ def _seal_batch(
     """Seal a batch with one signature; if one is refused, seal them one by one."""
     try:
         return seal(ledger, batch, secrets)
+    # Without a key every single attempt would fail the same way.
     except KeyFileError:
         raise
     except InputError as error:

@@ -86,6 +86,7 @@ def _stop_on_interrupt() -> threading.Event:
 
     def stop(_number: int, _frame: object) -> None:
         stopped.set()
+        # The second Ctrl-C must interrupt a check that hangs, such as on a network file system.
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     signal.signal(signal.SIGINT, stop)

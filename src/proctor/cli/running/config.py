@@ -124,6 +124,8 @@ def _set_path(config: JobConfig, flags: TaskFlags, path: Path, *, verifying: boo
 
 def is_task(path: Path, *, verifying: bool) -> bool:
     """Whether a directory is a task, even an invalid one, rather than a directory of tasks."""
+    # A dangling link counts: the task is then reported as invalid instead of being taken for a
+    # dataset.
     if not any(os.path.lexists(path / name) for name in _TASK_FILES):
         return False
     if _is_older(path) or not find_faults(path, verifying=verifying):
@@ -328,6 +330,7 @@ def make_config(
     for sentence in notes:
         note(sentence)
     _set_job(config, flags)
+    # Only for generated names: a name that the user chose must not be changed.
     if config.job_name == time_name:
         config.job_name = _find_free(config.jobs_dir, time_name)
     set_agents(config, flags.agent)
@@ -336,6 +339,7 @@ def make_config(
     set_tasks(config, flags.tasks, verifying=not config.verifier.disable)
     _check_config(config)
     if flags.job.config is not None:
+        # A config saved by an earlier job has its secrets redacted; they come from the host again.
         config = fill_secrets(config, {}, host, str(flags.job.config))
     return RequestedJob(config, _make_settings(flags), flags.job.n_concurrent == AUTO)
 
@@ -393,6 +397,7 @@ def _set_verifier(config: JobConfig, flags: VerifierFlags) -> None:
 
 
 def _check_config(config: JobConfig) -> None:
+    # The name becomes a directory and, by default, an experiment.
     if not _NAME.fullmatch(config.job_name):
         raise InputError(
             f"the job's name is {config.job_name!r}; expected letters, digits, '.', '_' and '-', "

@@ -37,6 +37,7 @@ def list_needs(tasks: Iterable[TaskConfig], config: JobConfig) -> list[Need]:
     for task in tasks:
         environment = _without(task.environment.env, config.environment.env)
         needs.update(_find_in("[environment.env]", environment))
+        # Each step of a task has a verifier of its own.
         for marked in (task.verifier, *(step.verifier for step in task.steps or ())):
             verifier = _without(marked.env, config.verifier.env)
             needs.update(_find_in("[verifier.env]", verifier))
@@ -59,8 +60,8 @@ class Consent(msgspec.Struct, frozen=True):
         """Return if the user agrees.
 
         Raises:
-            InputError: a variable is missing, or there is nobody to ask.
-            Exit: the person said no.
+            InputError: a variable is missing, or there is no terminal to ask.
+            Exit: the user declined.
         """
         needs = list_needs((task.config for task in tasks), config)
         check_there(needs, self.host, self.remedy)
@@ -94,6 +95,7 @@ def check_needs(needs: Iterable[Need], given: Collection[str], *, yes: bool) -> 
     if not asked or yes:
         return True
     _print_needs("Tasks of this job want these variables of yours:", asked)
+    # Without a terminal nobody can answer, and CI must not pass secrets to tasks by default.
     if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
         raise InputError(
             "tasks request variables of the host, and there is no terminal to ask; --yes lets them "

@@ -55,6 +55,7 @@ def _split(option: str, pairs: Sequence[str]) -> list[tuple[str, str]]:
         if not equals or not name.strip():
             problem = _describe(name, is_variable=option in _VARIABLES)
             raise click.UsageError(f"{option}: {problem}; expected {option} NAME=VALUE")
+        # harbor strips both as well.
         found.append((name.strip(), value.strip()))
     return found
 
@@ -71,5 +72,6 @@ def _parse_value(text: str) -> object:
     try:
         value: object = json.loads(text)
     except (ValueError, RecursionError):
+        # Python spellings of constants, which harbor accepts as well as JSON.
         return _WORDS.get(text, text)
     return value

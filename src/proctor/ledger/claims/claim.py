@@ -213,6 +213,7 @@ def prove_claim(claim: Claim, where: str) -> Proven:
         for entry in entries
         if isinstance(entry, KeyEntry)
     ]
+    # The keys come from the proven entries, so that a claim cannot name its own.
     keys = follow_handovers(handovers, checkpoint.origin)
     return Proven(checkpoint, entries, keys, classify_trials(entries, missing, claim.scope))
 

@@ -160,6 +160,7 @@ def certify(
         raise LedgerError(
             f"{experiment}: scored by {', '.join([profile, *others])}; expected one profile"
         )
+    # pass@k over an incomplete set of attempts would be biased.
     is_whole = len(entries) == planned
     groups, results = [], []
     for key, trials in group_operands(entries).items():

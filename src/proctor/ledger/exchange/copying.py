@@ -46,6 +46,7 @@ def write_below(
         OSError: it cannot be written, or its path leads outside.
     """
     target.mkdir(parents=True, exist_ok=True)
+    # Before decompressing: an export must not fill the disk and fail half-way.
     if size > (free := shutil.disk_usage(target).free):
         raise LedgerError(f"{target / path}: {size:,} bytes; the disk has {free:,} left")
     try:

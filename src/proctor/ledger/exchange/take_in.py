@@ -68,6 +68,7 @@ def import_bundle(ledger: OpenLedger, path: Path, key: VerifierKey | None = None
     included: set[str] = set()
     for entry in read_entries(path):
         if isinstance(entry, TrialEntry):
+            # All records before the first is sealed: an import is complete or refused.
             check_record(bytes(entry.record), f"{path}: entry {entry.seq}")
             included.add(record_digest(entry))
     _check_superseded(ledger, included, path)

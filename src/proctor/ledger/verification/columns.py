@@ -92,6 +92,7 @@ def _resolve(
     """Rows of trials with their documents inserted."""
     found = list(rows)
     numbers = {row[column] for row in found for column in DOCUMENTS}
+    # As one JSON array: SQLite limits the number of parameters.
     load = dict(connection.execute(_DOCUMENTS, (json.dumps(list(numbers)),))).get
     return [
         tuple(load(value) if at in DOCUMENTS else value for at, value in enumerate(row))

@@ -81,6 +81,7 @@ class _Gap:
 def compare_logs[Key: Hashable](signed: Log[Key], found: Log[Key]) -> Comparison:
     """Compare a signed log with a present one; differences are in the order of entries."""
     result = Comparison()
+    # Usually almost all lines are in place: align only the part that differs.
     begin, tail = _trim(signed.keys, found.keys)
     ends = (len(signed.keys) - tail, len(found.keys) - tail)
     placed, moved = _align(signed.keys, found.keys, begin, ends)
@@ -118,8 +119,8 @@ def _trim[Key: Hashable](signed: Keys[Key], found: Keys[Key]) -> tuple[int, int]
     return begin, tail
 
 
+# Entries with their lines, in the order of lines.
 type _Pairs = list[tuple[int, int]]
-"""Entries with their lines, in the order of lines."""
 
 
 def _align[Key: Hashable](

@@ -96,6 +96,7 @@ def _compare(
 def _compare_numbers(evidence: Evidence, tree: Tree) -> Comparison:
     """Compare by the sequence numbers that lines state; a line without one matches nothing."""
     numbers = evidence.number_lines()
+    # Negative keys are unique and match no entry.
     keys = [seq if seq != NO_SEQ else -2 - line for line, seq in enumerate(numbers)]
     far = max(len(keys), min(max(keys, default=0) + 1, len(keys) + _FAR))
     size = min(tree.size, far)

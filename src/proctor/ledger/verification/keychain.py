@@ -39,6 +39,7 @@ class Keychain:
         """The key that signs a log of this size."""
         if not self.is_given_known:
             return self.given
+        # The checkpoint that first covers a key's entry is already signed by that key.
         held = [key for seq, key in self.keys if seq < size]
         return held[-1] if held else self.trusted
 

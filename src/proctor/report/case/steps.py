@@ -211,6 +211,7 @@ def _refuse(word: str) -> None:
 
 
 def _number(digits: str) -> int | float:
+    # JavaScript has only floats; converting very long digits to int would also be slow.
     return int(digits) if len(digits) < 20 else float(digits)
 
 

@@ -74,6 +74,7 @@ def _mark(case: Element, trial: MeasuredTrial, reward_key: str | None, limits: L
         ]
         said = clean(": ".join(dict.fromkeys(part for part in parts if part)))
         SubElement(case, "error", type=clean(reason), message=said).text = said
+    # Not `<`: nan must fail.
     elif not value >= limits.pass_mark:
         said = f"reward {render_reward(value)}; expected {limits.pass_mark!r} or more"
         SubElement(case, "failure", type="reward", message=said).text = said

@@ -35,8 +35,8 @@ def render_svg(plot: Plot, number: int) -> str:
     )
 
 
+# Height, elements, and a description.
 type _Drawn = tuple[int, Iterable[str], str]
-"""Height, elements, and a description."""
 
 
 def _draw(plot: Plot) -> _Drawn:

@@ -248,6 +248,7 @@ def _check_revisions(trials: Sequence[SubmittedTrial]) -> Iterator[Failure]:
         by_task.setdefault(trial.row.task_id, []).append(trial)
     for same_task in by_task.values():
         revisions = [_revision(each) for each in same_task]
+        # The minority is reported, not every trial.
         usual = Counter(revisions).most_common(1)[0][0]
         for trial, revision in zip(same_task, revisions, strict=True):
             if revision != usual:

@@ -58,6 +58,7 @@ def count_lost(audit: Audit) -> int:
 
 def replace_kept(row: TrialRow) -> Replacement:
     """A restarted attempt as a replacement, with its cause as far as its end shows it."""
+    # An attempt with a reward was not ended by the machine, whatever it raised later.
     is_machine = row.reward is None and row.reason_code in _INFRASTRUCTURE
     ended = row.reason_code or f"reward {row.reward}"
     return Replacement(

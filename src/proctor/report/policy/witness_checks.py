@@ -30,6 +30,7 @@ def count_witnesses(keys: Iterable[VerifierKey]) -> int:
     groups: list[set[object]] = []
     for key in keys:
         marks: set[object] = {key.name, key.public}
+        # Merged transitively: A and B may share a name, B and C a key.
         same = [group for group in groups if group & marks]
         groups = [group for group in groups if group not in same]
         groups.append(marks.union(*same))
