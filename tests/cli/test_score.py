@@ -132,7 +132,7 @@ def test_what_could_not_be_recomputed_is_said(proctor: Proctor, tmp_path: Path) 
     ran = proctor("score", job)
     assert ran.code == 0
     assert "note: oracle__binary: metric uv-script is not recomputed" in ran.out
-    assert "--run-metric-scripts runs it" in ran.out
+    assert "pass --run-metric-scripts to run it" in ran.out
 
 
 def test_a_certificate_is_written_and_checks_out(proctor: Proctor, tmp_path: Path) -> None:

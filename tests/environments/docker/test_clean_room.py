@@ -191,8 +191,8 @@ def test_what_a_cheat_wrote_into_the_system_gives_nothing_in_a_clean_room(
     for name in ("etc", "home"):
         (found,) = load_findings(trials[name], "clean-room-differs")
         assert found["detail"]["first"] == '{"reward": 1.0}'
-        assert found["detail"]["clean"] == ['{"reward": 0.0}']
-        assert found["detail"]["control"] == ['{"reward": 1.0}']
+        assert found["detail"]["clean"] == ['{"reward": 0.0}'] * 3
+        assert found["detail"]["control"] == ['{"reward": 1.0}'] * 3
     assert not engine.containers()
     assert list_kept() == before
 
