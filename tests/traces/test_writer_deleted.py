@@ -36,7 +36,7 @@ def test_a_file_that_the_agent_deletes_comes_back(tmp_path: Path) -> None:
             other.user("other")
         trace.user("three")
     assert said_in(path) == ["other", "three"]
-    assert count_open_files() == before
+    assert count_open_files() <= before
 
 
 def test_a_deleted_file_comes_back_with_all_that_was_in_it(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_link_in_the_place_of_the_file_is_not_followed(tmp_path: Path) -> None
             path.unlink()
             trace.user("three")
         assert said_in(path) == ["one", "three"]
-        assert count_open_files() == before
+        assert count_open_files() <= before
         path.unlink()
         victim.unlink(missing_ok=True)
 
@@ -110,7 +110,7 @@ def test_a_file_of_another_kind_in_its_place_is_left_alone(
         path.unlink()
         trace.user("three")
     assert said_in(path) == ["one", "three"]
-    assert count_open_files() == before
+    assert count_open_files() <= before
 
 
 @pytest.mark.parametrize("kind", ["directory", "pipe"])
@@ -126,7 +126,7 @@ def test_what_is_no_file_in_its_place_is_refused(tmp_path: Path, kind: str) -> N
         before = count_open_files()
         with pytest.raises(OSError, match=re.escape(repr(str(path)))):
             trace.user("two")
-        assert count_open_files() == before
+        assert count_open_files() <= before
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"\0\0", b'{"role": "us'])

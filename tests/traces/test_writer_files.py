@@ -164,7 +164,7 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path, kind: str) -> None:
     before = count_open_files()
     with pytest.raises(OSError, match=re.escape(repr(str(path)))):
         TrajectoryWriter(path)
-    assert count_open_files() == before
+    assert count_open_files() <= before
     listener.close()
 
 
