@@ -1,6 +1,6 @@
 """Move a trial's files to its job's directory, and earlier attempts to `<trial>/attempts/N`.
 
-An attempt is moved completely, by renames, before the trial is begun again under the same name:
+An attempt is moved completely, by renames, before the trial is restarted under the same name:
 
     (1) attempts/.N is created; from here on the attempt will be kept
     (2) everything except attempts/ is renamed into it

@@ -1,4 +1,4 @@
-"""Admission: the checks that every entry must pass before it is used, whoever signed it.
+"""Admission: the checks that every entry must pass before it is used, regardless of who signed it.
 
     find_fault(entry)         a fault in its ids, paths or digests, or None
     admit_line(line, where)   the entry in a line of a log, or an error

@@ -1,6 +1,6 @@
 """Facts in a trial's directory that policies need, and contradictions between record and files.
 
-A trial's record.json was written by whoever ran it. The parts that can be recomputed from the
+A trial's record.json was written by its operator. The parts that can be recomputed from the
 trial's own files are compared with them; the rest of a record cannot be checked.
 """
 
