@@ -41,7 +41,7 @@ test: lint pytest conformance-3.13  ## everything that must hold before a commit
 
 quick: .venv/.installed  ## only the tests that start no process, with fewer generated examples
 	@$(MAIN)/python -m compileall -q -j 0 src
-	@PATH="$(CURDIR)/$(MAIN):$$PATH" PYTEST_DEBUG_TEMPROOT=$(MEMORY) $(MAIN)/python -m pytest -q -n auto --tier pure --hypothesis-profile quick $(ARGS)
+	@PATH="$(CURDIR)/$(MAIN):$$PATH" PYTEST_DEBUG_TEMPROOT=$(MEMORY) $(MAIN)/python -m pytest -q -n $(WORKERS) --tier pure --hypothesis-profile quick $(ARGS)
 
 lint: .venv/.installed  ## formatting, rules, types
 	@$(MAIN)/ruff format --quiet --check . || { echo "make format repairs this" >&2; exit 1; }

@@ -3,6 +3,7 @@
 import gc
 import itertools
 import os
+import re
 import shutil
 import signal
 import sys
@@ -107,6 +108,15 @@ def modules_ledger(nobodys_key: Path) -> Iterator[None]:
 def own_ledger(nobodys_key: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A ledger of its own for each test that seals something."""
     monkeypatch.setenv("PROCTOR_LEDGER", str(nobodys_key / f"ledger-{next(_NUMBERS)}"))
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of the test, numbered by us: pytest lists all earlier ones to find a number."""
+    name = re.sub(r"\W", "_", request.node.name)[:30]
+    path = tmp_path_factory.getbasetemp() / "tests" / f"{name}{next(_NUMBERS)}"
+    path.mkdir(mode=0o700, parents=True)
+    return path
 
 
 @pytest.fixture
