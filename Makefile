@@ -34,7 +34,7 @@ TIERS := tier-pure tier-harbor tier-docker tier-browser tier-sandbox tier-proces
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
 
-demo: .venv-demo/.installed  ## run two tasks in the sandbox, catch a cheat, audit a doctored job, write a report and a case file
+demo: .venv-demo/.installed  ## four acts: an agent is scored, a cheat is caught, an edited job is named, a report is written
 	@PATH="$(CURDIR)/$(DEMO):$$PATH" scripts/demo
 
 test: lint pytest conformance-3.13  ## everything that must hold before a commit

@@ -36,6 +36,7 @@ from tests.ordinary_user import (
 EXAMPLES = ROOT / "examples"
 TASKS = EXAMPLES / "tasks"
 BY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can furnish a machine")
+MOST_LINES_OF_DEMO = 60
 BY_NOBODY_MAPPED = pytest.mark.skipif(
     os.geteuid() != 0, reason="whoever runs this may have subordinate ids of their own"
 )
@@ -393,4 +394,10 @@ def test_a_cache_that_can_hold_no_overlay_is_done_without(home: Path) -> None:
 
 def test_the_demo_needs_no_root(home: Path) -> None:
     ran = run_as_ordinary_user(ROOT / "scripts" / "demo", home=home)
+    assert ran.code == 0, ran.err
+    assert len(ran.out.splitlines()) <= MOST_LINES_OF_DEMO
+
+
+def test_the_tour_needs_no_root(home: Path) -> None:
+    ran = run_as_ordinary_user(ROOT / "scripts" / "tour", home=home)
     assert ran.code == 0, ran.err

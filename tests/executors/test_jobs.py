@@ -222,7 +222,7 @@ DEMO = {
     "cheat": (scripted("cheat"), 1),
     "clumsy": (scripted("clumsy"), 1),
 }
-"""The runs of scripts/demo: who, and how many attempts."""
+"""The runs of scripts/tour: who, and how many attempts."""
 
 
 @pytest.mark.sandbox
