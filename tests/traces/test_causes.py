@@ -14,10 +14,9 @@ from proctor.traces.causes import (
     RULES,
     Case,
     CauseKind,
-    LogText,
     find_cause,
-    has_failed,
 )
+from proctor.traces.failures import LogText, has_failed
 from proctor.traces.limits import Limit, find_limit
 from proctor.traces.tool_errors import ToolError
 from proctor.trial.finding import FindingCode, Level, level_of

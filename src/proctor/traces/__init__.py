@@ -30,6 +30,7 @@ Summaries
     summary       one trace in numbers
     traced_trial  a trial with its traces
     limits        which limit ended a trial
+    failures      what failed, in its own words: tests, exceptions, the last errors of an output
     causes        why a trial failed, with the evidence
     trial_summary   one trial in numbers
     experiment    many trials in numbers, each mean with its denominator

@@ -16,13 +16,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from proctor.record.reasons import RETRYABLE, ReasonCode, normalize_reason
+from proctor.traces.failures import LogText, has_failed
 from proctor.traces.limits import Limit
 from proctor.traces.tool_errors import ToolError
 
 LONGEST_QUOTE: Final = 300
 """Most characters of a quote."""
-PASSED: Final = 1.0
-"""A reward below it is a failure, which has a cause."""
 
 
 class CauseKind(StrEnum):
@@ -60,15 +59,6 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     evidence: tuple[Evidence, ...]
 
 
-class LogText(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that may explain a failure."""
-
-    name: str
-    """Its path in the trial."""
-    text: str
-    """Its beginning and end."""
-
-
 class Case(msgspec.Struct, frozen=True, kw_only=True):
     """The facts that the rules use."""
 
@@ -95,11 +85,6 @@ class Case(msgspec.Struct, frozen=True, kw_only=True):
     """The last tool error of the trace."""
     problem: str | None = None
     """Why there is no record."""
-
-
-def has_failed(reward: float | None) -> bool:
-    """Whether a trial with this reward needs a cause: not scored, or scored below 1."""
-    return reward is None or reward < PASSED
 
 
 def quoted(where: str, text: str) -> Evidence:

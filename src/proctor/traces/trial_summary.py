@@ -5,17 +5,14 @@ are the record's, which covers all calls; the trace's if the record has none.
 """
 
 import contextlib
-import os
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from proctor.errors import DamageError, TraceError
-from proctor.files import open_plain
 from proctor.record.model import TrialRecord
-from proctor.traces.causes import Case, Cause, LogText, find_cause, has_failed
+from proctor.traces.causes import Case, Cause, find_cause
 from proctor.traces.compat_summary import (
     Signals,
     TraceSummaryRecord,
@@ -23,6 +20,7 @@ from proctor.traces.compat_summary import (
     read_signals,
 )
 from proctor.traces.entry import TraceKind
+from proctor.traces.failures import has_failed, read_logs
 from proctor.traces.limits import Limit, exception_types, find_in, find_limit, whole
 from proctor.traces.summary import TraceSummary, merge_parts, summarise_file
 from proctor.traces.tokens import LARGEST_COUNT, AdvisorSummary, TokenSummary
@@ -158,9 +156,6 @@ def _advisor_of(record: TrialRecord, trace: TraceSummary) -> AdvisorSummary:
     )
 
 
-# Bytes at either end of a log that are searched.
-_END: Final = 1 << 16
-_MOST_LOGS: Final = 20
 _VERIFIER_LOGS: Final = ("verifier/test-stdout.txt", "verifier/test-stderr.txt")
 _TRACEBACK: Final = "exception.txt"
 _PLACES: Final = ("agent/", "", "artifacts/")
@@ -209,8 +204,8 @@ def _make_case(trial: TracedTrial, summary: TrialSummary) -> Case:
         breakdown=evaluation.breakdown,
         findings=trial.findings,
         limit=summary.limit,
-        verifier_logs=_read_logs(trial, _VERIFIER_LOGS),
-        tracebacks=_read_logs(trial, [_TRACEBACK]),
+        verifier_logs=read_logs(trial, _VERIFIER_LOGS),
+        tracebacks=read_logs(trial, [_TRACEBACK]),
         was_verified=any(_is_verifiers(name) for name in trial.files) or reward is not None,
         is_unverified=_is_unverified(record),
         last_error=summary.trace.errors.last,
@@ -224,33 +219,6 @@ def _is_unverified(record: TrialRecord) -> bool:
 
 def _is_verifiers(name: str) -> bool:
     return name.startswith("verifier/") or "/verifier/" in name
-
-
-def _read_logs(trial: TracedTrial, names: Iterable[str]) -> tuple[LogText, ...]:
-    """The logs with these names, of the trial and its steps."""
-    wanted = [
-        file
-        for name in names
-        for file in trial.files
-        if file == name or (file.startswith("steps/") and file.endswith(f"/{name}"))
-    ]
-    found = []
-    for name in wanted[:_MOST_LOGS]:
-        with contextlib.suppress(OSError, DamageError), trial.open_file(name) as path:
-            found.append(LogText(name=name, text=_read_ends(path)))
-    return tuple(found)
-
-
-def _read_ends(path: str) -> str:
-    with open_plain(Path(path)) as file:
-        size = os.fstat(file.fileno()).st_size
-        data = file.read(_END)
-        # Both ends: what failed to start is at the beginning, the verdict at the end.
-        if size > 2 * _END:
-            file.seek(size - _END)
-            data += b"\n"
-        data += file.read(_END)
-    return data.decode("utf-8", "replace")
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
