@@ -86,7 +86,7 @@ coverage: .venv/.installed  ## which lines and branches the suite reaches
 
 lock:  ## resolve requirements.lock anew (make lock ARGS=--upgrade for the newest of everything)
 	@"$$(scripts/get-uv)" pip compile --quiet --universal --python-version 3.12 --generate-hashes --all-extras \
-		--group build --group dev --group parity --group mutation \
+		--group build --group dev --group parity --group mutation --group docs \
 		--no-annotate --no-header --no-emit-index-url --no-emit-find-links \
 		--output-file requirements.lock $(ARGS) pyproject.toml
 

@@ -1,7 +1,11 @@
-"""Load classes by import path, `module.path:ClassName`: the only place that imports user code."""
+"""Load classes by import path, `module.path:ClassName`, and optional libraries.
+
+The only place that imports user code.
+"""
 
 import importlib
 from collections.abc import Sequence
+from typing import Any
 
 from proctor.errors import PluginError
 
@@ -32,6 +36,20 @@ def load_class(import_path: str, kind: str, methods: Sequence[str] = ()) -> type
         raise PluginError(f"{import_path}: {module_name} has no class {class_name!r}")
     _check_methods(import_path, found, kind, methods)
     return found
+
+
+def load_module(name: str) -> Any:
+    """Import a library that is used where it is installed.
+
+    Raises:
+        PluginError: it is not installed, or cannot be imported.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise PluginError(
+            f"{name} cannot be imported: {error}; install it with: pip install {name}"
+        ) from error
 
 
 def _check_methods(import_path: str, found: type, kind: str, methods: Sequence[str]) -> None:
