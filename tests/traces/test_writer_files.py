@@ -328,3 +328,68 @@ def test_processes_share_a_file(tmp_path: Path) -> None:
     for name in "ab":
         sizes = [len(entry.stdout or "") for entry in found.entries if entry.tool_name == name]
         assert sizes == [len(str(at)) + at * 997 % 30000 for at in range(300)]
+
+
+# The usual place, which nobody chose
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_without_a_path_the_variable_names_the_file_and_its_directory_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_named: bool
+) -> None:
+    path = tmp_path / "not" / "there" / "trajectory.jsonl"
+    monkeypatch.setattr(module, "DEFAULT_PATH", str(tmp_path / "elsewhere" if is_named else path))
+    monkeypatch.setenv(module.VARIABLE, str(path) if is_named else "")
+    with TrajectoryWriter() as trace:
+        trace.user("x")
+    assert [entry.content for entry in load(path).entries] == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [("below a file", "Not a directory"), ("a directory", "Is a directory"), ("other", "line 1")],
+)
+def test_an_agent_does_not_die_where_its_trace_cannot_be_written(
+    tmp_path: Path, kind: str, reason: str
+) -> None:
+    path = tmp_path / "trajectory.jsonl"
+    if kind == "a directory":
+        path.mkdir()
+    else:
+        path.write_text("not a trajectory")
+    place = path / "more.jsonl" if kind == "below a file" else path
+    program = (
+        "from trajectory_writer import TrajectoryWriter\n"
+        "with TrajectoryWriter() as trace:\n"
+        "    trace.user('x'); trace.new_step(); trace.assistant('y')\n"
+        "print('the agent went on', trace.step)\n"
+    )
+    (tmp_path / "trajectory_writer.py").write_bytes(Path(module.__file__).read_bytes())
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, module.VARIABLE: str(place)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "the agent went on 1\n")
+    assert reason in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith(f"{place}: no trace is written: ")
+
+
+def test_lines_that_are_lost_later_are_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "made" / "trajectory.jsonl"
+    monkeypatch.setenv(module.VARIABLE, str(path))
+    with TrajectoryWriter() as trace:
+        path.unlink()
+        path.parent.rmdir()
+        for _ in range(3):
+            trace.user("lost")
+        path.parent.mkdir()
+        trace.user("kept")
+    assert [entry.content for entry in load(path).entries] == ["kept"]
+    assert capsys.readouterr().err.count("lines are missing from the trace") == 1

@@ -259,7 +259,10 @@ def test_secrets_get_into_no_file(
     )
     stage = Stage(spec, blab)
     run(stage)
-    assert stage.agents[0].order.extra_env == {"MY_API_KEY": "hush-hush-secret"}
+    assert stage.agents[0].order.extra_env == {
+        "PROCTOR_TRAJECTORY": "/logs/agent/trajectory.jsonl",
+        "MY_API_KEY": "hush-hush-secret",
+    }
     files = [path for path in paths_of(spec).trial_dir.rglob("*") if path.is_file()]
     assert paths_of(spec).record_path in files
     assert [path.name for path in files if b"hush-hush-secret" in path.read_bytes()] == []

@@ -9,12 +9,13 @@ The command runs under `bash -o pipefail -c`, as the agent's user, in the workin
     PROCTOR_MODEL               the model, if one is given (-m)
     PROCTOR_MCP_SERVERS         a JSON file, {"mcpServers": {…}}, if there are servers
     PROCTOR_SKILLS_DIR          a directory of skills, if there is one
+    PROCTOR_TRAJECTORY          where to write a trace; TrajectoryWriter uses it
     --ae NAME=VALUE             further variables; they override the ones above
 
 Its output is written to /logs/agent/command.txt as it is printed, so it survives if the command is
 killed. Of more than 16 MiB, the first and the last 8 MiB are kept, and a finding reports the cut.
-If the command leaves /logs/agent/usage.json, the trial records its tokens and cost. It may write
-/logs/agent/trajectory.jsonl or /workspace/trajectory.jsonl, which the trial collects.
+If the command leaves /logs/agent/usage.json, the trial records its tokens and cost. It may write a
+trace to $PROCTOR_TRAJECTORY or /workspace/trajectory.jsonl, which the trial collects.
 """
 
 import json

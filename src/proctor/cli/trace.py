@@ -74,7 +74,8 @@ def writer(output: str | None, as_json: bool) -> int:
     """Print the trajectory writer, one Python file.
 
     It needs Python 3.8 or later and nothing else: copy it into a container, where a harness imports
-    it and writes /workspace/trajectory.jsonl. Its first lines explain how to use it.
+    it. It writes the file that $PROCTOR_TRAJECTORY names, which proctor sets for every agent. Its
+    first lines explain how to use it.
 
     Example: proctor trace writer > trajectory_writer.py
     """

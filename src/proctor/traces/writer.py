@@ -13,6 +13,11 @@ copied into a container.
         trace.tool_call("bash", "python calc.py")
         trace.tool_result("bash", "5.2 V", exit_code=0, duration_ms=142)
 
+Without a path it writes the file that the variable PROCTOR_TRAJECTORY names, which proctor sets for
+every agent, else /workspace/trajectory.jsonl; the directory is created if it is missing. If nothing
+can be written there, it says so once on standard error and the agent goes on without a trace. A
+path that is given must be writable: for that file, every call raises its errors.
+
 A line is in the file when the call returns, and killing the program cannot take it back;
 `fsync=True` guards against power cuts too. A file that is there is continued: no byte of it is
 changed, not even the zero bytes that a power cut leaves, a torn last line gets a line end, steps
@@ -25,8 +30,8 @@ OSError for a symbolic link, ValueError for a file that is no trajectory. Neithe
 
 No value makes a call fail. What JSON lacks is written as text (NaN, bytes, paths, objects), half a
 surrogate pair as \udc80 spelled out; what does not fit its field goes to metadata, under "unfit".
-What does fail: OSError when the disk cannot take the line, ValueError for a file that is no
-trajectory.
+What does fail, for a path that was given: OSError when the disk cannot take the line, ValueError
+for a file that is no trajectory.
 
 It does not read traces. It cannot see a secret that is split over two calls, or encoded in a way
 that Redactor does not list.
@@ -45,13 +50,17 @@ import operator
 import os
 import re
 import stat
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import quote, quote_plus
 
+VARIABLE = "PROCTOR_TRAJECTORY"
+"""The variable that names the file in an agent's environment."""
 DEFAULT_PATH = "/workspace/trajectory.jsonl"
+"""The file where no variable names one."""
 HEADER = {"version": 1, "format": "aec-bench-trajectory"}
 ROLES = ("system", "user", "assistant", "tool_call", "tool_result")
 KEYS = (
@@ -195,36 +204,44 @@ class TrajectoryWriter:
 
     def __init__(
         self,
-        path: str | os.PathLike[str] = DEFAULT_PATH,
+        path: str | os.PathLike[str] | None = None,
         *,
         secrets: Redactor | Mapping[str, str] | Iterable[str] = (),
         fsync: bool = False,
         header: bool = True,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
-        """Open a new file, or continue the one that is there.
+        """Open a new file, or continue the one that is there. Without a path, nothing is raised.
 
         Raises:
             OSError: it cannot be opened or written, or is a pipe, a socket or a directory.
             ValueError: it holds something that is no trajectory; nothing was written to it.
         """
-        self.path = os.path.abspath(path)  # noqa: PTH100 - resolve() would follow links
+        chosen = os.fspath(os.environ.get(VARIABLE) or DEFAULT_PATH if path is None else path)
+        self.path = os.path.abspath(chosen)  # noqa: PTH100 - resolve() would follow links
         # Where it is brought back. Links may be turned round meanwhile, and the directory changed.
-        self._place = os.path.realpath(path)
+        self._place = os.path.realpath(chosen)
         self.redactor = secrets if isinstance(secrets, Redactor) else Redactor(secrets)
         self.step = 0
         self._call_type: str | None = None
         self._last_system: str | None = None
         self._fsync, self._header, self._clock = fsync, header, clock
         self._lock = threading.RLock()
-        self._end = -1
-        self._fd = _open(os.fspath(path))
+        self._end = self._fd = -1
         self._closed = False
+        # Nobody chose the usual place: an agent must not die of its trace.
+        self._is_lenient, self._has_said = path is None, False
         try:
+            if path is None:
+                with contextlib.suppress(OSError):  # opening the file gives the reason
+                    os.makedirs(os.path.dirname(self.path), exist_ok=True)  # noqa: PTH103, PTH120
+            self._fd = _open(chosen)
             self._begin()
-        except BaseException:
-            self.close()
-            raise
+        except BaseException as error:
+            self._release()
+            if not self._is_lenient or not isinstance(error, (OSError, ValueError)):
+                raise
+            self._say_lost(error)
 
     def __enter__(self) -> TrajectoryWriter:
         return self
@@ -235,9 +252,25 @@ class TrajectoryWriter:
     def close(self) -> None:
         """Let go of the file. All of it is there already."""
         with self._lock:
-            if not self._closed:
-                self._closed = True
-                os.close(self._fd)
+            self._closed = True
+            self._release()
+
+    def _release(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def _say_lost(self, error: Exception) -> None:
+        """Say once that the trace is not written, or not whole."""
+        if self._has_said:
+            return
+        self._has_said = True
+        reason = getattr(error, "strerror", None) or str(error)
+        lost = "no trace is written" if self._fd < 0 else "lines are missing from the trace"
+        with contextlib.suppress(Exception):  # standard error may be closed
+            sys.stderr.write(
+                f"{self.path}: {lost}: {reason}; set {VARIABLE} to a file that can be written\n"
+            )
 
     def new_step(self, call_type: str | None = None) -> int:
         """Begin the agent's next turn and give its number. call_type: warmup, main or subagent."""
@@ -307,7 +340,15 @@ class TrajectoryWriter:
         with self._lock:
             if self._closed:
                 raise ValueError(f"{self.path}: closed; expected an open writer")
-            self._append(render_line(self._complete(fields)))
+            line = render_line(self._complete(fields))
+            if self._fd < 0:
+                return  # it could not be opened, and that was said
+            try:
+                self._append(line)
+            except (OSError, ValueError) as error:
+                if not self._is_lenient:
+                    raise
+                self._say_lost(error)
 
     def _complete(self, fields: dict[str, Any]) -> dict[str, Any]:
         """The entry as it is written: keys in order, every value of its type, no secrets."""

@@ -10,6 +10,7 @@ from proctor.harbor.env import resolve_env
 from proctor.harbor.skills import load_skills
 from proctor.harbor.trial_result import AgentInfo, ModelInfo
 from proctor.task.environment import TaskOS
+from proctor.traces.writer import VARIABLE
 from proctor.trial.agent import Agent
 from proctor.trial.environment import Environment
 from proctor.trial.inside import is_mounted, kind_of
@@ -18,6 +19,9 @@ from proctor.trial.order import AgentOrder, EnvironmentOrder
 from proctor.trial.paths import INSIDE
 from proctor.trial.skills import find_skills_dir
 from proctor.trial.trial_run import TrialRun, host_variables
+
+TRAJECTORY = str(INSIDE.agent_dir / "trajectory.jsonl")
+"""Where an agent writes its trace inside, as a variable tells it; it is collected with its logs."""
 
 
 async def make_agent(run: TrialRun) -> Agent:
@@ -81,7 +85,7 @@ def _order_agent(run: TrialRun, host: Mapping[str, str]) -> AgentOrder:
         timeout_sec=run.timeouts.agent,
         mcp_servers=tuple(servers.values()),
         skills_dir=run.skills_dir,
-        extra_env=resolve_env(config.env, host),
+        extra_env={VARIABLE: TRAJECTORY, **resolve_env(config.env, host)},
         logger=run.logger,
     )
 

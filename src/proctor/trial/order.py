@@ -56,7 +56,7 @@ class AgentOrder:
     skills_dir: str | None = None
     """Directory of the skills inside the environment."""
     extra_env: Mapping[str, str] = field(default_factory=dict)
-    """Resolved variables from --ae."""
+    """Variables of its commands: resolved ones from --ae, and the name of its trajectory."""
     logger: logging.Logger
 
 
