@@ -2,6 +2,7 @@
 
     entry                          the entry point of the program
     main                           the command table, and error handling
+    init                           creates a task, an agent and a ledger to start from
     run, resume                    commands that run trials; see running/
     clean, image                   commands about the sandbox
     score, check, audit, outcome   commands that compute and check numbers
@@ -10,7 +11,7 @@
     rerunning                      `audit --rerun`
     export                         exports sealed trials
     import_prime_eval              `import prime` under its name in aec-bench
-    show, trace, record, task      commands about traces, records and tasks
+    show, trace, record            commands about traces and records
     show_changes                   `show --changes`
     show_file, show_record         `show` of a trace, a record or a trial directory
     show_sealed                    `show` of sealed trials and other entries
@@ -41,6 +42,6 @@
     stdout                         writes to standard output, and handles its failures
     printable                      escapes control characters
 
-The commands of `proctor ledger` are in ledger/, those of `proctor import` in import_/. Numbers are
-computed elsewhere.
+The commands of `proctor ledger` are in ledger/, those of `proctor task` in task/, those of `proctor
+import` in import_/. Numbers are computed elsewhere.
 """

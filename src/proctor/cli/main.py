@@ -73,6 +73,7 @@ def _module_name(command: str) -> str:
 
 # Every command and the first line of its help; implemented in proctor.cli.NAME.
 COMMANDS = {
+    "init": "Create a task, an agent and a ledger to start from.",
     "run": "Run an agent on tasks: many trials in one job.",
     "resume": "Resume a stopped job.",
     "clean": "Remove what killed runs left behind.",
@@ -94,7 +95,7 @@ COMMANDS = {
     "export": "Export sealed trials in a format that other tools read.",
     "case": "Write one sealed trial as an HTML page that verifies itself.",
     "record": "Make a trial record, or print the schema of records.",
-    "task": "Print the digests that pin task directories.",
+    "task": "Create tasks, try them out, and print the digests that pin them.",
     "image": "Import, list and remove root file systems for the sandbox.",
 }
 

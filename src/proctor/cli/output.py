@@ -1,11 +1,14 @@
 """Prints lines, JSON and progress, and writes files."""
 
+import contextlib
 import json
 import os
 import re
+import shutil
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
@@ -66,6 +69,63 @@ def write_new_file(path: Path, data: bytes, read: Sequence[str]) -> None:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from error
     if not _holds(target, data):
         raise InputError(f"{path}: another file is there; remove it first or name another")
+
+
+def write_new_trees(trees: Mapping[Path, Mapping[str, str]]) -> None:
+    """Create directories with these files, all of them or none; scripts become executable.
+
+    Raises:
+        InputError: one of the directories exists, or cannot be written.
+    """
+    for directory in trees:
+        if os.path.lexists(directory.parent) and not directory.parent.is_dir():
+            raise InputError(f"{directory.parent}: not a directory; expected one to write into")
+        check_new(directory)
+    with contextlib.ExitStack() as undo:
+        for directory, files in trees.items():
+            try:
+                _write_tree(directory, files)
+            except OSError as error:
+                raise InputError(f"{directory}: cannot be written: {error.strerror}") from error
+            undo.callback(shutil.rmtree, directory, ignore_errors=True)
+        undo.pop_all()
+
+
+def check_new(path: Path) -> None:
+    """Check that nothing exists at a path, not even a link.
+
+    Raises:
+        InputError: something does.
+    """
+    if os.path.lexists(path):
+        raise InputError(
+            f"{path}: exists already, and is not overwritten; remove it, or choose another place"
+        )
+
+
+def _write_tree(directory: Path, files: Mapping[str, str]) -> None:
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    # Written beside its place and renamed, so that a kill leaves no half-written directory.
+    temporary = Path(tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent))
+    try:
+        for name, text in files.items():
+            path = temporary / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+            if text.startswith("#!"):
+                path.chmod(path.stat().st_mode | 0o111)
+        temporary.chmod(0o777 & ~_read_umask())
+        temporary.rename(directory)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def _read_umask() -> int:
+    # It can only be read by setting it.
+    umask = os.umask(0o022)
+    os.umask(umask)
+    return umask
 
 
 def _find_target(path: Path, read: Sequence[str]) -> Path:

@@ -14,6 +14,7 @@
     digests      all digests of one task together
     dataset      a directory of tasks, and the directories in it that harbor skips
     check        problems and notes about a task or a dataset
+    scaffold     the files of a new task
     terminal_bench           convert older task.yaml directories to Harbor's format
     terminal_bench_compose   move their docker-compose.yaml into a Dockerfile where possible
 

@@ -1,4 +1,4 @@
-"""`proctor task`: digests that pin tasks and datasets."""
+"""`proctor task digest`: prints the digests that pin tasks and datasets."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -18,19 +18,11 @@ from proctor.task.directory import find_faults, find_name
 from proctor.task.manifest import dataset_digest
 
 
-@click.group("task")
-def command() -> None:
-    """Print the digests that pin task directories.
-
-    Example: proctor task digest tasks/fix-bug
-    """
-
-
-@command.command("digest")
+@click.command("digest")
 @click.argument("paths", nargs=-1, required=True, type=PATH)
 @click.option("--files", "with_files", is_flag=True, help="List every file and its SHA-256.")
 @json_option
-def digest(paths: tuple[str, ...], with_files: bool, as_json: bool) -> int:
+def command(paths: tuple[str, ...], with_files: bool, as_json: bool) -> int:
     """Print the digests of tasks and datasets.
 
     For a task: the task_checksum that harbor writes into a trial's result, the digest that it

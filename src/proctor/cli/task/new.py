@@ -1,0 +1,49 @@
+"""`proctor task new`: creates a task to start from."""
+
+import shlex
+from pathlib import Path
+
+import click
+
+from proctor.cli.options import PATH
+from proctor.cli.output import json_option, print_json, print_line, write_new_trees
+from proctor.task.scaffold import render_task
+
+
+@click.command("new")
+@click.argument("name")
+@click.option(
+    "-o",
+    "--output",
+    type=PATH,
+    default="tasks",
+    show_default=True,
+    metavar="DIR",
+    help="Directory of tasks to create it in.",
+)
+@json_option
+def command(name: str, output: str, as_json: bool) -> int:
+    """Create a task that passes with its solution and fails without it.
+
+    Writes DIR/NAME with task.toml, an instruction, a Dockerfile, a solution and tests, and never
+    overwrites anything. Change the files to your own task; `proctor task try` checks it. With
+    ORGANISATION/NAME, task.toml names the organisation too.
+
+    Example: proctor task new fix-bug
+    """
+    files = render_task(name)
+    directory = Path(output) / name.rpartition("/")[2]
+    write_new_trees({directory: files})
+    next_commands = [f"proctor task try {shlex.quote(str(directory))}"]
+    if as_json:
+        facts = {"task": str(directory), "files": list(files), "next_commands": next_commands}
+        print_json(facts)
+        return 0
+    print_line(f"{directory}: a new task")
+    for path in files:
+        print_line(f"  {path}")
+    print_line()
+    print_line("Next: edit these files, then check the task")
+    for line in next_commands:
+        print_line(f"  {line}")
+    return 0

@@ -1,0 +1,63 @@
+"""Options of the commands that run a task in its environment, and the task itself."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from proctor.cli.options import PATH
+from proctor.cli.running.config import is_task
+from proctor.errors import InputError
+from proctor.harbor.configs import EnvironmentConfig
+
+_OPTIONS = (
+    click.argument("task", type=PATH),
+    click.option(
+        "-e",
+        "--env",
+        "environment",
+        type=click.Choice(["sandbox", "docker"]),
+        default="sandbox",
+        show_default=True,
+        help="Environment.",
+    ),
+    click.option(
+        "--base", metavar="host|IMAGE", help="Root file system of the sandbox.  [default: host]"
+    ),
+    click.option(
+        "-y", "--yes", is_flag=True, help="Let the task have the host's variables that it names."
+    ),
+)
+
+
+def task_options[F: Callable[..., Any]](function: F) -> F:
+    """Add the task, and the options of its environment."""
+    for add in reversed(_OPTIONS):
+        function = add(function)
+    return function
+
+
+def find_task(path: str) -> Path:
+    """The directory of one task, valid or not.
+
+    Raises:
+        InputError: the path is no task.
+    """
+    directory = Path(path)
+    if is_task(directory, verifying=True):
+        return directory
+    found = "no task.toml in it" if directory.is_dir() else "no such directory"
+    raise InputError(f"{path}: {found}; expected a task; `proctor task new NAME` creates one")
+
+
+def make_environment(name: str, base: str | None) -> EnvironmentConfig:
+    """The environment that the options select.
+
+    Raises:
+        UsageError: --base for another environment than the sandbox.
+    """
+    if base is not None and name != "sandbox":
+        raise click.UsageError("--base goes with --env sandbox")
+    kwargs = {} if base is None else {"base": base}
+    return EnvironmentConfig.model_validate({"type": name, "kwargs": kwargs})
