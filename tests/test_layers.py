@@ -19,7 +19,7 @@ LAYERS = (
     ("__main__",),
     ("api", "cli"),
     ("web",),
-    ("rerun", "report"),
+    ("demo", "rerun", "report"),
     ("exchange", "job", "search"),
     ("agents", "environments"),
     ("ledger",),

@@ -42,8 +42,9 @@ def test_help_lists_every_command_with_an_example(proctor: Proctor, flag: str) -
     ran = proctor(flag)
     assert (ran.code, ran.err) == (0, "")
     assert "Example: proctor score" in ran.out
+    listed = " ".join(ran.out.split())
     for name, summary in COMMANDS.items():
-        assert f"{name:<7}  {summary}" in ran.out
+        assert f"{name} {summary}" in listed
 
 
 @pytest.mark.parametrize("name", COMMANDS)

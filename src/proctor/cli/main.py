@@ -96,6 +96,7 @@ COMMANDS = {
     "case": "Write one sealed trial as an HTML page that verifies itself.",
     "record": "Make a trial record, or print the schema of records.",
     "task": "Create tasks, try them out, and print the digests that pin them.",
+    "demo-data": "Write made-up runs to look at.",
     "image": "Import, list and remove root file systems for the sandbox.",
 }
 

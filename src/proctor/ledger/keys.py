@@ -87,14 +87,15 @@ def find_key(given: Path | None, env: Mapping[str, str]) -> SigningKey:
     return load_key(path)
 
 
-def make_key(path: Path, name: str) -> SigningKey:
-    """Create a key in a new file that only its owner can read.
+def make_key(path: Path, name: str, seed: bytes | None = None) -> SigningKey:
+    """Create a key in a new file that only its owner can read; with a seed, always the same key.
 
     Raises:
         KeyFileError: the file exists, or cannot be written.
     """
     check_name(name, "the name of the key")
-    key = SigningKey(name, Ed25519PrivateKey.generate())
+    private = Ed25519PrivateKey.from_private_bytes(seed) if seed else Ed25519PrivateKey.generate()
+    key = SigningKey(name, private)
     coded = base64.b64encode(bytes([Algorithm.ED25519]) + key.private.private_bytes_raw()).decode()
     text = f"{_PREFIX}{name}+{key.verifier.key_id.hex()}+{coded}\n"
     try:

@@ -9,7 +9,7 @@ writer at a time; readers need no lock.
 import base64
 import contextlib
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -46,8 +46,11 @@ from proctor.ledger.upkeep import catch_up, check_leaf
 # Bytes. The first entry, which names a key, has about 300; more than this is not a first entry.
 _LARGEST_FIRST = 1 << 16
 
+type Clock = Callable[[], str]
+"""The time of an entry, in the format of entries."""
 
-def begin_log(log: LogStore, key: Signer, origin: str) -> None:
+
+def begin_log(log: LogStore, key: Signer, origin: str, clock: Clock = now_text) -> None:
     """Append the first entry, which names the key, and sign it.
 
     Raises:
@@ -59,7 +62,7 @@ def begin_log(log: LogStore, key: Signer, origin: str) -> None:
         if log.has_checkpoint() or not _clear_unfinished(log):
             raise LedgerError(f"{log.where}: there is a ledger already")
         text = str(key.verifier)
-        line = encode_entry(KeyEntry(at=now_text(), seq=0, format=FORMAT, origin=origin, key=text))
+        line = encode_entry(KeyEntry(at=clock(), seq=0, format=FORMAT, origin=origin, key=text))
         log.append(Place(), [line])
         signed = sign_checkpoint(origin, Tree(1, leaf_hash(line)), key.verifier, key.sign)
         log.write_checkpoint(signed.render(), is_new=True)
@@ -132,6 +135,7 @@ class OpenLedger:
         """The name of the ledger in messages."""
         self.patience_sec: float | None = None
         """Seconds to wait for another writer; None: without limit."""
+        self.clock: Clock = now_text
         # The stored checkpoint that `_position` belongs to.
         self._signed = b""
         # The stored checkpoint whose signature was last checked against the key.
@@ -142,7 +146,7 @@ class OpenLedger:
         self._is_behind = False
 
     @classmethod
-    def create(cls, directory: Path, key: Signer, origin: str) -> Self:
+    def create(cls, directory: Path, key: Signer, origin: str, clock: Clock = now_text) -> Self:
         """Create a ledger in a directory; its first entry names the key.
 
         Raises:
@@ -153,7 +157,7 @@ class OpenLedger:
         log.check_writable()
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            begin_log(log, key, origin)
+            begin_log(log, key, origin, clock)
         except OSError as error:
             raise LedgerError(f"{directory}: no ledger can be made there: {error}") from error
         return cls.open(directory, key=key)
@@ -331,7 +335,7 @@ class OpenLedger:
             LedgerError: an entry is too large.
             OSError: they cannot be written; then none of them is in the log.
         """
-        position, at = self._position, now_text()
+        position, at = self._position, self.clock()
         entries = [
             msgspec.structs.replace(draft, at=at, seq=position.frontier.size + number)
             for number, draft in enumerate(drafts)
