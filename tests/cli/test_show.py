@@ -275,3 +275,51 @@ def check_gone(*arguments: object) -> None:
         process.stdout.close()
         assert process.stderr.read() == ""
         assert process.wait(timeout=60) in (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("trial", "first"),
+    [
+        (
+            "06-errors-oracle-k1/build-fail__dVG2ioy",
+            [
+                "errored: RuntimeError: Build failed: RUN echo about-to-fail && exit 7",
+                "    about-to-fail",
+                "    whole text: {trial}/exception.txt",
+            ],
+        ),
+        (
+            "01-binary-oracle-k1/oracle-wrong__2j385Vz",
+            [
+                "verifier says: checked",
+                "    to stderr",
+                "    whole text: {trial}/verifier/test-stdout.txt",
+            ],
+        ),
+    ],
+)
+def test_what_failed_comes_first(proctor: Proctor, trial: str, first: list[str]) -> None:
+    """A reader who opens a failed trial wants to know why, before anything else."""
+    place = COPIED / trial
+    shown = proctor("show", place)
+    lines = [line.format(trial=place) for line in first]
+    assert shown.out.splitlines()[: len(lines)] == lines
+    summary = proctor("trace", "summary", place).out
+    assert lines[0].partition(": ")[2] in summary
+    failures = json.loads(proctor("show", place, "--json").out)["failures"]
+    found = failures["exceptions"] + failures["tests"]
+    assert [lines[-1].endswith(each["file"]) for each in found] == [True]
+
+
+def test_a_sealed_trial_says_how_to_print_the_whole_text(
+    proctor: Proctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Evidence is read with `show --evidence`; the printed command works as it is."""
+    monkeypatch.setenv("PROCTOR_LEDGER", str(tmp_path / "ledger"))
+    trial = COPIED / "01-binary-oracle-k1" / "oracle-wrong__2j385Vz"
+    assert proctor("ledger", "init", "--ledger", tmp_path / "ledger").code == 0
+    assert proctor("import", "harbor", trial.parent, "--ledger", tmp_path / "ledger").code == 0
+    shown = proctor("show", trial.name, "--no-pager").out.splitlines()
+    assert shown[:2] == ["verifier says: checked", "    to stderr"]
+    command = shown[2].removeprefix("    whole text: proctor ").split()
+    assert proctor(*command).out == "checked\nto stderr\n"

@@ -51,8 +51,8 @@ USAGE = "usage.json"
 _HALF = 8 << 20
 # Timeout for cutting the output, in seconds.
 _CUT_SEC = 60
-# Characters of output shown in an error.
-_TAIL = 1000
+# Characters of output shown in an error: enough for the error before pip's or npm's advice.
+_TAIL = 4000
 
 
 class CommandSettings(Settings):

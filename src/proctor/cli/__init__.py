@@ -25,6 +25,7 @@
     trace_labels, trace_judges     the labels, by rules and by models
     trace_summary                  summarizes trials
     summary_text                   renders summaries
+    failures                       renders what failed in a trial
     trace_tail                     follows a file that is being written
     trace_text                     renders traces and records for people
     traced                         the trials that a command about traces selects

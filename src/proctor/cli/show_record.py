@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 
 from proctor.audit.file_kind import FileKind
+from proctor.cli.failures import render_failures
 from proctor.cli.output import print_json
 from proctor.cli.pager import page
 from proctor.cli.printable import printable
@@ -22,6 +23,7 @@ from proctor.record.cost import CostRecord
 from proctor.record.model import TimingRecord, TrialRecord
 from proctor.record.read import LoadedRecord, load_record
 from proctor.record.rules import find_missing
+from proctor.traces.failures import TrialFailures, read_failures
 from proctor.traces.traced_trial import TracedTrial, opened_traces
 from proctor.trial.change_files import CHANGES, CLEAN_ROOM
 
@@ -123,11 +125,22 @@ def show_record(path: str, options: ShowOptions) -> None:
 
 
 def _render_record(path: str, loaded: LoadedRecord) -> Iterator[str]:
-    yield from map(printable, render_record_text(loaded))
     place = Path(path)
     # A record outside of a trial has no trial files beside it.
+    is_in_trial = place.name == "record.json" and (place.parent / "config.json").exists()
+    if is_in_trial:
+        yield from _render_failures(_find_trial(path), place.parent)
+    yield from map(printable, render_record_text(loaded))
     if place.name == "record.json" and any((place.parent / name).exists() for name in _BESIDE):
         yield from map(printable, render_summary(_changed(_find_trial(path))))
+
+
+def _render_failures(trial: TracedTrial, directory: Path) -> Iterator[str]:
+    yield from map(printable, render_failures(_failures_of(trial), lambda f: str(directory / f)))
+
+
+def _failures_of(trial: TracedTrial) -> TrialFailures:
+    return read_failures(trial, trial.record.evaluation.reward if trial.record else None)
 
 
 def show_changes_of(path: str, options: ShowOptions) -> None:
@@ -191,10 +204,11 @@ def show_trial(path: str, options: ShowOptions) -> None:
     if options.as_json:
         _print_trial(trial, options, sources)
     else:
-        Showing(path, sources, options, head=lambda: _render_head(trial, attempts)).print()
+        Showing(path, sources, options, head=lambda: _render_head(path, trial, attempts)).print()
 
 
-def _render_head(trial: TracedTrial, attempts: list[TracedTrial]) -> Iterator[str]:
+def _render_head(path: str, trial: TracedTrial, attempts: list[TracedTrial]) -> Iterator[str]:
+    yield from _render_failures(trial, Path(path))
     if trial.record is None:
         yield printable(f"{trial.name}: no record: {trial.problem}")
     else:
@@ -219,6 +233,7 @@ def _print_trial(trial: TracedTrial, options: ShowOptions, sources: Sources) -> 
             "path": trial.name,
             "record": record,
             "problem": trial.problem,
+            "failures": msgspec.to_builtins(_failures_of(trial)),
             "traces": traces,
         }
     )

@@ -14,6 +14,7 @@ from typing import Any, cast
 import click
 import msgspec
 
+from proctor.cli.failures import render_failures
 from proctor.cli.options import check_apart, check_unused
 from proctor.cli.printable import printable
 from proctor.cli.selection import Selection
@@ -51,7 +52,16 @@ from proctor.ledger.row import TrialRow
 from proctor.ledger.step_parts import LARGE, read_sealed_steps
 from proctor.record.comparable import render_model
 from proctor.traces.entry import TraceKind
-from proctor.traces.traced_trial import Named, Opened, Part, list_parts, open_parts, order_parts
+from proctor.traces.failures import TrialFailures, read_failures
+from proctor.traces.traced_trial import (
+    Named,
+    Opened,
+    Part,
+    TracedTrial,
+    list_parts,
+    open_parts,
+    order_parts,
+)
 from proctor.trial.finding import level_of
 
 # Traces of a sealed trial. Files are unpacked to temporary copies and checked against their sealed
@@ -198,7 +208,9 @@ def _print_trial(
     if not options.as_json:
         Showing(row.name, sources, options, head).print()
     elif options.selection.is_all:
-        send(json.dumps(_describe(row, entry, _find_remarks(ledger, row)), indent=2))
+        document = _describe(row, entry, _find_remarks(ledger, row))
+        document["failures"] = msgspec.to_builtins(_failures_of(ledger, row, entry))
+        send(json.dumps(document, indent=2))
     else:
         _print_steps(row, sources, options)
 
@@ -249,6 +261,8 @@ def _render_trial(
     entry: AnyEntry | Withheld,
     options: ShowOptions,
 ) -> Iterator[str]:
+    failures = _failures_of(ledger, row, entry)
+    yield from render_failures(failures, lambda f: f"proctor show {row.seq} --evidence {f}")
     yield f"{row.trial_id}, {row.status}, of experiment {row.experiment_id}"
     yield f"  entry        {row.seq}"
     yield f"  sha256       {row.record}"
@@ -262,6 +276,14 @@ def _render_trial(
         yield from render_summary(_changed(ledger, row, entry))
     for remark in _find_remarks(ledger, row):
         yield f"  {_render_remark(remark)}"
+
+
+def _failures_of(ledger: LedgerReader, row: TrialRow, entry: AnyEntry | Withheld) -> TrialFailures:
+    if not isinstance(entry, TrialEntry):
+        return TrialFailures()
+    changed = _changed(ledger, row, entry)
+    trial = TracedTrial(name=row.name, files=tuple(changed.files), open_file=changed.open_file)
+    return read_failures(trial, row.reward)
 
 
 def _changed(ledger: LedgerReader, row: TrialRow, entry: TrialEntry) -> ChangedTrial:

@@ -3,6 +3,7 @@
 import textwrap
 from collections.abc import Iterator, Mapping
 
+from proctor.cli.failures import list_failures
 from proctor.cli.printable import printable
 from proctor.report.page.figures import UNKNOWN, render_seconds
 from proctor.sentence import count_of
@@ -58,6 +59,8 @@ def _fields(summary: TrialSummary) -> Iterator[Field]:
         yield "reward", render_reward(summary)
     if summary.problem is not None:
         yield "problem", summary.problem
+    for label, lines in list_failures(summary.failures, str):
+        yield label, "\n".join(lines)
     if summary.cause is not None:
         yield "cause", render_cause(summary.cause)
     if summary.limit is not None:

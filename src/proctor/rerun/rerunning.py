@@ -32,6 +32,7 @@ from proctor.reward.profile import DEFAULT_PROFILE
 from proctor.task.checksum import task_checksum
 from proctor.task.directory import load_task
 from proctor.traces.commands import ShellCommand, read_calls
+from proctor.traces.failures import find_message
 from proctor.traces.trajectory import load_trajectory
 
 # Finding the task of a recorded trial, and checking that it is unchanged
@@ -244,7 +245,7 @@ def _conclude(trial: RecordedTrial, plan: RerunPlan, outcome: JobOutcome) -> Rer
     now = found.claimed.rewards if found.claimed else None
     error = found.document.exception_info
     if error is not None and error.exception_type not in _MARKED:
-        said = error.exception_message.strip().partition("\n")[0]
+        said = find_message(error.exception_message)
         reason = f"the new trial ended in {error.exception_type}: {said}"
         return _refuse(trial.name, trial.result.task_name, reason, str(outcome.directory))
     compared = compare_all(plan.commands, _find_commands(found))

@@ -29,6 +29,8 @@ MOST_FAILURES: Final = 5
 """Failing tests of one output that are listed."""
 _MOST_LINES: Final = 8
 _LONGEST: Final = 400
+# Characters of a message before the output that it quotes, and of a line of that output.
+_LONGEST_HEAD: Final = 160
 # Lines at the end of an output in which errors are searched; earlier ones were overcome.
 _NEAR_END: Final = 40
 # Bytes at either end of a log that are read.
@@ -99,6 +101,10 @@ _ERROR: Final = re.compile(
     r"|\bmissing\b|\bkilled\b|\btimed out\b|\bwrong\b|\bunbound variable\b|\bsyntax error\b",
     re.IGNORECASE,
 )
+# Lines that begin as an error does; others only have words of one.
+_STRONG: Final = re.compile(
+    r"^\W{0,4}(?:error|fatal|npm ERR!)\b:? |^E: |: (?:fatal )?error: ", re.IGNORECASE
+)
 # Lines that say only that something failed, and lines that tools print in every run.
 _NOISE: Final = re.compile(
     r"did not complete successfully|failed to solve|returned a non-zero code"
@@ -130,11 +136,12 @@ def find_failures(text: str) -> list[Failure]:
 def find_message(message: str) -> str:
     """The message of an exception in one line: how it begins, and what the output in it says."""
     head, _, output = message.strip().partition("\n")
-    begin = _cut(head.strip())
+    begin = _cut(head.strip(), _LONGEST_HEAD)
     found = find_failures(output)
     if not found or found[0].line in begin or found[0].line == "(no output)":
         return begin
-    return f"{begin}: {found[0].line}" if begin else found[0].line
+    said = _cut(found[0].line, _LONGEST_HEAD)
+    return f"{begin}: {said}" if begin else said
 
 
 def _clean(text: str) -> Iterator[str]:
@@ -149,8 +156,8 @@ def _clean(text: str) -> Iterator[str]:
         yield _cut(seen.rstrip())
 
 
-def _cut(line: str) -> str:
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
+def _cut(line: str, longest: int = _LONGEST) -> str:
+    return line if len(line) <= longest else f"{line[: longest - 1]}…"
 
 
 def _make(lines: Iterable[str], title: str = "", *, key: str | None = None) -> Failure:
@@ -221,7 +228,8 @@ def _find_traceback(lines: list[str]) -> list[Failure]:
 def _find_errors(lines: list[str]) -> list[Failure]:
     """The last lines with words of an error, near the end, and what was printed below them."""
     near = [line for line in lines if not _is_rule(line) and not _NOISE.search(line)][-_NEAR_END:]
-    places = [at for at, line in enumerate(near) if _ERROR.search(line)]
+    worded = [at for at, line in enumerate(near) if _ERROR.search(line)]
+    places = [at for at in worded if _STRONG.search(near[at])] or worded
     if not places:
         return []
     last = places[-1]
@@ -335,8 +343,9 @@ def _list_exceptions(trial: TracedTrial, result: _Result) -> Iterator[Failure]:
     named += [(step.step_name, step.exception_info) for step in result.step_results or ()]
     for step, error in named:
         if error is not None and error.exception_type:
-            found = describe_exception(error.exception_type, error.exception_message)
             file = _find_whole(trial, step, error)
+            # Not from the agent's output: in the message, the agent's secrets are redacted.
+            found = describe_exception(error.exception_type, error.exception_message)
             yield msgspec.structs.replace(found, step=step, file=file)
     if trial.record is not None and not any(error for _, error in named):
         for text in trial.record.evaluation.validity.errors:
@@ -355,10 +364,10 @@ def _find_whole(trial: TracedTrial, step: str, error: _Exception) -> str:
 def _list_tests(trial: TracedTrial, result: _Result) -> Iterator[Failure]:
     """The verifier's failures, of the trial and of each step that did not pass."""
     passed = {step.step_name for step in result.step_results or () if _has_passed(step)}
-    steps = dict.fromkeys(
-        name.split("/")[1] for name in trial.files if name.startswith("steps/") and "/" in name[6:]
-    )
-    for step in ["", *steps]:
+    there = (name.split("/")[1] for name in trial.files if name.startswith("steps/"))
+    # In the order they ran; a killed trial has only the order of names.
+    steps = dict.fromkeys(["", *(step.step_name for step in result.step_results or ()), *there])
+    for step in steps:
         if step in passed:
             continue
         place = f"steps/{step}/" if step else ""

@@ -20,7 +20,7 @@ from proctor.traces.compat_summary import (
     read_signals,
 )
 from proctor.traces.entry import TraceKind
-from proctor.traces.failures import has_failed, read_logs
+from proctor.traces.failures import TrialFailures, has_failed, read_failures, read_logs
 from proctor.traces.limits import Limit, exception_types, find_in, find_limit, whole
 from proctor.traces.summary import TraceSummary, merge_parts, summarise_file
 from proctor.traces.tokens import LARGEST_COUNT, AdvisorSummary, TokenSummary
@@ -68,6 +68,8 @@ class TrialSummary(msgspec.Struct, frozen=True, kw_only=True):
     """The limit that ended it."""
     cause: Cause | None = None
     """Why it failed; null if it did not, or if there is only a trace."""
+    failures: TrialFailures = TrialFailures()
+    """Its exceptions, and what its verifier reported if it did not pass."""
 
     @property
     def has_trace(self) -> bool:
@@ -172,7 +174,12 @@ def summarise_traced(trial: TracedTrial, *, labelled: bool = False) -> TrialSumm
         problem = str(error)
     summary = summarise_trial(trial.name, parts, trial.record, trial.reason_code)
     summary = msgspec.structs.replace(summary, problem=problem)
-    return msgspec.structs.replace(summary, cause=find_cause(_make_case(trial, summary)))
+    return msgspec.structs.replace(
+        summary,
+        cause=find_cause(_make_case(trial, summary)),
+        # A lone trace has no score to explain.
+        failures=read_failures(trial, summary.reward) if trial.lone is None else TrialFailures(),
+    )
 
 
 def _summarise(found: FoundTrace, *, labelled: bool) -> TraceSummary:

@@ -1,26 +1,32 @@
 """Prints a job that has ended: its numbers with their denominators, and where to look next."""
 
+import contextlib
 import os
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from itertools import chain
 from pathlib import Path
 
 import msgspec
 
+from proctor.agents.secrets import redact_env
+from proctor.audit.shown import REWARD_ERRORS
 from proctor.cli.denominators import count_group, render_group, render_parts, render_value
 from proctor.cli.output import print_json, print_line
-from proctor.cli.running.watching import first_line
-from proctor.errors import JobError
+from proctor.cli.printable import printable
+from proctor.cli.running.watching import shorten
 from proctor.files import read_small
-from proctor.harbor.documents import TRIAL
 from proctor.harbor.stats import GroupStats, JobResult, JobStats, render_result, stats_document
 from proctor.job.flakes import Flakes, NotReverified, TaskFlakes
 from proctor.job.options import JobOutcome, SealedTrials
 from proctor.record.cost import LARGEST_USD
 from proctor.record.outcome import Summary, render_line, summarize_result
 from proctor.sentence import count_of
+from proctor.traces.failures import PASSED, Failure, read_failures
+from proctor.traces.traced_trial import TracedTrial
+from proctor.traces.writer import Redactor
 from proctor.trial.clean_room_result import LARGEST, CleanRoomResult, parse_clean_room
 from proctor.trial.finding import Finding, FindingCode, Level, level_of, sort_codes
 from proctor.trial.paths import TrialPaths
@@ -191,6 +197,68 @@ def describe_clean_rooms(rooms: CleanRooms) -> dict[str, object]:
     return document
 
 
+# Errors of a job's trials
+
+
+# Trials of one class of exception that are read, and different messages that are shown.
+_MOST_READ = 50
+_MOST_MESSAGES = 3
+_MOST_LINES = 4
+_TEXTS = ("result.json", "exception.txt", "agent/command.txt", "verifier/test-stdout.txt")
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorExample:
+    """One message of a class of exceptions, and a trial that ended with it."""
+
+    trial: str
+    failure: Failure
+    verifier: Failure | None = None
+    """What the verifier reported, if it left no reward."""
+
+
+def collect_errors(
+    directory: Path, exceptions: Mapping[str, list[str]]
+) -> dict[str, list[ErrorExample]]:
+    """Different messages of each class of exceptions, with an example of each."""
+    return {
+        kind: list(_find_examples(directory, names[:_MOST_READ]))
+        for kind, names in exceptions.items()
+    }
+
+
+def _find_examples(directory: Path, names: Iterable[str]) -> Iterator[ErrorExample]:
+    # The verifier's output may show a key of the host, and this text goes to logs of CI.
+    redactor = redact_env(os.environ)
+    seen: set[str] = set()
+    for name in names:
+        example = _load_example(directory / name, redactor)
+        # Messages of one kind differ in the trial's own paths.
+        line = "\n".join(example.failure.lines).replace(name, "") if example else ""
+        if example is not None and line not in seen:
+            seen.add(line)
+            yield example
+        if len(seen) == _MOST_MESSAGES:
+            return
+
+
+def _load_example(place: Path, redactor: Redactor) -> ErrorExample | None:
+    trial = TracedTrial(
+        name=place.name,
+        files=tuple(name for name in _TEXTS if (place / name).is_file()),
+        open_file=lambda name: contextlib.nullcontext(str(place / name)),
+    )
+    found = read_failures(trial, None)
+    if not found.exceptions:
+        return None
+    failure = found.exceptions[0]
+    verifier = None
+    if found.tests and failure.title in REWARD_ERRORS:
+        lines = tuple(map(redactor.redact_text, found.tests[0].lines))
+        verifier = msgspec.structs.replace(found.tests[0], lines=lines)
+    return ErrorExample(place.name, failure, verifier)
+
+
 _MOST_REFUSED = 20
 
 
@@ -202,6 +270,8 @@ class Report(msgspec.Struct, frozen=True):
     seconds: float
     """The time that this command took."""
     clean_rooms: CleanRooms
+    errors: Mapping[str, list[ErrorExample]]
+    """Examples of each class of exceptions."""
 
     @property
     def exit_code(self) -> int:
@@ -220,7 +290,8 @@ def make_report(outcome: JobOutcome, seconds: float) -> Report:
     findings = collect_findings(outcome.directory, names)
     skipped = findings.get(FindingCode.CLEAN_ROOM_SKIPPED, ())
     rooms = count_clean_rooms(outcome.directory, names, skipped)
-    return Report(outcome, findings, seconds, rooms)
+    errors = collect_errors(outcome.directory, _exceptions_of(outcome))
+    return Report(outcome, findings, seconds, rooms, errors)
 
 
 def print_report(report: Report) -> None:
@@ -255,7 +326,7 @@ def render_report(report: Report) -> Iterator[str]:
     yield from render_parts(outcome.counts)
     if not outcome.is_marked:
         yield "no trial was verified, and none has a score: --disable-verification"
-    yield from _render_errors(outcome)
+    yield from _render_errors(report)
     yield from _render_usage(outcome)
     yield from render_findings(report.findings)
     yield from render_clean_rooms(report.clean_rooms)
@@ -315,26 +386,28 @@ def _render_usage(outcome: JobOutcome) -> Iterator[str]:
         yield f"cost: {stats.cost_usd:.4f} USD" if is_known else "cost: not known"
 
 
-def _render_errors(outcome: JobOutcome) -> Iterator[str]:
-    """The first message of each kind of exception."""
-    first: dict[str, str] = {}
+def _exceptions_of(outcome: JobOutcome) -> dict[str, list[str]]:
+    """The errored trials of all groups, by class of exception."""
+    found: dict[str, list[str]] = {}
     for group in outcome.table.groups.values():
         for kind, names in group.exceptions.items():
-            first.setdefault(kind, names[0])
-    if not first:
-        return
-    yield "exceptions, the first of each kind:"
-    for kind, trial in first.items():
-        message = _load_message(f"{outcome.directory}/{trial}/result.json")
-        yield f"  {kind} in {trial}{f': {message}' if message else ''}"
+            found.setdefault(kind, []).extend(names)
+    return found
 
 
-def _load_message(path: str) -> str:
-    try:
-        error = TRIAL.load(path).exception_info
-    except JobError:
-        return ""
-    return first_line(error.exception_message or "") if error else ""
+def _render_errors(report: Report) -> Iterator[str]:
+    """Each class of exceptions with its reasons, and where their whole texts are."""
+    directory = _shorten_path(report.outcome.directory)
+    for kind, names in _exceptions_of(report.outcome).items():
+        yield f"errored: {count_of(len(names), 'trial')} with {kind}"
+        for example in report.errors[kind]:
+            first, *rest = example.failure.lines or (example.failure.line,)
+            yield printable(f"  {example.trial}: {shorten(first)}")
+            if example.verifier is not None:
+                rest = ["verifier says:", *example.verifier.lines]
+            yield from (printable(f"    {shorten(line)}") for line in rest[:_MOST_LINES])
+            if file := (example.verifier or example.failure).file:
+                yield f"    whole text: {directory / example.trial / file}"
 
 
 def render_findings(findings: Mapping[str, list[str]]) -> Iterator[str]:
@@ -381,10 +454,8 @@ def _render_next(report: Report) -> Iterator[str]:
     place = shlex.quote(str(directory))
     yield f"job: {directory}"
     trial = _choose_example(outcome)
-    # A trial that harbor ran has no record.
-    if trial and (outcome.directory / trial / "record.json").exists():
-        record = shlex.quote(str(directory / trial / "record.json"))
-        yield f"  proctor show {record}"
+    if trial:
+        yield f"  proctor show {shlex.quote(str(directory / trial))}"
     yield f"  proctor audit {place}"
     if outcome.counts.not_run or outcome.interrupted:
         yield f"  proctor resume {place}"
@@ -400,11 +471,17 @@ def _shorten_path(directory: Path) -> Path:
 
 
 def _choose_example(outcome: JobOutcome) -> str | None:
-    """The trial to look at first: one that errored, else any."""
-    for group in outcome.table.groups.values():
-        for names in group.exceptions.values():
-            return names[0]
-    return next((name for group in outcome.table.groups.values() for name in group.names), None)
+    """The trial to look at first: one that errored, else one that failed, else any."""
+    groups = outcome.table.groups.values()
+    errored = (names[0] for group in groups for names in group.exceptions.values())
+    failed = (
+        name
+        for group in groups
+        for name, reward in zip(group.names, group.column.first, strict=True)
+        if reward < PASSED
+    )
+    anyone = (name for group in groups for name in group.names)
+    return next(chain(errored, failed, anyone), None)
 
 
 def _find_errors(stats: JobStats) -> list[str]:
@@ -422,6 +499,17 @@ def _describe_sealed(sealed: SealedTrials | None) -> dict[str, object] | None:
         "diagnostic": sealed.diagnostic,
         "refused": sealed.refused,
         "unrecorded": sealed.unrecorded,
+    }
+
+
+def _describe_example(directory: Path, example: ErrorExample) -> dict[str, object]:
+    failure = example.failure
+    return {
+        "trial": example.trial,
+        "line": failure.line,
+        "lines": list(failure.lines),
+        "whole_text": str(directory / example.trial / failure.file) if failure.file else None,
+        "verifier": list(example.verifier.lines) if example.verifier else None,
     }
 
 
@@ -453,6 +541,10 @@ def describe_report(report: Report) -> dict[str, object]:
             {"name": task.name, "path": str(task.path), "reason": task.reason}
             for task in outcome.refused
         ],
+        "error_examples": {
+            kind: [_describe_example(outcome.directory, each) for each in examples]
+            for kind, examples in report.errors.items()
+        },
         "findings": dict(report.findings),
         "alarms": count_alarmed(report.findings),
         "clean_rooms": describe_clean_rooms(report.clean_rooms),

@@ -10,6 +10,7 @@ from proctor.cli.printable import printable
 from proctor.harbor.render import render_json
 from proctor.harbor.stats import JobStats
 from proctor.harbor.trial_result import ExceptionInfo, TrialResult
+from proctor.traces.failures import find_message
 
 type Clock = Callable[[], float]
 
@@ -99,14 +100,13 @@ def render_ended(progress: Progress, trial: str, result: TrialResult) -> str:
     return printable(f"{count} {trial}: {', '.join(parts)}{took}")
 
 
-def first_line(text: str) -> str:
-    """The first line of a message, shortened."""
-    line = text.strip().partition("\n")[0].strip()
+def shorten(line: str) -> str:
+    """A line, cut if it is too long for a terminal."""
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 1]}…"
 
 
 def _render_exception(error: ExceptionInfo) -> str:
-    message = first_line(error.exception_message)
+    message = find_message(error.exception_message)
     return f"{error.exception_type} ({message})" if message else error.exception_type
 
 
