@@ -282,7 +282,7 @@ def append_durably(path: Path, data: bytes, *, at: int) -> None:
             raise FileExistsError(errno.EEXIST, f"does not end at byte {at}", str(path))
         try:
             write_all(fd, data)
-            os.fdatasync(fd)
+            _sync_data(fd)
         except OSError:
             # A full disk may have accepted part of the data.
             os.ftruncate(fd, at)
@@ -291,6 +291,10 @@ def append_durably(path: Path, data: bytes, *, at: int) -> None:
         os.close(fd)
     if made:
         sync_directory(path.parent)
+
+
+# macOS has no fdatasync.
+_sync_data = getattr(os, "fdatasync", os.fsync)
 
 
 def cut_file(path: Path, size: int) -> None:

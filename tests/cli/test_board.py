@@ -126,7 +126,7 @@ def test_a_dry_run_of_a_plan_seals_nothing(
     proctor: Proctor, where: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PROCTOR_LEDGER", str(where / "none"))
-    ran = proctor("plan", "-p", TASKS, "--experiment", "night", "--dry-run")
+    ran = proctor("plan", "-p", TASKS, "-a", "oracle", "--experiment", "night", "--dry-run")
     assert (ran.code, ran.out.splitlines()[0].split(",")[0]) == (0, "night: not sealed")
     assert not (where / "none").exists()
 

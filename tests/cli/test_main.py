@@ -41,10 +41,19 @@ def test_without_a_command_the_help_is_shown_as_wrong_use(proctor: Proctor) -> N
 def test_help_lists_every_command_with_an_example(proctor: Proctor, flag: str) -> None:
     ran = proctor(flag)
     assert (ran.code, ran.err) == (0, "")
-    assert "Example: proctor score" in ran.out
-    listed = " ".join(ran.out.split())
+    lines = " ".join(ran.out.split())
     for name, summary in COMMANDS.items():
-        assert f"{name} {summary}" in listed
+        assert f" {name} {summary}" in lines
+
+
+def test_help_begins_with_five_everyday_commands_and_ends_with_three_examples(
+    proctor: Proctor,
+) -> None:
+    parts = [part.splitlines() for part in proctor("--help").out.split("\n\n")]
+    (everyday,) = [part for part in parts if part[0] == "Everyday commands:"]
+    assert [line.split()[0] for line in everyday[1:]] == ["run", "view", "show", "compare", "audit"]
+    assert parts[-1][0] == "  Examples:"
+    assert len(parts[-1]) == 1 + 3
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -67,10 +76,25 @@ def test_the_version_is_told(proctor: Proctor) -> None:
     assert proctor("--version").out == f"proctor, version {__version__}\n"
 
 
-def test_an_unknown_command_is_wrong_use(proctor: Proctor) -> None:
-    ran = proctor("grade")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["aduit"], "No such command 'aduit'. Did you mean `proctor audit`?"),
+        (["grade"], "Did you mean `proctor gate` or `proctor trace`?"),
+        (["xyzzy"], "No such command 'xyzzy'.\n"),
+        (["verify"], "Did you mean `proctor ledger verify`?"),
+        (["digest"], "Did you mean `proctor task digest`?"),
+        (["ledger", "verfy"], "Did you mean `proctor ledger verify`?"),
+        (["trace", "sumary"], "Did you mean `proctor trace summary`?"),
+        (["score", "--jsn"], "No such option '--jsn'. Did you mean '--json'?"),
+    ],
+)
+def test_an_unknown_command_or_option_is_wrong_use_with_a_suggestion(
+    proctor: Proctor, words: list[str], said: str
+) -> None:
+    ran = proctor(*words)
     assert (ran.code, ran.out) == (2, "")
-    assert "No such command 'grade'" in ran.err
+    assert said in ran.err
 
 
 @pytest.mark.parametrize("name", ["score", "check", "audit"])

@@ -1,5 +1,6 @@
 """What `proctor run` refuses before anything is created, and in which words."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,16 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["-p", TASKS, "-a", "nop", "--agent-tree", "."], "--agent-tree goes with --command"),
         (["-p", TASKS, "--command", "x", "--agent-tree", "no"], "no: no directory"),
         (["-p", TASKS, "-a", "nobody"], "there is no agent 'nobody'; expected one of oracle"),
+        (["-p", TASKS, "-a", "oracel"], "there is no agent 'oracel'; did you mean oracle?"),
+        (["-p", TASKS], "no agent; pass --command CMD to run your own program, or -a NAME: oracle"),
+        (["-p", TASKS, "--n-attempt", "2"], "Did you mean"),
+        ([TASKS], f"to run these tasks, write `proctor run -p {TASKS} -a AGENT`"),
+        (
+            ["oracle", "-p", TASKS],
+            "to run the agent oracle, write `proctor run -p TASKS -a oracle`",
+        ),
+        ([__file__], "--command 'python3 /installed-agent/test_run_refusals.py'`"),
+        (["nothing"], "nothing stands without an option; tasks are given with -p DIRECTORY"),
         (["-p", TASKS, "--ak", "n=1"], "--ak goes with an agent that takes arguments; oracle"),
         (["-p", TASKS, "-a", "nop", "--ak", "n=1"], "nop takes none"),
         (["-p", TASKS, "--ak", "n"], "--ak: n has no value; expected --ak NAME=VALUE"),
@@ -76,31 +87,52 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             ["-p", TASKS, "--verifier-import-path", "tests.cli.agents:Sleeper"],
             "tests.cli.agents:Sleeper: has no verify; expected a verifier with harbor's interface",
         ),
-        (["-p", TASKS, "--override-gpus", "1"], "--override-gpus 1: the sandbox has no graphics"),
-        (["-p", TASKS, "--override-gpus", "1", "--dry-run"], "the sandbox has no graphics"),
-        (["-p", TASKS, "--allow-host-port", "8000"], "expected ADDRESS:PORT, such as 127.0.0.1:80"),
-        (["-p", TASKS, "--allow-host-port", "localhost:80"], "'localhost' is not an IP address"),
-        (["-p", TASKS, "--ek", "host_ports=[1]"], "expected a list of ADDRESS:PORT"),
+        (
+            ["-p", TASKS, "-a", "nop", "--override-gpus", "1"],
+            "--override-gpus 1: the sandbox has no graphics",
+        ),
+        (
+            ["-p", TASKS, "-a", "nop", "--override-gpus", "1", "--dry-run"],
+            "the sandbox has no graphics",
+        ),
+        (
+            ["-p", TASKS, "-a", "nop", "--allow-host-port", "8000"],
+            "expected ADDRESS:PORT, such as 127.0.0.1:80",
+        ),
+        (
+            ["-p", TASKS, "-a", "nop", "--allow-host-port", "localhost:80"],
+            "'localhost' is not an IP address",
+        ),
+        (["-p", TASKS, "-a", "nop", "--ek", "host_ports=[1]"], "expected a list of ADDRESS:PORT"),
         (
             ["-p", TASKS, "-e", "docker", "--allow-host-port", "127.0.0.1:80"],
             "--allow-host-port goes with --env sandbox",
         ),
-        (["-p", TASKS, "--base", "gone"], "import one with `proctor image import gone TAR`"),
+        (
+            ["-p", TASKS, "-a", "nop", "--base", "gone"],
+            "import one with `proctor image import gone TAR`",
+        ),
         (["-p", TASKS, "--verifier-import-path", "x"], "'x' names no verifier"),
         (["-p", TASKS, "--ae", "NAME"], "NAME has no value (NAME='${NAME}' would pass on"),
         (["-p", TASKS, "--ae", "sk-secret/1"], "--ae: a text without = after a name"),
         (["-p", TASKS, "--ak", "=x"], "--ak: a text without = after a name"),
         (
-            ["-p", TASKS, "--ae", "A=${PROCTOR_NOT_SET}"],
+            ["-p", TASKS, "-a", "nop", "--ae", "A=${PROCTOR_NOT_SET}"],
             "PROCTOR_NOT_SET is not set among the host's",
         ),
         (["-p", TASKS, "--allow-agent-host", "http://x"], "--allow-agent-host is 'http://x'"),
         (["-p", TASKS, "-e", "modal"], "an environment of harbor that proctor does not have"),
         (["-p", TASKS, "-e", "docker", "--base", "host"], "--base goes with --env sandbox"),
-        (["-p", TASKS, "-e", "docker", "--override-gpus", "1"], "the docker environment has no"),
-        (["-p", TASKS, "-e", "docker", "--ek", "base=x"], "takes only network"),
-        (["-p", TASKS, "-e", "docker", "--ek", "network=none"], "needs a network; choose one"),
-        (["-p", TASKS, "-e", "nothing"], "--env is 'nothing'; expected sandbox or null or docker"),
+        (
+            ["-p", TASKS, "-e", "docker", "-a", "nop", "--override-gpus", "1"],
+            "the docker environment has no",
+        ),
+        (["-p", TASKS, "-e", "docker", "-a", "nop", "--ek", "base=x"], "takes only network"),
+        (
+            ["-p", TASKS, "-e", "docker", "-a", "nop", "--ek", "network=none"],
+            "needs a network; choose one",
+        ),
+        (["-p", TASKS, "-e", "nothing"], "--env is 'nothing'; expected sandbox, docker or null"),
         (["-p", TASKS, "-e", "null", "--base", "host"], "--base goes with --env sandbox"),
         (["-p", TASKS, "--base", "a", "--ek", "base=b"], "say different things"),
         (["-p", TASKS, "-e", "null", "--environment-import-path", "a:B"], "--env does not go with"),
@@ -121,7 +153,10 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["-p", TASKS, "-r", "x"], "'x'; expected a whole number from 0 on"),
         (["-p", ""], "Invalid value for '-p' / '--path': it is empty; expected a path"),
         (["-p", TASKS, "-o", ""], "'--jobs-dir': it is empty; expected a path"),
-        (["-p", TASKS, "-o", __file__], "test_run_refusals.py: a file; expected a directory"),
+        (
+            ["-p", TASKS, "-a", "nop", "-o", __file__],
+            "test_run_refusals.py: a file; expected a directory",
+        ),
         (["-p", TASKS, "--timeout-multiplier", "nan"], "expected a number above 0"),
         (["-p", TASKS, "--agent-timeout-multiplier", "-1"], "expected a number above 0"),
         (["-p", TASKS, "--json", "--result-line"], "--json does not go with --result-line"),
@@ -142,6 +177,64 @@ def test_bad_use_is_a_sentence_and_nothing_is_created(
     assert said in " ".join(ran.err.split())
     assert "Traceback" not in ran.err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("./agent.py", "--agent-tree . --command 'python3 /installed-agent/agent.py'"),
+        ("./mine/run", "--agent-tree mine --command /installed-agent/run"),
+        ("mine/run --fast", "--agent-tree mine --command '/installed-agent/run --fast'"),
+        ("python3 agent.py", "--agent-tree . --command 'python3 /installed-agent/agent.py'"),
+        ("cd /app && bash agent.py", "--command 'cd /app && bash /installed-agent/agent.py'"),
+        ("{here}/mine/run", "--agent-tree mine --command /installed-agent/run"),
+    ],
+)
+def test_a_command_that_names_a_file_of_this_machine_is_told_how_to_copy_it(
+    proctor: Proctor, tmp_path: Path, command: str, options: str
+) -> None:
+    (tmp_path / "agent.py").touch()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "run").touch(0o755)
+    ran = proctor("run", "-p", TASKS, "--command", command.format(here=tmp_path))
+    assert (ran.code, ran.out) == (2, "")
+    assert "a file of this machine, but it runs inside the task's environment" in ran.err
+    assert options in ran.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "my-agent > log.txt",
+        "my-agent >> ./log.txt",
+        "cat log.txt | my-agent",
+        "/usr/bin/env my-agent",
+        "my-agent 'an unclosed quote",
+        "/installed-agent/log.txt",
+    ],
+)
+def test_a_command_may_name_files_of_its_environment(
+    proctor: Proctor, tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "log.txt").touch()
+    ran = proctor("run", "-p", TASK, "--command", command, "--no-ledger", "--dry-run")
+    assert (ran.code, ran.err) == (0, "")
+
+
+def test_an_agent_that_is_a_file_is_told_to_be_a_command(proctor: Proctor, tmp_path: Path) -> None:
+    (tmp_path / "agent.sh").touch()
+    ran = proctor("run", "-p", TASKS, "-a", "./agent.sh")
+    assert ran.code == 2
+    assert "--agent-tree . --command 'bash /installed-agent/agent.sh'" in ran.err
+
+
+def test_a_config_without_agents_is_asked_for_one(proctor: Proctor, tmp_path: Path) -> None:
+    path = tmp_path / "job.json"
+    path.write_text(json.dumps({"tasks": [{"path": str(TASK)}]}))
+    ran = proctor("run", "-c", path, "--no-ledger", "--dry-run")
+    assert (ran.code, "no agent; pass --command CMD" in ran.err) == (2, True)
+    path.write_text(json.dumps({"tasks": [{"path": str(TASK)}], "agents": [{"name": "nop"}]}))
+    assert proctor("run", "-c", path, "--no-ledger", "--dry-run").code == 0
 
 
 def test_a_key_that_nobody_reads_is_said_also_where_there_are_no_tasks(

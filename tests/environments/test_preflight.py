@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from proctor.environments.kinds import check_environment, check_options
+from proctor.environments.kinds import check_environment, check_options, check_platform
 from proctor.environments.sandbox.roots.images import ImageStore, Known
-from proctor.errors import ImageError, ProctorError, SandboxError
+from proctor.errors import ImageError, ProctorError, SandboxError, UnsupportedError
 from proctor.harbor.configs import NULL, SANDBOX, EnvironmentConfig
 from proctor.task.environment import Tpu
 from tests.environments.sandbox.rootfs import make_rootfs
@@ -78,3 +78,13 @@ def test_other_environments_are_asked_nothing(cache: Path) -> None:
     asyncio.run(check_environment(EnvironmentConfig(import_path=NULL)))
     asyncio.run(check_environment(EnvironmentConfig(import_path="no.such:Thing")))
     assert not cache.exists()
+
+
+@pytest.mark.parametrize(("platform", "name"), [("darwin", "macOS"), ("win32", "Windows")])
+def test_elsewhere_than_on_linux_the_message_names_what_works(platform: str, name: str) -> None:
+    check_platform("linux")
+    with pytest.raises(UnsupportedError) as refused:
+        check_platform(platform)
+    assert f"the sandbox requires Linux, and this is {name}." in str(refused.value)
+    for works in ("`proctor score`", "`audit`", "`view`", "`-e docker`", "Linux virtual machine"):
+        assert works in str(refused.value)

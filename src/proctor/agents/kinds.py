@@ -3,6 +3,7 @@
 import os
 import shlex
 import time
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -317,8 +318,10 @@ def _unknown(name: str) -> UnsupportedError:
         return UnsupportedError(
             f"agent {name!r}: harbor lists this name but has no such agent; use terminus-2 instead"
         )
+    alike = get_close_matches(name, (*_BUILT_IN, *AGENTS), 1)
+    meant = f"did you mean {alike[0]}? Expected" if alike else "expected"
     return UnsupportedError(
-        f"there is no agent {name!r}; expected one of {', '.join(_BUILT_IN)}, one of harbor's "
+        f"there is no agent {name!r}; {meant} one of {', '.join(_BUILT_IN)}, one of harbor's "
         f"({', '.join(AGENTS)}), or a class with --agent-import-path, such as "
         "my_package.my_module:MyAgent"
     )

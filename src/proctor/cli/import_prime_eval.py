@@ -1,4 +1,4 @@
-"""`proctor import-prime-eval`: the name of `proctor import prime` in aec-bench; not listed."""
+"""`proctor import-prime-eval`: the name of `proctor import prime` in aec-bench."""
 
 import copy
 
@@ -6,4 +6,8 @@ from proctor.cli.import_ import prime
 
 command = copy.copy(prime.command)
 command.name = "import-prime-eval"
+command.help = (
+    "The name of `proctor import prime` in aec-bench.\n\n"
+    "`proctor import prime --help` explains it; the options are the same."
+)
 command.epilog = "Example: proctor import-prime-eval EVAL_ID --experiment nightly"

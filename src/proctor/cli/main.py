@@ -14,7 +14,8 @@ import importlib
 import keyword
 import sys
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 
 import click
 
@@ -38,8 +39,6 @@ class CommandTable(click.Group):
     package: str
     commands_by_name: Mapping[str, str]
     """Every command and the first line of its help, in the order of the list."""
-    unlisted: frozenset[str] = frozenset()
-    """Other names of commands, which are not listed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names in the order of the table."""
@@ -47,7 +46,7 @@ class CommandTable(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command of that name, if there is one."""
-        if cmd_name not in self.commands_by_name and cmd_name not in self.unlisted:
+        if cmd_name not in self.commands_by_name:
             return None
         # Modules stay loaded: collecting garbage meanwhile takes a tenth of the import time.
         gc.disable()
@@ -60,10 +59,30 @@ class CommandTable(click.Group):
         command: click.Command = module.command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that was typed; the error suggests another for a misspelled one."""
+        # click suggests too, but knows only commands that are imported.
+        if not args[0].startswith("-") and args[0] not in self.commands_by_name:
+            raise no_such_command(ctx, args[0], self.suggest(ctx, args[0]))
+        return super().resolve_command(ctx, args)
+
+    def suggest(self, ctx: click.Context, cmd_name: str) -> list[str]:
+        """Names that are spelled alike."""
+        return get_close_matches(cmd_name, self.commands_by_name)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands without importing any."""
         with formatter.section("Commands"):
             formatter.write_dl(list(self.commands_by_name.items()))
+
+
+def no_such_command(ctx: click.Context, cmd_name: str, alike: Sequence[str]) -> click.UsageError:
+    """Make the error about an unknown command, with the commands that may have been meant."""
+    meant = " or ".join(f"`{ctx.command_path} {name}`" for name in alike)
+    tail = f" Did you mean {meant}?" if meant else ""
+    return click.UsageError(f"No such command {printable(cmd_name)!r}.{tail}", ctx)
 
 
 def _module_name(command: str) -> str:
@@ -71,34 +90,57 @@ def _module_name(command: str) -> str:
     return f"{command}_" if keyword.iskeyword(command) else command.replace("-", "_")
 
 
-# Every command and the first line of its help; implemented in proctor.cli.NAME.
-COMMANDS = {
-    "init": "Create a task, an agent and a ledger to start from.",
-    "run": "Run an agent on tasks: many trials in one job.",
-    "resume": "Resume a stopped job.",
-    "clean": "Remove what killed runs left behind.",
-    "score": "Recompute a job's scores from its evidence.",
-    "check": "Check a trace, record, task, ledger, proof or claim on its own.",
-    "gate": "Fail CI when a run misses a threshold.",
-    "audit": "Check whether published numbers follow from the evidence.",
-    "outcome": "Print a result line, judge a run by it, or find a reason code.",
-    "show": "Show a trial, its trace, one step, or a record in readable form.",
-    "plan": "Seal a plan of what will be run, before running it.",
-    "board": "Show every agent's score on a dataset, and what it is based on.",
-    "view": "View a ledger, a job, or a directory of jobs in a browser.",
-    "compare": "Compare two runs, task by task.",
-    "report": "Write a report about runs, as one document or a site of pages.",
-    "search": "Search all sealed traces for words, with the step of each match.",
-    "trace": "Summarize, classify, compare, follow or convert what an agent did.",
-    "ledger": "Manage the sealed log: append-only, and verifiable by anyone.",
-    "import": "Import runs into the ledger: from other systems, or from bundles.",
-    "export": "Export sealed trials in a format that other tools read.",
-    "case": "Write one sealed trial as an HTML page that verifies itself.",
-    "record": "Make a trial record, or print the schema of records.",
-    "task": "Create tasks, try them out, and print the digests that pin them.",
-    "demo-data": "Write made-up runs to look at.",
-    "image": "Import, list and remove root file systems for the sandbox.",
+# Every command and the first line of its help, by group; implemented in proctor.cli.NAME.
+GROUPS = {
+    "Everyday commands": {
+        "run": "Run an agent on tasks: many trials in one job.",
+        "view": "View a ledger, a job, or a directory of jobs in a browser.",
+        "show": "Show a trial, its trace, one step, or a record in readable form.",
+        "compare": "Compare two runs, task by task.",
+        "audit": "Check whether published numbers follow from the evidence.",
+    },
+    "Prepare and run": {
+        "init": "Create a task, an agent and a ledger to start from.",
+        "resume": "Resume a stopped job.",
+        "plan": "Seal a plan of what will be run, before running it.",
+        "task": "Create tasks, try them out, and print the digests that pin them.",
+        "demo-data": "Write made-up runs to look at.",
+        "image": "Import, list and remove root file systems for the sandbox.",
+        "clean": "Remove what killed runs left behind.",
+    },
+    "Score and check": {
+        "score": "Recompute a job's scores from its evidence.",
+        "check": "Check a trace, record, task, ledger, proof or claim on its own.",
+        "gate": "Fail CI when a run misses a threshold.",
+        "outcome": "Print a result line, judge a run by it, or find a reason code.",
+    },
+    "Report and search": {
+        "board": "Show every agent's score on a dataset, and what it is based on.",
+        "report": "Write a report about runs, as one document or a site of pages.",
+        "search": "Search all sealed traces for words, with the step of each match.",
+        "trace": "Summarize, classify, compare, follow or convert traces.",
+        "case": "Write one sealed trial as an HTML page that verifies itself.",
+    },
+    "Ledger and exchange": {
+        "ledger": "Manage the sealed log: append-only, and verifiable by anyone.",
+        "import": "Import runs into the ledger: from other systems, or from bundles.",
+        "import-prime-eval": "The name of `proctor import prime` in aec-bench.",
+        "export": "Export sealed trials in a format that other tools read.",
+        "record": "Make a trial record, or print the schema of records.",
+    },
 }
+COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
+# Commands with commands of their own: someone who types `proctor verify` wants `ledger verify`.
+_WITH_COMMANDS = ("ledger", "trace", "import", "task", "image", "record")
+# Width of the names in the help; the text of a longer one begins on the next line.
+_COLUMN = 9
+_EXAMPLES = """\
+\b
+Examples:
+  proctor init my-benchmark
+  proctor run -p tasks --agent-tree my-agent --command /installed-agent/run.sh
+  proctor audit jobs/2026-11-15__10-00-00
+"""
 
 
 class Commands(CommandTable):
@@ -106,13 +148,31 @@ class Commands(CommandTable):
 
     package = "proctor.cli"
     commands_by_name = COMMANDS
-    unlisted = frozenset({"import-prime-eval"})
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write a list for each group, all with the same column."""
+        for title, commands in GROUPS.items():
+            with formatter.section(title):
+                rows = [(name.ljust(_COLUMN), summary) for name, summary in commands.items()]
+                formatter.write_dl(rows, col_max=_COLUMN)
+
+    def suggest(self, ctx: click.Context, cmd_name: str) -> list[str]:
+        """Names that are spelled alike, or a group's command of exactly this name."""
+        return super().suggest(ctx, cmd_name) or [
+            f"{group} {cmd_name}"
+            for group in _WITH_COMMANDS
+            if cmd_name in _list_below(ctx, self.get_command(ctx, group))
+        ]
+
+
+def _list_below(ctx: click.Context, command: click.Command | None) -> list[str]:
+    return command.list_commands(ctx) if isinstance(command, click.Group) else []
 
 
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="Example: proctor score jobs/2026-11-15__10-00-00",
+    epilog=_EXAMPLES,
 )
 @click.version_option(__version__, prog_name="proctor")
 def cli() -> None:

@@ -15,6 +15,7 @@ from proctor.cli.ledger.target import open_target
 from proctor.cli.output import print_json, print_line
 from proctor.cli.running.config import RequestedJob, make_config
 from proctor.cli.running.flags import make_some_flags
+from proctor.cli.running.mistakes import check_agents
 from proctor.cli.running.options import agent_options, planned_options, task_options
 from proctor.cli.running.sections import SectionedGroup, option, section
 from proctor.cli.stdout import print_stderr
@@ -123,6 +124,7 @@ def _make_request(given: dict[str, Any]) -> RequestedJob:
     now = datetime.now(UTC).astimezone()
     requested = make_config(flags, now, os.environ, lambda note: print_stderr(f"note: {note}"))
     check_classes(requested.config)
+    check_agents(requested.config)
     return requested
 
 

@@ -14,6 +14,7 @@ from proctor.cli.running.files import load_env_file
 from proctor.cli.running.flags import EnvironmentFlags, make_flags
 from proctor.cli.running.host import Consent
 from proctor.cli.running.ledger import choose_ledger
+from proctor.cli.running.mistakes import check_agents, check_no_extra
 from proctor.cli.running.options import (
     agent_options,
     environment_options,
@@ -32,7 +33,7 @@ from proctor.job.options import JobOptions
 from proctor.job.preview import preview_run
 
 
-@click.command("run", cls=SectionedCommand)
+@click.command("run", cls=SectionedCommand, context_settings={"allow_extra_args": True})
 @task_options
 @agent_options
 @environment_options
@@ -52,8 +53,9 @@ def command(**given: Any) -> int:
     not scored or some tasks were refused. 130: interrupted. With --result-line: 0 unless the job
     itself died.
 
-    Example: proctor run -p tasks --command 'my-agent "$(cat)"' -m provider/model -k 3
+    Example: proctor run -p tasks --agent-tree my-agent --command /installed-agent/run.sh -k 3
     """
+    check_no_extra("run", click.get_current_context().args)
     flags = make_flags(given)
     check_apart("as_json", "result_line")
     variables = load_env_file(flags.job.env_file, os.environ) if flags.job.env_file else {}
@@ -62,6 +64,7 @@ def command(**given: Any) -> int:
     now = datetime.now(UTC).astimezone()
     requested = make_config(flags, now, os.environ, lambda note: say(f"note: {note}"))
     check_classes(requested.config)
+    check_agents(requested.config)
     # A dry run passes no variables to tasks, so that no consent is needed.
     yes = flags.job.yes or flags.output.dry_run
     options = JobOptions(

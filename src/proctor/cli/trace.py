@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import click
 import msgspec
 
 from proctor.audit.file_kind import FileKind, find_file_kind
+from proctor.cli.main import no_such_command
 from proctor.cli.options import PATH, STDOUT, check_apart
 from proctor.cli.output import json_option, print_json, print_line, write_new_file
 from proctor.cli.printable import printable
@@ -42,6 +44,14 @@ _LATER = ("classify", "summary")
 class _Commands(click.Group):
     """The commands about traces."""
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        names = self.list_commands(ctx)
+        if not args[0].startswith("-") and args[0] not in names:
+            raise no_such_command(ctx, args[0], get_close_matches(args[0], names))
+        return super().resolve_command(ctx, args)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted([*super().list_commands(ctx), *_LATER])
 
@@ -55,7 +65,7 @@ class _Commands(click.Group):
 
 @click.group("trace", cls=_Commands)
 def command() -> None:
-    """Summarize, classify, compare, follow or convert what an agent did.
+    """Summarize, classify, compare, follow or convert traces.
 
     Example: proctor trace follow trial/agent/trajectory.jsonl
     """

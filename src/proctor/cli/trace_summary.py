@@ -33,7 +33,7 @@ from proctor.traces.experiment import (
     most_informative_line,
     summarise_experiment,
 )
-from proctor.traces.parallel import map_paths
+from proctor.traces.parallel import count_processors, map_paths
 from proctor.traces.trial_summary import Compared, TrialSummary, compare_traced, summarise_traced
 
 # Summaries of several trials: a table, and lines below it
@@ -224,7 +224,7 @@ def _summarise(
     is_all_files = directory is None and all(map(os.path.lexists, things))
     if things and is_all_files and wanted == TrialFilter():
         places = [place for thing in things for place in list_places(thing)]
-        processes = len(os.sched_getaffinity(0)) if len(places) >= _MANY else 1
+        processes = count_processors() if len(places) >= _MANY else 1
         for done, found in enumerate(map_paths(summarise_path, places, processes), 1):
             yield from found
             show("trials summed up", done, len(places))

@@ -3,6 +3,7 @@
 Each kind is imported on use: a run needs only one of them, and they are large.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -76,9 +77,26 @@ def check_options(config: EnvironmentConfig) -> None:
         UnsupportedError, ImageError: an option is not supported; the message names it.
     """
     if config.import_path == SANDBOX:
+        check_platform(sys.platform)
         import_module("proctor.environments.sandbox.preflight").check_job(config)
     elif is_docker(config):
         import_module("proctor.environments.docker.refusals").check_options(config)
+
+
+def check_platform(platform: str) -> None:
+    """Check that an operating system, as in `sys.platform`, can have sandboxes.
+
+    Raises:
+        UnsupportedError: it cannot; the message says what works there.
+    """
+    if platform == "linux":
+        return
+    name = {"darwin": "macOS", "win32": "Windows"}.get(platform, platform)
+    raise UnsupportedError(
+        f"the sandbox requires Linux, and this is {name}. `proctor score`, `audit`, `view` and "
+        "all other commands that only read work here. To run agents, pass `-e docker` with a "
+        "Docker engine, or use proctor in a Linux virtual machine"
+    )
 
 
 async def check_environment(config: EnvironmentConfig) -> None:

@@ -3,7 +3,6 @@
 What is counted is decided in `traces`; trials without a trace are left out of means over traces.
 """
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -15,7 +14,7 @@ from proctor.ledger.row import TrialRow
 from proctor.ledger.traced_trials import trace_row
 from proctor.traces.experiment import ExperimentSummary, summarise_experiment
 from proctor.traces.label_rules import RULES_VERSION
-from proctor.traces.parallel import map_paths
+from proctor.traces.parallel import count_processors, map_paths
 from proctor.traces.traced_trial import TracedTrial
 from proctor.traces.trial_summary import TrialSummary, summarise_traced
 
@@ -65,8 +64,7 @@ def _summaries(
     places = [each.place for each in rows if each.place is not None]
     if len(places) == len(rows):
         is_worth_it = len(places) >= _MANY and not is_alone
-        # The processors that this process may use, which a container can limit.
-        processes = len(os.sched_getaffinity(0)) if is_worth_it else 1
+        processes = count_processors() if is_worth_it else 1
         yield from map_paths(summarise_place, places, processes)
         return
     for row in rows:

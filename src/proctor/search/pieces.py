@@ -24,7 +24,7 @@ from proctor.ledger.upkeep import check_leaf
 from proctor.search.row import Row
 from proctor.search.tags import document_of
 from proctor.search.texts import Passed, rows_of
-from proctor.traces.parallel import end_with_parent
+from proctor.traces.parallel import count_processors, end_with_parent
 
 # The unit of compression: large enough to compress well, small enough to unpack for one hit.
 _BLOCK_CHARACTERS = 1 << 16
@@ -80,13 +80,13 @@ def reading(
     Raises:
         LedgerError: something other than the evidence failed, such as a full disk.
     """
-    if size < _WORTH_IT or len(os.sched_getaffinity(0)) == 1:
+    if size < _WORTH_IT or count_processors() == 1:
         yield make_pieces(log, artifacts, entries)
         return
     # Forked, because a fresh interpreter spends its first fifth of a second importing.
     forked = multiprocessing.get_context("fork")
     ours, theirs = forked.Pipe(duplex=False)
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, AttributeError):  # only Linux has F_SETPIPE_SZ
         # Room to keep reading while postings are written; a smaller pipe works too.
         fcntl.fcntl(theirs.fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     arguments = (log, artifacts, entries, theirs, os.getpid())

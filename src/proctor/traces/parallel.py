@@ -10,6 +10,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 # Below 32 MiB in total, starting another process takes longer than it saves.
@@ -39,16 +40,24 @@ def map_paths[Answer](
         yield from pool.map(ask, paths, chunksize=batch)
 
 
+def count_processors() -> int:
+    """Count the processors that this process may use, which a container can limit."""
+    # macOS cannot bind a process to processors: all of them may be used.
+    usable = getattr(os, "sched_getaffinity", None)
+    return len(usable(0)) if usable else os.cpu_count() or 1
+
+
 def end_with_parent(parent: int) -> None:
     """Have the kernel kill this process when its parent ends for any reason."""
     # A worker must not outlive a killed parent: nobody would collect its result.
-    ctypes.CDLL(None).prctl(_ON_PARENTS_DEATH, signal.SIGKILL)
+    with suppress(AttributeError):  # only Linux has prctl
+        ctypes.CDLL(None).prctl(_ON_PARENTS_DEATH, signal.SIGKILL)
     if os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _worth(paths: Sequence[str]) -> int:
-    return len(os.sched_getaffinity(0)) if _total(paths) >= _WORTH_IT else 1
+    return count_processors() if _total(paths) >= _WORTH_IT else 1
 
 
 def _total(paths: Sequence[str]) -> int:

@@ -246,7 +246,7 @@ def _set_own(where: str, environment: EnvironmentConfig, name: str) -> None:
             f"{where} is {name}, an environment of harbor that proctor does not have; "
             "-e sandbox runs here without a daemon, and --environment-import-path takes any class"
         )
-    raise InputError(f"{where} is {name!r}; expected {' or '.join((*OWN_ENVIRONMENTS, DOCKER))}")
+    raise InputError(f"{where} is {name!r}; expected sandbox, docker or null")
 
 
 def _set_base(environment: EnvironmentConfig, base: str) -> None:

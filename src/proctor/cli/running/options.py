@@ -115,7 +115,11 @@ _ATTEMPTS = option(
     help="Number of attempts per task.  [default: 1]",
 )
 _ENVIRONMENT = option(
-    "-e", "--env", "environment", help="Environment: sandbox, docker or null.  [default: sandbox]"
+    "-e",
+    "--env",
+    "environment",
+    help="Environment: sandbox (Linux, no daemon), docker (needs a Docker engine) or null (runs "
+    "nothing).  [default: sandbox]",
 )
 _DATASET_ID = option(
     "--dataset-id",
@@ -234,8 +238,8 @@ agent_options: Decorator = section(
     option(
         "-a",
         "--agent",
-        help="Agent: oracle, nop, command, scripted, chat, replay, or one of harbor's agents."
-        "  [default: oracle]",
+        help="Agent: oracle (runs the tasks' own solutions), nop, command, scripted, chat, replay, "
+        "or one of harbor's agents.",
     ),
     option(
         "--agent-import-path",
@@ -243,10 +247,15 @@ agent_options: Decorator = section(
         help="Use a Python class with harbor's agent interface.",
     ),
     option(
-        "--command", "shell_command", metavar="CMD", help="Run this shell command as the agent."
+        "--command",
+        "shell_command",
+        metavar="CMD",
+        help="Run this shell command as the agent, inside the environment.",
     ),
     option(
-        "--agent-tree", type=FILE, help="Copy the directory of your agent into the environment."
+        "--agent-tree",
+        type=FILE,
+        help="Copy the directory of your agent to /installed-agent in the environment.",
     ),
     option(
         "--agent-version-command",

@@ -22,7 +22,8 @@ _MOST_BYTES = 64 << 20
 _BINARY = b"\x7fELF"
 _LISTS = "/var/lib/dpkg/info"
 _OTHER_DATABASES = ("/lib/apk/db", "/var/lib/rpm", "/usr/lib/sysimage/rpm", "/var/lib/pacman/local")
-_WAY = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Only Linux has O_PATH; on macOS, -e docker imports this module.
+_WAY = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 

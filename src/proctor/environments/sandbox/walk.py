@@ -21,8 +21,9 @@ from proctor.digest import sha256_hex, sha256_pieces
 CREATED, CHANGED, DELETED, REPLACED = "created", "changed", "deleted", "replaced"
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_LOWER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOATIME | os.O_CLOEXEC
+# Only Linux has O_PATH and O_NOATIME; on macOS, -e docker imports this module.
+_LOWER = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | getattr(os, "O_NOATIME", 0)
 _OVERLAY = ("trusted.overlay.", "user.overlay.")
 # Attributes that overlayfs itself writes.
 _OWN_NOTES = frozenset(
