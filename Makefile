@@ -29,7 +29,7 @@ MEMORY := $(shell test -w /dev/shm && echo /dev/shm)
 # Parts of the suite by what they need, for machines that run them at the same time: see tests/tiers.py.
 TIERS := tier-pure tier-harbor tier-docker tier-browser tier-sandbox tier-process
 
-.PHONY: help demo test quick lint format pytest $(TIERS) conformance-3.13 bench soak mutation lock docs screenshots cheaters forged coverage clean
+.PHONY: help demo test quick lint format pytest $(TIERS) conformance-3.13 bench soak mutation lock docs site dist screenshots cheaters forged coverage clean
 
 help:  ## print this list
 	@awk -F ':.*## ' '/^[a-z0-9.-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' Makefile
@@ -86,7 +86,7 @@ coverage: .venv/.installed  ## which lines and branches the suite reaches
 
 lock:  ## resolve requirements.lock anew (make lock ARGS=--upgrade for the newest of everything)
 	@"$$(scripts/get-uv)" pip compile --quiet --universal --python-version 3.12 --generate-hashes --all-extras \
-		--group build --group dev --group parity --group mutation --group docs \
+		--group build --group dev --group parity --group mutation \
 		--no-annotate --no-header --no-emit-index-url --no-emit-find-links \
 		--output-file requirements.lock $(ARGS) pyproject.toml
 
@@ -103,6 +103,12 @@ docs: .venv-demo/.installed  ## write docs/cli.md and the examples of the pages 
 screenshots: .venv/.installed  ## look at the pages in Chromium, and keep the pictures in docs/screenshots
 	@scripts/get-packages
 	@PATH="$(CURDIR)/$(MAIN):$$PATH" $(MAIN)/python scripts/screenshots
+
+site: .venv/.installed  ## build the documentation site into build/site; a link that leads nowhere fails
+	@$(MAIN)/python scripts/site
+
+dist: .venv/.installed  ## build the package that is published: dist/*.whl and *.tar.gz
+	@"$$(scripts/get-uv)" build --quiet --build-constraint requirements.lock --require-hashes
 
 clean:  ## remove environments, caches and whatever was built
 	@rm -rf .venv .venv-3.13 .venv-demo .venv-mutation .tools build dist mutants

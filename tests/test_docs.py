@@ -1,11 +1,12 @@
 """What the documents say is so: commands, examples, maps, error classes, invariants, links.
 
-An example is a fenced block marked `console`. Its lines that start with `$ ` are run from the root
-of the repository; the lines after each must be its output, to the letter. Blocks with any other
-mark are not run.
+An example is a fenced block marked `console`. Its lines that start with `$ ` are run; the lines
+after each must be its output, to the letter. The README and the tutorials are pasted into an empty
+directory, the other pages run in the root of the repository. Blocks with another mark are not run.
 """
 
 import ast
+import os
 import re
 import runpy
 import subprocess
@@ -50,14 +51,24 @@ def sections(text: str) -> dict[str, str]:
 # Commands
 
 
+def generate(page: str) -> str:
+    """A generated page as it should be."""
+    command = [sys.executable, str(ROOT / "scripts" / "cli-docs"), "--stdout", page]
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+
+
 @pytest.fixture(scope="module")
 def generated_page() -> str:
-    command = [sys.executable, str(ROOT / "scripts" / "cli-docs"), "--stdout"]
-    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    return generate("cli")
 
 
 def test_the_page_of_commands_is_what_the_help_says(generated_page: str) -> None:
     assert read("docs/cli.md") == generated_page, "make docs writes it anew"
+
+
+@pytest.mark.process
+def test_the_page_of_fields_is_what_the_schema_says() -> None:
+    assert read("docs/record-fields.md") == generate("record-fields"), "make docs writes it anew"
 
 
 @pytest.mark.parametrize("arguments", ["", *COMMANDS])
@@ -99,19 +110,80 @@ def examples(text: str) -> Iterator[tuple[str, str]]:
             yield command, output
 
 
-run_example: Callable[[str], str] = runpy.run_path(str(ROOT / "scripts" / "readme-examples"))["run"]
+SCRIPT = runpy.run_path(str(ROOT / "scripts" / "readme-examples"))
+run_example: Callable[..., str] = SCRIPT["run"]
 """What a command prints, as the page has it."""
 
 
 @pytest.mark.process
 @pytest.mark.parametrize("page", PAGES)
 def test_examples_print_what_the_page_says(page: str) -> None:
-    for command, expected in examples(read(page)):
-        assert run_example(command).rstrip("\n") == expected.rstrip("\n"), f"{page}: $ {command}"
+    with SCRIPT["place_for"](page) as place:
+        for command, expected in examples(read(page)):
+            printed = run_example(command, place)
+            assert printed.rstrip("\n") == expected.rstrip("\n"), f"{page}: $ {command}"
 
 
-def test_the_readme_shows_the_program_working() -> None:
-    assert any(command.startswith("proctor ") for command, _ in examples(read("README.md")))
+def test_the_readme_is_short_and_shows_the_program_working() -> None:
+    assert len(read("README.md").splitlines()) <= 150
+    assert any(command.startswith("proctor run ") for command, _ in examples(read("README.md")))
+
+
+# The site
+
+
+def nav_pages(node: object) -> Iterator[str]:
+    """The pages below a part of the site's navigation."""
+    if isinstance(node, str):
+        yield node
+    elif isinstance(node, list | dict):
+        for child in node.values() if isinstance(node, dict) else node:
+            yield from nav_pages(child)
+
+
+def test_every_page_is_in_the_navigation_of_the_site_once() -> None:
+    _, _, nav = read("mkdocs.yml").partition("\nnav:\n")
+    listed = sorted(nav_pages(yaml.safe_load(nav)))
+    assert listed == sorted(page.removeprefix("docs/") for page in PAGES if page != "README.md")
+
+
+@pytest.mark.process
+def test_the_site_builds_without_a_dead_link() -> None:
+    command = [sys.executable, str(ROOT / "scripts" / "site")]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stdout + built.stderr
+    assert "proctor gate" in read("build/site/gate/index.html")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("limits", "code"), [("--min-mean 0.5", 0), ("--min-mean 0.9", 1)])
+def test_the_action_gates_and_writes_the_summary(tmp_path: Path, limits: str, code: int) -> None:
+    (step,) = yaml.safe_load(read("action.yml"))["runs"]["steps"]
+    programs = tmp_path / "proctor" / "bin"
+    programs.mkdir(parents=True)
+    # An environment is made and filled in the workflow; here it is the one that runs the tests.
+    for name, text in {
+        tmp_path / "python3": "exit 0",
+        programs / "pip": "exit 0",
+        programs / "proctor": f'exec "{Path(sys.executable).with_name("proctor")}" "$@"',
+    }.items():
+        name.write_text(f"#!/bin/sh\n{text}\n")
+        name.chmod(0o755)
+    job = ROOT / "tests" / "data" / "harbor" / "jobs" / "01-binary-oracle-k1"
+    env = {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}",
+        "RUNNER_TEMP": str(tmp_path),
+        "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),
+        "RUN": str(job),
+        "LIMITS": limits,
+        "JUNIT": str(tmp_path / "gate.xml"),
+        "VERSION": "",
+        "SOURCE": str(ROOT),
+    }
+    ran = subprocess.run(["bash", "-c", step["run"]], env=env, capture_output=True, check=False)
+    assert ran.returncode == code, ran.stderr
+    assert b"01-binary-oracle-k1" in (tmp_path / "summary.md").read_bytes()
+    assert (tmp_path / "gate.xml").is_file()
 
 
 # Maps
@@ -123,10 +195,10 @@ def units() -> set[str]:
     return folders | {p.name for p in SOURCE.glob("*.py")} - {"__init__.py"}
 
 
-def test_the_readme_map_equals_the_tree() -> None:
-    _, _, after = read("README.md").partition("\n## Where things are\n")
+def test_the_map_equals_the_tree() -> None:
+    _, _, after = read("docs/architecture.md").partition("\n## The tree\n")
     block = FENCE.search(after)
-    assert block, "README.md: expected a fenced block after the heading 'Where things are'"
+    assert block, "docs/architecture.md: expected a fenced block after the heading 'The tree'"
     paths = [
         line.split()[0].rstrip("/") for line in block[2].splitlines() if "/" in line.split(" ")[0]
     ]

@@ -1,5 +1,6 @@
 """`proctor demo-data`: writes made-up runs to look at."""
 
+import sys
 from pathlib import Path
 
 import click
@@ -25,7 +26,8 @@ def command(directory: str, as_json: bool) -> int:
     Example: proctor demo-data demo
     """
     size, place = DemoSize(), Path(directory)
-    make_demo(place, size, None if as_json else lambda name: print_stderr(f"sealed {name}"))
+    is_watched = sys.stderr is not None and sys.stderr.isatty()
+    make_demo(place, size, (lambda name: print_stderr(f"sealed {name}")) if is_watched else None)
     ledger = place / "ledger"
     if as_json:
         print_json(

@@ -145,7 +145,8 @@ def _run(config: JobConfig, place: Path, *, title: str, yes: bool) -> JobOutcome
         stop_at_once=leave_at_once,
         approve=Consent(os.environ, frozenset(), yes=yes, remedy="export what is missing"),
     )
-    with watching(title, quiet=False) as watch:
+    # The verdict says all of it: progress is for somebody who waits.
+    with watching(title, quiet=not (sys.stderr and sys.stderr.isatty())) as watch:
         return asyncio.run(run_job(options, watch))
 
 
