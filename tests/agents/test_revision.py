@@ -1,13 +1,21 @@
 """What pins an agent: digests of files, and version commands."""
 
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from proctor.agents.kinds import find_revision
-from proctor.agents.revision import file_digest, run_version_command, staged, tree_digest
+from proctor.agents.kinds import find_command_pin, find_revision
+from proctor.agents.revision import (
+    file_digest,
+    pin_command,
+    run_version_command,
+    staged,
+    tree_digest,
+)
+from proctor.digest import sha256_hex
 from proctor.errors import AgentError
 from proctor.harbor.configs import AgentConfig
 from tests.task.trees import write
@@ -107,6 +115,35 @@ def test_a_revision_is_what_the_command_says_and_the_digest_of_the_files(tmp_pat
     assert find_revision(script) == file_digest(tree / "run.sh")
     assert find_revision(AgentConfig(name="nop")) is None
     assert find_revision(AgentConfig(import_path="a:B"), "echo v2") == "v2"
+
+
+@pytest.mark.process
+def test_a_command_pins_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its text, the files of the host that it names, and the commits of their checkouts."""
+    write(tmp_path, {"agent.py": "print()\n", "repo/tool.sh": "true\n", "plain/x": ""})
+    for words in ("init -q", "add .", "-c user.name=n -c user.email=e@x commit -qm one"):
+        subprocess.run(["git", *words.split()], cwd=tmp_path / "repo", check=True)
+    head = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=tmp_path / "repo", check=True, capture_output=True
+    )
+    git = f"git:{head.stdout.decode().strip()}"
+    agent, tool = (file_digest(tmp_path / name) for name in ("agent.py", "repo/tool.sh"))
+    monkeypatch.chdir(tmp_path)
+    for command, further in {
+        'claude -p "$(cat)"': [],
+        "sh -c 'python3 agent.py; cat agent.py nowhere.py'": [f"agent.py@{agent}"],
+        f"python3 {tmp_path}/agent.py>out": [f"{tmp_path}/agent.py@{agent}"],
+        "repo/tool.sh && ls plain": [f"repo/tool.sh@{tool}", git],
+        "cd repo": [git],
+        "cat /etc/passwd /dev/zero /": [],
+    }.items():
+        own = f"command:sha256:{sha256_hex(command.encode())}"
+        assert pin_command(command) == " ".join([own, *further])
+    (tmp_path / "repo" / "tool.sh").write_text("false\n")
+    assert pin_command("cd repo").endswith(f" {git}+changes")
+    config = AgentConfig(name="command", kwargs={"command": "cd repo"})
+    assert find_command_pin(config) == pin_command("cd repo")
+    assert find_command_pin(AgentConfig(name="nop")) is None
 
 
 def test_a_device_is_not_read_to_its_end(tmp_path: Path) -> None:

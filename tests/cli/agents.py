@@ -31,6 +31,16 @@ class Sleeper:
         await asyncio.Event().wait()
 
 
+class Unversioned(Sleeper):
+    """Does nothing, and does not know its version."""
+
+    def version(self) -> None:  # type: ignore[override]
+        """None."""
+
+    async def run(self, instruction: str, environment: Any, context: Any) -> None:
+        """Do nothing."""
+
+
 class Unwritten(Sleeper, abc.ABC):
     """Its author has not come to the most important thing yet."""
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from proctor.digest import sha256_hex
 from proctor.record.outcome import PREFIX
 from tests.cli.programs import Proctor, Ran, run_child
 
@@ -150,6 +151,42 @@ def test_unscored_trials_are_exit_code_3_and_counted(run: Run, tmp_path: Path) -
         rf"    verifier says:\n    \S.*\n    whole text: .*{example}/verifier/test-stdout\.txt\n"
     )
     assert re.search(whole, ran.out)
+
+
+@pytest.mark.process
+def test_a_partial_record_names_the_missing_pin_and_its_flag(
+    run: Run, proctor: Proctor, tmp_path: Path
+) -> None:
+    """run, show and check say the same; the flag makes the record complete."""
+    agent = ("--agent-import-path", "tests.cli.agents:Unversioned", "-e", "null")
+    ledger = ("--ledger", tmp_path / "ledger")
+    ran = run("-p", make_task(tmp_path / "one"), *agent, *ledger)
+    why = (
+        "agent.adapter_revision is missing; "
+        "pass --agent-tree DIR or --agent-version-command CMD to `proctor run`"
+    )
+    assert "0 sealed, 1 diagnostic\npartial records (diagnostic): 1 trial, one__" in ran.out
+    assert f"\n  {why}\n" in ran.out
+    (record,) = tmp_path.glob("jobs/*/one__*/record.json")
+    for shown in (
+        proctor("show", record),
+        proctor("show", record.parent),
+        proctor("check", record),
+        proctor("show", record.parent.name, "--ledger", tmp_path / "ledger"),
+    ):
+        assert why in shown.out
+    mended = run("-p", tmp_path / "one", *agent, *ledger, "--agent-version-command", "echo v1")
+    assert "1 sealed, 0 diagnostic\n\n" in mended.out
+
+
+def test_a_plain_command_pins_itself(run: Run, tmp_path: Path) -> None:
+    """The simplest way to run an agent gives a complete record."""
+    command = "echo 42 > /app/answer.txt"
+    ran = run("-p", make_task(tmp_path / "one"), "-e", "null", "--command", command)
+    (path,) = tmp_path.glob("jobs/*/one__*/record.json")
+    record = json.loads(path.read_text())
+    assert record["completeness"] == "complete", ran.out
+    assert record["agent"]["adapter_revision"] == f"command:sha256:{sha256_hex(command.encode())}"
 
 
 def test_without_verification_nothing_is_too_few(run: Run, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from proctor.record.rules import (
     check_complete,
     check_dataset_id,
     check_record,
+    explain_partial,
     find_missing,
     find_problems,
 )
@@ -136,6 +137,20 @@ def test_a_partial_record_says_what_it_lacks_and_breaks_no_rule() -> None:
     assert [missing.field for missing in find_missing(record)] == list(REQUIRED)
     assert find_problems(record) == []
     check_record(record)
+    revision, tools, inputs = explain_partial(record)
+    assert revision == (
+        "agent.adapter_revision is missing; "
+        "pass --agent-tree DIR or --agent-version-command CMD to `proctor run`"
+    )
+    assert "lock.json" in tools
+    assert "--task DIR" in inputs
+
+
+def test_a_record_of_a_trial_that_did_not_end_has_a_reason_too() -> None:
+    record = complete().model_copy(update={"completeness": "partial"})
+    (why,) = explain_partial(record)
+    assert why.startswith("the trial did not end")
+    assert explain_partial(complete()) == []
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from proctor.agents.command import CommandAgent, CommandSettings
 from proctor.agents.foreign import make_foreign_agent
 from proctor.agents.live import open_trace
-from proctor.agents.revision import file_digest, run_version_command, tree_digest
+from proctor.agents.revision import file_digest, pin_command, run_version_command, tree_digest
 from proctor.agents.secrets import redact_env
 from proctor.agents.settings import Settings, load_text, parse_settings, warn_of_kwargs
 from proctor.errors import AgentError, UnsupportedError
@@ -296,6 +296,17 @@ def find_revision(config: AgentConfig, version_command: str | None = None) -> st
     if files is not None:
         said.append(tree_digest(files) if files.is_dir() else file_digest(files))
     return " ".join(said) or None
+
+
+def find_command_pin(config: AgentConfig) -> str | None:
+    """Return what pins a shell command that has no files and no version; None for other agents.
+
+    Raises:
+        AgentError: its kwargs are invalid.
+    """
+    if config.name != "command":
+        return None
+    return pin_command(parse_settings(CommandSettings, config).command)
 
 
 def _find_files(config: AgentConfig) -> Path | None:

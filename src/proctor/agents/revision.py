@@ -1,11 +1,13 @@
-"""Pins an agent by the digest of its files, or by what its version command prints.
+"""Pins an agent by the digest of its files, by what its version command prints, or by its command.
 
 The digest covers exactly the files that are copied into the environment: version control and caches
-of tools are neither hashed nor copied.
+of tools are neither hashed nor copied. A command without files pins itself: its text, the host's
+files that it names, and the commits of their git checkouts.
 """
 
 import contextlib
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -21,6 +23,31 @@ IGNORED = frozenset(
     | {"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".DS_Store"}
 )
 """Names, at any depth, that are neither hashed nor copied."""
+
+# What may be a path in a shell command: words without quotes, operators and expansions.
+_WORD = re.compile(r"[^\s'\"`;|&<>(){}$=,*?]+")
+# Directories of the operating system: an environment has its own, which its image pins.
+_SYSTEM = frozenset(
+    {
+        "app",
+        "bin",
+        "boot",
+        "dev",
+        "etc",
+        "lib",
+        "lib32",
+        "lib64",
+        "proc",
+        "run",
+        "sbin",
+        "sys",
+        "usr",
+    }
+    | {"var", "logs", "tests", "solution", "installed-agent", "workspace"}
+)
+_MOST_FILES = 20
+_LARGEST_FILE = 256 << 20
+_GIT_SECONDS = 10
 
 # Timeout of a version command, and the longest version in characters.
 _SECONDS = 60
@@ -106,6 +133,66 @@ def staged(directory: Path) -> Iterator[Path]:
 
 def _find_ignored(_: str, names: list[str]) -> set[str]:
     return set(IGNORED.intersection(names))
+
+
+def pin_command(command: str) -> str:
+    """Return what pins a shell command: its digest, those of the host's files it names, and git's.
+
+        command:sha256:…  agent.py@sha256:…  git:COMMIT or git:COMMIT+changes
+
+    Relative paths are looked up in the working directory. Directories of the operating system are
+    left out: those of the environment are others. So is a file that cannot be read.
+    """
+    named = list(dict.fromkeys(filter(_may_be_files, _WORD.findall(command))))
+    files = [name for name in named if _is_hashed(name)]
+    places = [name for name in named if name in files or Path(name).is_dir()]
+    said = [f"command:sha256:{sha256_hex(command.encode())}"]
+    for name in files[:_MOST_FILES]:
+        with contextlib.suppress(AgentError):
+            said.append(f"{name}@{file_digest(Path(name))}")
+    commits = (_find_commit(Path(name)) for name in places[:_MOST_FILES])
+    return " ".join([*said, *dict.fromkeys(filter(None, commits))])
+
+
+def _may_be_files(word: str) -> bool:
+    parts = Path(word).parts
+    is_system = len(parts) > 1 and parts[0] == "/" and parts[1] in _SYSTEM
+    return len(word) <= _LONGEST and word.isprintable() and len(parts) > 0 and not is_system
+
+
+def _is_hashed(name: str) -> bool:
+    """Whether a word names a file of the host that can be read, and not too slowly."""
+    try:
+        found = Path(name).stat()
+    except (OSError, ValueError):
+        return False
+    is_fit = stat.S_ISREG(found.st_mode) and found.st_size <= _LARGEST_FILE
+    return is_fit and os.access(name, os.R_OK)
+
+
+def _find_commit(path: Path) -> str | None:
+    """Return the commit of the git checkout that holds a path, and whether files differ from it."""
+    place = path if path.is_dir() else path.parent
+    commit = _ask_git(place, "rev-parse", "HEAD")
+    if commit is None:
+        return None
+    # Untracked files do not count: jobs and ledgers are often written into the checkout.
+    changed = _ask_git(place, "status", "--porcelain", "--untracked-files=no")
+    return f"git:{commit}{'+changes' if changed else ''}"
+
+
+def _ask_git(place: Path, *words: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(place), *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_GIT_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.decode(errors="replace").strip() if done.returncode == 0 else None
 
 
 def run_version_command(command: str) -> str:

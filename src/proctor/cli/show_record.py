@@ -22,7 +22,7 @@ from proctor.record.comparable import render_model
 from proctor.record.cost import CostRecord
 from proctor.record.model import TimingRecord, TrialRecord
 from proctor.record.read import LoadedRecord, load_record
-from proctor.record.rules import find_missing
+from proctor.record.rules import explain_partial, find_missing
 from proctor.traces.failures import TrialFailures, read_failures
 from proctor.traces.traced_trial import TracedTrial, opened_traces
 from proctor.trial.change_files import CHANGES, CLEAN_ROOM
@@ -45,8 +45,7 @@ def render_record_text(loaded: LoadedRecord) -> Iterator[str]:
         yield f"  input  {file.hash}  {file.path}"
     for error in record.evaluation.validity.errors:
         yield f"  error  {_cut(error)}"
-    if record.completeness == "partial":
-        yield from (f"  not complete: {missing}" for missing in find_missing(record))
+    yield from (f"  not complete: {why}" for why in explain_partial(record))
     for found in loaded.diagnostics:
         yield f"  {'problem' if found.is_problem else 'note'}: {found}"
 

@@ -5,6 +5,7 @@ Records were checked when they were sealed and are not checked again here: use `
 """
 
 import contextlib
+import importlib
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -269,6 +270,7 @@ def _render_trial(
     if isinstance(entry, TrialEntry):
         longest = None if options.full else _LONGEST
         yield from (f"  {label:<11}  {_cut(text, longest)}" for label, text in _fields(row, entry))
+        yield from (f"  diagnostic   {_cut(why, longest)}" for why in _explain(row, entry))
         yield from _render_evidence(ledger, entry, is_full=options.full)
         for finding in entry.findings:
             code, message = str(finding.get("code")), str(finding.get("message"))
@@ -276,6 +278,18 @@ def _render_trial(
         yield from render_summary(_changed(ledger, row, entry))
     for remark in _find_remarks(ledger, row):
         yield f"  {_render_remark(remark)}"
+
+
+def _explain(row: TrialRow, entry: TrialEntry) -> list[str]:
+    """Why the trial is diagnostic, if it is."""
+    if msgspec.json.decode(entry.record).get("completeness") == "complete":
+        return []
+    # Records are slow to import, and only a partial one has to be explained.
+    rules = importlib.import_module("proctor.record.rules")
+    reader = importlib.import_module("proctor.record.read")
+    loaded = reader.parse_record(bytes(entry.record), row.name, salvage=True)
+    explained: list[str] = rules.explain_partial(loaded.record)
+    return explained
 
 
 def _failures_of(ledger: LedgerReader, row: TrialRow, entry: AnyEntry | Withheld) -> TrialFailures:

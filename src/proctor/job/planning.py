@@ -17,7 +17,7 @@ from uuid import UUID
 import msgspec
 
 from proctor.agents.harbors import find_carrier
-from proctor.agents.kinds import check_agent, find_revision
+from proctor.agents.kinds import check_agent, find_command_pin, find_revision
 from proctor.digest import sha256_hex
 from proctor.environments.kinds import check_type
 from proctor.errors import JobError, PolicyError
@@ -253,6 +253,7 @@ def make_records(config: JobConfig, settings: Settings) -> list[RecordFields]:
             system_prompt=prompt,
             adapter_revision=find_revision(agent, settings.agent_version_command),
             adapter_carrier=find_carrier(agent),
+            command_pin=find_command_pin(agent),
         )
         for agent in config.agents
     ]

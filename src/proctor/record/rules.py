@@ -1,6 +1,7 @@
 """Rules for records beyond the format that the model checks.
 
     find_missing(record)    what a `complete` record requires and this one lacks
+    explain_partial(record) why a partial record is not complete, and what supplies it
     find_problems(record)   problems: a wrong `complete`, impossible token counts; and, as a note,
                             a time without an offset
     check_record(record)    check a new record: all of the above, and valid ids
@@ -52,7 +53,7 @@ class Missing(msgspec.Struct, frozen=True):
     why: str
     """What is wrong with it."""
     remedy: str
-    """The value it needs."""
+    """What supplies it: a command and its option, or a file."""
 
     def __str__(self) -> str:
         return f"{self.field} {self.why}"
@@ -62,15 +63,24 @@ def find_missing(record: TrialRecord) -> list[Missing]:
     """List what keeps a record from being complete, whether or not it is marked so."""
     checks = (_explain_revision(record), _explain_tools(record), _explain_files(record))
     remedies = (
-        "the version or revision of the harness that ran the agent",
-        "the versions of the tools that decide the result, one per tool",
-        "the files that went in, each with the SHA-256 of its bytes",
+        "pass --agent-tree DIR or --agent-version-command CMD to `proctor run`",
+        "`proctor run` records them, and `proctor record make` reads them from the job's lock.json",
+        "`proctor run` records them; pass --task DIR to `proctor record make`",
     )
     return [
         Missing(field, why, remedy)
         for field, why, remedy in zip(REQUIRED, checks, remedies, strict=True)
         if why is not None
     ]
+
+
+def explain_partial(record: TrialRecord) -> list[str]:
+    """Why a record is partial, each with what supplies the missing value; empty if complete."""
+    if record.completeness == "complete":
+        return []
+    missing = [f"{each}; {each.remedy}" for each in find_missing(record)]
+    # A killed trial may have all pins: its record is the one of its last phase.
+    return missing or ["the trial did not end, or its duration is unknown; run it again"]
 
 
 def check_complete(record: TrialRecord) -> None:

@@ -49,7 +49,9 @@ def make_agent(spec: TrialSpec, result: TrialResult, trace: Trace | None) -> Age
     return AgentReference(
         adapter=info.name if info.name.strip() else UNRESOLVED,
         model=answered or find_model_requested(spec, result) or NO_MODEL,
-        adapter_revision=_join_revision(pinned or version, spec.record.adapter_carrier),
+        adapter_revision=_join_revision(
+            pinned or version or spec.record.command_pin, spec.record.adapter_carrier
+        ),
         configuration=make_configuration(spec),
     )
 

@@ -37,6 +37,9 @@ class RecordFields:
     """Revision or version of the agent's source, if the caller found one."""
     adapter_carrier: str | None = None
     """The package that provides the agent, such as `harbor==0.13.1`."""
+    command_pin: str | None = None
+    """What pins an agent's shell command, used if nothing else gives a revision. Not part of `pin`:
+    the command itself is part of the configuration already."""
 
     @property
     def pin(self) -> str | None:

@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Route
 from proctor.ledger.entry import record_digest
 from proctor.record.comparable import render_model, settings_digest
 from proctor.record.model import TrialRecord
-from proctor.record.rules import find_missing
+from proctor.record.rules import explain_partial
 from proctor.report.statistics.efficiency import PASS_MARK
 from proctor.traces.tool_errors import ToolError
 from proctor.traces.trial_summary import TrialSummary, summarise_traced
@@ -137,9 +137,7 @@ def _find_pins(known: Known) -> list[tuple[str, str | None]]:
 
 
 def _find_missing(record: TrialRecord | None) -> list[str]:
-    if record is None or record.completeness == "complete":
-        return []
-    return [str(each) for each in find_missing(record)]
+    return [] if record is None else explain_partial(record)
 
 
 def _trace_path(address: str, error: ToolError | None) -> str:

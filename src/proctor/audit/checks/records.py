@@ -15,7 +15,7 @@ from proctor.record.evidence import Evidence, find_evidence
 from proctor.record.ids import check_id
 from proctor.record.model import TrialRecord
 from proctor.record.read import LoadedRecord, load_record
-from proctor.record.rules import find_foreign
+from proctor.record.rules import explain_partial, find_foreign
 from proctor.sentence import count_of
 
 _GOOD = ("verified", "present")
@@ -75,7 +75,9 @@ def _find_unsafe_ids(record: TrialRecord) -> Iterable[Diagnostic]:
 
 
 def _find_notes(loaded: LoadedRecord) -> Iterable[Diagnostic]:
-    """What aec-bench cannot represent, and what a record has no field for."""
+    """Why it is partial, what aec-bench cannot represent, and what a record has no field for."""
+    for why in explain_partial(loaded.record):
+        yield Diagnostic("partial", f"not complete: {why}", is_problem=False)
     for found in find_foreign(loaded.record):
         yield Diagnostic(found.code, found.message, is_problem=False)
     for place in loaded.without_place:

@@ -14,6 +14,7 @@
     display      output while it runs
     drawing      … on a terminal
     report       output when it has ended
+    reasons      … why trials errored, and why records are partial
     preview      output of a dry run
     watched      runs a job with its output
 

@@ -1,6 +1,5 @@
 """Prints a job that has ended: its numbers with their denominators, and where to look next."""
 
-import contextlib
 import os
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -11,12 +10,16 @@ from pathlib import Path
 
 import msgspec
 
-from proctor.agents.secrets import redact_env
-from proctor.audit.shown import REWARD_ERRORS
 from proctor.cli.denominators import count_group, render_group, render_parts, render_value
 from proctor.cli.output import print_json, print_line
-from proctor.cli.printable import printable
-from proctor.cli.running.watching import shorten
+from proctor.cli.running.reasons import (
+    ErrorExample,
+    collect_errors,
+    collect_partial,
+    describe_errors,
+    render_errors,
+    render_partial,
+)
 from proctor.files import read_small
 from proctor.harbor.stats import GroupStats, JobResult, JobStats, render_result, stats_document
 from proctor.job.flakes import Flakes, NotReverified, TaskFlakes
@@ -24,9 +27,7 @@ from proctor.job.options import JobOutcome, SealedTrials
 from proctor.record.cost import LARGEST_USD
 from proctor.record.outcome import Summary, render_line, summarize_result
 from proctor.sentence import count_of
-from proctor.traces.failures import PASSED, Failure, read_failures
-from proctor.traces.traced_trial import TracedTrial
-from proctor.traces.writer import Redactor
+from proctor.traces.failures import PASSED
 from proctor.trial.clean_room_result import LARGEST, CleanRoomResult, parse_clean_room
 from proctor.trial.finding import Finding, FindingCode, Level, level_of, sort_codes
 from proctor.trial.paths import TrialPaths
@@ -197,68 +198,6 @@ def describe_clean_rooms(rooms: CleanRooms) -> dict[str, object]:
     return document
 
 
-# Errors of a job's trials
-
-
-# Trials of one class of exception that are read, and different messages that are shown.
-_MOST_READ = 50
-_MOST_MESSAGES = 3
-_MOST_LINES = 4
-_TEXTS = ("result.json", "exception.txt", "agent/command.txt", "verifier/test-stdout.txt")
-
-
-@dataclass(frozen=True, slots=True)
-class ErrorExample:
-    """One message of a class of exceptions, and a trial that ended with it."""
-
-    trial: str
-    failure: Failure
-    verifier: Failure | None = None
-    """What the verifier reported, if it left no reward."""
-
-
-def collect_errors(
-    directory: Path, exceptions: Mapping[str, list[str]]
-) -> dict[str, list[ErrorExample]]:
-    """Different messages of each class of exceptions, with an example of each."""
-    return {
-        kind: list(_find_examples(directory, names[:_MOST_READ]))
-        for kind, names in exceptions.items()
-    }
-
-
-def _find_examples(directory: Path, names: Iterable[str]) -> Iterator[ErrorExample]:
-    # The verifier's output may show a key of the host, and this text goes to logs of CI.
-    redactor = redact_env(os.environ)
-    seen: set[str] = set()
-    for name in names:
-        example = _load_example(directory / name, redactor)
-        # Messages of one kind differ in the trial's own paths.
-        line = "\n".join(example.failure.lines).replace(name, "") if example else ""
-        if example is not None and line not in seen:
-            seen.add(line)
-            yield example
-        if len(seen) == _MOST_MESSAGES:
-            return
-
-
-def _load_example(place: Path, redactor: Redactor) -> ErrorExample | None:
-    trial = TracedTrial(
-        name=place.name,
-        files=tuple(name for name in _TEXTS if (place / name).is_file()),
-        open_file=lambda name: contextlib.nullcontext(str(place / name)),
-    )
-    found = read_failures(trial, None)
-    if not found.exceptions:
-        return None
-    failure = found.exceptions[0]
-    verifier = None
-    if found.tests and failure.title in REWARD_ERRORS:
-        lines = tuple(map(redactor.redact_text, found.tests[0].lines))
-        verifier = msgspec.structs.replace(found.tests[0], lines=lines)
-    return ErrorExample(place.name, failure, verifier)
-
-
 _MOST_REFUSED = 20
 
 
@@ -272,6 +211,8 @@ class Report(msgspec.Struct, frozen=True):
     clean_rooms: CleanRooms
     errors: Mapping[str, list[ErrorExample]]
     """Examples of each class of exceptions."""
+    partial: Mapping[str, list[str]]
+    """Trials with partial records, by what is missing."""
 
     @property
     def exit_code(self) -> int:
@@ -291,7 +232,8 @@ def make_report(outcome: JobOutcome, seconds: float) -> Report:
     skipped = findings.get(FindingCode.CLEAN_ROOM_SKIPPED, ())
     rooms = count_clean_rooms(outcome.directory, names, skipped)
     errors = collect_errors(outcome.directory, _exceptions_of(outcome))
-    return Report(outcome, findings, seconds, rooms, errors)
+    partial = collect_partial(outcome.directory, names)
+    return Report(outcome, findings, seconds, rooms, errors, partial)
 
 
 def print_report(report: Report) -> None:
@@ -326,13 +268,15 @@ def render_report(report: Report) -> Iterator[str]:
     yield from render_parts(outcome.counts)
     if not outcome.is_marked:
         yield "no trial was verified, and none has a score: --disable-verification"
-    yield from _render_errors(report)
+    directory = _shorten_path(outcome.directory)
+    yield from render_errors(directory, _exceptions_of(outcome), report.errors)
     yield from _render_usage(outcome)
     yield from render_findings(report.findings)
     yield from render_clean_rooms(report.clean_rooms)
     yield from render_flakes(outcome.flakes)
     yield from _render_refused(outcome)
     yield from _render_sealed(outcome.sealed)
+    yield from render_partial(report.partial)
     yield from (f"note: {note}" for note in outcome.notes)
     if outcome.unplanned:
         trials = count_of(len(outcome.unplanned), "trial")
@@ -393,21 +337,6 @@ def _exceptions_of(outcome: JobOutcome) -> dict[str, list[str]]:
         for kind, names in group.exceptions.items():
             found.setdefault(kind, []).extend(names)
     return found
-
-
-def _render_errors(report: Report) -> Iterator[str]:
-    """Each class of exceptions with its reasons, and where their whole texts are."""
-    directory = _shorten_path(report.outcome.directory)
-    for kind, names in _exceptions_of(report.outcome).items():
-        yield f"errored: {count_of(len(names), 'trial')} with {kind}"
-        for example in report.errors[kind]:
-            first, *rest = example.failure.lines or (example.failure.line,)
-            yield printable(f"  {example.trial}: {shorten(first)}")
-            if example.verifier is not None:
-                rest = ["verifier says:", *example.verifier.lines]
-            yield from (printable(f"    {shorten(line)}") for line in rest[:_MOST_LINES])
-            if file := (example.verifier or example.failure).file:
-                yield f"    whole text: {directory / example.trial / file}"
 
 
 def render_findings(findings: Mapping[str, list[str]]) -> Iterator[str]:
@@ -502,17 +431,6 @@ def _describe_sealed(sealed: SealedTrials | None) -> dict[str, object] | None:
     }
 
 
-def _describe_example(directory: Path, example: ErrorExample) -> dict[str, object]:
-    failure = example.failure
-    return {
-        "trial": example.trial,
-        "line": failure.line,
-        "lines": list(failure.lines),
-        "whole_text": str(directory / example.trial / failure.file) if failure.file else None,
-        "verifier": list(example.verifier.lines) if example.verifier else None,
-    }
-
-
 def describe_report(report: Report) -> dict[str, object]:
     """The report as JSON."""
     outcome, counts = report.outcome, asdict(report.outcome.counts)
@@ -541,10 +459,8 @@ def describe_report(report: Report) -> dict[str, object]:
             {"name": task.name, "path": str(task.path), "reason": task.reason}
             for task in outcome.refused
         ],
-        "error_examples": {
-            kind: [_describe_example(outcome.directory, each) for each in examples]
-            for kind, examples in report.errors.items()
-        },
+        "error_examples": describe_errors(outcome.directory, report.errors),
+        "partial_records": dict(report.partial),
         "findings": dict(report.findings),
         "alarms": count_alarmed(report.findings),
         "clean_rooms": describe_clean_rooms(report.clean_rooms),
