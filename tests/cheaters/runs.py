@@ -50,7 +50,7 @@ class Site:
 
 
 SANDBOX = Site("sandbox", "sandbox, root")
-SANDBOX_USER = Site("sandbox-user", "sandbox, ordinary user", is_ordinary=True)
+SANDBOX_USER = Site("sandbox-user", "sandbox, unprivileged user", is_ordinary=True)
 
 
 @dataclass
