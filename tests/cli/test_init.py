@@ -56,7 +56,7 @@ def test_the_printed_commands_work_when_pasted(here: Path, proctor: Proctor) -> 
     ran = proctor(*run[1:], "-q")
     assert ran.code == 0
     assert "  mean  1.0\n" in ran.out
-    assert "ledger: ledger: 1 sealed, 0 diagnostic\n" in ran.out
+    assert "ledger: ledger: 1 sealed\n" in ran.out
 
 
 def test_another_directory_is_made_and_entered_first(here: Path, proctor: Proctor) -> None:

@@ -33,7 +33,10 @@ def test_alarms_come_first_with_their_level(job: Path) -> None:
         "  alarm   two-rewards     1 trial, two",
         "  notice  system-changed  1 trial, one",
         "  notice  unreadable      cannot be read, torn",
-        "  info    output-cut      2 trials, one …",
+        "for information, in findings.json: output-cut 2",
+    ]
+    assert list(render_findings({"output-cut": ["one"]})) == [
+        "for information, in findings.json: output-cut 1"
     ]
 
 

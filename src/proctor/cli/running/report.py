@@ -183,7 +183,8 @@ def render_clean_rooms(rooms: CleanRooms) -> Iterator[str]:
     """One line; empty if no trial had or missed a clean room."""
     if not rooms.run and not rooms.skipped:
         return
-    counts = f"{rooms.run:,} run, {rooms.differ:,} differ, {rooms.skipped:,} skipped"
+    skipped = f", {rooms.skipped:,} skipped" if rooms.skipped else ""
+    counts = f"{rooms.run:,} run, {rooms.differ:,} differ{skipped}"
     share = ""
     if rooms.trial_seconds > 0:
         share = f" ({rooms.seconds / rooms.trial_seconds:.0%} of trial time)"
@@ -265,7 +266,8 @@ def render_report(report: Report) -> Iterator[str]:
         yield ""
         yield from render_group(key, count_group(group), _values(outcome.result.stats.evals[key]))
     yield ""
-    yield from render_parts(outcome.counts)
+    if _is_more_to_count(outcome):
+        yield from render_parts(outcome.counts)
     if not outcome.is_marked:
         yield "no trial was verified, and none has a score: --disable-verification"
     directory = _shorten_path(outcome.directory)
@@ -283,6 +285,12 @@ def render_report(report: Report) -> Iterator[str]:
         yield f"note: {trials} of earlier plans: kept, and in no number"
     yield ""
     yield from _render_next(report)
+
+
+def _is_more_to_count(outcome: JobOutcome) -> bool:
+    """Whether the numbers of the only group do not account for every planned trial."""
+    counts = outcome.counts
+    return len(outcome.table.groups) != 1 or counts.planned != counts.run or counts.not_run > 0
 
 
 def _render_head(report: Report) -> str:
@@ -340,15 +348,20 @@ def _exceptions_of(outcome: JobOutcome) -> dict[str, list[str]]:
 
 
 def render_findings(findings: Mapping[str, list[str]]) -> Iterator[str]:
-    """A line for each kind of integrity finding, with its level."""
-    if not findings:
-        return
-    yield "integrity findings, in <trial>/findings.json; none changes a score:"
-    width, widest = max(map(len, findings)), max(len(level_of(kind)) for kind in findings)
-    for kind, trials in findings.items():
+    """A line for each alarm and notice with an example, and one line for all that only inform."""
+    infos = {kind: trials for kind, trials in findings.items() if level_of(kind) is Level.INFO}
+    shown = {kind: trials for kind, trials in findings.items() if kind not in infos}
+    if shown:
+        yield "integrity findings, in <trial>/findings.json; none changes a score:"
+    width = max(map(len, shown), default=0)
+    widest = max((len(level_of(kind)) for kind in shown), default=0)
+    for kind, trials in shown.items():
         what = "cannot be read" if kind == UNREADABLE else count_of(len(trials), "trial")
         level = f"{level_of(kind):<{widest}}"
         yield f"  {level}  {kind:<{width}}  {what}, {trials[0]}{' …' if len(trials) > 1 else ''}"
+    if infos:
+        counts = ", ".join(f"{kind} {len(trials)}" for kind, trials in infos.items())
+        yield f"for information, in findings.json: {counts}"
 
 
 def _render_refused(outcome: JobOutcome) -> Iterator[str]:
@@ -365,7 +378,9 @@ def _render_sealed(sealed: SealedTrials | None) -> Iterator[str]:
     if sealed is None:
         return
     made = " (a new ledger)" if sealed.is_new_ledger else ""
-    text = f"{sealed.sealed} sealed, {sealed.diagnostic} diagnostic"
+    text = f"{sealed.sealed} sealed"
+    if sealed.diagnostic:
+        text += f", {sealed.diagnostic} diagnostic"
     yield f"ledger: {_shorten_path(sealed.directory)}{made}: {text}"
     for sentence in sealed.refused[:_MOST_REFUSED]:
         yield f"  not sealed: {sentence}"
@@ -382,6 +397,7 @@ def _render_next(report: Report) -> Iterator[str]:
     directory = _shorten_path(outcome.directory)
     place = shlex.quote(str(directory))
     yield f"job: {directory}"
+    yield f"  proctor view {place}"
     trial = _choose_example(outcome)
     if trial:
         yield f"  proctor show {shlex.quote(str(directory / trial))}"
