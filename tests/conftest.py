@@ -16,8 +16,10 @@ from hypothesis import settings
 from tests.tiers import TIERS, Guard, find_marks, tier_of
 
 # How long an example takes is the machine's business, not the test's.
-settings.register_profile("proctor", deadline=None)
-settings.register_profile("quick", deadline=None, max_examples=15)
+# Half of what hypothesis itself runs; `make soak` runs ten times what it does.
+settings.register_profile("proctor", deadline=None, max_examples=50)
+settings.register_profile("soak", deadline=None, max_examples=1000)
+settings.register_profile("quick", deadline=None, max_examples=10)
 settings.load_profile("proctor")
 
 # A shell starts what it puts into the background deaf to Ctrl-C, and every child would be so too.
