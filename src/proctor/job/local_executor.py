@@ -30,10 +30,11 @@ _KINDS = Kinds(make_agent, make_environment)
 class LocalExecutor:
     """Runs trials in this process; see Executor."""
 
-    def __init__(self, trials_dir: Path, capacity: int) -> None:
+    def __init__(self, trials_dir: Path, capacity: int, kinds: Kinds = _KINDS) -> None:
         """`trials_dir`: directory of the job's trials, as its config spells it."""
         self._trials_dir = trials_dir
         self.capacity = capacity
+        self._kinds = kinds
 
     async def check(self, environment: EnvironmentConfig) -> None:
         """See Executor."""
@@ -67,4 +68,4 @@ class LocalExecutor:
     async def run(self, spec: TrialSpec, watch: Watch) -> TrialOutcome:
         """See Executor."""
         directory = self._trials_dir / spec.name
-        return TrialOutcome(await run_trial(spec, directory, _KINDS, watch), directory)
+        return TrialOutcome(await run_trial(spec, directory, self._kinds, watch), directory)

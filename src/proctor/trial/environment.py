@@ -208,6 +208,24 @@ def can_relay(environment: object) -> TypeGuard[Relaying]:
 
 
 @runtime_checkable
+class Attaching(Environment, Protocol):
+    """An environment in which a person can work."""
+
+    async def attach(self) -> int:
+        """Run its shell on the standard input and output of this process; return its exit code.
+
+        The shell has a terminal if standard input is one. It runs as the default user, in the
+        working directory.
+        """
+        ...
+
+
+def can_attach(environment: object) -> TypeGuard[Attaching]:
+    """Whether a person can work in an environment."""
+    return _is_a(environment, Attaching)
+
+
+@runtime_checkable
 class Freezing(Protocol):
     """An environment that can freeze its files and start others from them."""
 

@@ -116,9 +116,9 @@ class Stalled:
     """Somebody who sends a file and half of another, and no answer."""
 
     async def pose(
-        self, _request: Mapping[str, object], file: int | None = None
+        self, _request: Mapping[str, object], *files: int
     ) -> tuple[int, asyncio.Future[Message]]:
-        assert file is not None
+        (file,) = files
         self._file = file
         os.write(file, entry(b"D", "") + entry(b"F", "a", b"all") + entry(b"F", "b", b"half")[:-2])
         return 1, asyncio.get_running_loop().create_future()

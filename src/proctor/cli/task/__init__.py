@@ -15,6 +15,7 @@ from proctor.cli.main import CommandTable
 COMMANDS = {
     "new": "Create a task that passes with its solution and fails without it.",
     "try": "Run a task with and without its solution, and report what is wrong with it.",
+    "shell": "Open a shell in a task's environment.",
     "digest": "Print the digests of tasks and datasets.",
 }
 

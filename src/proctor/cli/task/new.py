@@ -34,7 +34,8 @@ def command(name: str, output: str, as_json: bool) -> int:
     files = render_task(name)
     directory = Path(output) / name.rpartition("/")[2]
     write_new_trees({directory: files})
-    next_commands = [f"proctor task try {shlex.quote(str(directory))}"]
+    task = shlex.quote(str(directory))
+    next_commands = [f"proctor task try {task}", f"proctor task shell {task}"]
     if as_json:
         facts = {"task": str(directory), "files": list(files), "next_commands": next_commands}
         print_json(facts)
@@ -43,7 +44,7 @@ def command(name: str, output: str, as_json: bool) -> int:
     for path in files:
         print_line(f"  {path}")
     print_line()
-    print_line("Next: edit these files, then check the task")
+    print_line("Next: edit these files, then check the task, or look around in its environment")
     for line in next_commands:
         print_line(f"  {line}")
     return 0

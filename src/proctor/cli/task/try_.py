@@ -246,11 +246,6 @@ def _find_reward(trial: TracedTrial) -> float | None:
 
 def _judge(outcome: JobOutcome, report: Report) -> None:
     """Add what the trials of a job show about the task."""
-    if outcome.refused:
-        report.problems += [
-            Problem(what=Diagnostic("task-refused", each.reason)) for each in outcome.refused
-        ]
-        return
     found = list(find_in_files(str(outcome.directory)))
     oracle, nop = (
         AgentTrials(name, [each for each in found if _find_agent(each) == name])

@@ -72,6 +72,29 @@ async def run_command(order: Order, timeout_sec: float | None) -> Finished:
     return finished
 
 
+async def attach(order: Order, *, is_terminal: bool) -> int:
+    """Run the shell of a container on our standard input and output; return its exit code.
+
+    Raises:
+        DockerError: it cannot be started.
+    """
+    variables = pass_on(order.env)
+    words = ["exec", "--interactive", *(["--tty"] if is_terminal else []), *variables.words]
+    words += ["--workdir", order.workdir, *(["--user", order.user] if order.user else [])]
+    call = await start_docker(
+        [*words, order.container, order.shell],
+        stdin=None,
+        stdout=None,
+        stderr=None,
+        env=variables.env,
+        is_foreground=is_terminal,
+    )
+    try:
+        return await call.wait()
+    finally:
+        await end_call(call)
+
+
 class Call:
     """A call of the docker program that runs a command."""
 

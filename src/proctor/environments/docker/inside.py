@@ -3,12 +3,13 @@
 Implements harbor's interface with commands and files. Does not start or stop containers.
 """
 
+import os
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from proctor.environments.docker.command import Order, run_command
+from proctor.environments.docker.command import Order, attach, run_command
 from proctor.environments.docker.files import Files
 from proctor.environments.docker.image import Image
 from proctor.environments.running import RunningEnvironment
@@ -67,6 +68,13 @@ class Inside(RunningEnvironment):
         """Run `bash -c command`; see Environment."""
         order = self._make_order(command, cwd, env, self._resolve_user(user))
         return await self._carry_out(order, timeout_sec, self._run)
+
+    async def attach(self) -> int:
+        """Run its shell on the standard input and output of this process; see Attaching."""
+        is_terminal = os.isatty(0)
+        env = {"TERM": os.environ.get("TERM", "dumb")} if is_terminal else {}
+        order = self._make_order("", None, env, self._resolve_user(None))
+        return await attach(order, is_terminal=is_terminal)
 
     async def exec_script(
         self,

@@ -76,12 +76,15 @@ def _end_with_parent() -> None:
 async def start_docker(
     words: Sequence[str],
     *,
-    stdin: int = asyncio.subprocess.DEVNULL,
-    stdout: int = asyncio.subprocess.PIPE,
-    stderr: int = asyncio.subprocess.PIPE,
+    stdin: int | None = asyncio.subprocess.DEVNULL,
+    stdout: int | None = asyncio.subprocess.PIPE,
+    stderr: int | None = asyncio.subprocess.PIPE,
     env: Mapping[str, str] | None = None,
+    is_foreground: bool = False,
 ) -> asyncio.subprocess.Process:
     """Start a call; `env` is added to the variables of this process.
+
+    With `is_foreground` it uses the terminal of this process.
 
     Raises:
         EngineError: there is no docker program.
@@ -96,7 +99,7 @@ async def start_docker(
             stderr=stderr,
             env={**os.environ, **env} if env else None,
             # Ctrl-C is for this process, which ends its calls itself.
-            start_new_session=True,
+            start_new_session=not is_foreground,
             preexec_fn=before,
         )
     except (OSError, ValueError) as error:

@@ -98,6 +98,23 @@ class Box:
         _check(message)
         return Finished(printed, n_cut, int(str(message["code"])))
 
+    async def attach(self, command: Command, stdin: int, output: int) -> int:
+        """Run a command with these files as its standard streams; return its exit code.
+
+        Closes the files. A terminal becomes its controlling terminal. On cancellation, the command
+        and its process group are dead before this returns.
+
+        Raises:
+            SandboxError: the sandbox has ended, or there is no such user.
+        """
+        if self._root_id:
+            # Otherwise opening /dev/stdout, which reopens the file, would be refused.
+            os.fchown(stdin, self._root_id, self._root_id)
+            os.fchown(output, self._root_id, self._root_id)
+        # Alone: workers only start commands without input.
+        request = {"op": "run", "command": as_json(command), "alone": True}
+        return int(str((await self._ask(request, output, stdin))["code"]))
+
     async def put(self, source: Path, target: str, *, room: int = 0) -> None:
         """Copy a file to a path, or the contents of a directory into one; create parents.
 
@@ -198,8 +215,8 @@ class Box:
         self._router.close()
         await asyncio.shield(self._gone)
 
-    async def _ask(self, request: Mapping[str, object], file: int | None = None) -> Message:
-        number, answer = await self._router.pose(request, file)
+    async def _ask(self, request: Mapping[str, object], *files: int) -> Message:
+        number, answer = await self._router.pose(request, *files)
         return _check(await self._router.hear_out(number, answer))
 
     def _hear(self, message: Message, files: list[int]) -> None:

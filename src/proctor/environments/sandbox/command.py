@@ -7,9 +7,11 @@ Errors are sent on the channel, or printed as a shell would: exit code 126 if it
 127 if it does not exist. Does not wait for commands.
 """
 
+import fcntl
 import os
 import signal
 import stat
+import termios
 from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
@@ -30,16 +32,19 @@ _MOST_FILES = 1 << 20
 _OURS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGCHLD)
 
 
-def become_command(command: Command, output: int, nothing: int, room: int) -> NoReturn:
+def become_command(command: Command, output: int, stdin: int, room: int) -> NoReturn:
     """Replace this process with the command; `output` is its standard output and error.
 
     Raises:
         UnknownUserError: its user does not exist.
     """
+    if os.isatty(stdin):
+        # Shells need a controlling terminal for job control, and Ctrl-C to reach their commands.
+        fcntl.ioctl(stdin, termios.TIOCSCTTY, 0)
     _give_up(room)
     user = find_user(command.user)
     _mark(command.script)
-    _become(command, user, {0: nothing, 1: output, 2: output}, room)
+    _become(command, user, {0: stdin, 1: output, 2: output}, room)
 
 
 def prepare_launches(nothing: int, room: int) -> None:

@@ -447,7 +447,8 @@ def _start(init: Init, number: int, request: dict[str, Any], files: list[int]) -
         _enter_room(init, room)
         if is_command:
             more = init.room_capability if room else 0
-            become_command(command_of(request["command"]), files[0], init.nothing, more)
+            output, stdin = files[0], (files[1] if len(files) > 1 else init.nothing)
+            become_command(command_of(request["command"]), output, stdin, more)
         _drop_privileges(init, room)
         send(init.channel, do_operation(request, files))
         os._exit(0)

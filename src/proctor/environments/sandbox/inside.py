@@ -11,6 +11,7 @@ from pathlib import Path
 from proctor.environments.running import RunningEnvironment
 from proctor.environments.sandbox.blueprint import Command
 from proctor.environments.sandbox.box import Box
+from proctor.environments.sandbox.relay import Relay
 from proctor.environments.sandbox.transfer import Seen
 from proctor.environments.sandbox.watch import watched
 from proctor.errors import SandboxError, UnsupportedError
@@ -73,6 +74,19 @@ class Inside(RunningEnvironment):
     ) -> ExecResult:
         """Run `bash -c command`, which executes `script`, made executable first."""
         return await self._exec(command, None, env, timeout_sec, None, script)
+
+    async def attach(self) -> int:
+        """Run its shell on the standard input and output of this process; see Attaching."""
+        now = self._now()
+        async with Relay() as relay:
+            shell = Command(
+                argv=(now.shell,),
+                cwd=now.workdir,
+                env={**now.env, **relay.env},
+                user=self._resolve_user(None),
+                room=self._room,
+            )
+            return await now.box.attach(shell, *relay.hand_over())
 
     async def _exec(
         self,

@@ -57,10 +57,9 @@ class Router:
         self._lines[room] = _Line(channel, self._questions, self._inquire)
 
     async def pose(
-        self, request: Mapping[str, object], file: int | None = None
+        self, request: Mapping[str, object], *files: int
     ) -> tuple[int, asyncio.Future[Message]]:
-        """Send a request, with an open file that is always closed here; return its number."""
-        files = () if file is None else (file,)
+        """Send a request, with open files that are always closed here; return its number."""
         try:
             number, answer = self._questions.ask()
             try:

@@ -44,9 +44,9 @@ class Asker(Protocol):
     """A connection to a sandbox."""
 
     async def pose(
-        self, request: Mapping[str, object], file: int | None = None
+        self, request: Mapping[str, object], *files: int
     ) -> tuple[int, asyncio.Future[Message]]:
-        """Send a request, with an open file that is always closed; return its number."""
+        """Send a request, with open files that are always closed; return its number."""
         ...
 
     async def hear_out(self, number: int, answer: asyncio.Future[Message]) -> Message:
