@@ -110,7 +110,10 @@ class Experiment:
             DamageError: sealed evidence is missing or altered.
         """
         row = self._find(trial)
-        with _opened(self.ledger) as ledger, opened_traces(trace_trial(row, ledger)) as traces:
+        with (
+            _opened(self.ledger) as ledger,
+            opened_traces(trace_trial(row, ledger), with_output=True) as traces,
+        ):
             return [
                 entry | ({"trial_step": found.part} if found.part else {})
                 for found in traces

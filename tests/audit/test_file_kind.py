@@ -117,9 +117,10 @@ def test_the_name_tells_where_content_does_not(
 def test_what_is_nothing_known_has_a_reason(file: Path, data: bytes, reason: str) -> None:
     with pytest.raises(InputError) as raised:
         thing_of(file, data)
-    known = "trajectory, conversation, ATIF trajectory, trial record, certificate, score record"
-    rest = "ledger, checkpoint, proof, claim, bundle, case file, task, dataset, trial, job"
-    expected = f"{file}: {reason}; expected one of: {known}, {rest}"
+    known = "trajectory, conversation, ATIF trajectory, command output, trial record"
+    more = "certificate, score record, ledger, checkpoint, proof, claim, bundle, case file"
+    rest = "task, dataset, trial, job"
+    expected = f"{file}: {reason}; expected one of: {known}, {more}, {rest}"
     assert str(raised.value) == expected
 
 

@@ -11,8 +11,10 @@ import pytest
 from proctor.environments.sandbox.environment import SandboxEnvironment
 from proctor.errors import SandboxError
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
+from proctor.traces.trajectory import load_trajectory
 from proctor.trial.environment import ExecResult, Watched
 from proctor.trial.finding import FindingCode
+from proctor.trial.output_log import OutputLog
 from tests.environments.orders import order_of
 from tests.environments.sandboxes import found_in, running, said, several_users
 
@@ -25,6 +27,33 @@ def test_a_command_runs_in_bash_as_root_with_both_streams_in_one(tmp_path: Path)
             return await sandbox.exec("[[ 1 ]] && id -un; echo wrong >&2; exit 3")
 
     assert asyncio.run(go()) == ExecResult("root\nwrong\n", None, 3)
+
+
+def test_output_is_recorded_while_commands_run_and_not_in_rooms(tmp_path: Path) -> None:
+    async def go() -> OutputLog:
+        order = order_of(tmp_path)
+        log = OutputLog(str(order.trial_paths.agent_dir), None, order.logger)
+        async with running(order) as place:
+            await place.exec("echo before")
+            place.output_log = log
+            done = asyncio.ensure_future(place.exec("echo one; echo two >&2; sleep 0.5; exit 3"))
+            while "two" not in "".join(log.read_text()):
+                await asyncio.sleep(0.01)
+            assert not done.done()
+            assert (await done).stdout == "one\ntwo\n"
+            with pytest.raises(RuntimeError, match="timed out"):
+                await place.exec("echo three; sleep 60", timeout_sec=1)
+            room = await place.open_room(("/tests",))
+            await room.exec("echo of the room")
+            place.output_log = None
+        log.close()
+        return log
+
+    log = asyncio.run(go())
+    assert "".join(log.read_text()) == "one\ntwo\nthree\n"
+    entries = load_trajectory(log.path).entries
+    assert [entry.exit_code for entry in entries if entry.duration_ms is not None] == [3, None]
+    assert entries[-1].content == "stopped before it ended"
 
 
 def test_no_output_is_none_and_bytes_that_are_no_text_are_replaced(tmp_path: Path) -> None:

@@ -19,22 +19,29 @@ STEPS = [
     {"step_id": 4, "source": "agent", "message": "c", "model_name": "m-1"},
 ]
 ATIF = json.dumps({"agent": {"name": "a", "version": "1"}, "steps": STEPS}).encode()
-GOOD = {TraceKind.TRAJECTORY: ENTRY, TraceKind.ATIF: ATIF, TraceKind.CONVERSATION: ROW}
+PRINTED = b'{"role": "output", "step": 0, "stdout": "x"}\n'
+GOOD = {
+    TraceKind.TRAJECTORY: ENTRY,
+    TraceKind.ATIF: ATIF,
+    TraceKind.CONVERSATION: ROW,
+    TraceKind.OUTPUT: PRINTED,
+}
 NAMES = {
     TraceKind.TRAJECTORY: "trajectory.jsonl",
     TraceKind.ATIF: "trajectory.json",
     TraceKind.CONVERSATION: "conversation.jsonl",
+    TraceKind.OUTPUT: "proctor-output.jsonl",
 }
 
 
 def find(root: Path, **files: bytes) -> tuple[Trace | None, tuple[str, ...]]:
-    """Look among the three, of which those given are there."""
+    """Look among them, of which those given are there."""
     for name, data in files.items():
         (root / NAMES[TraceKind[name]]).write_bytes(data)
     return find_trace([(source, str(root / NAMES[source])) for source in TraceKind])
 
 
-def test_the_trajectory_is_preferred_then_atif_then_the_conversation(tmp_path: Path) -> None:
+def test_the_trajectory_is_preferred_then_atif_conversation_and_output(tmp_path: Path) -> None:
     for source, data in reversed(GOOD.items()):
         trace, passed_over = find(tmp_path, **{source.name: data})
         assert trace is not None

@@ -12,8 +12,10 @@ The command runs under `bash -o pipefail -c`, as the agent's user, in the workin
     PROCTOR_TRAJECTORY          where to write a trace; TrajectoryWriter uses it
     --ae NAME=VALUE             further variables; they override the ones above
 
-Its output is written to /logs/agent/command.txt as it is printed, so it survives if the command is
-killed. Of more than 16 MiB, the first and the last 8 MiB are kept, and a finding reports the cut.
+Its output is recorded with times while it runs (proctor.trial.output_log), and written to
+<trial>/agent/command.txt when it ends or is killed. Of more than 16 MiB, the first and the last
+8 MiB are kept, and a finding reports the cut. In environments that show no output while a command
+runs, it is written to /logs/agent/command.txt inside.
 If the command leaves /logs/agent/usage.json, the trial records its tokens and cost. It may write a
 trace to $PROCTOR_TRAJECTORY or /workspace/trajectory.jsonl, which the trial collects.
 """
@@ -35,7 +37,7 @@ from proctor.errors import NonZeroAgentExitCodeError, ProctorError
 from proctor.files import read_small
 from proctor.task.environment import McpServer
 from proctor.trial.agent import AgentContext
-from proctor.trial.environment import Environment, ExecResult
+from proctor.trial.environment import Environment, ExecResult, find_output_log
 from proctor.trial.finding import Finding, FindingCode
 from proctor.trial.order import AgentOrder
 from proctor.trial.paths import INSIDE
@@ -126,20 +128,37 @@ class CommandAgent:
         if self._order.mcp_servers:
             await _put_text(environment, render_servers(self._order.mcp_servers), MCP_SERVERS)
         command = shlex.quote(self._settings.command)
-        instruction_file, output = _inside(INSTRUCTION), _inside(OUTPUT)
-        try:
-            result = await environment.exec(
-                # pipefail: if the command is `agent | tee log`, the agent's failure counts.
-                command=f"bash -o pipefail -c {command} < {instruction_file} > {output} 2>&1",
-                env=self._env(),
+        # pipefail: if the command is `agent | tee log`, the agent's failure counts.
+        whole = f"bash -o pipefail -c {command} < {_inside(INSTRUCTION)}"
+        if log := find_output_log(environment):
+            log.title, log.replaces_results = self._settings.command, True
+            try:
+                result = said = await environment.exec(command=whole, env=self._env())
+            finally:
+                log.write_text(OUTPUT)
+        else:
+            result, said = await self._run_into_file(whole, environment)
+        if result.return_code != 0:
+            raise self._failure(
+                "Command", self._settings.command, result.return_code, _spoken(said)
             )
+
+    async def _run_into_file(
+        self, command: str, environment: Environment
+    ) -> tuple[ExecResult, ExecResult]:
+        """Run a command in an environment that shows no output while commands run.
+
+        Its output is written to a file inside, so that it survives a timeout. Returns the result,
+        and that of a command which printed the end of the file if it failed.
+        """
+        output = _inside(OUTPUT)
+        try:
+            result = await environment.exec(command=f"{command} > {output} 2>&1", env=self._env())
         finally:
             await self._cut_output(environment)
-        if result.return_code != 0:
-            tail = await environment.exec(command=f"tail -c {4 * _TAIL} {output}")
-            raise self._failure(
-                "Command", self._settings.command, result.return_code, _spoken(tail)
-            )
+        if result.return_code == 0:
+            return result, result
+        return result, await environment.exec(command=f"tail -c {4 * _TAIL} {output}")
 
     async def _cut_output(self, environment: Environment) -> None:
         """Cut the middle out of a very long output, even if the command was killed."""

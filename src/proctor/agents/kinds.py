@@ -22,7 +22,7 @@ from proctor.harbor.env import resolve_env
 from proctor.task.presence import is_there
 from proctor.traces.writer import TrajectoryWriter
 from proctor.trial.agent import Agent, AgentContext
-from proctor.trial.environment import Environment
+from proctor.trial.environment import Environment, find_output_log
 from proctor.trial.inside import exec_script
 from proctor.trial.order import AgentOrder, MakeAgent
 from proctor.trial.paths import INSIDE
@@ -72,11 +72,17 @@ class OracleAgent:
         script = self._find_script(self._runs)
         place = f"{INSIDE.solution_dir}/{script.name}"
         inside = shlex.quote(place)
-        log = INSIDE.agent_dir / LOG
         await environment.upload_dir(source_dir=script.parent, target_dir=str(INSIDE.solution_dir))
-        result = await exec_script(
-            environment, f"({inside}) > {log} 2>&1", place, self._env(), self._whole_seconds()
-        )
+        if log := find_output_log(environment):
+            log.replaces_results = True
+        command = f"({inside})" if log else f"({inside}) > {INSIDE.agent_dir / LOG} 2>&1"
+        try:
+            result = await exec_script(
+                environment, command, place, self._env(), self._whole_seconds()
+            )
+        finally:
+            if log is not None:
+                log.write_text(LOG)
         if result.return_code != 0:
             self._write_exit_code(result.return_code)
 
@@ -135,6 +141,8 @@ class ScriptedSettings(Settings):
 
 class ScriptedAgent:
     """Runs a script line by line."""
+
+    writes_trace = True
 
     def __init__(self, order: AgentOrder) -> None:
         self._order = order

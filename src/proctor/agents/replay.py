@@ -51,6 +51,8 @@ class ReplaySettings(Settings):
 class ReplayAgent:
     """Runs a trace's commands again."""
 
+    writes_trace = True
+
     def __init__(self, order: AgentOrder) -> None:
         self._order = order
         self._calls = load_replay(order.config)

@@ -71,6 +71,8 @@ def _describe_same(same: list[FoundTrial]) -> Finding:
 def _load_commands(found: FoundTrial) -> list[str]:
     """The commands of the first trace that has any; empty if no trace can be read."""
     for kind, name in TRIAL_TRACES:
+        if kind is TraceKind.OUTPUT:
+            continue  # it has no tool calls
         path = f"{found.directory}/{name}"
         try:
             seen = os.lstat(path)

@@ -41,6 +41,7 @@ class FileKind(StrEnum):
     TRAJECTORY = "trajectory"
     CONVERSATION = "conversation"
     ATIF = "ATIF trajectory"
+    OUTPUT = "command output"
     RECORD = "trial record"
     CERTIFICATE = "certificate"
     SCORE_RECORD = "score record"
@@ -56,7 +57,7 @@ class FileKind(StrEnum):
     JOB = "job"
 
 
-TRACES = frozenset({FileKind.TRAJECTORY, FileKind.CONVERSATION, FileKind.ATIF})
+TRACES = frozenset({FileKind.TRAJECTORY, FileKind.CONVERSATION, FileKind.ATIF, FileKind.OUTPUT})
 
 
 def find_file_kind(path: str) -> FileKind:
@@ -212,6 +213,8 @@ _SIGNS: tuple[tuple[frozenset[str], FileKind], ...] = (
 def _find_keys(keys: Set[str], data: bytes) -> FileKind | None:
     if "schema_version" in keys and b'"ATIF-v' in data:
         return FileKind.ATIF
+    if {"version", "format"} <= keys and b'"proctor-output"' in data:
+        return FileKind.OUTPUT
     return next((thing for signs, thing in _SIGNS if signs <= keys), None)
 
 

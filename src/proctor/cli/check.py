@@ -20,6 +20,7 @@ from proctor.traces.parallel import map_paths
 # Module and function for each kind; imported on use, because some are slow to import.
 _CHECKS = {
     FileKind.TRAJECTORY: "audit.checks.traces.check_trajectory_file",
+    FileKind.OUTPUT: "audit.checks.traces.check_trajectory_file",
     FileKind.CONVERSATION: "audit.checks.traces.check_conversation_file",
     FileKind.ATIF: "audit.checks.traces.check_atif_file",
     FileKind.RECORD: "audit.checks.records.check_record_file",

@@ -194,7 +194,7 @@ def show_trial(path: str, options: ShowOptions) -> None:
 
     @contextlib.contextmanager
     def sources() -> Iterator[list[Source]]:
-        with opened_traces(trial) as found:
+        with opened_traces(trial, with_output=True) as found:
             yield [
                 Source(each.kind, each.path, each.name, each.part, each.passed_over)
                 for each in found

@@ -52,7 +52,6 @@ from proctor.ledger.review import list_remarks
 from proctor.ledger.row import TrialRow
 from proctor.ledger.step_parts import LARGE, read_sealed_steps
 from proctor.record.comparable import render_model
-from proctor.traces.entry import TraceKind
 from proctor.traces.failures import TrialFailures, read_failures
 from proctor.traces.traced_trial import (
     Named,
@@ -125,7 +124,7 @@ def _find_quickly(
     if selection.steps is None or not part.candidates:
         return None
     kind, name = part.candidates[0]
-    if kind is not TraceKind.TRAJECTORY or kept[name].size < LARGE:
+    if not kind.is_lines or kept[name].size < LARGE:
         return None
     cache = find_cache(os.environ)
     steps = read_sealed_steps(ledger.artifacts, kept[name].sha256, selection.steps, cache)

@@ -109,7 +109,7 @@ def read_groups(source: Source, view: View) -> Iterator[list[EntryProblems]]:
 
 def _entries(source: Source, view: View) -> Iterator[EntryProblems]:
     match source.kind:
-        case TraceKind.TRAJECTORY:
+        case TraceKind.TRAJECTORY | TraceKind.OUTPUT:
             yield from _told(_chunks(source, view), view)
         case TraceKind.CONVERSATION:
             turns = _turns(read_turns(source.path, salvage=True), view)
@@ -217,4 +217,5 @@ _RENDER = {
     TraceKind.TRAJECTORY: _render_trajectory,
     TraceKind.CONVERSATION: _render_conversation,
     TraceKind.ATIF: _render_atif,
+    TraceKind.OUTPUT: _render_trajectory,
 }

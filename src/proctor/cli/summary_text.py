@@ -79,6 +79,10 @@ def _trace_fields(trace: TraceSummary, turns: str | None = None) -> Iterator[Fie
     if trace.degraded:
         more = "\n".join(trace.noticed)
         yield "degraded", f"{count_of(trace.diagnostics, 'problem')} in the file\n{more}"
+    if trace.is_output:
+        yield "turns", "none: the agent wrote no trace of its own, and its output has no steps"
+        yield "time", f"{render_seconds(trace.times.wall_seconds)}, by the output"
+        return
     yield "turns", turns if turns is not None else _turns(trace)
     yield (
         "messages",

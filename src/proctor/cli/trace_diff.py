@@ -149,7 +149,7 @@ def _find_reason(trial: TracedTrial, traces: list[FoundTrace], part: str | None)
 
 def _read_entries(trace: FoundTrace) -> Iterator[Entry]:
     match trace.kind:
-        case TraceKind.TRAJECTORY:
+        case TraceKind.TRAJECTORY | TraceKind.OUTPUT:
             for chunk in read_chunks(trace.path, salvage=True):
                 yield from chunk.entries
         case TraceKind.CONVERSATION:

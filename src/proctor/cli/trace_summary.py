@@ -254,7 +254,7 @@ def _print(trials: list[TrialSummary]) -> None:
 
 def _say_without_trace(trials: list[TrialSummary]) -> None:
     without = [trial for trial in trials if not trial.has_trace]
-    if not without:
+    if not without or (len(trials) == 1 and trials[0].trace.is_output):
         return
     print_line()
     if len(trials) == 1:

@@ -13,14 +13,17 @@ from collections.abc import Iterator
 from unicodedata import east_asian_width
 
 from proctor.cli.printable import printable
+from proctor.report.page.figures import render_seconds
 from proctor.sentence import count_of
-from proctor.traces.entry import Entry, Header, Object
+from proctor.traces.entry import OUTPUT, Entry, Header, Object
 from proctor.traces.tool_errors import EXIT, find_error
 from proctor.traces.turn import Turn
 
 LONGEST = 2000
 """Characters shown of a text by default."""
 _INDENT = "    "
+# The time of day, to a millisecond, in a timestamp of ours.
+_TIME = slice(11, 23)
 _NARROWEST = 20
 # Lines that are left of a shortened text.
 _FIRST_LINES, _LAST_LINES = 20, 12
@@ -36,10 +39,30 @@ def render_entry(
     entry: Entry, width: int | None = None, *, longest: int | None = LONGEST
 ) -> list[str]:
     """Render an entry, wrapped at `width` columns; texts are shortened to `longest` characters."""
+    if entry.role == OUTPUT:
+        return list(_render_output(entry, width, longest))
     lines = [printable("  ".join(_head(entry)))]
     for label, text in _texts(entry):
         lines += _render_text(label, text, width, longest)
     return lines
+
+
+def _render_output(entry: Entry, width: int | None, longest: int | None) -> Iterator[str]:
+    """Render what a command printed: its lines, the first with the time."""
+    time = printable((entry.timestamp or "")[_TIME]).ljust(_TIME.stop - _TIME.start)
+    text = entry.stdout or ""
+    if entry.command is not None:
+        text = f"$ {entry.command}"
+    elif entry.exit_code is not None or entry.duration_ms is not None:
+        ending = entry.content or f"exit {entry.exit_code}"
+        text = f"[{ending}, after {render_seconds((entry.duration_ms or 0) / 1000)}]"
+    elif entry.content:
+        text = f"[{entry.content}]"
+    room = None if width is None else max(width - len(time) - 2, _NARROWEST)
+    for line in fold(_without_data(text), longest):
+        for piece in break_line(line, room):
+            yield f"{time}  {piece}".rstrip()
+            time = " " * len(time)
 
 
 def render_turn(

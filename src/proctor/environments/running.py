@@ -3,18 +3,20 @@
 Results of commands, findings, and harbor's methods for moving files.
 """
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
 from proctor.environments.harbor_interface import HarborInterface
-from proctor.environments.sandbox.output import Finished
+from proctor.environments.sandbox.output import KEPT, LITTLE, Finished, Hearing
 from proctor.environments.sandbox.transfer import Seen
 from proctor.errors import SlowTransferError
 from proctor.sentence import count_of
 from proctor.trial.environment import Capabilities, ExecResult, SeenFile
 from proctor.trial.finding import Finding, FindingCode
 from proctor.trial.order import EnvironmentOrder
+from proctor.trial.output_log import CommandOutput, OutputLog
 from proctor.trial.paths import INSIDE, TrialPaths
 
 _CAPABILITIES = Capabilities(disable_internet=True)
@@ -30,6 +32,8 @@ class RunningEnvironment(HarborInterface, Protocol):
 
     _phase: str = "agent"
     """Phase of findings about commands and downloads."""
+    output_log: OutputLog | None = None
+    """Where the output of commands is recorded; see OutputLogging."""
 
     def _take_order(self, order: EnvironmentOrder) -> None:
         self._order = order
@@ -74,8 +78,11 @@ class RunningEnvironment(HarborInterface, Protocol):
     def _result_of(self, command: str, done: Finished) -> ExecResult:
         """Return the result of a command; report a finding if its output was cut."""
         text = done.output.decode(errors="replace")
-        if done.n_cut:
+        log = self.output_log
+        if done.n_cut and not (log and log.replaces_results):
             text += f"\n[{done.n_cut:,} bytes of output were cut here]\n"
+        # What is recorded is cut by other limits, and the trial reports it.
+        if done.n_cut and log is None:
             self._report(
                 FindingCode.OUTPUT_CUT,
                 f"a command printed more than is kept: {done.n_cut:,} bytes were cut",
@@ -83,6 +90,24 @@ class RunningEnvironment(HarborInterface, Protocol):
                 bytes_cut=done.n_cut,
             )
         return ExecResult(text or None, None, done.return_code)
+
+    @contextlib.contextmanager
+    def _heard(self, command: str) -> Iterator[CommandOutput | None]:
+        """Record a command while it runs, if output is recorded."""
+        log = self.output_log
+        if log is None:
+            yield None
+            return
+        output = log.start(command)
+        try:
+            yield output
+        finally:
+            output.close()
+
+    def _hearing(self, output: CommandOutput | None) -> Hearing | None:
+        if output is None or self.output_log is None:
+            return None
+        return Hearing(output.feed, LITTLE if self.output_log.replaces_results else KEPT)
 
     def _report(self, code: FindingCode, message: str, **detail: object) -> None:
         finding = Finding(code=code, phase=self._phase, message=message, detail=detail)

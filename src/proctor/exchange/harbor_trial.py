@@ -64,7 +64,7 @@ from proctor.record.model import (
 )
 from proctor.record.rules import Missing, check_dataset_id, check_record, find_missing
 from proctor.reward.score import Unscored
-from proctor.traces.entry import Object, TraceKind
+from proctor.traces.entry import Object
 from proctor.traces.media import Medium, collect_media, places_beside
 from proctor.traces.trace import Trace
 from proctor.traces.writer import Redactor
@@ -330,7 +330,7 @@ def _pin_trace(
         for each in shown.files
         if each.path is not None
     )
-    at = "line" if trace.kind is TraceKind.TRAJECTORY else "entry"
+    at = "line" if trace.kind.is_lines else "entry"
     notes += [f"{name}, {at} {each.line}: {each.message}" for each in shown.missing]
     notes += [
         f"{name} names {each.path}, which is outside the trial"

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from proctor.audit.file_kind import TRACES, find_file_kind
+from proctor.audit.file_kind import TRACES, FileKind, find_file_kind
 from proctor.errors import InputError, RecordError, TraceError
 from proctor.exchange.harbor_trial import LONGEST_SAID
 from proctor.exchange.intake import Offer
@@ -148,7 +148,7 @@ def load_facts(path: Path, kind: TraceKind) -> TraceFacts:
     """
     facts = TraceFacts()
     match kind:
-        case TraceKind.TRAJECTORY:
+        case TraceKind.TRAJECTORY | TraceKind.OUTPUT:
             _take_trajectory(facts, str(path))
         case TraceKind.CONVERSATION:
             _take_conversation(facts, str(path))
@@ -280,7 +280,8 @@ def _find_kind(path: Path) -> TraceKind | None:
         if os.access(path, os.R_OK):
             return None
         return TraceKind.ATIF if path.suffix == ".json" else TraceKind.TRAJECTORY
-    return TraceKind(str(thing)) if thing in TRACES else None
+    # What commands printed is no trace of an agent to import.
+    return TraceKind(str(thing)) if thing in TRACES - {FileKind.OUTPUT} else None
 
 
 def _group(folder: Path, traces: dict[str, TraceKind]) -> Iterator[_Found]:

@@ -37,7 +37,7 @@ from proctor.reward.profile import DEFAULT_PROFILE
 from proctor.task.digests import TaskDigests, load_digests
 from proctor.task.directory import Task, load_task
 from proctor.task.manifest import FileDigest
-from proctor.traces.entry import Entry, Object
+from proctor.traces.entry import Entry, Object, TraceKind
 from proctor.traces.trace import TRIAL_TRACES, Trace, find_trace
 from proctor.traces.writer import Redactor
 
@@ -118,9 +118,11 @@ def load_evidence(directory: Path) -> Evidence:
     trace, passed_over = find_trace(candidates)
     notes += [f"{reason.removeprefix(f'{directory}/')}; passed over" for reason in passed_over]
     if trace is not None:
-        names = [path.removeprefix(f"{directory}/") for _, path in candidates]
+        # What commands printed is always there too.
+        own = [path for kind, path in candidates if kind is not TraceKind.OUTPUT]
+        names = [path.removeprefix(f"{directory}/") for path in own]
         used = trace.path.removeprefix(f"{directory}/")
-        others = names[names.index(used) + 1 :]
+        others = names[names.index(used) + 1 :] if used in names else []
         notes += [f"{each} exists too; the trace of the record is {used}" for each in others]
     if any(path.startswith("steps/") and _is_trace(path) for path in files):
         notes.append("steps have their own traces; they are evidence, but the record names none")

@@ -56,6 +56,8 @@ def find_trace_file(read: Read) -> TraceFile | None:
         NotReplayableError: it exists, but cannot be read.
     """
     for kind, name in TRIAL_TRACES:
+        if kind is TraceKind.OUTPUT:
+            continue  # it has no steps
         data = read(name, LONGEST_TRACE)
         if data:
             return TraceFile(kind, name.rpartition("/")[2], data)

@@ -77,7 +77,7 @@ def _rows_of_trial(artifacts: ArtifactStore, entry: TrialEntry, passed: Passed) 
     if trial.record is not None:
         yield from _rows_of_record(trial.record)
     try:
-        with opened_traces(trial) as traces:
+        with opened_traces(trial, with_output=True) as traces:
             for trace in traces:
                 yield from rows_of_trace(trace)
     except (DamageError, TraceError) as error:
@@ -120,7 +120,7 @@ def rows_of_trace(trace: FoundTrace) -> Iterator[Row]:
 
 def _entries_of(trace: FoundTrace) -> Iterable[Entry]:
     match trace.kind:
-        case TraceKind.TRAJECTORY:
+        case TraceKind.TRAJECTORY | TraceKind.OUTPUT:
             chunks = read_chunks(trace.path, salvage=True)
             return chain.from_iterable(chunk.entries for chunk in chunks)
         case TraceKind.CONVERSATION:

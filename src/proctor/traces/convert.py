@@ -46,7 +46,7 @@ def load_entries(path: str, kind: TraceKind, *, salvage: bool = False) -> Loaded
         TraceError: it cannot be read; unless salvaging, also the first problem in it.
     """
     match kind:
-        case TraceKind.TRAJECTORY:
+        case TraceKind.TRAJECTORY | TraceKind.OUTPUT:
             # Thorough, because a value hidden by a duplicate key is lost too.
             found = load_trajectory(path, salvage=salvage, thorough=True)
             unread = [each for each in found.diagnostics if each.code not in _LISTED]

@@ -16,12 +16,24 @@ class TraceKind(StrEnum):
     TRAJECTORY = "trajectory"
     ATIF = "ATIF trajectory"
     CONVERSATION = "conversation"
+    OUTPUT = "command output"
+
+    @property
+    def is_lines(self) -> bool:
+        """Whether its files have the lines of trajectory.jsonl."""
+        return self in (TraceKind.TRAJECTORY, TraceKind.OUTPUT)
 
 
 FORMAT: Final = "aec-bench-trajectory"
 VERSION: Final = 1
 ROLES: Final = ("system", "user", "assistant", "tool_call", "tool_result")
 """The documented roles. The format allows any string."""
+
+OUTPUT_FILE: Final = "proctor-output.jsonl"
+"""What the agent's commands printed, with times; see proctor.trial.output_log."""
+OUTPUT_FORMAT: Final = "proctor-output"
+OUTPUT: Final = "output"
+"""The role of its entries, which are no steps."""
 
 type Object = dict[str, Any]
 """A free-form JSON object, as a harness wrote it."""

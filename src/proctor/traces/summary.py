@@ -23,7 +23,7 @@ from proctor.traces.calls import (
     take_answered,
 )
 from proctor.traces.counts import Steps, Tally, add_counts, rank
-from proctor.traces.entry import Entry, Object, TraceKind
+from proctor.traces.entry import OUTPUT, Entry, Object, TraceKind
 from proctor.traces.label_rules import Classifier
 from proctor.traces.times import Times, TimeSummary, merge_times
 from proctor.traces.tokens import (
@@ -121,7 +121,7 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
     part: str = ""
     """The step of a multi-step trial; "" for the trial itself."""
     source: str = NO_SOURCE
-    """What was read: trajectory, conversation, ATIF trajectory, several, or none."""
+    """What was read: trajectory, conversation, ATIF trajectory, command output, several, none."""
     file: str | None = None
     """Its path in the trial."""
     passed_over: tuple[str, ...] = ()
@@ -152,6 +152,11 @@ class TraceSummary(msgspec.Struct, frozen=True, kw_only=True):
     subagents: SubagentSummary = msgspec.field(default_factory=SubagentSummary)
     behaviour: Behaviour | None = None
     """Null if turns were not labelled."""
+
+    @property
+    def is_output(self) -> bool:
+        """Whether it is only what commands printed, which has no steps."""
+        return self.source == TraceKind.OUTPUT
 
 
 def summarise_file(path: str, kind: TraceKind, *, labelled: bool = False) -> TraceSummary:
@@ -212,6 +217,8 @@ class _Summing:
     def _count(self, entry: Entry) -> None:
         # Every entry is visited once: numbers and labels come from the same pass.
         role = entry.role
+        if role == OUTPUT:
+            return  # printed by a command: neither a message nor a step
         self._roles.add(role)
         if role == "tool_result":
             is_error = self._errors.add(entry, take_answered(self._open, entry))

@@ -1,4 +1,4 @@
-"""The trace of one trial: its trajectory, else its ATIF file, else its conversation.
+"""The trace of one trial: trajectory, else ATIF file, else conversation, else command output.
 
 A preferred file without anything usable does not hide the next one; files that were passed over are
 returned with the reason. Reading is always the salvaging kind: a torn trace is still a trace.
@@ -19,8 +19,8 @@ from proctor.traces.atif.convert import to_entries
 from proctor.traces.atif.model import Atif
 from proctor.traces.atif.read import load_atif
 from proctor.traces.conversation import load_conversation, read_turns
-from proctor.traces.entry import Entry, TraceKind
-from proctor.traces.trajectory import load_trajectory, read_chunks
+from proctor.traces.entry import OUTPUT_FILE, Entry, TraceKind
+from proctor.traces.trajectory import Chunk, load_trajectory, read_chunks
 from proctor.traces.turn import Turn, turns_to_entries
 
 _MOST_NOTICED: Final = 5
@@ -31,9 +31,11 @@ TRIAL_TRACES = (
     (TraceKind.CONVERSATION, "agent/conversation.jsonl"),
     (TraceKind.TRAJECTORY, "artifacts/trajectory.jsonl"),
     (TraceKind.CONVERSATION, "artifacts/conversation.jsonl"),
+    (TraceKind.OUTPUT, f"agent/{OUTPUT_FILE}"),
 )
 """Where harnesses leave traces in a trial, the preferred first: an agent can write what it likes
-among the artifacts, and displaces nothing that its harness wrote."""
+among the artifacts, and displaces nothing that its harness wrote. What its commands printed is the
+trace if there is no other."""
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):
@@ -64,7 +66,7 @@ def load_trace_file(path: str, kind: TraceKind) -> Trace:
         TraceError: it cannot be read at all.
     """
     match kind:
-        case TraceKind.TRAJECTORY:
+        case TraceKind.TRAJECTORY | TraceKind.OUTPUT:
             found = load_trajectory(path, salvage=True)
             return Trace(
                 kind=kind,
@@ -100,7 +102,7 @@ def find_trace(candidates: Iterable[tuple[TraceKind, str]]) -> tuple[Trace | Non
         if not os.path.lexists(path):
             continue
         try:
-            trace = load_trace_file(path, kind)
+            trace = _find_output(path) if kind is TraceKind.OUTPUT else load_trace_file(path, kind)
         except TraceError as error:
             passed_over.append(str(error))
             continue
@@ -110,6 +112,15 @@ def find_trace(candidates: Iterable[tuple[TraceKind, str]]) -> tuple[Trace | Non
         what = "turn" if kind is TraceKind.CONVERSATION else "entry"
         passed_over.append(f"{path}: no usable {what} in it")
     return None, tuple(passed_over)
+
+
+def _find_output(path: str) -> Trace:
+    """What commands printed, by its first entry: records name the file and take nothing from it."""
+    chunks = (chunk for chunk in read_chunks(path, salvage=True) if chunk.entries)
+    first = next(chunks, Chunk([], []))
+    return Trace(
+        kind=TraceKind.OUTPUT, path=path, entries=first.entries[:1], lines=list(first.lines[:1])
+    )
 
 
 def _find_models(atif: Atif) -> tuple[str, ...]:
@@ -139,7 +150,7 @@ class TraceReading:
             TraceError: the file cannot be read at all.
         """
         match self._kind:
-            case TraceKind.TRAJECTORY:
+            case TraceKind.TRAJECTORY | TraceKind.OUTPUT:
                 for chunk in read_chunks(self._path, salvage=True):
                     if chunk.diagnostics:
                         self._notice(chunk.diagnostics)

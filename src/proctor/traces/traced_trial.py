@@ -1,7 +1,8 @@
 """A trial and its traces: which of its files they are, and in which order.
 
-The trajectory goes first, else the conversation, else the ATIF file. What the harness wrote goes
-before what lies among the artifacts, which the agent can write itself. A file with nothing usable
+The trajectory goes first, else the conversation, else the ATIF file, else what the agent's commands
+printed. What the harness wrote goes before what lies among the artifacts, which the agent can write
+itself. A file with nothing usable
 in it does not hide the next one; files passed over are named with the reason.
 
 A trial of several steps has one trace a step, in the order in which harbor's result.json lists
@@ -12,7 +13,7 @@ killed has no result and keeps the order of names.
 import contextlib
 import importlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,7 @@ import msgspec
 from proctor.errors import DamageError, InputError, TraceError
 from proctor.files import read_small
 from proctor.traces.conversation import read_turns
-from proctor.traces.entry import TraceKind
+from proctor.traces.entry import OUTPUT_FILE, TraceKind
 from proctor.traces.trajectory import has_entries
 from proctor.traces.turn import Turn
 
@@ -34,6 +35,8 @@ _NAMES = (
     (TraceKind.CONVERSATION, "conversation.jsonl"),
     (TraceKind.ATIF, "trajectory.json"),
 )
+_OUTPUT = (TraceKind.OUTPUT, f"agent/{OUTPUT_FILE}")
+"""The last: an agent's own trace is preferred, wherever it lies."""
 _KINDS = [kind for kind, _ in _NAMES]
 _FOLDERS = ("agent", "", "artifacts")
 """Where traces lie in a trial or a step of one, the preferred first; "" is the place itself."""
@@ -61,11 +64,17 @@ class Named:
         """Both with their kinds."""
         named = []
         if self.trajectory:
-            is_lines = self.trajectory.endswith(".jsonl")
-            named.append((TraceKind.TRAJECTORY if is_lines else TraceKind.ATIF, self.trajectory))
+            named.append((find_kind_by_name(self.trajectory), self.trajectory))
         if self.conversation:
             named.append((TraceKind.CONVERSATION, self.conversation))
         return named
+
+
+def find_kind_by_name(trajectory: str) -> TraceKind:
+    """The kind of a trace that a record calls its trajectory."""
+    if PurePosixPath(trajectory).name == OUTPUT_FILE:
+        return TraceKind.OUTPUT
+    return TraceKind.TRAJECTORY if trajectory.endswith(".jsonl") else TraceKind.ATIF
 
 
 def list_parts(files: Sequence[str], named: Named) -> list[Part]:
@@ -99,8 +108,10 @@ def _list_candidates(named: Named, place: str) -> list[tuple[TraceKind, str]]:
         for folders in (_FOLDERS[:-1], _FOLDERS[-1:])
     ]
     # Sorting is stable: files named by the record stay before the usual names.
-    own = sorted([*named.candidates(), *own], key=lambda each: _KINDS.index(each[0]))
-    return list(dict.fromkeys([*own, *artifacts]))
+    told = [each for each in named.candidates() if each[0] is not TraceKind.OUTPUT]
+    own = sorted([*told, *own], key=lambda each: _KINDS.index(each[0]))
+    kind, output = _OUTPUT
+    return list(dict.fromkeys([*own, *artifacts, (kind, str(PurePosixPath(place, output)))]))
 
 
 type Opened = contextlib.AbstractContextManager[str]
@@ -158,7 +169,7 @@ def _find_usable(
 def _is_usable(kind: TraceKind, path: str) -> bool:
     """Whether there is anything in a file; of lines, no more is read than shows it."""
     match kind:
-        case TraceKind.TRAJECTORY:
+        case TraceKind.TRAJECTORY | TraceKind.OUTPUT:
             return has_entries(path)
         case TraceKind.CONVERSATION:
             return any(isinstance(item, Turn) for item in read_turns(path, salvage=True))
@@ -225,14 +236,23 @@ class TracedTrial:
 
 
 @contextlib.contextmanager
-def opened_traces(trial: TracedTrial) -> Iterator[list[FoundTrace]]:
+def opened_traces(trial: TracedTrial, *, with_output: bool = False) -> Iterator[list[FoundTrace]]:
     """The traces of a trial, the steps in their order; empty where it left none.
+
+    `with_output`: what the agent's commands printed stands in for a trace. It has no steps.
 
     Raises:
         DamageError: sealed evidence is missing or altered.
     """
     with contextlib.ExitStack() as stack:
-        yield list(open_parts(_find_parts(trial), trial.open_file, stack))
+        parts = _find_parts(trial)
+        if not with_output:
+            parts = [replace(part, candidates=_without_output(part.candidates)) for part in parts]
+        yield list(open_parts(parts, trial.open_file, stack))
+
+
+def _without_output(candidates: list[tuple[TraceKind, str]]) -> list[tuple[TraceKind, str]]:
+    return [each for each in candidates if each[0] is not TraceKind.OUTPUT]
 
 
 def _find_parts(trial: TracedTrial) -> list[Part]:

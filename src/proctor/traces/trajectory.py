@@ -26,6 +26,7 @@ from proctor.sentence import shown
 from proctor.traces.entry import (
     HEADER_KEYS,
     KEYS,
+    OUTPUT,
     ROLES,
     VERSION,
     Entry,
@@ -121,7 +122,7 @@ class CarefulReader:
             found.kept = LineRest(reading.line, value, tuple(reading.shadowed))
             return
         found.entry = entry = Entry(**fields)
-        if entry.role not in ROLES:
+        if entry.role not in (*ROLES, OUTPUT):
             expected = ", ".join(ROLES)
             reading.note("unknown-role", f"role is {shown(entry.role)}; expected {expected}")
         if entry.step < self._last_step:

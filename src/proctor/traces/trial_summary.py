@@ -19,7 +19,7 @@ from proctor.traces.compat_summary import (
     make_summary_record,
     read_signals,
 )
-from proctor.traces.entry import TraceKind
+from proctor.traces.entry import OUTPUT_FILE, TraceKind
 from proctor.traces.failures import TrialFailures, has_failed, read_failures, read_logs
 from proctor.traces.limits import Limit, exception_types, find_in, find_limit, whole
 from proctor.traces.summary import TraceSummary, merge_parts, summarise_file
@@ -73,8 +73,8 @@ class TrialSummary(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_trace(self) -> bool:
-        """Whether there was a trace to count from."""
-        return self.trace.file is not None or bool(self.parts)
+        """Whether there was a trace to count from; the output of commands has no steps."""
+        return (self.trace.file is not None or bool(self.parts)) and not self.trace.is_output
 
 
 def summarise_trial(
@@ -94,7 +94,7 @@ def summarise_trial(
     told = record.outputs.agent_result or {}
     reported = whole(find_in(told, "turns_used"))
     reported = whole(find_in(told, "turns")) if reported is None else reported
-    has_trace = bool(parts)
+    has_trace = bool(parts) and not trace.is_output
     return _with_rates(
         msgspec.structs.replace(
             bare,
@@ -168,7 +168,7 @@ def summarise_traced(trial: TracedTrial, *, labelled: bool = False) -> TrialSumm
     problem = trial.problem
     parts: list[TraceSummary] = []
     try:
-        with opened_traces(trial) as traces:
+        with opened_traces(trial, with_output=True) as traces:
             parts = [_summarise(found, labelled=labelled) for found in traces]
     except (TraceError, DamageError) as error:
         problem = str(error)
@@ -266,5 +266,9 @@ def _find_trace(trial: TracedTrial, kind: TraceKind) -> str | None:
     usual = "trajectory.jsonl" if is_trajectory else "conversation.jsonl"
     candidates = [named, *(f"{place}{usual}" for place in _PLACES)]
     # aec-bench reads only .jsonl files: it does not know ATIF documents.
-    fitting = (name for name in candidates if name and name.endswith(".jsonl"))
+    fitting = (
+        name
+        for name in candidates
+        if name and name.endswith(".jsonl") and not name.endswith(OUTPUT_FILE)
+    )
     return next((name for name in fitting if name in trial.files), None)

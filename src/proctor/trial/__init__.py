@@ -8,6 +8,7 @@
     paths, finding                        files of a trial; integrity findings
     opening                               its first files, secrets, and log
     making, agent_phase, stop             create the agent and environment, run, stop
+    output_log                            what commands print, recorded as it comes
     collect, artifacts                    fetch files from the environment
     verify, verifier_class                run the tests, or a verifier class
     verification, reverify, flakes        verify once, repeat, and measure agreement

@@ -12,7 +12,9 @@ class Agent(Protocol):
     """An agent that solves tasks.
 
     A trial also uses these optional methods: `populate_context_post_run(context)`,
-    `to_agent_info()`, and `take_findings()`, which returns the findings since its last call.
+    `to_agent_info()`, and `take_findings()`, which returns the findings since its last call. If an
+    agent has `writes_trace = True`, it writes its own trace while it works, and the output of its
+    commands is not recorded.
     """
 
     def name(self) -> str:

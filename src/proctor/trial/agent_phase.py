@@ -1,21 +1,28 @@
 """Set up the agent of a trial and run it within its time limit."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from proctor.errors import AgentSetupTimeoutError, AgentTimeoutError, TrialError
 from proctor.harbor.trial_result import AgentContext, TimingInfo
 from proctor.task.directory import Step
 from proctor.trial.agent import Agent
-from proctor.trial.environment import Environment
+from proctor.trial.environment import Environment, can_log_output
+from proctor.trial.finding import FindingCode
 from proctor.trial.inside import acting_as
 from proctor.trial.making import describe_agent
 from proctor.trial.network_switch import host_ports_open, network_of_phase
+from proctor.trial.output_log import OutputLog
 from proctor.trial.trial_run import Target, TrialRun
 
 STILL_VERIFIED = frozenset({"AgentTimeoutError", "NonZeroAgentExitCodeError"})
 """Exceptions after which a trial is still verified. By name, because an agent written for harbor
 raises harbor's own class.
 """
+# harbor's agents that run on the host and write their own trace: what they let a terminal print is
+# the same screen again and again.
+_TRACED_BY_HARBOR = "harbor.agents.terminus"
 
 
 async def set_up_agent(run: TrialRun, agent: Agent, environment: Environment) -> None:
@@ -57,7 +64,11 @@ async def run_agent(
     context = target.agent_result = AgentContext()
     timing = target.agent_execution = TimingInfo()
     run.has_logs = False
-    with acting_as(environment, find_agent_user(run, step)), run.timed(timing):
+    with (
+        acting_as(environment, find_agent_user(run, step)),
+        run.timed(timing),
+        _output_logged(run, agent, environment),
+    ):
         try:
             async with (
                 host_ports_open(environment),
@@ -73,6 +84,31 @@ async def run_agent(
         except SystemExit as error:
             # SystemExit would end the runner, and every other trial with it.
             raise TrialError(f"the agent called for the program's exit ({error.code!r})") from error
+
+
+@contextmanager
+def _output_logged(run: TrialRun, agent: Agent, environment: Environment) -> Iterator[None]:
+    """Record what commands print inside the context, unless the agent writes its own trace."""
+    has_trace = type(agent).__module__.startswith(_TRACED_BY_HARBOR) or getattr(
+        agent, "writes_trace", False
+    )
+    if has_trace or not can_log_output(environment):
+        yield
+        return
+    log = OutputLog(str(run.paths.agent_dir), run.redactor, run.logger, run.clock)
+    environment.output_log = log
+    try:
+        yield
+    finally:
+        environment.output_log = None
+        log.close()
+        if log.n_cut:
+            run.add_finding(
+                FindingCode.OUTPUT_CUT,
+                f"the agent printed more than is kept: {log.n_cut:,} bytes were cut",
+                file=log.path.removeprefix(f"{run.place}/"),
+                bytes_cut=log.n_cut,
+            )
 
 
 def find_agent_user(run: TrialRun, step: Step | None) -> str | int | None:

@@ -13,6 +13,7 @@ import msgspec
 
 from proctor.trial.changes import Change, LeftOut, Surroundings
 from proctor.trial.finding import Finding
+from proctor.trial.output_log import OutputLog
 from proctor.trial.paths import TrialPaths
 
 
@@ -110,6 +111,14 @@ class Environment(Protocol):
         ...
 
 
+@runtime_checkable
+class OutputLogging(Protocol):
+    """An environment that records what commands print while they run."""
+
+    output_log: OutputLog | None
+    """Where it is recorded; None, outside of the agent's run: nowhere."""
+
+
 class Snapshot(msgspec.Struct, frozen=True):
     """What an environment runs on, for the record."""
 
@@ -205,6 +214,16 @@ def is_watched(environment: object) -> TypeGuard[Watched]:
 def can_relay(environment: object) -> TypeGuard[Relaying]:
     """Whether an environment can expose ports of the host."""
     return _is_a(environment, Relaying)
+
+
+def find_output_log(environment: object) -> OutputLog | None:
+    """Where an environment records what commands print now; None if it does not."""
+    return environment.output_log if can_log_output(environment) else None
+
+
+def can_log_output(environment: object) -> TypeGuard[OutputLogging]:
+    """Whether an environment can record what commands print while they run."""
+    return _is_a(environment, OutputLogging)
 
 
 @runtime_checkable

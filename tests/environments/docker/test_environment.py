@@ -11,8 +11,10 @@ import pytest
 from proctor.environments.docker.environment import DockerEnvironment, list_processes
 from proctor.errors import ContainerDiedError, DockerError, ImageError
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
+from proctor.traces.trajectory import load_trajectory
 from proctor.trial.environment import ExecResult, can_exec_script, can_list, is_watched
 from proctor.trial.finding import FindingCode
+from proctor.trial.output_log import OutputLog
 from tests.environments.docker.containers import docker_config, docker_order, running
 from tests.environments.docker.engine import Engine
 from tests.environments.ghosts import leave_ghost
@@ -31,6 +33,33 @@ def test_a_command_runs_in_bash_as_root_with_both_streams_in_their_order(tmp_pat
 
     mixed = "".join(f"out{n}\nerr{n}\n" for n in (1, 2, 3))
     assert asyncio.run(go()) == (ExecResult(f"0\n{mixed}", None, 3), ExecResult(None, None, 0))
+
+
+def test_output_is_recorded_while_commands_run_and_not_in_rooms(tmp_path: Path) -> None:
+    async def go() -> OutputLog:
+        order = docker_order(tmp_path)
+        log = OutputLog(str(order.trial_paths.agent_dir), None, order.logger)
+        async with running(order) as place:
+            await place.exec("echo before")
+            place.output_log = log
+            done = asyncio.ensure_future(place.exec("echo one; echo two >&2; sleep 0.5; exit 3"))
+            while "two" not in "".join(log.read_text()):
+                await asyncio.sleep(0.01)
+            assert not done.done()
+            assert (await done).stdout == "one\ntwo\n"
+            with pytest.raises(RuntimeError, match="timed out"):
+                await place.exec("echo three; sleep 60", timeout_sec=1)
+            room = await place.open_room(("/tests",))
+            await room.exec("echo of the room")
+            place.output_log = None
+        log.close()
+        return log
+
+    log = asyncio.run(go())
+    assert "".join(log.read_text()) == "one\ntwo\nthree\n"
+    entries = load_trajectory(log.path).entries
+    assert [entry.exit_code for entry in entries if entry.duration_ms is not None] == [3, None]
+    assert entries[-1].content == "stopped before it ended"
 
 
 def test_what_is_wrong_with_a_command_is_its_result(tmp_path: Path) -> None:

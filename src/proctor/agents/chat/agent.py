@@ -227,6 +227,8 @@ VERSION: Final = "1.0.0"
 class ChatAgent:
     """A loop around a model behind an endpoint, with one tool."""
 
+    writes_trace = True
+
     def __init__(self, order: AgentOrder, pace: Pace | None = None) -> None:
         self._order = order
         self._settings = parse_settings(ChatSettings, order.config)

@@ -12,6 +12,7 @@ from proctor.diagnostic import Diagnostic
 from proctor.sentence import count_of
 from proctor.traces.atif.read import load_atif
 from proctor.traces.conversation import read_turns
+from proctor.traces.entry import OUTPUT_FORMAT
 from proctor.traces.media import collect_media, places_beside
 from proctor.traces.trajectory import Chunk, read_chunks
 from proctor.traces.turn import Turn
@@ -27,20 +28,22 @@ def check_trajectory_file(path: str) -> Checked:
         TraceError: it cannot be read.
     """
     tally, roles, header = Tally(), Counter[str](), "no header"
-    last_step = 0
+    last_step, thing = 0, FileKind.TRAJECTORY
     for chunk in read_chunks(path, salvage=True, thorough=True):
         tally.add(chunk.diagnostics)
         tally.add(_find_dangling(chunk, path))
         roles.update(entry.role[:_LONGEST_ROLE] for entry in chunk.entries)
         last_step = max([last_step, *(entry.step for entry in chunk.entries)])
         if chunk.headers and header == "no header":
+            if chunk.headers[0].format == OUTPUT_FORMAT:
+                thing = FileKind.OUTPUT
             header = f"header version {msgspec.json.encode(chunk.headers[0].version).decode()}"
     entries = roles.total()
     what = count_of(entries, "entry", "entries")
     steps = f", last step {last_step}: {_render_roles(roles)}" if entries else ""
     return Checked(
         path=path,
-        thing=FileKind.TRAJECTORY,
+        thing=thing,
         summary=f"{header}, {what}{steps}",
         diagnostics=tally.kept,
         more=tally.more,

@@ -7,11 +7,11 @@ by which its group can be killed. A service that the command started in another 
 import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proctor.environments.docker.containers import pass_on
 from proctor.environments.docker.program import end_call, explain, run_docker, start_docker
-from proctor.environments.sandbox.output import Finished, Output
+from proctor.environments.sandbox.output import Finished, Hearing, Output
 from proctor.errors import ContainerDiedError, DockerError, EngineError
 
 # Merges both streams in the container, because the docker program would not keep their order.
@@ -45,8 +45,10 @@ def words_of(order: Order) -> list[str]:
     return [*words, order.script] if order.script else words
 
 
-async def run_command(order: Order, timeout_sec: float | None) -> Finished:
-    """Run a command in a running container.
+async def run_command(
+    order: Order, timeout_sec: float | None, hearing: Hearing | None = None
+) -> Finished:
+    """Run a command in a running container; `hearing` is told what it prints, as it comes.
 
     Raises:
         TimeoutError: it took too long, and was killed.
@@ -55,7 +57,7 @@ async def run_command(order: Order, timeout_sec: float | None) -> Finished:
     variables = pass_on(order.env)
     words = ["exec", *variables.words, "--workdir", order.workdir]
     words += ["--user", order.user] if order.user else []
-    call = Call([*words, order.container, *words_of(order)], variables.env)
+    call = Call([*words, order.container, *words_of(order)], variables.env, hearing)
     try:
         finished = await call.run(timeout_sec)
     except (TimeoutError, asyncio.CancelledError):
@@ -98,10 +100,15 @@ async def attach(order: Order, *, is_terminal: bool) -> int:
 class Call:
     """A call of the docker program that runs a command."""
 
-    def __init__(self, words: Sequence[str], env: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        words: Sequence[str],
+        env: Mapping[str, str],
+        hearing: Hearing | None = None,
+    ) -> None:
         self._words = words
         self._env = env
-        self._output = Output()
+        self._output = Output(hearing=_without_pid(hearing) if hearing else None)
         self._process: asyncio.subprocess.Process | None = None
 
     async def run(self, timeout_sec: float | None) -> Finished:
@@ -173,6 +180,21 @@ class Call:
             self._output.close_write_end()
         if self._process is not None:
             await end_call(self._process)
+
+
+def _without_pid(hearing: Hearing) -> Hearing:
+    """Pass on the output after its first line, which is the shell's."""
+    has_begun = False
+
+    def pass_rest(data: bytes) -> None:
+        nonlocal has_begun
+        if not has_begun:
+            _, end, data = data.partition(b"\n")
+            has_begun = bool(end)
+        if has_begun and data:
+            hearing.hear(data)
+
+    return replace(hearing, hear=pass_rest)
 
 
 async def _end(call: Call, order: Order) -> None:

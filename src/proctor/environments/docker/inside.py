@@ -95,7 +95,9 @@ class Inside(RunningEnvironment):
             return ""
         if user in _ROOT:
             return script
-        await self.exec(f"chmod +x {shlex.quote(script)}", user="root")
+        await run_command(
+            self._make_order(f"chmod +x {shlex.quote(script)}", None, None, "0"), None
+        )
         return ""
 
     def _make_order(
@@ -130,7 +132,11 @@ class Inside(RunningEnvironment):
         return self._result_of(order.text, done)
 
     async def _run(self, order: Order, timeout_sec: int | None) -> Finished:
-        return await run_command(order, timeout_sec)
+        with self._heard(order.text) as output:
+            done = await run_command(order, timeout_sec, self._hearing(output))
+            if output is not None:
+                output.end(done.return_code)
+        return done
 
     def _resolve_user(self, user: str | int | None) -> str:
         chosen = next((one for one in (user, self.default_user) if one is not None), "")

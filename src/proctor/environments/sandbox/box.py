@@ -26,7 +26,7 @@ from proctor.environments.sandbox.archive import Limits
 from proctor.environments.sandbox.blueprint import Blueprint, Command, as_json
 from proctor.environments.sandbox.channel import Message, close_all, make_pair
 from proctor.environments.sandbox.link import Link, Questions, settled
-from proctor.environments.sandbox.output import Finished, Output
+from proctor.environments.sandbox.output import Finished, Hearing, Output
 from proctor.environments.sandbox.router import Ends, Router
 from proctor.environments.sandbox.transfer import Seen, put_files, receive_listing, take_files
 from proctor.environments.sandbox.unpack import unpack
@@ -76,8 +76,15 @@ class Box:
         """Whether it accepts requests."""
         return self._router.is_open
 
-    async def run(self, command: Command, timeout_sec: float | None = None) -> Finished:
+    async def run(
+        self,
+        command: Command,
+        timeout_sec: float | None = None,
+        hearing: Hearing | None = None,
+    ) -> Finished:
         """Run a command and wait for it, but not for processes it leaves in the background.
+
+        `hearing` is told what it prints, as it comes.
 
         On timeout or cancellation, the command and its process group are dead before this returns.
 
@@ -85,7 +92,7 @@ class Box:
             TimeoutError: it took longer than `timeout_sec`.
             SandboxError: the sandbox has ended, or there is no such user.
         """
-        output = Output(self._root_id)
+        output = Output(self._root_id, hearing)
         self._outputs.add(output)
         try:
             async with asyncio.timeout(timeout_sec):

@@ -107,7 +107,10 @@ class Inside(RunningEnvironment):
             script=script,
         )
         try:
-            done = await now.box.run(order, timeout_sec)
+            with self._heard(command) as output:
+                done = await now.box.run(order, timeout_sec, self._hearing(output))
+                if output is not None:
+                    output.end(done.return_code)
         except TimeoutError as error:
             raise RuntimeError(f"Command timed out after {timeout_sec} seconds") from error
         return self._result_of(command, done)

@@ -8,12 +8,14 @@ import asyncio
 import fcntl
 import os
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 KEPT = 16 << 20
 """Bytes of a command's output that are kept: half at the start, half at the end."""
 
-_HALF = KEPT // 2
+LITTLE = 1 << 16
+"""Bytes that are kept of a command whose output is recorded elsewhere."""
 _PIECE = 1 << 16
 
 
@@ -29,11 +31,23 @@ class Finished:
     """Exit code; 128 + signal if it was killed."""
 
 
+@dataclass(frozen=True)
+class Hearing:
+    """Who else is told what a command prints."""
+
+    hear: Callable[[bytes], None]
+    """Called with all output until the command ends, as it comes."""
+    kept: int = KEPT
+    """Bytes of it that are kept for the result."""
+
+
 class Output:
     """The pipe for a command's output."""
 
-    def __init__(self, owner: int = 0) -> None:
+    def __init__(self, owner: int = 0, hearing: "Hearing | None" = None) -> None:
         """Open it; `owner` is the host id of the sandbox's root, or 0."""
+        self._hear = hearing.hear if hearing else None
+        self._half = (hearing.kept if hearing else KEPT) // 2
         self._loop = asyncio.get_running_loop()
         self._fd, self.write_end = os.pipe2(os.O_CLOEXEC)
         if owner:
@@ -68,7 +82,7 @@ class Output:
         self._wanted = False
         tail = b"".join(self._tail)
         self._tail.clear()
-        excess = max(0, len(tail) - _HALF)
+        excess = max(0, len(tail) - self._half)
         n_cut = self._n_cut + excess
         note = f"\n[{n_cut} bytes cut here]\n".encode() if n_cut else b""
         head, self._head = self._head, bytearray()
@@ -82,11 +96,13 @@ class Output:
         if not data:
             self.close()
         elif self._wanted:
+            if self._hear is not None:
+                self._hear(data)
             self._keep(data)
         return len(data)
 
     def _keep(self, data: bytes) -> None:
-        free = _HALF - len(self._head)
+        free = self._half - len(self._head)
         if free > 0:
             self._head += data[:free]
             data = data[free:]
@@ -94,7 +110,7 @@ class Output:
             return
         self._tail.append(data)
         self._n_tail += len(data)
-        while self._n_tail - len(self._tail[0]) >= _HALF:
+        while self._n_tail - len(self._tail[0]) >= self._half:
             dropped = len(self._tail.popleft())
             self._n_tail -= dropped
             self._n_cut += dropped

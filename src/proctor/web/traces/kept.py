@@ -14,7 +14,6 @@ from typing import Final
 
 from proctor.ledger.derived import find_cache
 from proctor.ledger.step_parts import find_sealed_parts
-from proctor.traces.entry import TraceKind
 from proctor.traces.traced_trial import FoundTrace, Part, open_parts
 from proctor.web.traces.index import TraceIndex, build_index
 from proctor.web.traces.labels import Labels, label_turns
@@ -184,7 +183,7 @@ def _open_large(place: TracePlace, part: Part) -> KeptTrace | None:
 
 
 def _find_lines(found: FoundTrace, *, is_sealed: bool) -> Lines:
-    if found.kind is not TraceKind.TRAJECTORY:
+    if not found.kind.is_lines:
         return copy_entries(found.path, found.kind)
     if is_sealed:
         return copy_lines(found.path)

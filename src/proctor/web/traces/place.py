@@ -19,7 +19,6 @@ from proctor.ledger.entry import EvidenceFile, TrialEntry
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.step_parts import LARGE
-from proctor.traces.entry import TraceKind
 from proctor.traces.traced_trial import Named, Opened, Part, list_parts, order_parts
 from proctor.web.subject import Subject, find_row
 from proctor.web.traces.lines import stamp_of
@@ -69,7 +68,7 @@ class TracePlace:
             return None
         kind, name = part.candidates[0]
         file = self.digests[name]
-        is_large = kind is TraceKind.TRAJECTORY and file.size >= LARGE
+        is_large = kind.is_lines and file.size >= LARGE
         return file.sha256 if is_large else None
 
 
