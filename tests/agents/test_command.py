@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -85,7 +86,7 @@ def test_a_failing_command_raises_with_the_end_of_its_output(tmp_path: Path) -> 
     first, _, rest = str(caught.value).partition("\n")
     assert first == "Command failed (exit 3): yes 0123456789 | head -n 1000; echo the end; exit 3"
     assert rest.endswith("0123456789\nthe end")
-    assert len(rest) == 1000
+    assert len(rest) == 4000
 
 
 def test_the_first_command_of_a_pipe_may_fail_it(tmp_path: Path) -> None:
@@ -174,7 +175,26 @@ def test_bad_usage_is_a_note_in_the_log(
     with caplog.at_level(logging.WARNING):
         command(place).populate_context_post_run(context)
     assert context.is_empty()
-    assert "/logs/agent/usage.json ignored: " in caplog.text
+    assert re.search("/logs/agent/usage.json:? ignored: ", caplog.text)
+
+
+def test_one_bad_key_of_usage_does_not_void_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Agents write what they have: unknown keys are named in the log, and the rest counts."""
+    place = make_place(tmp_path)
+    text = (
+        '{"n_input_tokens": 12, "n_cache_tokens": "many", "cost_usd": 0.5, "turns": 3,'
+        ' "cache_write_tokens": 4}'
+    )
+    (place.trial_paths.agent_dir / "usage.json").write_text(text)
+    context = AgentContext()
+    with caplog.at_level(logging.WARNING):
+        command(place).populate_context_post_run(context)
+    assert (context.n_input_tokens, context.n_cache_tokens, context.cost_usd) == (12, None, 0.5)
+    assert context.metadata == {"cache_write_tokens": 4}
+    assert "ignored: 'turns' is unknown; expected n_input_tokens, " in caplog.text
+    assert "ignored: Expected `int | null`, got `str` - at `$.n_cache_tokens`" in caplog.text
 
 
 def test_usage_behind_a_link_is_not_read(tmp_path: Path) -> None:

@@ -186,10 +186,13 @@ def test_questions_to_an_advisor_are_counted(tmp_path: Path) -> None:
         66,
     )
     assert cost.tokens_in == 230
-    # The advisor's model is not known, so that there is no estimate of the whole.
+    # The advisor's model is not known, so that the estimate covers the agent alone.
     edit_result(trial, config__agent__model_name=PRICED, agent_result__cost_usd=None)
     made = make(trial)
-    assert (made.cost_basis.kind, made.cost_basis.amount_usd) == ("unknown", None)
+    assert made.cost_basis.kind == "estimated"
+    assert made.record.cost is not None
+    assert made.record.cost.estimated_cost_usd == made.cost_basis.amount_usd
+    assert "cost: the advisor's part is not in the amount" in "\n".join(made.notes)
 
 
 @pytest.mark.parametrize("tokens", ["many", None, {"input": "5"}, [1]])

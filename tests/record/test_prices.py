@@ -148,7 +148,7 @@ def test_a_price_by_size_of_call_is_not_applied_to_a_trials_sum() -> None:
     assert one_call.amount_usd > summed.amount_usd
 
 
-def test_the_advisor_is_priced_by_its_own_model_or_nothing_is() -> None:
+def test_the_advisor_is_priced_by_its_own_model_or_left_out_with_a_note() -> None:
     agent = Spending(usages=(CACHED,), model=SONNET)
     asked = Usage(input=1000, output=1000, cache_read=0)
     advisor = Spending(usages=(asked,), model="openai/gpt-4.1", who="advisor")
@@ -156,7 +156,13 @@ def test_the_advisor_is_priced_by_its_own_model_or_nothing_is() -> None:
     assert both.amount_usd == pytest.approx(0.02475 + 0.01)
     assert [matched.provider for matched in both.matched] == ["anthropic", "openai"]
     nameless = Spending(usages=(asked,), model=None, who="advisor")
-    assert find_cost([agent, nameless], DAY).why_unknown == "the advisor's model is not known"
+    known = find_cost([agent, nameless], DAY)
+    assert (known.kind, known.amount_usd) == ("estimated", 0.02475)
+    assert known.notes[-1] == (
+        "the advisor's part is not in the amount: the advisor's model is not known"
+    )
+    unpriced = Spending(usages=(CACHED,), model=None)
+    assert find_cost([unpriced, advisor], DAY).why_unknown == "the agent's model is not known"
     unused = Spending(usages=(Usage(input=0, output=0),), model=None, who="advisor")
     assert find_cost([agent, unused], DAY).amount_usd == 0.02475
 

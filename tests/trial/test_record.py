@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import shlex
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,12 +14,13 @@ import pytest
 
 from proctor.exchange.harbor_trial import RecordRequest, make_record
 from proctor.harbor.trial_result import TrialResult
+from proctor.ledger.submission import submit_trial
 from proctor.record.read import parse_record, render_record
 from proctor.trial.agent import AgentContext
 from proctor.trial.environment import Environment
 from proctor.trial.spec import RecordFields
 from tests.trial.rooms import PlainEnvironment, WatchedEnvironment
-from tests.trial.sitters import Stage, do_nothing, make_spec, paths_of, run_inside, write_task
+from tests.trial.sitters import Deed, Stage, do_nothing, make_spec, paths_of, run_inside, write_task
 
 
 def run(stage: Stage) -> TrialResult:
@@ -83,6 +85,92 @@ def test_the_record_is_what_an_importer_makes_of_the_trial(
     assert ours["environment"].pop("tool_versions") == {"proctor": "0.1.0"}
     assert (theirs.pop("completeness"), ours.pop("completeness")) == ("partial", "complete")
     assert ours == theirs
+
+
+PRICED = "anthropic/claude-sonnet-4-5"
+ANSWER = {"role": "assistant", "content": "Done.", "model": PRICED}
+SPENT = {"usage": {"input_tokens": 1000, "output_tokens": 10, "cache_read_input_tokens": 500}}
+ENTRY = {"step": 1, "role": "assistant", "content": "Done."}
+
+
+def leave(files: dict[str, object], **said: object) -> Deed:
+    """An agent that leaves files in /logs/agent and reports what is `said`."""
+
+    async def deed(environment: Environment, context: AgentContext) -> None:
+        for name, value in said.items():
+            setattr(context, name, value)
+        for name, line in files.items():
+            text = shlex.quote(json.dumps(line))
+            await environment.exec(f"printf '%s\\n' {text} > /logs/agent/{name}")
+
+    return deed
+
+
+@pytest.mark.parametrize(
+    ("files", "said", "tokens", "basis"),
+    [
+        pytest.param(
+            {"conversation.jsonl": ANSWER | SPENT}, {}, (1500, 10, 500, None), "estimated",
+            id="conversation",
+        ),
+        pytest.param(
+            {"trajectory.jsonl": ENTRY | {"metadata": {"model": PRICED} | SPENT}}, {},
+            (1500, 10, 500, None), "estimated", id="trajectory",
+        ),
+        pytest.param(
+            {"conversation.jsonl": ANSWER | SPENT}, {"n_input_tokens": 7, "n_output_tokens": 2},
+            (7, 2, None, None), "estimated", id="the agent's own report goes first",
+        ),
+        pytest.param(
+            {"conversation.jsonl": ANSWER | SPENT}, {"cost_usd": 0.5}, (1500, 10, 500, None),
+            "reported", id="an amount without tokens",
+        ),
+        pytest.param(
+            {}, {"n_input_tokens": 7, "metadata": {"cache_write_tokens": 3}}, (7, None, None, 3),
+            "unknown", id="cache writes",
+        ),
+        pytest.param(
+            {}, {"n_input_tokens": 7, "metadata": {"cache_write_tokens": 8}},
+            (7, None, None, None), "unknown", id="impossible cache writes",
+        ),
+        pytest.param({}, {}, None, "unknown", id="nothing"),
+    ],
+)  # fmt: skip
+def test_tokens_and_model_of_the_trace_reach_the_record_and_the_ledger(
+    tmp_path: Path,
+    files: dict[str, object],
+    said: dict[str, object],
+    tokens: tuple[int | None, ...] | None,
+    basis: str,
+) -> None:
+    """A trace may be the only place where an agent says what it used."""
+    spec = make_spec(write_task(tmp_path / "task"), tmp_path / "jobs")
+    stage = Stage(spec, deed=leave(files, **said))
+    run(stage)
+    record = record_of(stage)
+    cost = record["cost"]
+    names = ("tokens_in", "tokens_out", "cache_read_tokens", "cache_write_tokens")
+    assert (tuple(cost[name] for name in names) if cost else None) == tokens
+    assert record["agent"]["model"] == (PRICED if files else "none")
+    assert ((cost or {}).get("estimated_cost_usd") is None) == (basis == "unknown")
+    assert submit_trial(paths_of(stage.spec).trial_dir).cost_basis == basis
+
+
+def test_outputs_name_the_files_that_are_there(tmp_path: Path) -> None:
+    """What the agent printed, and a conversation beside the trajectory, can be found."""
+    spec = make_spec(write_task(tmp_path / "task"), tmp_path / "jobs")
+    files: dict[str, object] = {
+        "trajectory.jsonl": ENTRY,
+        "conversation.jsonl": ANSWER,
+        "command.txt": "printed",
+    }
+    stage = Stage(spec, deed=leave(files))
+    run(stage)
+    outputs = record_of(stage)["outputs"]
+    assert outputs["raw_output_path"] == "agent/command.txt"
+    assert outputs["trajectory_path"] == "agent/trajectory.jsonl"
+    assert outputs["conversation_path"] == "agent/conversation.jsonl"
+    assert outputs["agent_output"]["status"] == "completed"
 
 
 def test_an_errored_trial_has_a_reason_code_of_the_set(tmp_path: Path) -> None:

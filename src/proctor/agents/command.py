@@ -25,7 +25,7 @@ import shlex
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from pydantic import StringConstraints
@@ -72,8 +72,8 @@ class CommandSettings(Settings):
     """Name in results, to tell two commands in one job apart."""
 
 
-class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """/logs/agent/usage.json."""
+class Usage(msgspec.Struct, frozen=True):
+    """/logs/agent/usage.json. Each key stands by itself: a bad one does not void the others."""
 
     n_input_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
     """All input, cached tokens included."""
@@ -81,6 +81,8 @@ class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     n_output_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
     cost_usd: Annotated[float, msgspec.Meta(ge=0)] | None = None
     """US dollars."""
+    cache_write_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    """Part of the input, written to a cache. Its name is the record's: harbor has no such count."""
 
 
 class CommandAgent:
@@ -191,14 +193,19 @@ class CommandAgent:
         if path.is_symlink() or not path.is_file():
             return
         try:
-            usage = msgspec.json.decode(read_small(str(path)), type=Usage)
+            usage, ignored = parse_usage(read_small(str(path)))
         except (OSError, msgspec.DecodeError) as error:
             self._order.logger.warning("%s ignored: %s", _inside(USAGE), error)
             return
+        for why in ignored:
+            self._order.logger.warning("%s: ignored: %s", _inside(USAGE), why)
         context.n_input_tokens = usage.n_input_tokens
         context.n_cache_tokens = usage.n_cache_tokens
         context.n_output_tokens = usage.n_output_tokens
         context.cost_usd = usage.cost_usd
+        if usage.cache_write_tokens is not None:
+            written = {"cache_write_tokens": usage.cache_write_tokens}
+            context.metadata = {**(context.metadata or {}), **written}
 
     def _env(self) -> dict[str, str]:
         env = {"PROCTOR_INSTRUCTION_FILE": _inside(INSTRUCTION)}
@@ -218,6 +225,27 @@ class CommandAgent:
         return NonZeroAgentExitCodeError(
             f"{what} failed (exit {code}): {command}\n{end or '(no output)'}"
         )
+
+
+def parse_usage(data: bytes) -> tuple[Usage, list[str]]:
+    """Parse usage.json, key by key; also returns why keys are ignored.
+
+    Raises:
+        msgspec.DecodeError: it is not a JSON object.
+    """
+    kept: dict[str, Any] = {}
+    ignored = []
+    for name, value in msgspec.json.decode(data, type=dict[str, Any]).items():
+        if name not in Usage.__struct_fields__:
+            ignored.append(
+                f"{name[:60]!r} is unknown; expected {', '.join(Usage.__struct_fields__)}"
+            )
+            continue
+        try:
+            kept[name] = getattr(msgspec.convert({name: value}, Usage), name)
+        except msgspec.ValidationError as error:
+            ignored.append(str(error))
+    return Usage(**kept), ignored
 
 
 def render_servers(servers: Iterable[McpServer]) -> str:

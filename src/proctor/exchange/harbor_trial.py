@@ -36,7 +36,6 @@ from proctor.harbor.record import (
     NO_MODEL,
     NOT_CONFIGURATION,
     UNRESOLVED,
-    AgentReport,
     Ending,
     RecordSource,
     build_record,
@@ -49,6 +48,7 @@ from proctor.harbor.record import (
     refer_files,
 )
 from proctor.harbor.trial import FoundTrial
+from proctor.harbor.trial_cost import AgentReport
 from proctor.record.cost import CostBasis
 from proctor.record.document import render_refusal
 from proctor.record.fields import configuration_digest

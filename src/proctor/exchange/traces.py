@@ -26,11 +26,9 @@ from proctor.exchange.intake import Offer
 from proctor.harbor.record import (
     NO_MODEL,
     UNRESOLVED,
-    AgentReport,
-    Reported,
     make_evaluation,
-    make_trial_cost,
 )
+from proctor.harbor.trial_cost import AgentReport, Reported, make_trial_cost
 from proctor.ledger.entry import Source
 from proctor.ledger.sealing import Submission
 from proctor.record.document import render_refusal
@@ -342,7 +340,7 @@ def _make_record(
     when = _find_time(found.path, facts, options)
     model = next(iter(facts.models)) if len(facts.models) == 1 else options.model or NO_MODEL
     reported = Reported((facts.reported,) if facts.reported else ())
-    cost, basis = make_trial_cost(reported, None, model, when, [])
+    cost, basis = make_trial_cost(reported, None, None if model == NO_MODEL else model, when, [])
     record = TrialRecord(
         trial_id=ids[1],
         experiment_id=ids[0],

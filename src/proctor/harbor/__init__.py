@@ -7,6 +7,7 @@
     lock        lock.json: what was planned
     trial_result   a trial's result.json
     record      builds records of harbor trials, run here or imported
+    trial_cost  tokens and cost of a trial, from the agent's reports or its trace
     documents   readers of the JSON files that harbor writes
     trial       one trial: what counts, and the reward files it was read from
     job         one job directory: its trials in order, broken and missing ones

@@ -16,18 +16,8 @@ from pydantic import ValidationError
 
 from proctor.errors import RecordError
 from proctor.harbor.documents import ExceptionDocument
-from proctor.record.cost import (
-    CostBasis,
-    CostRecord,
-    Spending,
-    Usage,
-    find_cost,
-    make_cost,
-    merge_bases,
-    reported_cost,
-    sum_usage,
-    unknown_cost,
-)
+from proctor.harbor.trial_cost import AgentReport, Reported, make_trial_cost
+from proctor.record.cost import CostBasis, unknown_cost
 from proctor.record.document import render_refusal
 from proctor.record.fields import Object, check_json
 from proctor.record.ids import make_id
@@ -51,7 +41,7 @@ from proctor.record.rules import check_record
 from proctor.reward.number import Number, Rewards, find_primary
 from proctor.task.directory import Task
 from proctor.task.manifest import FileDigest, find_role
-from proctor.traces.entry import Entry, TraceKind
+from proctor.traces.entry import TraceKind
 from proctor.traces.trace import Trace
 
 type Status = Literal["completed", "partial", "failed"]
@@ -70,29 +60,6 @@ NOT_CONFIGURATION: Final = frozenset({"task", "trial_name", "trials_dir", "job_i
 _DOCKERFILE: Final = "environment/Dockerfile"
 _CUT_SHORT: Final = frozenset({"AgentTimeoutError", "CancelledError"})
 _LONGEST_MESSAGE: Final = 2000
-# A larger number is an error, and too large for what adds them up.
-_MOST_TOKENS: Final = 10**15
-# Key of an agent's metadata with the CostBasis of its own amount.
-_BASIS: Final = "cost_basis"
-
-
-class AgentReport(msgspec.Struct, frozen=True):
-    """What an agent reported: tokens (input includes cached), cost, and metadata."""
-
-    n_input_tokens: int | None = None
-    n_cache_tokens: int | None = None
-    n_output_tokens: int | None = None
-    cost_usd: float | None = None
-    metadata: Object | None = None
-
-
-class Reported(msgspec.Struct, frozen=True):
-    """The reports of an agent about a trial."""
-
-    results: tuple[AgentReport, ...]
-    """One, or one per step; empty for a step without a report if another step has one."""
-    silent_step: str | None = None
-    """A step without a report, if another step has one."""
 
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,6 +114,13 @@ class RecordSource(msgspec.Struct, frozen=True, kw_only=True):
     """The trial's directory, which paths in the record are relative to."""
     trace: Trace | None = None
     has_artifacts: bool = False
+    raw_output: str | None = None
+    """The file with what the agent printed, relative to the directory."""
+    conversation: str | None = None
+    """A conversation beside the trace, relative to the directory."""
+    counts_trace: bool = False
+    """Whether tokens that only the trace has are the record's. Not for imports: a trial that is
+    imported again must give the same bytes."""
     ending: Ending | None = None
     """None: it was killed before it wrote a result, or is still running."""
     phase: str | None = None
@@ -165,7 +139,12 @@ def build_record(source: RecordSource, notes: list[str]) -> tuple[TrialRecord, C
     if source.phase is None:
         reported = source.ending.reported if source.ending else Reported(())
         cost, basis = make_trial_cost(
-            reported, source.trace, source.agent.model, source.when, notes
+            reported,
+            source.trace,
+            None if source.agent.model == NO_MODEL else source.agent.model,
+            source.when,
+            notes,
+            counts_trace=source.counts_trace,
         )
     try:
         record = TrialRecord(
@@ -260,7 +239,8 @@ def _make_outputs(source: RecordSource, notes: list[str]) -> OutputRecord:
             output_format="directory",
             error_message=error,
         ),
-        conversation_path=path if is_conversation else None,
+        raw_output_path=source.raw_output,
+        conversation_path=path if is_conversation else source.conversation,
         trajectory_path=None if is_conversation else path,
         agent_result=_render_report(ending.report, notes) if ending and ending.report else None,
     )
@@ -426,118 +406,3 @@ def find_span(phases: Iterable[Timed | None]) -> float | None:
 
 def _in_utc(time: datetime) -> datetime:
     return time if time.tzinfo else time.replace(tzinfo=UTC)
-
-
-# Cost
-
-
-def make_trial_cost(
-    reported: Reported, trace: Trace | None, model: str, when: datetime, notes: list[str]
-) -> tuple[CostRecord | None, CostBasis]:
-    """Tokens and cost, with the basis of the amount."""
-    results = reported.results
-    try:
-        advisor_calls, advisor = _find_advisor(trace)
-        usage = sum_usage([_usage(result) for result in results]) if results else Usage()
-        spendings = [Spending(usages=(usage,), model=None if model == NO_MODEL else model)]
-        if advisor is not None:
-            spendings.append(Spending(usages=(advisor,), model=None, who="advisor"))
-        basis = _find_own_basis(results) or _find_basis(
-            reported, trace, find_cost(spendings, when, reported_usd=_sum_usd(results))
-        )
-    except RecordError as error:
-        notes.append(f"the trial's figures cannot be: {error}; cost is null")
-        return None, unknown_cost(str(error))
-    notes += [f"cost: {note}" for note in basis.notes]
-    if usage == Usage() and basis.amount_usd is None and not advisor_calls:
-        return None, basis
-    return make_cost(usage, basis, advisor=advisor, advisor_calls=advisor_calls), basis
-
-
-def _find_basis(reported: Reported, trace: Trace | None, basis: CostBasis) -> CostBasis:
-    """The basis, changed to unknown if the trial itself gives a reason."""
-    if basis.kind == "estimated" and trace is not None and len(trace.models) > 1:
-        return unknown_cost("several models answered, and their tokens are not counted separately")
-    if basis.kind == "unknown" and reported.silent_step is not None:
-        return unknown_cost(f"step {reported.silent_step} says neither tokens nor cost, others do")
-    return basis
-
-
-def _find_own_basis(results: Sequence[AgentReport]) -> CostBasis | None:
-    """The agent's own basis of its amount, if it reported one for every step.
-
-    Raises:
-        RecordError: it is not a plausible amount.
-    """
-    bases = [_basis_in(result) for result in results]
-    known = [basis for basis in bases if basis is not None]
-    return merge_bases(known) if known and len(known) == len(bases) else None
-
-
-def _basis_in(result: AgentReport) -> CostBasis | None:
-    """The basis in a report's metadata; None if there is no matching one."""
-    try:
-        basis = msgspec.convert((result.metadata or {}).get(_BASIS), CostBasis)
-    except msgspec.ValidationError:
-        return None
-    if basis.amount_usd != result.cost_usd:
-        return None
-    if basis.amount_usd is None:
-        return unknown_cost(basis.why_unknown or "the agent does not say why")
-    reported_cost(basis.amount_usd)
-    return None if basis.kind == "unknown" else basis
-
-
-def _usage(result: AgentReport) -> Usage:
-    counts = (result.n_input_tokens, result.n_cache_tokens, result.n_output_tokens)
-    if any(count is not None and count > _MOST_TOKENS for count in counts):
-        # The full number may have more digits than Python formats.
-        raise RecordError(f"more than {_MOST_TOKENS:,} tokens are reported; expected fewer")
-    return Usage.from_harbor(
-        n_input_tokens=result.n_input_tokens,
-        n_cache_tokens=result.n_cache_tokens,
-        n_output_tokens=result.n_output_tokens,
-    )
-
-
-def _sum_usd(results: Sequence[AgentReport]) -> float | None:
-    amounts = [result.cost_usd for result in results]
-    known = [amount for amount in amounts if amount is not None]
-    if not known or len(known) < len(amounts):
-        return None
-    try:
-        return math.fsum(known)
-    except OverflowError as error:
-        raise RecordError("reported costs add up to more than a number can hold") from error
-
-
-class _AdvisorTokens(msgspec.Struct, frozen=True):
-    """Tokens of one advisor call, in an entry's metadata."""
-
-    input: int | None = None
-    output: int | None = None
-
-
-def _find_advisor(trace: Trace | None) -> tuple[int | None, Usage | None]:
-    """Number of advisor calls and their tokens; None if there is no suitable trace."""
-    if trace is None or trace.kind is not TraceKind.TRAJECTORY:
-        return None, None
-    marked = list(_find_marked(trace.entries))
-    # A call and its result count once, but both may be marked.
-    asked = [entry for entry in marked if entry.role == "tool_result"] or marked
-    if not asked:
-        return 0, None
-    return len(asked), sum_usage([_advisor_usage(entry) for entry in asked])
-
-
-def _find_marked(entries: Iterable[Entry]) -> Iterable[Entry]:
-    return (entry for entry in entries if (entry.metadata or {}).get("advisor") is True)
-
-
-def _advisor_usage(entry: Entry) -> Usage:
-    metadata: Object = entry.metadata or {}
-    try:
-        tokens = msgspec.convert(metadata.get("advisor_tokens"), _AdvisorTokens)
-    except msgspec.ValidationError:
-        return Usage()  # the call still counts
-    return Usage(input=tokens.input, output=tokens.output)

@@ -17,7 +17,9 @@ import msgspec
 from proctor.audit.certificate import certify_trial
 from proctor.errors import JobError, LinkedRewardError, NotSealedError, RecordError
 from proctor.files import read_inside, read_small, walk_files
+from proctor.harbor.record import Ending
 from proctor.harbor.trial import FoundTrial, load_trial
+from proctor.harbor.trial_cost import AgentReport, Reported, find_cost_kind
 from proctor.ledger.entry import Slot, Source, TrialScore
 from proctor.ledger.keeping import JOB_PREFIX, JobFiles, check_evidence_path
 from proctor.ledger.sealing import Submission, identify_submission
@@ -89,7 +91,11 @@ def submit_trial(
         raise NotSealedError(f"{path}: cannot be read: {error.strerror}") from error
     if experiment is not None:
         data = _move_to(experiment, data, path)
-    return submit_record(data, trial, context)
+    submission = submit_record(data, trial, context)
+    if submission.cost_basis is not None or submission.loaded is None:
+        return submission
+    cost = submission.loaded.record.cost
+    return replace(submission, cost_basis=find_cost_kind(cost, _load_reported(trial)))
 
 
 def submit_record(record: bytes, trial: Path, context: TrialContext | None = None) -> Submission:
@@ -125,6 +131,27 @@ def submit_record(record: bytes, trial: Path, context: TrialContext | None = Non
         source=context.source,
         job_files=context.job_files,
     )
+
+
+class _StepReport(msgspec.Struct, frozen=True):
+    step_name: str = ""
+    agent_result: AgentReport | None = None
+
+
+class _Reports(msgspec.Struct, frozen=True):
+    """What the agent reported, in a trial's result.json."""
+
+    agent_result: AgentReport | None = None
+    step_results: list[_StepReport] | None = None
+
+
+def _load_reported(trial: Path) -> Reported:
+    try:
+        found = msgspec.json.decode(read_inside(str(trial), f"{trial}/result.json"), type=_Reports)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        found = _Reports()
+    steps = tuple((each.step_name, each.agent_result) for each in found.step_results or ())
+    return Ending(rewards=None, report=found.agent_result, steps=steps).reported
 
 
 def read_linked(trial: Path) -> dict[str, bytes]:

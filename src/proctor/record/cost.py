@@ -135,6 +135,7 @@ def _shown(count: int | None) -> str:
 
 LARGEST_USD: Final = 1e9
 """Upper limit of a plausible amount; a larger number is rejected as an error."""
+_ADVISOR: Final = "advisor"
 _FREE: Final = "0 USD is reported for tokens that were counted; it may mean that no price was known"
 
 
@@ -229,7 +230,8 @@ def find_cost(
 ) -> CostBasis:
     """The provider's amount if it reported one, else an estimate from tokens and listed prices.
 
-    If one of the spendings has no price, the whole amount is unknown.
+    If the agent's own spending has no price, the whole amount is unknown. An advisor's spending
+    without a price is left out of the amount, with a note.
 
     Raises:
         RecordError: the reported amount is not plausible.
@@ -238,6 +240,18 @@ def find_cost(
         basis = reported_cost(reported_usd)
         free = (_FREE,) if basis.amount_usd == 0 and _has_tokens(spendings) else ()
         return msgspec.structs.replace(basis, notes=free)
+    whole = _estimate(spendings, when)
+    own = [each for each in spendings if each.who != _ADVISOR]
+    if whole.amount_usd is not None or len(own) == len(spendings):
+        return whole
+    known = _estimate(own, when)
+    if known.amount_usd is None:
+        return whole
+    note = f"the advisor's part is not in the amount: {whole.why_unknown}"
+    return msgspec.structs.replace(known, notes=(*known.notes, note))
+
+
+def _estimate(spendings: Sequence[Spending], when: datetime) -> CostBasis:
     asked = next((each for each in spendings if not is_free(each)), None)
     if asked is not None and not (asked.model or "").strip():
         # Loading the price table is slow, and agents without a model do not need it.

@@ -11,7 +11,6 @@ from proctor.harbor.record import (
     NO_MODEL,
     NOT_CONFIGURATION,
     UNRESOLVED,
-    AgentReport,
     Ending,
     find_image,
     find_said,
@@ -20,6 +19,7 @@ from proctor.harbor.record import (
     make_timing,
     refer_files,
 )
+from proctor.harbor.trial_cost import AgentReport
 from proctor.harbor.trial_result import AgentContext, ExceptionInfo, TrialResult
 from proctor.record.model import (
     AgentReference,

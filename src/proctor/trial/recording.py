@@ -6,8 +6,11 @@ If the runner is killed, the record of the last phase remains.
 import asyncio
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
+from pathlib import PurePosixPath
+
+import msgspec
 
 from proctor.errors import RecordError
 from proctor.harbor.record import RecordSource, build_record, complete_record, find_seconds
@@ -34,6 +37,10 @@ LONGEST_TRACE = 128 << 20
 """Longest trace, in bytes, that is read for the record. In memory it takes three times as much, and
 an agent that writes endlessly must not exhaust the runner's memory.
 """
+
+
+_RAW_OUTPUTS = ("agent/command.txt", "agent/oracle.txt")
+_CONVERSATIONS = ("agent/conversation.jsonl", "artifacts/conversation.jsonl")
 
 
 class Recording:
@@ -66,7 +73,8 @@ class Recording:
             OSError: it cannot be written.
             RecordError: the facts do not make a valid record; the one of the last phase remains.
         """
-        record, _ = build_record(self._make_source(result, watched, trace, None), [])
+        named = None if trace is None else _name_models(trace)
+        record, _ = build_record(self._make_source(result, watched, named, None), [])
         is_timed = find_seconds(result) is not None
         record = complete_record(record, is_complete=is_timed and not find_missing(record))
         self._write(record)
@@ -97,9 +105,21 @@ class Recording:
             directory=self._directory,
             trace=trace,
             has_artifacts=os.path.lexists(f"{artifacts}/manifest.json") or has_entries(artifacts),
+            raw_output=None if phase else self._find_raw_output(result),
+            conversation=None if phase else self._find_file(_CONVERSATIONS),
+            counts_trace=True,
             ending=None if phase else make_ending(result),
             phase=phase,
         )
+
+    def _find_raw_output(self, result: TrialResult) -> str | None:
+        """The file with what the agent printed: harbor's agents name it after themselves."""
+        own = PurePosixPath("agent", f"{result.agent_info.name}.txt")
+        return self._find_file((*_RAW_OUTPUTS, *([str(own)] if len(own.parts) == 2 else [])))
+
+    def _find_file(self, names: Iterable[str]) -> str | None:
+        """The first of these files that the trial left, if it is not empty."""
+        return next((name for name in names if _size_of(f"{self._directory}/{name}") > 0), None)
 
     # The parts that are the same in every phase's record are built once.
 
@@ -121,6 +141,16 @@ class Recording:
         if self._redactor is not None:
             data = self._redactor.redact_text(data.decode()).encode()
         self.file.write(data)
+
+
+def _name_models(trace: Trace) -> Trace:
+    """The trace with the models that answered, also those named beside the format's own fields."""
+    if trace.models:
+        return trace
+    named = [entry.metadata.get("model") for entry in trace.entries if entry.metadata]
+    named += [turn.rest.get("model") for turn in trace.turns if turn.role == "assistant"]
+    models = dict.fromkeys(name for name in named if isinstance(name, str) and name.strip())
+    return msgspec.structs.replace(trace, models=tuple(models))
 
 
 def has_entries(directory: str) -> bool:
