@@ -81,6 +81,20 @@ def test_long_values_are_shortened_in_the_sentence_only(job: Path) -> None:
     assert "y" * 200 in finding.found
 
 
+def _raise_first(group: Document) -> None:
+    rewards = group["reward_stats"]["reward"]
+    (low,) = [key for key in rewards if key != "1.0"]
+    rewards["1.0"].append(rewards.pop(low)[0])
+
+
+def test_a_difference_names_the_part_that_differs(job: Path) -> None:
+    edit_group(job, _raise_first)
+    (finding,) = audit(job)
+    assert finding.kind is Kind.EDITED_REWARD_STATS
+    assert '.reward_stats.reward["1.0"] has ' in finding.message
+    assert finding.message.endswith("; the trials do not give it (and 1 other part)")
+
+
 def test_missing_plans_are_notes(job: Path) -> None:
     (job / "lock.json").unlink()
     (job / "config.json").unlink()

@@ -1,5 +1,6 @@
 """Reward files against trial results, trial by trial."""
 
+import json
 import os
 from pathlib import Path
 
@@ -50,6 +51,19 @@ def test_a_claim_and_its_file_are_both_named(job: Path, trial: Path) -> None:
         '{"reward": 1.0}',
         '{"reward": 0.25}',
     )
+
+
+def test_of_many_rewards_only_those_that_differ_are_named(job: Path, trial: Path) -> None:
+    rewards = {"tests": 1.0, "style": 0.5, "speed": 1.0}
+    edit_json(
+        trial / "result.json", lambda result: result["verifier_result"].update(rewards=rewards)
+    )
+    (trial / "verifier" / "reward.txt").unlink()
+    (trial / "verifier" / "reward.json").write_text(json.dumps({**rewards, "style": 0.25}))
+    (finding,) = audit(job)
+    said = 'the trial result claims {"style": 0.5}, the reward file holds {"style": 0.25}'
+    assert finding.message == said
+    assert finding.found == '{"tests": 1.0, "style": 0.5, "speed": 1.0}'
 
 
 def test_both_reward_files_are_a_note_on_the_one_that_does_not_count(trial: Path) -> None:

@@ -1,6 +1,7 @@
 """`proctor audit`: findings for people and for programs, and two runs side by side."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,33 @@ def test_differences_are_named_by_kind_file_and_value(proctor: Proctor, doctored
         "  edited-reward  oracle-wrong__2j385Vz/result.json",
         '    the trial result claims {"reward": 0.0}, the reward file holds {"reward": 1.0}',
     ]
+
+
+def test_a_dropped_trial_comes_first_and_its_consequences_are_folded(
+    proctor: Proctor, tmp_path: Path
+) -> None:
+    job = copy_job("04-binary-scripted-k5", tmp_path)
+    trial = find_trial(job, "oracle-wrong")
+    shutil.rmtree(trial)
+    ran = proctor("audit", job)
+    lines = ran.out.splitlines()
+    assert lines[0] == f"{job}: 11 differences (harbor-0.13.1)"
+    assert lines[1:4] == [
+        "  trial-without-directory  result.json",
+        f"    {trial.name} is counted, and has no directory with a result",
+        "  consequences  10 published numbers in result.json: edited-metric, edited-pass-at-k, "
+        "edited-reward-stats, edited-counter, edited-usage",
+    ]
+    group = "evals.scripted__model-x__binary"
+    assert lines[4:8] == [
+        f"    {group}.metrics[0].mean is 0.6; the trials give 0.6428571428571429",
+        f'    {group}.pass_at_k["2"] is 0.9; the trials give 0.9333333333333332 (and 1 other part)',
+        f'    {group}.reward_stats.reward["0.0"] has {trial.name}; the trials do not give it',
+        "    … and 7 more; --json lists them",
+    ]
+    (document,) = json.loads(proctor("audit", job, "--json").out)["jobs"]
+    kinds = [each["kind"] for each in document["differences"]]
+    assert (document["n_causes"], kinds[0], len(kinds)) == (1, "trial-without-directory", 11)
 
 
 def test_one_difference_is_not_several(proctor: Proctor, tmp_path: Path) -> None:

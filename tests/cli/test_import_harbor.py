@@ -92,6 +92,24 @@ def test_trials_are_sealed_in_the_order_that_harbor_adds_them_up(
     assert [entry.source.seq for entry in entries_of(ledger) if entry.source] == list(range(40))
 
 
+def test_a_job_is_audited_as_it_comes_in(proctor: Proctor, ledger: Path, tmp_path: Path) -> None:
+    ran = proctor("import", "harbor", COPIED / SCRIPTED, "--ledger", ledger)
+    counts, *_ = ran.out.splitlines()
+    assert counts.endswith(" refused; audited: the published numbers follow")
+    job = copy_job(SCRIPTED, tmp_path / "doctored")
+    (find_trial(job, "oracle-wrong") / "verifier" / "reward.txt").write_text("0.25")
+    words = ("import", "harbor", job, "--experiment", "doctored", "--ledger", ledger)
+    ran = proctor(*words)
+    counts, cause, *_ = ran.out.splitlines()
+    assert (ran.code, counts.rpartition("; ")[2]) == (0, "audited: 4 differences")
+    assert cause.startswith(f"edited-reward: {find_trial(job, 'oracle-wrong')}/result.json: the ")
+    assert cause.endswith(f"; `proctor audit {job}` shows all")
+    (audit,) = json.loads(proctor(*words, "--json").out)["audits"]
+    assert (audit["verdict"], audit["differences"], len(audit["causes"])) == ("differs", 4, 1)
+    many = proctor("import", "harbor", job, COPIED / SCRIPTED, "--ledger", ledger)
+    assert "audited: the published numbers of 1 of 2 jobs follow\n" in many.out
+
+
 def test_cached_tokens_are_counted_once(proctor: Proctor, ledger: Path) -> None:
     job = COPIED / SCRIPTED
     proctor("import", "harbor", job, "--ledger", ledger)

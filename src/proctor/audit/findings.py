@@ -127,6 +127,14 @@ class Kind(StrEnum):
         return self in _DIFFERENCES
 
     @property
+    def is_derived(self) -> bool:
+        """Whether it is about a number of the job result, which follows from the trials.
+
+        If the trials themselves differ, such a difference is a consequence.
+        """
+        return self in _DERIVED
+
+    @property
     def is_unshown(self) -> bool:
         """Whether it contradicts nothing, but leaves a published number unconfirmed."""
         return not (self.is_difference or self.is_note)
@@ -139,6 +147,7 @@ class Kind(StrEnum):
 
 _ALL = list(Kind)
 _DIFFERENCES = frozenset(_ALL[: _ALL.index(Kind.NOT_RECOMPUTED)])
+_DERIVED = frozenset(_ALL[_ALL.index(Kind.EDITED_GROUP) : _ALL.index(Kind.NOT_RECOMPUTED)])
 _NOTES = frozenset(_ALL[_ALL.index(Kind.UNFINISHED_JOB) :])
 
 

@@ -360,8 +360,25 @@ class Audit:
 
     @property
     def differences(self) -> list[Finding]:
-        """Findings that contradict the published numbers."""
-        return [finding for finding in self.findings if finding.kind.is_difference]
+        """Findings that contradict the published numbers, causes first."""
+        return [*self.causes, *self.consequences]
+
+    @property
+    def causes(self) -> list[Finding]:
+        """Differences in the trials; if there are none, those in the job result."""
+        found = [finding for finding in self.findings if finding.kind.is_difference]
+        return [finding for finding in found if not finding.kind.is_derived] or found
+
+    @property
+    def consequences(self) -> list[Finding]:
+        """Differences in the job result that those in the trials explain, scores first."""
+        causes = set(map(id, self.causes))
+        found = [finding for finding in self.findings if finding.kind.is_difference]
+        order = list(Kind)
+        return sorted(
+            (finding for finding in found if id(finding) not in causes),
+            key=lambda finding: order.index(finding.kind),
+        )
 
     @property
     def unshown(self) -> list[Finding]:
@@ -386,6 +403,17 @@ class Audit:
         return self.verdict is Verdict.FOLLOWS
 
 
+def render_verdict(audit: Audit) -> str:
+    """The verdict in words."""
+    match audit.verdict:
+        case Verdict.DIFFERS:
+            return count_of(len(audit.differences), "difference")
+        case Verdict.CANNOT_BE_SHOWN:
+            return "the published numbers cannot be shown to follow"
+        case Verdict.FOLLOWS:
+            return "the published numbers follow"
+
+
 def audit_job(
     directory: str,
     profile: Profile | None = None,
@@ -400,6 +428,18 @@ def audit_job(
     """
     job, profile = load_as_run(directory, profile, watch)
     return Audit(job, profile, list(_findings(job, profile, run_scripts=run_scripts)))
+
+
+def audit_loaded(job: Job) -> Audit:
+    """Audit a job that was loaded with the default rules, with those of the harbor that ran it.
+
+    Raises:
+        JobError: it has changed since, and cannot be loaded again.
+    """
+    profile = find_profile_of(job)
+    if profile is not DEFAULT_PROFILE:
+        job = load_job(job.directory, profile)
+    return Audit(job, profile, list(_findings(job, profile, run_scripts=False)))
 
 
 def load_as_run(

@@ -15,6 +15,7 @@ from proctor.harbor.render import render_json
 from proctor.harbor.stats import stats_document
 from proctor.harbor.trial import FoundTrial
 from proctor.reward.metric import DEFAULT_METRIC
+from proctor.sentence import count_of
 
 # Could another order of the trials explain a published number?
 #
@@ -305,8 +306,67 @@ def _compare_values(
 ) -> Iterator[Finding]:
     stated, evidence = render_json(found), render_json(expected)
     if stated != evidence:
-        message = f"{where} is {_shortened(stated)}; the trials give {_shortened(evidence)}"
-        yield Finding(kind, path, message, stated, evidence)
+        yield Finding(kind, path, _describe_parts(where, found, expected), stated, evidence)
+
+
+# Names of trials that a message lists.
+_MOST_NAMES = 3
+
+
+def _describe_parts(where: str, found: object, expected: object) -> str:
+    """Describe the first part of a value that differs, and count the others."""
+    first, *others = _differing(where, found, expected) or [_describe_value(where, found, expected)]
+    return f"{first} (and {count_of(len(others), 'other part')})" if others else first
+
+
+def _differing(where: str, found: object, expected: object) -> list[str]:
+    """A sentence for each part that differs, keys in the order of the published value."""
+    if _ABSENT not in (found, expected) and render_json(found) == render_json(expected):
+        return []
+    if isinstance(found, dict) and isinstance(expected, dict):
+        keys = dict.fromkeys((*found, *expected))
+        return [
+            sentence
+            for key in keys
+            for sentence in _differing(
+                _below(where, key), found.get(key, _ABSENT), expected.get(key, _ABSENT)
+            )
+        ]
+    if isinstance(found, list) and isinstance(expected, list):
+        return _differing_names(where, found, expected)
+    return [_describe_value(where, found, expected)]
+
+
+class _Absent:
+    """A key that one of two values lacks."""
+
+
+_ABSENT = _Absent()
+
+
+def _differing_names(where: str, found: Sequence[object], expected: Sequence[object]) -> list[str]:
+    stated, evidence = Counter(map(str, found)), Counter(map(str, expected))
+    sentences = []
+    if extra := list((stated - evidence).elements()):
+        sentences.append(f"{where} has {_join(extra)}; the trials do not give it")
+    if lacking := list((evidence - stated).elements()):
+        sentences.append(f"{where} lacks {_join(lacking)}; the trials give it")
+    return sentences
+
+
+def _join(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return f"{_shortened(', '.join(names[:_MOST_NAMES]))}{more}"
+
+
+def _describe_value(where: str, found: object, expected: object) -> str:
+    stated = "is missing" if found is _ABSENT else f"is {_shortened(render_json(found))}"
+    evidence = "none" if expected is _ABSENT else _shortened(render_json(expected))
+    return f"{where} {stated}; the trials give {evidence}"
+
+
+def _below(where: str, key: str) -> str:
+    return f"{where}.{key}" if key.isidentifier() else f"{where}[{render_json(key)}]"
 
 
 def _unordered(value: object, *, bare: bool) -> object:

@@ -53,6 +53,24 @@ def show_verdict(verdict: Verdict | None) -> str:
     return "nothing" if verdict is None else _show(verdict.rewards)
 
 
+def show_both(claimed: VerifierDocument | None, verdict: Verdict | None) -> tuple[str, str]:
+    """Format a claim and a verdict; of rewards on both sides only those that differ."""
+    ours = claimed.rewards if claimed else None
+    theirs = verdict.rewards if verdict else None
+    if ours is None or theirs is None:
+        return show_claim(claimed), show_verdict(verdict)
+    same = {
+        key
+        for key in ours.keys() & theirs.keys()
+        if _show_number(ours[key]) == _show_number(theirs[key])
+    }
+    if len(same) == len(ours) == len(theirs):
+        same = set()  # only the order differs
+    left = {key: value for key, value in ours.items() if key not in same}
+    right = {key: value for key, value in theirs.items() if key not in same}
+    return _show(left), _show(right)
+
+
 def _show(rewards: WrittenRewards | Rewards | None) -> str:
     if rewards is None:
         return "null"

@@ -4,7 +4,14 @@ import os
 from collections.abc import Iterator, Sequence
 
 from proctor.audit.findings import Finding, Kind
-from proctor.audit.shown import REWARD_ERRORS, error_left, is_reward_error, show_claim, show_verdict
+from proctor.audit.shown import (
+    REWARD_ERRORS,
+    error_left,
+    is_reward_error,
+    show_both,
+    show_claim,
+    show_verdict,
+)
 from proctor.files import read_inside
 from proctor.harbor.documents import StepDocument
 from proctor.harbor.job import Job
@@ -32,7 +39,8 @@ def audit_steps(found: FoundTrial, profile: Profile) -> Iterator[Finding]:
     yield from _audit_course(found, steps)
     if not found.follows:
         claimed, counted = show_claim(found.claimed), show_verdict(found.trial.verdict)
-        message = f"the trial claims {claimed}; the mean of its steps is {counted}"
+        parts = show_both(found.claimed, found.trial.verdict)
+        message = f"the trial claims {parts[0]}; the mean of its steps is {parts[1]}"
         path = f"{found.directory}/result.json"
         yield Finding(Kind.EDITED_STEP_TOTAL, path, message, claimed, counted)
 
@@ -52,8 +60,9 @@ def _audit_step(found: FoundTrial, step: StepDocument, weighed: Weighed) -> Iter
         case Unscored(reason=reason, error="LinkedRewardError"):
             yield Finding(Kind.LINKED_FILE, path, f"step {step.step_name}: {reason}", claimed)
             return
-    held = f"its reward file holds {counted}" if weighed.evidence else "it has no reward file"
-    message = f"step {step.step_name} claims {claimed}, {held}"
+    stated, evidence = show_both(step.verifier_result, weighed.verdict)
+    held = f"its reward file holds {evidence}" if weighed.evidence else "it has no reward file"
+    message = f"step {step.step_name} claims {stated}, {held}"
     kind = Kind.EDITED_STEP_REWARD if weighed.evidence else Kind.MISSING_REWARD_FILE
     yield Finding(kind, path, message, claimed, counted)
 
@@ -159,7 +168,8 @@ def _unfollowed(found: FoundTrial) -> Finding:
     if found.claimed is None:
         message = f"the reward file holds {counted}, and the trial result claims nothing"
         return Finding(Kind.DROPPED_REWARD, path, message, claimed, counted)
-    message = f"the trial result claims {claimed}, the reward file holds {counted}"
+    stated, evidence = show_both(found.claimed, found.trial.verdict)
+    message = f"the trial result claims {stated}, the reward file holds {evidence}"
     return Finding(Kind.EDITED_REWARD, path, message, claimed, counted)
 
 

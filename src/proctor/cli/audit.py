@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 
 from proctor.audit.difference import RunDifference, compare_runs
 from proctor.audit.findings import Finding, Kind
-from proctor.audit.job import Audit, Verdict, audit_job, load_as_run
+from proctor.audit.job import Audit, audit_job, load_as_run, render_verdict
 from proctor.cli.ledger.options import open_ledger
 from proctor.cli.options import PATH, check_apart, check_companions, is_given
 from proctor.cli.output import json_option, print_json, print_line, reading_progress
@@ -149,6 +149,7 @@ def _plan_audit_document(audit: PlanAudit) -> dict[str, object]:
 
 
 _MOST_FINDINGS = 50
+_MOST_CONSEQUENCES = 3
 
 
 @click.command("audit")
@@ -260,10 +261,11 @@ def _load_two(jobs: Sequence[str], against: str, rules: Profile | None) -> tuple
 
 
 def _print(audit: Audit) -> None:
-    print_line(f"{audit.job.directory}: {_say_verdict(audit)} ({audit.profile.name})")
-    for finding in audit.differences:
+    print_line(f"{audit.job.directory}: {render_verdict(audit)} ({audit.profile.name})")
+    for finding in audit.causes:
         print_line(f"  {finding.kind}  {_inside(audit, finding)}")
         print_line(f"    {finding.message}")
+    _print_consequences(audit.consequences)
     for finding in audit.unshown:
         print_line(f"  cannot be shown: {finding.kind}  {_inside(audit, finding)}")
         print_line(f"    {finding.message}")
@@ -275,6 +277,19 @@ def _print(audit: Audit) -> None:
         also = f" (and {len(more)} more; --json lists them)" if more else ""
         print_line(f"  note: {kind}  {_inside(audit, first)}")
         print_line(f"    {first.message}{also}")
+
+
+def _print_consequences(found: Sequence[Finding]) -> None:
+    """Print the numbers that differ because trials do: a line for each, and a few of many."""
+    if not found:
+        return
+    kinds = ", ".join(dict.fromkeys(finding.kind for finding in found))
+    numbers = count_of(len(found), "published number")
+    print_line(f"  consequences  {numbers} in result.json: {kinds}")
+    for finding in found[:_MOST_CONSEQUENCES]:
+        print_line(f"    {finding.message}")
+    if len(found) > _MOST_CONSEQUENCES:
+        print_line(f"    … and {len(found) - _MOST_CONSEQUENCES} more; --json lists them")
 
 
 def _print_integrity(audit: Audit, found: Sequence[Finding]) -> None:
@@ -290,16 +305,6 @@ def _print_integrity(audit: Audit, found: Sequence[Finding]) -> None:
         print_line(f"    … and {len(codes) - _MOST_FINDINGS} more; --json lists them")
 
 
-def _say_verdict(audit: Audit) -> str:
-    match audit.verdict:
-        case Verdict.DIFFERS:
-            return count_of(len(audit.differences), "difference")
-        case Verdict.CANNOT_BE_SHOWN:
-            return "the published numbers cannot be shown to follow"
-        case Verdict.FOLLOWS:
-            return "the published numbers follow"
-
-
 def _inside(audit: Audit, finding: Finding) -> str:
     return os.path.relpath(finding.path, audit.job.directory)
 
@@ -311,6 +316,7 @@ def _document(audit: Audit) -> dict[str, object]:
         "verdict": str(audit.verdict),
         "follows": audit.follows,
         "differences": [asdict(finding) for finding in audit.differences],
+        "n_causes": len(audit.causes),
         "unshown": [asdict(finding) for finding in audit.unshown],
         "notes": [_describe_note(finding) for finding in audit.notes],
     }

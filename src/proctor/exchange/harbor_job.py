@@ -62,6 +62,8 @@ class FoundJob:
     notes: list[str] = field(default_factory=list)
     set_aside: list[str] = field(default_factory=list)
     """Trial directories of earlier plans, according to the job; they are offered too."""
+    job: Job | None = None
+    """The job as it was loaded; None if it could not be."""
 
 
 def find_jobs(path: Path) -> list[Path]:
@@ -104,7 +106,7 @@ def find_trials(path: Path, options: JobOptions, watch: Watch | None = None) -> 
         lock=_load_lock(str(path)),
         around=around,
     )
-    found = FoundJob(notes=_find_notes(job, refused), set_aside=job.set_aside)
+    found = FoundJob(notes=_find_notes(job, refused), set_aside=job.set_aside, job=job)
     scored = {each.directory: each for each in job.trials}
     places = dict.fromkeys(_list_trials(job, found, is_over=options.is_over))
     for seq, place in enumerate(places):

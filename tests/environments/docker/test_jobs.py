@@ -130,9 +130,9 @@ def run_one(
 ) -> dict[str, Any]:
     """Run one trial of a small task with some files changed; its result."""
     write(tmp_path / "task", {**TASK, **files})
-    run_ours(
-        "-p", tmp_path / "task", "-e", "docker", "--no-ledger", *options, jobs=tmp_path, code=code
-    )
+    agent = () if "--command" in options else ("-a", "oracle")
+    where = ("-p", tmp_path / "task", "-e", "docker", "--no-ledger")
+    run_ours(*where, *agent, *options, jobs=tmp_path, code=code)
     (path,) = (tmp_path / "job").glob("*/result.json")
     return load_result(path)
 
@@ -263,7 +263,7 @@ def test_without_docker_nothing_is_created(
     if path is not None:
         monkeypatch.setenv("PATH", path)
     jobs = tmp_path / "jobs"
-    ran = run_ours("-p", tmp_path / "task", "-e", "docker", jobs=jobs, code=2)
+    ran = run_ours("-p", tmp_path / "task", "-a", "nop", "-e", "docker", jobs=jobs, code=2)
     assert said in ran.err
     assert not jobs.exists()
 
@@ -278,7 +278,18 @@ def test_a_user_of_the_group_docker_runs_trials_and_leaves_nothing(engine: Engin
         with ordinary_home() as home:
             write(home / "task", {**TASK, "solution/solve.sh": solve, "tests/test.sh": check})
             ran = run_as_ordinary_user(
-                *("proctor", "run", "-p", home / "task", "-e", "docker", "-o", home / "jobs"),
+                *(
+                    "proctor",
+                    "run",
+                    "-p",
+                    home / "task",
+                    "-a",
+                    "oracle",
+                    "-e",
+                    "docker",
+                    "-o",
+                    home / "jobs",
+                ),
                 *("--job-name", "job", "--no-ledger", "-y"),
                 home=home,
                 env=environment(home, DOCKER_HOST=engine.host),
@@ -310,7 +321,7 @@ def test_an_image_out_of_docker_runs_in_the_sandbox_with_its_id(
     del files["environment/Dockerfile"]
     write(tmp_path / "task", files)
     (tmp_path / "task" / "environment").mkdir()
-    run_ours("-p", tmp_path / "task", "--no-ledger", jobs=tmp_path, code=0)
+    run_ours("-p", tmp_path / "task", "-a", "oracle", "--no-ledger", jobs=tmp_path, code=0)
     (record,) = map(load_result, (tmp_path / "job").glob("*/record.json"))
     assert record["evaluation"]["reward"] == 1.0
     assert identity.startswith("sha256:")
@@ -323,7 +334,18 @@ def test_a_user_who_may_not_use_the_socket_is_told_how(engine: Engine) -> None:
     with ordinary_home() as home:
         write(home / "task", TASK)
         ran = run_as_ordinary_user(
-            *("proctor", "run", "-p", home / "task", "-e", "docker", "-o", home / "jobs"),
+            *(
+                "proctor",
+                "run",
+                "-p",
+                home / "task",
+                "-a",
+                "oracle",
+                "-e",
+                "docker",
+                "-o",
+                home / "jobs",
+            ),
             home=home,
             env=environment(home, DOCKER_HOST=engine.host),
         )

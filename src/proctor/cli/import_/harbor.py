@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from proctor.audit.job import audit_loaded
 from proctor.cli.import_.taking import bring_in, print_reconciliation
 from proctor.cli.ledger.options import extend_option, json_option, key_option, ledger_option
 from proctor.cli.ledger.progress import make_progress
@@ -56,6 +57,9 @@ def command(
     marked as finished, trials without a result are left for later, or imported as killed with
     --killed. `proctor export --format harbor` restores the files.
 
+    Each job is audited as `proctor audit` does: the first line says whether its published numbers
+    follow from the evidence. What does not follow is imported too.
+
     Exit code 3: trials were refused or left for later. 2: nothing was sealed.
 
     Example: proctor import harbor jobs/nightly
@@ -74,7 +78,10 @@ def command(
     for job in found:
         outcome.later += job.later
         outcome.notes += job.notes
-    return print_reconciliation(outcome, noun="trial", as_json=as_json, ledger=directory)
+    audits = [audit_loaded(job.job) for job in found if job.job is not None]
+    return print_reconciliation(
+        outcome, noun="trial", as_json=as_json, ledger=directory, audits=audits
+    )
 
 
 def _list_jobs(paths: tuple[str, ...]) -> list[Path]:

@@ -5,6 +5,7 @@ import shlex
 from collections import Counter
 from collections.abc import Sequence
 
+from proctor.audit.job import Audit, render_verdict
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.ledger.target import open_target
 from proctor.cli.output import print_json, print_line
@@ -44,16 +45,25 @@ def bring_in(
 
 
 def print_reconciliation(
-    outcome: Reconciliation, *, noun: str, as_json: bool, ledger: str | None = None
+    outcome: Reconciliation,
+    *,
+    noun: str,
+    as_json: bool,
+    ledger: str | None = None,
+    audits: Sequence[Audit] = (),
 ) -> int:
     """Print the result and the next command; returns the exit code.
 
-    `ledger` is the value of --ledger, which the next command needs as well.
+    `ledger` is the value of --ledger, which the next command needs as well. `audits` are those of
+    the jobs that were imported.
     """
     if as_json:
-        print_json(describe_reconciliation(outcome))
+        document = describe_reconciliation(outcome)
+        print_json(
+            document | {"audits": list(map(_describe_audit, audits))} if audits else document
+        )
     else:
-        _print(outcome, noun)
+        _print(outcome, noun, audits)
         if (following := render_next(outcome, ledger)) is not None:
             print_line(f"next: {following}")
     return exit_code_of(outcome)
@@ -66,16 +76,38 @@ def exit_code_of(outcome: Reconciliation) -> int:
     return _SOME_REFUSED if outcome.new or outcome.known else _NONE_TAKEN
 
 
-def _print(outcome: Reconciliation, noun: str) -> None:
+def _print(outcome: Reconciliation, noun: str, audits: Sequence[Audit]) -> None:
     summary = (
         f"{count_of(outcome.found, noun)} found: {len(outcome.new):,} imported, "
         f"{len(outcome.known):,} already there, {len(outcome.refused):,} refused"
     )
-    print_line(f"{summary}, {len(outcome.later):,} left for later" if outcome.later else summary)
+    summary += f", {len(outcome.later):,} left for later" if outcome.later else ""
+    print_line(f"{summary}; {_summarize_audits(audits)}" if audits else summary)
+    for audit in audits:
+        if not audit.follows:
+            first = (audit.causes or audit.unshown)[0]
+            command = shlex.join(["proctor", "audit", audit.job.directory])
+            print_line(f"{first.kind}: {first.path}: {first.message}; `{command}` shows all")
     _print_all("refused", [(each.where, each.message) for each in outcome.refused], noun)
     _print_all("left for later", [(each.where, each.message) for each in outcome.later], noun)
     for note in outcome.notes:
         print_line(f"note: {note}")
+
+
+def _summarize_audits(audits: Sequence[Audit]) -> str:
+    if len(audits) == 1:
+        return f"audited: {render_verdict(audits[0])}"
+    n = sum(audit.follows for audit in audits)
+    return f"audited: the published numbers of {n:,} of {len(audits):,} jobs follow"
+
+
+def _describe_audit(audit: Audit) -> dict[str, object]:
+    return {
+        "directory": audit.job.directory,
+        "verdict": str(audit.verdict),
+        "differences": len(audit.differences),
+        "causes": [finding.message for finding in audit.causes],
+    }
 
 
 def render_next(outcome: Reconciliation, ledger: str | None) -> str | None:
