@@ -240,7 +240,7 @@ async def _fetch(subject: Subject, paths: Sequence[str]) -> list[str]:
 
 
 _FIGURE = re.compile(r"<dt>([^<]*)</dt><dd>(?:<span[^>]*>)?([^<]*)")
-_TITLE = re.compile(r'<dt>Mean reward</dt><dd><span title="([^"]*)"')
+_TITLE = re.compile(r'<dt>Score</dt><dd><span title="([^"]*)"')
 
 
 def view_job_page(job: Path) -> Counts:
@@ -275,11 +275,13 @@ def view_pages(ledger: Path, experiment: str, dataset: str) -> dict[str, Counts]
     disclosed = {name: _find_unnamed(text) for name, text in pages.items()}
     row = re.search(rf'<th scope="row"><a [^>]*>{experiment}</a>(.*?)</tr>', front, re.DOTALL)
     assert row is not None
-    cells = [int(each) for each in re.findall(r'<td class="n">(\d+)</td>', row[1])]
+    labels = '"(?:Trials|Not scored|Errored)"'
+    found = re.findall(rf'data-label={labels} class="n">(\d+)</td>', row[1])
+    cells = [int(each) for each in found]
     listed: Counts = dict(zip(("counted", "missing", "errored"), cells, strict=True))
     for name in ("withheld", "superseded"):
-        found = re.search(rf"(\d+) {name}", row[1])
-        listed[name] = int(found[1]) if found else 0
+        tag = re.search(rf"(\d+) {name}", row[1])
+        listed[name] = int(tag[1]) if tag else 0
     return {
         "page of the experiment": counts,
         "page of experiments": listed,

@@ -38,7 +38,7 @@ def test_a_job_and_the_ledger_it_was_brought_into_show_the_same(
         in_job, sealed = (
             figures_of(client.get(path).text) for client in (jobs_client, ledger_client)
         )
-        for figure in ("Mean reward", "Ended", "Scored", "Not scored"):
+        for figure in ("Score", "Ended", "Scored", "Not scored"):
             assert in_job[figure] == sealed[figure], figure
 
 
@@ -50,7 +50,7 @@ def test_means_count_a_missing_reward_as_0_and_say_how_many_are_scored(
         json.loads(path.read_text())["verifier_result"]["rewards"]["reward"]
         for path in (JOBS / JOB).glob("*/result.json")
     ]
-    assert found["Mean reward"] == f"{sum(rewards) / len(rewards):.4g}"
+    assert found["Score"] == f"{sum(rewards) / len(rewards):.4g}"
     assert found["Scored"] == str(len(rewards))
     errors = figures_of(jobs_client.get("/experiments/06-errors-oracle-k1").text)
     assert int(errors["Ended"]) == int(errors["Scored"]) + int(errors["Not scored"])
@@ -60,7 +60,7 @@ def test_means_count_a_missing_reward_as_0_and_say_how_many_are_scored(
 def test_models_are_never_one_mean(jobs_client: httpx.Client, ledger_client: httpx.Client) -> None:
     for client in (jobs_client, ledger_client):
         text = client.get("/experiments/14-two-models").text
-        assert figures_of(text)["Mean reward"] == "by group"
+        assert figures_of(text)["Score"] == "by group"
         assert "agents, models or datasets differ" in text
     assert "12 scored, by group" in ledger_client.get("/?q=two").text
 
@@ -195,7 +195,7 @@ def test_the_page_keeps_up_with_a_running_job(tmp_path: Path, page: Page) -> Non
     with serving(make_app(Subject(jobs=(job.directory,)))) as address:
         page.goto(f"{address}/experiments/{JOB}")
         said = page.locator("#connection")
-        expect(said).to_have_text("Live: what changes is shown here.")
+        expect(said).to_have_text("Live")
         marks = page.locator("td.marks a")
         expect(marks).to_have_count(1)
         page.get_by_label("Task or trial").fill("what somebody types")
@@ -214,7 +214,7 @@ def test_the_page_says_that_it_lost_the_connection(tmp_path: Path, page: Page) -
     job = GrowingJob(tmp_path)
     with serving(make_app(Subject(jobs=(job.directory,)))) as address:
         page.goto(f"{address}/experiments/{JOB}")
-        expect(page.locator("#connection")).to_have_text("Live: what changes is shown here.")
+        expect(page.locator("#connection")).to_have_text("Live")
     expect(page.locator("#connection")).to_contain_text("The connection is lost")
 
 

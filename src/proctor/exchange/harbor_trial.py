@@ -166,7 +166,7 @@ def _make_source(request: RecordRequest, sources: Sources) -> RecordSource:
         agent=make_agent(sources),
         environment=make_environment(sources),
         inputs=make_inputs(sources),
-        timing=_make_timing(sources.details),
+        timing=time_phases(sources.details),
         directory=str(sources.directory),
         trace=sources.evidence.trace,
         has_artifacts=any(path.startswith("artifacts/") for path in sources.evidence.files),
@@ -224,7 +224,8 @@ def _find_total(details: TrialDetails | None) -> float | None:
     return find_span(_list_phases(details)) if total is None else total
 
 
-def _make_timing(details: TrialDetails | None) -> TimingRecord:
+def time_phases(details: TrialDetails | None) -> TimingRecord:
+    """The times of a trial by phase, as its record has them; the total is 0.0 if unknown."""
     if details is None:
         return TimingRecord(total_seconds=0.0)
     steps = details.step_results or ()

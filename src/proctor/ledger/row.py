@@ -70,6 +70,9 @@ class TrialRow(msgspec.Struct, frozen=True, gc=False):
     timestamp: str | None = None
     """When the trial ran, in UTC."""
     seconds: float | None = None
+    setup_seconds: float | None = None
+    agent_seconds: float | None = None
+    verification_seconds: float | None = None
     cost_usd: float | None = None
     """Null: unknown, which is not 0."""
     tokens_in: int | None = None
@@ -126,6 +129,9 @@ class _Environment(msgspec.Struct, frozen=True):
 
 class _Timing(msgspec.Struct, frozen=True):
     total_seconds: float | None = None
+    setup_seconds: float | None = None
+    agent_seconds: float | None = None
+    verification_seconds: float | None = None
 
 
 class _Cost(msgspec.Struct, frozen=True):
@@ -189,7 +195,7 @@ def read_row(entry: TrialEntry, *, status: str | None = None, place: str | None 
         DamageError: the entry has no TrialRecord.
     """
     record, configuration, run_conditions, task_conditions = _read_record(entry)
-    agent, cost = record.agent, record.cost or _Cost()
+    agent, cost, timing = record.agent, record.cost or _Cost(), record.timing or _Timing()
     return TrialRow(
         seq=entry.seq if place is None else NOT_IN_A_LOG,
         experiment_id=record.experiment_id,
@@ -210,7 +216,10 @@ def read_row(entry: TrialEntry, *, status: str | None = None, place: str | None 
         reason_code=entry.reason_code,
         exception=find_exception(entry, record.evaluation.error_taxonomy),
         timestamp=_in_utc(record.timestamp),
-        seconds=record.timing.total_seconds if record.timing else None,
+        seconds=timing.total_seconds,
+        setup_seconds=timing.setup_seconds,
+        agent_seconds=timing.agent_seconds,
+        verification_seconds=timing.verification_seconds,
         cost_usd=cost.estimated_cost_usd,
         tokens_in=_count(cost.tokens_in),
         tokens_out=_count(cost.tokens_out),

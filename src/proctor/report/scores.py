@@ -46,7 +46,7 @@ def score_tasks(tasks: Tasks) -> Scores:
     passed = sum(map(sum, passes.values()))
     account = account_for(rows)
     has_mean = account.why_no_mean is None
-    ks = _choose_ks([len(found) for found in tasks.values()]) if has_mean else []
+    ks = choose_ks([len(found) for found in tasks.values()]) if has_mean else []
     as_zero = cluster_bootstrap(list(all_rewards(tasks).values())) if has_mean else None
     return Scores(
         account=account,
@@ -62,7 +62,7 @@ def score_tasks(tasks: Tasks) -> Scores:
     )
 
 
-def _choose_ks(sizes: Sequence[int]) -> list[int]:
+def choose_ks(sizes: Sequence[int]) -> list[int]:
     """1, and harbor's ks up to the number of attempts that at least half of the tasks have."""
     return [1, *eligible_ks(median_low(sizes))] if sizes else []
 

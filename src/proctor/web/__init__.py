@@ -21,7 +21,8 @@
     diff                        two traces side by side
     search                      search all traces
     traces/                     access to a trace of any size
-    boards                      boards, their rows, and intervals as small drawings
+    boards                      boards, and the trials of their rows
+    bars                        intervals and shares as small drawings
     server                      the HTTP server, on loopback
     templates/, static/         the pages; no build step, no external resources
 

@@ -1,8 +1,6 @@
 """Boards: the list of datasets, one board at a position, and the trials of one of its rows."""
 
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
@@ -15,7 +13,7 @@ from proctor.ledger.query import snapshot
 from proctor.ledger.reader import LedgerReader
 from proctor.report.board.document import describe_trials
 from proctor.report.board.making import list_datasets, make_board
-from proctor.report.board.model import Board, BoardRow
+from proctor.report.board.model import Board
 from proctor.report.board.text import (
     render_cost,
     render_heading,
@@ -30,57 +28,11 @@ from proctor.report.board.text import (
     render_title,
     split_rows,
 )
-from proctor.report.statistics.intervals import Interval
+from proctor.web.bars import draw_bar, find_scale
 from proctor.web.listing import make_pages, read_page
 from proctor.web.pages import ENVIRONMENT, render_page
 from proctor.web.shown import board_path
 from proctor.web.subject import Subject
-
-# Drawing a number and its interval as inline SVG, with colours by class
-
-
-_WIDTH, _HEIGHT, _MARGIN = 160, 18, 6
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """The numbers at both ends of a drawing."""
-
-    low: float
-    high: float
-
-    def place(self, value: float) -> float:
-        """Position of a number, in the drawing's units."""
-        share = (value - self.low) / (self.high - self.low)
-        return round(_MARGIN + share * (_WIDTH - 2 * _MARGIN), 2)
-
-
-def draw_bar(value: float | None, interval: Interval | None, scale: Scale, label: str) -> Markup:
-    """Draw a dot at a number and a line over its interval; empty without a number."""
-    if value is None:
-        return Markup()
-    middle = _HEIGHT / 2
-    whisker = Markup()
-    if interval is not None:
-        whisker = Markup('<line class="span" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(
-            scale.place(interval.low), scale.place(interval.high), middle, middle
-        )
-    return Markup(
-        '<svg class="bar" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        'role="img" aria-label="{label}">'
-        '<line class="axis" x1="{left}" x2="{right}" y1="{middle}" y2="{middle}"/>'
-        '{whisker}<circle class="dot" cx="{place}" cy="{middle}" r="3.5"/></svg>'
-    ).format(
-        width=_WIDTH,
-        height=_HEIGHT,
-        label=label,
-        left=_MARGIN,
-        right=_WIDTH - _MARGIN,
-        middle=middle,
-        whisker=whisker,
-        place=scale.place(value),
-    )
-
 
 _ON_A_PAGE = 200
 # A board of a large ledger needs much memory, so only one is computed at a time; waiting requests
@@ -148,20 +100,11 @@ def _render_board(board: Board) -> Markup:
         "board_shown.html",
         board=board,
         summary=render_title(board),
-        scale=_find_scale(list(board.rows)),
+        scale=find_scale([row.numbers for row in board.rows]),
         bar=draw_bar,
         notes=list(render_notes(board)),
         words=_WORDS,
     )
-
-
-def _find_scale(rows: Sequence[BoardRow]) -> Scale:
-    """From the lowest to the highest end of the intervals, including 0 and 1."""
-    values = [row.numbers.score for row in rows if row.numbers.score is not None]
-    for row in rows:
-        if row.numbers.score_interval is not None:
-            values += [row.numbers.score_interval.low, row.numbers.score_interval.high]
-    return Scale(min([0.0, *values]), max([1.0, *values]))
 
 
 def _render_trials(board: Board, number: str, page: int) -> Markup:

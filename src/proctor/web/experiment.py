@@ -12,13 +12,16 @@ from proctor.ledger.counting import (
     Account,
     account_for,
     count_exceptions,
+    counted_trials,
 )
 from proctor.ledger.query import load_position, snapshot, with_restarted
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.withheld import render_unnamed
-from proctor.report.statistics.efficiency import PASS_MARK
+from proctor.report.board.numbers import RowNumbers, count_row
+from proctor.report.statistics.efficiency import PASS_MARK, efficiency_of
+from proctor.trial.finding import Level, worst_level
 
 SCORED: Final = "scored"
 ERRORED: Final = "errored"
@@ -99,9 +102,14 @@ class Tally:
         return self.account.mean_errors_as_zero
 
 
+def ended_trials(rows: Sequence[TrialRow]) -> list[TrialRow]:
+    """The trials that ended and could be read."""
+    return [row for row in rows if row.status not in _NOT_ENDED]
+
+
 def count_trials(rows: Sequence[TrialRow]) -> Tally:
     """Count these trials."""
-    ended = [row for row in rows if row.status not in _NOT_ENDED]
+    ended = ended_trials(rows)
     running = sum(row.status == RUNNING for row in rows)
     return Tally(
         account=account_for(ended),
@@ -174,6 +182,26 @@ class Listed:
     """When its last trial was sealed."""
     is_mixed: bool
     """Whether it mixes several agents, models or datasets."""
+    numbers: RowNumbers
+    """As on a board; the score and the pass rate mean nothing if it is mixed."""
+    seconds: float | None
+    """Time of all trials together; None if that of one is unknown."""
+    alarms: int
+    """Trials with an integrity finding that casts doubt on their score."""
+
+    @property
+    def statuses(self) -> list[tuple[str, str]]:
+        """What is special about its trials, each with its tone."""
+        account = self.tally.account
+        counts = (
+            (self.alarms, "with an alarm", "bad"),
+            (account.withheld, "withheld", "warn"),
+            (account.diagnostic, "partial", "warn"),
+            (account.superseded, "superseded", ""),
+            (account.begun_again, "restarted", ""),
+        )
+        found = [(f"{count:,} {what}", tone) for count, what, tone in counts if count]
+        return found or [("sealed", "good")]
 
 
 def list_experiments(
@@ -198,6 +226,7 @@ def list_experiments(
 
 def _list(name: str, trials: list[TrialRow], when: str) -> Listed:
     groups = {(row.agent, row.model, row.dataset_id) for row in trials if row.status != WITHHELD}
+    counted = counted_trials(trials)
     return Listed(
         name=name,
         tally=count_trials(trials),
@@ -206,6 +235,9 @@ def _list(name: str, trials: list[TrialRow], when: str) -> Listed:
         datasets=_distinct([dataset for _, _, dataset in groups]),
         when=when,
         is_mixed=len(groups) > 1,
+        numbers=count_row(trials),
+        seconds=efficiency_of(counted).seconds.total,
+        alarms=sum(worst_level(row.findings) is Level.ALARM for row in counted),
     )
 
 

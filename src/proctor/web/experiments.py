@@ -1,17 +1,22 @@
 """The front page: all experiments or jobs, the newest first."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from proctor.ledger.query import snapshot
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.withheld import list_unnamed, render_unnamed
-from proctor.web.experiment import list_experiments
+from proctor.report.board.text import render_cost, render_score
+from proctor.web.bars import draw_bar, find_scale
+from proctor.web.experiment import Listed, list_experiments
 from proctor.web.job_files import JobFiles, JobSummary
 from proctor.web.listing import make_pages, read_page, read_words
-from proctor.web.pages import render_page
+from proctor.web.pages import render_page, render_text
 from proctor.web.shelf import JobShelf
 from proctor.web.subject import Subject
 
@@ -40,34 +45,66 @@ def _show_index(request: Request) -> Response:
     subject: Subject = request.app.state.subject
     words, number = read_words(request.query_params, "q"), read_page(request.query_params)
     with subject.opened() as ledger:
-        total, rows = (
-            _page_of_jobs(subject.shelf, words, number)
-            if ledger is None
-            else _page_of_sealed(ledger, words, number)
-        )
-        disclosed = None if ledger is None else render_unnamed(list_unnamed(ledger))
+        if ledger is None:
+            shown = _render_jobs(subject.shelf, words, number)
+        else:
+            with snapshot(ledger) as size:
+                key = ("index", size, words, number)
+            # A page of large experiments takes a while: their intervals are resampled.
+            shown = subject.kept.find(key) or _render_sealed(ledger, words, number)
+            subject.kept.keep(key, shown)
     return render_page(
         "index.html",
         title="Experiments" if subject.ledger else "Jobs",
         is_sealed=subject.ledger is not None,
         words=words,
-        disclosed=disclosed,
-        total=total,
-        rows=rows,
-        pages=make_pages("/", {"q": words}, number, -(-total // _ON_A_PAGE)),
+        shown=shown,
     )
 
 
-def _page_of_sealed(ledger: LedgerReader, words: str, number: int) -> tuple[int, list[object]]:
+def _render_sealed(ledger: LedgerReader, words: str, number: int) -> Markup:
+    total, rows = _page_of_sealed(ledger, words, number)
+    return _render(
+        words,
+        number,
+        total,
+        is_sealed=True,
+        rows=rows,
+        dataset=_find_dataset(rows),
+        disclosed=render_unnamed(list_unnamed(ledger)),
+        bar=draw_bar,
+        scale=find_scale([row.numbers for row in rows]),
+        words_for={"score": render_score, "cost": render_cost},
+    )
+
+
+def _find_dataset(rows: Sequence[Listed]) -> str | None:
+    """The dataset that all of them have in common."""
+    datasets = {each for row in rows for each in row.datasets or ("",)}
+    return (datasets.pop() or None) if len(datasets) == 1 else None
+
+
+def _render_jobs(shelf: JobShelf, words: str, number: int) -> Markup:
+    total, rows = _page_of_jobs(shelf, words, number)
+    return _render(words, number, total, is_sealed=False, rows=rows)
+
+
+def _render(words: str, number: int, total: int, **values: object) -> Markup:
+    pages = make_pages("/", {"q": words}, number, -(-total // _ON_A_PAGE))
+    text = render_text("index_shown.html", words=words, total=total, pages=pages, **values)
+    return Markup(text)  # noqa: S704 - the template has escaped every value
+
+
+def _page_of_sealed(ledger: LedgerReader, words: str, number: int) -> tuple[int, list[Listed]]:
     first = (number - 1) * _ON_A_PAGE
     total, rows = list_experiments(ledger, words=words, first=first, count=_ON_A_PAGE)
     if not rows and total:
         first = (total - 1) // _ON_A_PAGE * _ON_A_PAGE
         total, rows = list_experiments(ledger, words=words, first=first, count=_ON_A_PAGE)
-    return total, list(rows)
+    return total, rows
 
 
-def _page_of_jobs(shelf: JobShelf, words: str, number: int) -> tuple[int, list[object]]:
+def _page_of_jobs(shelf: JobShelf, words: str, number: int) -> tuple[int, list[_ListedJob]]:
     jobs = [job for job in shelf.all() if words.lower() in job.directory.name.lower()]
     dated = sorted(((job.changed_at(), job.directory.name, job) for job in jobs), key=_order)
     first = min(number - 1, max(len(dated) - 1, 0) // _ON_A_PAGE) * _ON_A_PAGE

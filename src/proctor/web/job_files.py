@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from proctor.errors import JobError, NotSealedError
-from proctor.harbor.documents import JOB, LOCK, STATE, JobDocument
+from proctor.exchange.harbor_trial import time_phases
+from proctor.harbor.documents import JOB, LOCK, STATE, JobDocument, load_details
 from proctor.harbor.job import PublishedResult
 from proctor.harbor.record import NO_MODEL, find_reward
 from proctor.harbor.render import render_json
@@ -62,6 +63,9 @@ class JobSummary:
     completed: int | None = None
     """Number of finished trials by result.json; None without one."""
     errored: int | None = None
+    cost_usd: float | None = None
+    seconds: float | None = None
+    """From the start of the job to its end."""
     aside: frozenset[str] = frozenset()
     problems: tuple[str, ...] = ()
     published: dict[str, str] = field(default_factory=dict)
@@ -151,6 +155,8 @@ class JobFiles:
             aside=frozenset(named.trial for named in state.unplanned) if state else frozenset(),
             completed=published.count("n_completed_trials") if published else None,
             errored=published.count("n_errored_trials") if published else None,
+            cost_usd=_find_cost(published),
+            seconds=_seconds(result.started_at, result.finished_at) if result else None,
             published=_find_metrics(published),
             problems=tuple(problems),
         )
@@ -215,6 +221,7 @@ class JobFiles:
     def _read(self, name: str, place: str, status: str) -> TrialRow:
         try:
             found = load_trial(place, DEFAULT_PROFILE)
+            timing = time_phases(load_details(place))
         except JobError as error:
             status = status if status in NOT_COUNTED else BROKEN
             return self._row(
@@ -235,6 +242,9 @@ class JobFiles:
             model=model or NO_MODEL,
             dataset_id=trial.source or ADHOC,
             seconds=_seconds(document.started_at, document.finished_at),
+            setup_seconds=timing.setup_seconds,
+            agent_seconds=timing.agent_seconds,
+            verification_seconds=timing.verification_seconds,
             cost_usd=trial.usage.cost_usd,
             timestamp=document.finished_at or document.started_at,
         )
@@ -307,6 +317,12 @@ def _find_metrics(published: PublishedResult | None) -> dict[str, str]:
         for name, value in entry.items()
         if isinstance(value, int | float)
     }
+
+
+def _find_cost(published: PublishedResult | None) -> float | None:
+    """The cost of all trials by result.json."""
+    cost = published.stats.get("cost_usd") if published else None
+    return float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) else None
 
 
 def _task_of(name: str) -> str:

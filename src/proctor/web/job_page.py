@@ -4,7 +4,7 @@ Rendered pages are cached until the experiment changes: one with thousands of tr
 once.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,9 +14,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from proctor.ledger.counting import SUPERSEDED, WITHHELD
+from proctor.ledger.counting import SUPERSEDED, WITHHELD, counted_trials
 from proctor.ledger.row import TrialRow
-from proctor.trial.finding import worst_level
+from proctor.report.board.numbers import count_row
+from proctor.report.board.text import render_cost, render_money, render_score
+from proctor.report.scores import choose_ks
+from proctor.report.statistics.efficiency import efficiency_of, is_success, time_phases
+from proctor.report.statistics.passk import PassEstimate, pass_at
+from proctor.trial.finding import Level, level_of, sort_codes, worst_level
+from proctor.web.bars import draw_bar, draw_shares, find_scale
 from proctor.web.experiment import (
     ASIDE,
     ATTEMPT,
@@ -27,6 +33,7 @@ from proctor.web.experiment import (
     Experiment,
     Tally,
     count_trials,
+    ended_trials,
     grade_of,
     is_errored,
     state_of,
@@ -74,6 +81,10 @@ class PageParams:
     task: str = ""
     """Part of the task's or the trial's name."""
     outcome: str = ""
+    error: str = ""
+    """The exception that a trial raised."""
+    finding: str = ""
+    """The code of an integrity finding."""
     model: str = ""
     agent: str = ""
     sort: str = "task"
@@ -86,14 +97,15 @@ class PageParams:
         sort = "" if self.sort == "task" else self.sort
         view = "" if self.view == "tasks" else self.view
         return {
-            "task": self.task, "outcome": self.outcome, "model": self.model, "agent": self.agent,
+            "task": self.task, "outcome": self.outcome, "error": self.error,
+            "finding": self.finding, "model": self.model, "agent": self.agent,
             "sort": sort, "view": view,
         }  # fmt: skip
 
     @property
     def is_narrowed(self) -> bool:
         """Whether a filter is set."""
-        return bool(self.task or self.outcome or self.model or self.agent)
+        return any((self.task, self.outcome, self.error, self.finding, self.model, self.agent))
 
 
 def parse_params(query: QueryParams) -> PageParams:
@@ -105,6 +117,8 @@ def parse_params(query: QueryParams) -> PageParams:
     return PageParams(
         task=read_words(query, "task"),
         outcome=read_choice(query, "outcome", OUTCOMES),
+        error=read_words(query, "error"),
+        finding=read_words(query, "finding"),
         model=read_words(query, "model"),
         agent=read_words(query, "agent"),
         sort=read_choice(query, "sort", SORTS),
@@ -123,6 +137,8 @@ def choose_trials(trials: list[TrialRow], asked: PageParams) -> list[TrialRow]:
         and (not asked.model or row.model == asked.model)
         and (not asked.agent or row.agent == asked.agent)
         and (not asked.outcome or _fits(row, asked.outcome))
+        and (not asked.error or (row.exception == asked.error and is_errored(row)))
+        and (not asked.finding or asked.finding in row.findings)
     ]
 
 
@@ -246,6 +262,85 @@ class _Group:
     tally: Tally
 
 
+@dataclass(frozen=True, slots=True)
+class _Phase:
+    """The average time of one phase."""
+
+    name: str
+    kind: str
+    """Colour class."""
+    mean: float
+    share: float
+    """Of the phases together."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Error:
+    """One kind of exception."""
+
+    kind: str
+    count: int
+    scored: int
+    address: str
+    """Where the trials that raised it are listed."""
+
+
+# pass@k is shown for this many values of k.
+_PASSES = 4
+
+
+class _Summary:
+    """The numbers of all trials that count: those of a board row, and times."""
+
+    def __init__(self, experiment: Experiment, path: str) -> None:
+        ended = ended_trials(experiment.trials)
+        counted = counted_trials(ended)
+        self.path = path
+        self.numbers = count_row(ended)
+        self.seconds = efficiency_of(counted).seconds
+        self.passes = _estimate_passes(counted) if self.numbers.pass_rate is not None else []
+        self.phases = _find_phases(counted)
+        self.shares = [(phase.kind, phase.mean) for phase in self.phases]
+        self.told = ", ".join(f"{each.name} {each.share:.0%}" for each in self.phases)
+        self.errors = [
+            _Error(
+                kind,
+                count,
+                sum(row.exception == kind and row.reward is not None for row in counted),
+                make_address(path, {"error": kind, "view": "trials"}),
+            )
+            for kind, count in sorted(self.numbers.exceptions.items(), key=lambda each: -each[1])
+        ]
+        self.has_alarms = any(level_of(code) is Level.ALARM for code in self.numbers.findings)
+
+    def finding_path(self, code: str) -> str:
+        """The address of the trials with a finding."""
+        return make_address(self.path, {"finding": code, "view": "trials"})
+
+
+def _estimate_passes(counted: Sequence[TrialRow]) -> list[PassEstimate]:
+    """pass@k for the first values of k that reports have."""
+    tasks: dict[str, list[bool]] = {}
+    for row in counted:
+        tasks.setdefault(row.task_id or "", []).append(is_success(row))
+    ks = choose_ks([len(found) for found in tasks.values()])[:_PASSES]
+    return [pass_at(k, tasks) for k in ks] if len(ks) > 1 else []
+
+
+def _find_phases(counted: Sequence[TrialRow]) -> list[_Phase]:
+    times = time_phases(counted)
+    named = (
+        ("Setup", "setup", times.setup),
+        ("Agent", "agent", times.agent),
+        ("Verification", "verifier", times.verification),
+    )
+    means = [
+        (name, kind, spent.known / spent.n_known) for name, kind, spent in named if spent.n_known
+    ]
+    total = sum(mean for *_, mean in means)
+    return [_Phase(name, kind, mean, mean / total) for name, kind, mean in means] if total else []
+
+
 def _render(experiment: Experiment, asked: PageParams) -> Markup:
     """Render the part of the page that changes while an experiment runs."""
     chosen = choose_trials(experiment.trials, asked)
@@ -257,10 +352,16 @@ def _render(experiment: Experiment, asked: PageParams) -> Markup:
     around = make_pages(path, asked.fields, asked.page, last)
     at = around.number - 1
     template = ENVIRONMENT.get_template("job_shown.html")
+    summary = _Summary(experiment, path)
     return Markup(  # noqa: S704 - the template has escaped every value
         template.render(
             experiment=experiment,
             tally=count_trials(experiment.trials),
+            summary=summary,
+            bar=draw_bar,
+            shares=draw_shares,
+            scale=find_scale([summary.numbers]),
+            words={"score": render_score, "cost": render_cost, "money": render_money},
             chosen=count_trials(chosen) if asked.is_narrowed else None,
             chosen_groups=len(_find_groups(chosen)),
             matching=len(chosen),
@@ -282,6 +383,8 @@ class _Choices:
         self.outcomes = OUTCOMES
         self.sorts = SORTS
         self.views = VIEWS
+        self.errors = sorted({row.exception for row in trials if row.exception and is_errored(row)})
+        self.findings = sort_codes(sorted({code for row in trials for code in row.findings}))
         self.models = sorted({row.model for row in trials if row.model})
         self.agents = sorted({row.agent for row in trials if row.agent})
 
@@ -304,9 +407,10 @@ def _render_link(beginning: Markup, row: TrialRow) -> str:
     """Render a link without a template, which would be too slow for thousands of them."""
     title = f"{row.trial_id}: {why}" if (why := why_of(row)) else row.trial_id
     flag = " err" if is_errored(row) else ""
+    flag += " flagged" if row.findings and worst_level(row.findings) is Level.ALARM else ""
     return (
         f'<a class="m {grade_of(row)}{flag}" href="{beginning}{escape(path_part(row.trial_id))}" '
-        f'title="{escape(title)}">{escape(text_of(row))}</a> '
+        f'title="{escape(title)}">{escape(text_of(row))}</a>'
     )
 
 

@@ -3,6 +3,8 @@
 from datetime import UTC, datetime
 from urllib.parse import quote
 
+from proctor.report.statistics.intervals import Interval
+
 NOT_KNOWN = "-"
 _MINUTE, _HOUR = 60, 3600
 
@@ -32,6 +34,21 @@ def show_seconds(value: float | None) -> str:
 def show_usd(value: float | None) -> str:
     """Format a cost in US dollars."""
     return NOT_KNOWN if value is None else f"${value:,.4f}" if value < 1 else f"${value:,.2f}"
+
+
+def show_percent(value: float | None) -> str:
+    """Format a share as a percentage."""
+    return NOT_KNOWN if value is None else f"{value:.1%}"
+
+
+def show_interval(ends: Interval) -> str:
+    """Format the ends of an interval of scores."""
+    return f"{ends.low:.3f} to {ends.high:.3f}"
+
+
+def show_percents(ends: Interval) -> str:
+    """Format the ends of an interval of shares."""
+    return f"{ends.low:.1%} to {ends.high:.1%}"
 
 
 def show_time(value: str | float | None) -> str:

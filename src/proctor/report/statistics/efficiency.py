@@ -51,6 +51,15 @@ class Efficiency(msgspec.Struct, frozen=True):
     seconds: Spent
 
 
+class PhaseTimes(msgspec.Struct, frozen=True):
+    """Seconds of trials by phase."""
+
+    setup: Spent
+    """Environment and agent."""
+    agent: Spent
+    verification: Spent
+
+
 def is_success(trial: TrialRow, pass_mark: float = PASS_MARK) -> bool:
     """Whether it was scored at the pass mark or above."""
     return trial.reward is not None and trial.reward >= pass_mark
@@ -66,6 +75,17 @@ def efficiency_of(trials: Iterable[TrialRow], pass_mark: float = PASS_MARK) -> E
         cost_usd=add_up([trial.cost_usd for trial in listed], successes),
         tokens=add_up([_tokens(trial) for trial in listed], successes),
         seconds=add_up([trial.seconds for trial in listed], successes),
+    )
+
+
+def time_phases(trials: Iterable[TrialRow]) -> PhaseTimes:
+    """The seconds of trials by phase; the caller leaves out those that do not count."""
+    listed = list(trials)
+    successes = sum(map(is_success, listed))
+    return PhaseTimes(
+        setup=add_up([trial.setup_seconds for trial in listed], successes),
+        agent=add_up([trial.agent_seconds for trial in listed], successes),
+        verification=add_up([trial.verification_seconds for trial in listed], successes),
     )
 
 

@@ -68,7 +68,7 @@
   const listen = () => {
     if (source || hasEnded) return;
     source = new EventSource(since);
-    source.onopen = () => say("Live: what changes is shown here.");
+    source.onopen = () => say("Live");
     source.onerror = () => {
       say("The connection is lost; what is here may be old. Trying again…", true);
       // A server that refuses closes it for good; the page asks again after a while.
