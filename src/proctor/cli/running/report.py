@@ -270,7 +270,7 @@ def render_report(report: Report) -> Iterator[str]:
         yield from render_parts(outcome.counts)
     if not outcome.is_marked:
         yield "no trial was verified, and none has a score: --disable-verification"
-    directory = _shorten_path(outcome.directory)
+    directory = shorten_path(outcome.directory)
     yield from render_errors(directory, _exceptions_of(outcome), report.errors)
     yield from _render_usage(outcome)
     yield from render_findings(report.findings)
@@ -381,7 +381,7 @@ def _render_sealed(sealed: SealedTrials | None) -> Iterator[str]:
     text = f"{sealed.sealed} sealed"
     if sealed.diagnostic:
         text += f", {sealed.diagnostic} diagnostic"
-    yield f"ledger: {_shorten_path(sealed.directory)}{made}: {text}"
+    yield f"ledger: {shorten_path(sealed.directory)}{made}: {text}"
     for sentence in sealed.refused[:_MOST_REFUSED]:
         yield f"  not sealed: {sentence}"
     if len(sealed.refused) > _MOST_REFUSED:
@@ -394,7 +394,7 @@ def _render_sealed(sealed: SealedTrials | None) -> Iterator[str]:
 
 def _render_next(report: Report) -> Iterator[str]:
     outcome = report.outcome
-    directory = _shorten_path(outcome.directory)
+    directory = shorten_path(outcome.directory)
     place = shlex.quote(str(directory))
     yield f"job: {directory}"
     yield f"  proctor view {place}"
@@ -409,7 +409,7 @@ def _render_next(report: Report) -> Iterator[str]:
         yield f"  proctor resume {place} {also}"
 
 
-def _shorten_path(directory: Path) -> Path:
+def shorten_path(directory: Path) -> Path:
     """The path relative to the working directory, if it is below it."""
     here = Path.cwd()
     return directory.relative_to(here) if directory.is_relative_to(here) else directory

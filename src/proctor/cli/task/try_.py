@@ -20,6 +20,7 @@ from proctor.cli.options import PATH
 from proctor.cli.output import check_new, json_option, print_json, print_line
 from proctor.cli.running.display import leave_at_once, watching
 from proctor.cli.running.host import Consent
+from proctor.cli.running.report import shorten_path
 from proctor.cli.task.options import find_task, make_environment, task_options
 from proctor.diagnostic import Diagnostic
 from proctor.exchange.traced_files import find_in_files
@@ -358,7 +359,7 @@ def _render(report: Report) -> Iterator[str]:
 
 def _find_file(problem: Problem) -> str:
     name = next((each.file for each in problem.reasons if each.file), "")
-    return str(Path(problem.trial or "") / name)
+    return str(shorten_path(Path(problem.trial or "") / name))
 
 
 def _describe(report: Report) -> dict[str, object]:
