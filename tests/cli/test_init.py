@@ -45,7 +45,7 @@ def test_the_printed_commands_work_when_pasted(here: Path, proctor: Proctor) -> 
     made = proctor("init")
     assert (made.code, made.err) == (0, "")
     assert listed(here / "tasks") == [f"sum-numbers/{name}" for name in FILES]
-    assert listed(here / "agent") == ["agent.py"]
+    assert listed(here / "agent") == ["agent.py", "trajectory_writer.py"]
     checked, run, _ = [shlex.split(line) for line in made.out.splitlines() if line[:2] == "  "]
     tried = proctor(*checked[1:], "-k", "1", "--json")
     assert tried.code == 0, tried.out

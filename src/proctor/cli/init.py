@@ -4,6 +4,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Mapping
+from importlib import resources
 from pathlib import Path
 
 import click
@@ -22,11 +23,14 @@ _AGENT = '''\
 """An agent to start from: it reads the instruction and runs shell commands until it is done.
 
 proctor starts it inside the task's environment, in the task's working directory, with the
-instruction on its standard input. What it prints is kept with the trial.
+instruction on its standard input. What it prints is kept with the trial, and so is its trace:
+the steps that `proctor show` and `proctor trace summary` list.
 """
 
 import subprocess
 import sys
+
+from trajectory_writer import TrajectoryWriter
 
 PLAN = [
     "cat numbers.txt",
@@ -47,13 +51,18 @@ def main():
     """Run commands until there is none left."""
     instruction = sys.stdin.read()
     history = []
-    while (command := choose_command(instruction, history)) is not None:
-        print(f"$ {command}", flush=True)
-        ran = subprocess.run(
-            command, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
-        print(ran.stdout, end="", flush=True)
-        history.append((command, ran.returncode, ran.stdout))
+    with TrajectoryWriter() as trace:
+        trace.user(instruction)
+        while (command := choose_command(instruction, history)) is not None:
+            print(f"$ {command}", flush=True)
+            trace.new_step()
+            trace.tool_call("bash", command)
+            ran = subprocess.run(
+                command, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            )
+            print(ran.stdout, end="", flush=True)
+            trace.tool_result("bash", ran.stdout, exit_code=ran.returncode)
+            history.append((command, ran.returncode, ran.stdout))
 
 
 if __name__ == "__main__":
@@ -75,9 +84,10 @@ def command(directory: str, as_json: bool) -> int:
     """
     place = Path(directory)
     ledger = None if os.environ.get("PROCTOR_LEDGER") else place / ledger_directory(None, {})
+    writer = resources.files("proctor.traces").joinpath("writer.py").read_text(encoding="utf-8")
     trees = {
         place / "tasks": {f"{_TASK}/{path}": text for path, text in render_task(_TASK).items()},
-        place / "agent": {"agent.py": _AGENT},
+        place / "agent": {"agent.py": _AGENT, "trajectory_writer.py": writer},
     }
     _write(trees, ledger)
     facts: dict[str, object] = {
