@@ -277,3 +277,38 @@ def test_a_trace_that_grows_is_seen_to_grow(page: Page, tmp_path: Path) -> None:
         assert [row["step"] for row in answer["rows"]] == [1, 2]
         path.unlink()
         assert page.request.get(f"{address}/steps").status == 404
+
+
+def printed(text: str) -> str:
+    """A line of what a command printed."""
+    return json.dumps({"role": "output", "step": 0, "stdout": text})
+
+
+def test_the_page_of_a_running_trial_follows_what_comes(page: Page, tmp_path: Path) -> None:
+    job = tmp_path / "job"
+    (job / "trial__1").mkdir(parents=True)
+    with viewing(job) as address:
+        page.goto(f"{address}/trace")
+        expect(page.get_by_role("status")).to_contain_text("no trace yet")
+        name = "agent/proctor-output.jsonl"
+        trace = write_trial(job, "trial__1", [printed("the first line\n")], name)
+        page.wait_for_selector("#trace[data-ready]")
+        expect(page.locator("#running")).to_contain_text("new entries appear")
+        expect(page.locator(".facts-line")).to_contain_text("command output")
+        with trace.open("a") as file:
+            file.writelines(f"{printed(f'line {number}')}\n" for number in range(300))
+        # The end was on the screen, so it is now.
+        expect(page.get_by_text("line 299", exact=True)).to_be_in_viewport()
+        expect(page.locator("#counts")).to_contain_text("0 steps, 301 entries")
+        position(page, "entry 301 of 301")
+        page.keyboard.press("g")
+        position(page, "entry 1 of 301")
+        with trace.open("a") as file:
+            file.write(f"{printed('while reading above')}\n")
+        expect(page.locator("#counts")).to_contain_text("302 entries")
+        position(page, "entry 1 of 302")
+        # At its end, the agent's own trace is fetched, and goes first.
+        write_trial(job, "trial__1", [said(1, "I did it.")])
+        (job / "trial__1" / "result.json").write_text("{}")
+        expect(page.get_by_text("I did it.")).to_be_visible()
+        assert page.locator("#running").count() == 0

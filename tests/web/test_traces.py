@@ -129,12 +129,18 @@ def test_names_that_lead_nowhere_are_not_found(tmp_path: Path, name: str, place:
         assert "secret" not in answer.text
 
 
-def test_a_trial_without_a_trace_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("is_over", "text"), [(True, "has no trace:"), (False, "has no result and no trace yet")]
+)
+def test_a_trial_without_a_trace_says_so(tmp_path: Path, is_over: bool, text: str) -> None:
     (tmp_path / "job" / "t").mkdir(parents=True)
+    if is_over:
+        (tmp_path / "job" / "t" / "result.json").write_text("{}")
     with client_of(Subject(jobs=(tmp_path / "job",))) as client:
         answer = client.get("/trials/job/t/trace")
         assert answer.status_code == 404
-        assert "has no trace" in answer.text
+        assert text in answer.text
+        assert ("trace_wait.js" in answer.text) is not is_over
 
 
 def test_nothing_of_a_hostile_trace_is_markup(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """The page of a trace, and the JSON that its script requests.
 
     …/trace                    the page: the first entries, or those that `from` and filters select
-    …/steps?from=&count=       some entries, as JSON
+    …/steps?from=&count=       some entries, as JSON; of a running trial, asked for again and again
     …/outline                  counts of entries by role and tool, and the errors
     …/find?q=                  which entries contain a text
 
@@ -42,6 +42,8 @@ _SHORT: Final = 1 << 20
 _WHOLE: Final = 400_000
 _STRIP: Final = 240
 _TRIES: Final = 3
+_NO_TRACE: Final = "left no trace"
+_YET: Final = "has no trace yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ def _asked(request: Request) -> Iterator[_Params]:
     with find_place(subject, experiment, trial) as place:
         traces = KEPT.find(place)
         if not traces:
-            raise NotThereError(f"{place.name}: left no trace")
+            raise NotThereError(f"{place.name}: {_YET if place.is_running else _NO_TRACE}")
         trace = _choose_part(place, traces, asked.get("part", ""))
         choice = Choice(asked.get("role", ""), asked.get("tool", ""), asked.get("errors") == "1")
         try:
@@ -137,16 +139,17 @@ def _show_once(request: Request) -> Response:
         with _asked(request) as asked:
             return _render(request, asked)
     except NotThereError as error:
-        if str(error).endswith("left no trace"):
-            return _render_none(request)
+        if str(error).endswith((_YET, _NO_TRACE)):
+            return _render_none(request, is_running=str(error).endswith(_YET))
         raise
 
 
-def _render_none(request: Request) -> Response:
+def _render_none(request: Request, *, is_running: bool) -> Response:
     experiment, trial = request.path_params["experiment"], request.path_params["trial"]
     return render_page(
         "trace_none.html",
         status=404,
+        is_running=is_running,
         title=f"Trace of {trial}",
         trial=trial,
         base=trial_path(experiment, trial),
@@ -172,6 +175,7 @@ def _render(request: Request, asked: _Params) -> Response:
         trial=request.path_params["trial"],
         base=asked.base,
         trace=asked.trace,
+        is_running=asked.place.is_running,
         choice=asked.choice,
         index=index,
         count_of=count_of,
@@ -250,6 +254,8 @@ def _give_steps(request: Request) -> object:
             "from": begin,
             "at": at,
             "labelled": asked.trace.labels.done(),
+            "file": asked.trace.file,
+            "running": asked.place.is_running,
             "rows": rows,
         }
 

@@ -47,7 +47,8 @@ function tell(at) {
   if (!row) return;
   const whole = steps.total ? ` of ${count.format(steps.total)}` : "";
   const shown = isFiltered() ? `, entry ${count.format(at + 1)} of ${count.format(rows.total)} shown` : "";
-  $("position").textContent = `step ${count.format(row.step)}${whole}${shown}`;
+  const place = steps.total || row.step ? `step ${count.format(row.step)}${whole}` : `entry ${count.format(at + 1)} of ${count.format(rows.total)}`;
+  $("position").textContent = `${place}${steps.total ? shown : ""}`;
   history.replaceState(null, "", `${location.pathname}${location.search}#${anchorOf(row)}`);
 }
 
@@ -249,6 +250,58 @@ function bar(x, width, name, height) {
   return node;
 }
 
+// A trial that runs: new entries are put at the end, and read along if the end is on the screen.
+
+const PAUSE = 1000;
+
+async function follow() {
+  let pause = PAUSE;
+  let known = null;
+  while (page.dataset.running) {
+    await new Promise((done) => setTimeout(done, pause));
+    if (document.hidden) continue;
+    const began = performance.now();
+    try {
+      const answer = await rows.ask("steps", { count: 0 });
+      // The agent's own trace, which is there at the end, goes before what its commands printed.
+      if (answer.file !== page.dataset.file) return location.reload();
+      if (known !== answer.entries) await grow(answer.total);
+      known = answer.entries;
+      if (!answer.running) await end();
+      $("trouble").hidden = true;
+      // A long trace takes long to read again.
+      pause = Math.max(PAUSE, 5 * (performance.now() - began));
+    } catch (error) {
+      say(error);
+      pause = 5 * PAUSE;
+    }
+  }
+}
+
+async function grow(total) {
+  if (total === rows.total) return;
+  const isAtEnd = list.isAtEnd;
+  errors = null;
+  if (total < rows.total) {
+    // The middle of a very long output was cut.
+    rows.clear();
+    rows.total = total;
+    await list.show(Math.min(list.current, total - 1));
+  } else {
+    await rows.grow(total);
+    list.draw();
+  }
+  if (isAtEnd) await list.go(total - 1, { focus: false });
+  await outline();
+}
+
+async function end() {
+  delete page.dataset.running;
+  $("running").textContent = "";
+  await outline();
+  await behaviour();
+}
+
 // Keys and buttons
 
 const KEYS = {
@@ -362,6 +415,7 @@ async function start() {
   page.dataset.ready = "yes";
   await outline();
   await behaviour();
+  await follow();
 }
 
 guarded(start)();

@@ -27,6 +27,10 @@ export class List {
     return this.rows.total <= FEW;
   }
 
+  get isAtEnd() {
+    return this.scroller.scrollTop + this.scroller.clientHeight >= this.space.offsetHeight - 8;
+  }
+
   // Begin anew at a place: other entries are shown than before.
   async show(at) {
     this.forget();

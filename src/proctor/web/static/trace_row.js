@@ -1,7 +1,7 @@
 // One entry of a trace as elements; templates/trace_row.html draws the same. Text of a trace only ever
 // becomes the content of text nodes: nothing of it is parsed.
 
-const ROLES = ["system", "user", "assistant", "tool_call", "tool_result"];
+const ROLES = ["system", "user", "assistant", "tool_call", "tool_result", "output"];
 const count = new Intl.NumberFormat("en-US");
 
 export function make(tag, className, text) {

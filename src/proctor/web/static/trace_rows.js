@@ -72,6 +72,13 @@ export class Rows {
     await Promise.all(near.map((page) => this.load(page)));
   }
 
+  // There are more entries than there were: the last page is no longer whole.
+  async grow(total) {
+    const last = Math.floor(Math.max(this.total - 1, 0) / PAGE);
+    this.total = total;
+    await this.load(last);
+  }
+
   load(page) {
     if (!this.waiting.has(page)) {
       const age = this.age;

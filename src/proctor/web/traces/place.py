@@ -8,7 +8,7 @@ match a name that a directory lists.
 import contextlib
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import msgspec
@@ -58,6 +58,8 @@ class TracePlace:
     has_file: Callable[[str], bool]
     """Whether the trial has a file of that name."""
     is_sealed: bool = False
+    is_running: bool = False
+    """It has no result yet, in a job that has not ended: its traces may grow."""
     artifacts: ArtifactStore | None = None
     digests: dict[str, EvidenceFile] | None = None
     """Files of a sealed trial."""
@@ -83,7 +85,9 @@ def find_place(subject: Subject, experiment: str, trial: str) -> Iterator[TraceP
     with subject.opened() as ledger:
         if ledger is None:
             root = subject.trial_directory(experiment, trial)
-            yield _place_in_job(root, f"{experiment}/{trial}")
+            place = _place_in_job(root, f"{experiment}/{trial}")
+            is_over = (root / _RESULT).exists() or subject.has_ended(experiment)
+            yield replace(place, is_running=not is_over)
         else:
             yield _place_in_ledger(ledger, find_row(ledger, experiment, trial))
 
