@@ -165,7 +165,7 @@ def test_a_partial_record_names_the_missing_pin_and_its_flag(
     ran = run("-p", make_task(tmp_path / "one"), *agent, *ledger)
     why = (
         "agent.adapter_revision is missing; "
-        "pass --agent-tree DIR or --agent-version-command CMD to `proctor run`"
+        "pass --agent-version-command CMD to `proctor run`, such as 'git rev-parse HEAD'"
     )
     assert "0 sealed, 1 diagnostic\npartial records (diagnostic): 1 trial, one__" in ran.out
     assert f"\n  {why}\n" in ran.out

@@ -140,7 +140,7 @@ def test_a_partial_record_says_what_it_lacks_and_breaks_no_rule() -> None:
     revision, tools, inputs = explain_partial(record)
     assert revision == (
         "agent.adapter_revision is missing; "
-        "pass --agent-tree DIR or --agent-version-command CMD to `proctor run`"
+        "pass --agent-version-command CMD to `proctor run`, such as 'git rev-parse HEAD'"
     )
     assert "lock.json" in tools
     assert "--task DIR" in inputs

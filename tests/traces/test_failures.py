@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from proctor.exchange.traced_files import find_in_files
-from proctor.traces.failures import Failure, TrialFailures, find_failures, find_message
+from proctor.traces.failures import (
+    Failure,
+    TrialFailures,
+    describe_exception,
+    find_failures,
+    find_message,
+)
 from proctor.traces.failures import read_failures as read
 from proctor.traces.traced_trial import TracedTrial
 
@@ -171,6 +177,32 @@ def test_a_very_long_line_is_cut() -> None:
 def test_a_message_is_quoted_with_what_its_output_says(message: str, line: str) -> None:
     """The beginning of a message rarely says why a command failed; its output does."""
     assert find_message(message) == line
+
+
+FRAMES = """Traceback (most recent call last):
+  File "/p/trial.py", line 3, in run
+    await agent.run()
+  File "/me/agent.py", line 7, in run
+    self.keys["model"]
+    ~~~~~~~~~^^^^^^^^^
+KeyError: 'model'
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "lines"),
+    [
+        ("KeyError", "'model'", ["'model'", '/me/agent.py:7 in run: self.keys["model"]']),
+        ("MyError", "", ['/me/agent.py:7 in run: self.keys["model"]']),
+        ("MyError", "no key: set ACME_KEY", ["no key: set ACME_KEY"]),
+        ("CancelledError", "", ["the trial was cancelled"]),
+    ],
+)
+def test_a_terse_exception_names_the_line_of_code(
+    kind: str, message: str, lines: list[str]
+) -> None:
+    """`KeyError: 'model'` alone does not say where to look."""
+    assert list(describe_exception(kind, message, FRAMES).lines) == lines
 
 
 def read_directory(path: Path, reward: float | None = None) -> TrialFailures:

@@ -63,7 +63,7 @@ def find_missing(record: TrialRecord) -> list[Missing]:
     """List what keeps a record from being complete, whether or not it is marked so."""
     checks = (_explain_revision(record), _explain_tools(record), _explain_files(record))
     remedies = (
-        "pass --agent-tree DIR or --agent-version-command CMD to `proctor run`",
+        "pass --agent-version-command CMD to `proctor run`, such as 'git rev-parse HEAD'",
         "`proctor run` records them, and `proctor record make` reads them from the job's lock.json",
         "`proctor run` records them; pass --task DIR to `proctor record make`",
     )

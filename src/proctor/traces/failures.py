@@ -274,6 +274,7 @@ _AGENT_FAILED: Final = "NonZeroAgentExitCodeError"
 class _Exception(msgspec.Struct, frozen=True):
     exception_type: str = ""
     exception_message: str = ""
+    exception_traceback: str = ""
 
 
 class _Verified(msgspec.Struct, frozen=True):
@@ -328,14 +329,43 @@ def _is_plain_success(trial: TracedTrial, reward: float | None) -> bool:
     return record is not None and not has_failed(reward) and not record.evaluation.validity.errors
 
 
-def describe_exception(kind: str, message: str) -> Failure:
-    """An exception as a failure: its class, and its message with the output it quotes."""
-    head, _, output = message.strip().partition("\n")
+# Exceptions whose message names a value and not what went wrong: the line of code says more.
+_TERSE: Final = frozenset(
+    {"AssertionError", "AttributeError", "IndexError", "KeyError", "NameError", "RecursionError"}
+    | {"TypeError", "UnboundLocalError", "ZeroDivisionError"}
+)
+# Exceptions without a message that have nothing to do with the code that was running.
+_STOPPED: Final = {
+    "CancelledError": "the trial was cancelled",
+    "KeyboardInterrupt": "the trial was interrupted",
+}
+_FRAME: Final = re.compile(r'^ +File "(.{1,400})", line (\d{1,9})(?:, in (.{1,200}))?$')
+
+
+def describe_exception(kind: str, message: str, traceback: str = "") -> Failure:
+    """An exception as a failure: its class, and its message with the output it quotes.
+
+    If the message is empty or says little, the line of code that raised it is added.
+    """
+    head, _, output = (message.strip() or _STOPPED.get(kind, "")).partition("\n")
     lines = [_cut(head.strip())] if head.strip() else []
+    if (not lines or kind in _TERSE) and (raised := _find_frame(traceback)):
+        return Failure(title=kind, line=": ".join([*lines, raised]), lines=(*lines, raised))
     found = find_failures(output)
     if found and found[0].line != "(no output)":
         lines += found[0].lines
-    return Failure(title=kind, line=find_message(message), lines=tuple(lines))
+    return Failure(title=kind, line=find_message(message) or head, lines=tuple(lines))
+
+
+def _find_frame(traceback: str) -> str | None:
+    """The last frame of a traceback in one line: file, line, function and code."""
+    lines = traceback.split("\n")
+    for at in range(len(lines) - 1, -1, -1):
+        if frame := _FRAME.match(lines[at]):
+            code = lines[at + 1].strip() if at + 1 < len(lines) else ""
+            place = f"{frame[1]}:{frame[2]}" + (f" in {frame[3]}" if frame[3] else "")
+            return _cut(f"{place}: {code}" if code else place)
+    return None
 
 
 def _list_exceptions(trial: TracedTrial, result: _Result) -> Iterator[Failure]:
@@ -345,7 +375,9 @@ def _list_exceptions(trial: TracedTrial, result: _Result) -> Iterator[Failure]:
         if error is not None and error.exception_type:
             file = _find_whole(trial, step, error)
             # Not from the agent's output: in the message, the agent's secrets are redacted.
-            found = describe_exception(error.exception_type, error.exception_message)
+            found = describe_exception(
+                error.exception_type, error.exception_message, error.exception_traceback
+            )
             yield msgspec.structs.replace(found, step=step, file=file)
     if trial.record is not None and not any(error for _, error in named):
         for text in trial.record.evaluation.validity.errors:

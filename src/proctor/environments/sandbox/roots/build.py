@@ -61,8 +61,8 @@ from proctor.trial.finding import Finding, FindingCode
 # Running the steps of a Dockerfile in a sandbox
 
 
-_LAST_LINES = 100
-_LAST_CHARACTERS = 10_000
+_LAST_LINES = 400
+_LAST_CHARACTERS = 40_000
 # Paths per chown, to stay below the kernel's limit for arguments.
 _PATHS_AT_ONCE = 500
 _DENIED = "Permission denied"
