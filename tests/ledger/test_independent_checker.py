@@ -1,4 +1,4 @@
-"""The checker that the docs print, which shares no code with proctor, says what verify says."""
+"""The checker that the docs have, which shares no code with proctor, says what verify says."""
 
 import ast
 import random
@@ -25,6 +25,7 @@ from tests.ledger.signed_mutations import (
 from tests.ledger.test_mutations import name_of
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "formats" / "ledger.md"
+CHECKER = PAGE.with_name("check_ledger.py")
 BEYOND = {
     put_a_pipe_for_a_segment: "it waits for a pipe",
     put_a_pipe_for_an_artifact: "it waits for a pipe",
@@ -39,9 +40,9 @@ MUTATIONS = [
 ]
 
 
-def printed(mark: str) -> str:
-    """The page's block of that mark."""
-    (block,) = re.findall(rf"^```{mark}\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+def printed() -> str:
+    """The page's shell commands."""
+    (block,) = re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     return str(block)
 
 
@@ -49,8 +50,8 @@ def printed(mark: str) -> str:
 def ledger(tmp_path_factory: pytest.TempPathFactory) -> RichLedger:
     """Some entries of all kinds, and the two programs beside them."""
     place = tmp_path_factory.mktemp("checked")
-    (place / "checker.py").write_text(printed("python"))
-    (place / "artifacts.sh").write_text(printed("sh"))
+    shutil.copy(CHECKER, place / "checker.py")
+    (place / "artifacts.sh").write_text(printed())
     return make_rich_ledger(place, size=120, segment_size=20_000)
 
 
@@ -77,7 +78,7 @@ def accepts(ledger: RichLedger, *older: str) -> bool:
 
 
 def test_it_is_short_and_shares_no_code_with_proctor() -> None:
-    program = printed("python")
+    program = CHECKER.read_text()
     assert len(program.splitlines()) <= 65
     imported = {
         name.split(".")[0]
@@ -94,7 +95,7 @@ def test_it_is_short_and_shares_no_code_with_proctor() -> None:
 
 
 def test_it_refuses_a_trial_that_is_sealed_twice_and_an_id_that_is_a_path(tmp_path: Path) -> None:
-    (tmp_path / "checker.py").write_text(printed("python"))
+    shutil.copy(CHECKER, tmp_path / "checker.py")
     command = (sys.executable, "-I", "checker.py", "ledger")
     directory, key = small(tmp_path, "t1"), find_key(tmp_path)
     assert run(tmp_path, *command).returncode == 0
