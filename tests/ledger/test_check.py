@@ -250,11 +250,60 @@ def test_proof_claim_and_checkpoint_come_on_stdout_as_their_files_are(
     ledger: OpenLedger, tmp_path: Path, proctor: Proctor
 ) -> None:
     where = ("--ledger", Path(ledger.where))
-    for arguments in (("prove", "a"), ("claim", "--experiment", EXPERIMENT), ("checkpoint",)):
-        path = tmp_path / arguments[0]
-        assert proctor("ledger", *arguments, *where, "-o", path).code == 0
-        assert proctor("ledger", *arguments, *where).out == path.read_text()
-        assert isinstance(json.loads(proctor("ledger", *arguments, *where, "--json").out), dict)
+    for words, stdout in (
+        (("prove", "a"), ("-o", "-")),
+        (("claim", "--experiment", EXPERIMENT), ("-o", "-")),
+        (("checkpoint",), ()),
+        (("key",), ()),
+    ):
+        path = tmp_path / f"{words[0]}.out"
+        assert proctor("ledger", *words, *where, "-o", path).code == 0
+        assert proctor("ledger", *words, *where, *stdout).out == path.read_text()
+        assert isinstance(json.loads(proctor("ledger", *words, *where, "--json").out), dict)
+
+
+@pytest.mark.parametrize(
+    ("words", "file", "said"),
+    [
+        (("prove", "a"), "a.proof.json", "proves that entry 1 is one of 4 in the ledger"),
+        (("prove", "2"), "entry-2.proof.json", "proves that entry 2 is one of 4 in the ledger"),
+        (("prove", "--since", "old"), "growth-4-4.proof.json", "only grew, from 4 to 4 entries"),
+        (("claim", "--experiment", EXPERIMENT), f"{EXPERIMENT}.claim.json", "written"),
+    ],
+)
+def test_a_proof_or_claim_is_a_file_with_the_command_that_checks_it(
+    ledger: OpenLedger,
+    tmp_path: Path,
+    proctor: Proctor,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    file: str,
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PROCTOR_LEDGER", ledger.where)
+    proctor("ledger", "checkpoint", "-o", "old")
+    for taken in (False, True):
+        if taken:
+            Path(file).write_text("another file")
+        ran = proctor("ledger", *words)
+        name = file.replace(".", "-2.", 1) if taken else file
+        assert (ran.code, ran.out.startswith(f"{name}: "), said in ran.out) == (0, True, True)
+        command = ran.out.splitlines()[-1].removeprefix("check it: ")
+        key = proctor("ledger", "key").out.strip()
+        assert command == f"proctor check {name} --key {key}"
+        assert proctor(*command.split()[1:]).code == 0
+
+
+def test_a_proof_under_a_former_key_asks_for_that_key(
+    ledger: OpenLedger, tmp_path: Path, proctor: Proctor
+) -> None:
+    old, key = tmp_path / "old", tmp_path / "second"
+    where = ("--ledger", ledger.where)
+    proctor("ledger", "checkpoint", *where, "-o", old)
+    ledger.change_key(make_key(key, "example.org/second"))
+    ran = proctor("ledger", "prove", "a", *where, "--checkpoint", old, "-o", tmp_path / "proof")
+    assert ran.out.endswith(f"proctor check {tmp_path}/proof --key FORMER_KEY\n")
 
 
 def test_a_ledger_is_checked_as_a_whole(ledger: OpenLedger, pub: Path, proctor: Proctor) -> None:

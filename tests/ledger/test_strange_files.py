@@ -103,7 +103,7 @@ COMMANDS = (
     ("ledger", "list"),
     ("ledger", "verify"),
     ("ledger", "stats"),
-    ("ledger", "prove", "1"),
+    ("ledger", "prove", "1", "-o", "-"),
     ("ledger", "claim", "--experiment", EXPERIMENT, "-o", "OUT/claim"),
     ("ledger", "checkpoint"),
     ("show", "one"),

@@ -91,7 +91,7 @@ class _CheckOptions:
     multiple=True,
     metavar="PUB",
     help="Require that this public key signed the ledger, checkpoint, proof, claim or case"
-    " file. Takes a file or the key itself; can be repeated.",
+    " file. Takes a file or the key itself, as `proctor ledger key` prints it; can be repeated.",
 )
 @json_option
 def command(

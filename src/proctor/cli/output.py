@@ -1,6 +1,7 @@
 """Prints lines, JSON and progress, and writes files."""
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -53,6 +54,10 @@ def write_file(path: Path, data: bytes, read: Sequence[str]) -> None:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from error
 
 
+# Characters of a name in the name of a file, which has at most 255 bytes.
+_LONGEST_NAME = 150
+
+
 def write_new_file(path: Path, data: bytes, read: Sequence[str]) -> None:
     """Write a new file; one with the same content is accepted.
 
@@ -69,6 +74,22 @@ def write_new_file(path: Path, data: bytes, read: Sequence[str]) -> None:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from error
     if not _holds(target, data):
         raise InputError(f"{path}: another file is there; remove it first or name another")
+
+
+def write_numbered_file(name: str, ending: str, data: bytes, read: Sequence[str]) -> str:
+    """Write a new file in the working directory; if its name is taken, one with a number.
+
+    Returns the name.
+
+    Raises:
+        InputError: it is in a directory that was read, or cannot be written.
+    """
+    plain = re.sub(r"[^A-Za-z0-9._-]", "-", name).lstrip(".-")[:_LONGEST_NAME] or "unnamed"
+    names = (f"{plain}{ending}" if n == 1 else f"{plain}-{n}{ending}" for n in itertools.count(1))
+    free = (each for each in names if not os.path.lexists(each) or _holds(Path(each), data))
+    written = next(free)
+    write_new_file(Path(written), data, read)
+    return written
 
 
 def write_new_trees(trees: Mapping[Path, Mapping[str, str]]) -> None:

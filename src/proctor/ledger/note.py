@@ -176,7 +176,7 @@ def parse_verifier_key(text: str) -> VerifierKey:
     Raises:
         KeyFileError: the text is invalid, the key id belongs to another key, or the key is unsafe.
     """
-    wanted = "expected name+key id+key, as `proctor ledger checkpoint --public-key` prints it"
+    wanted = "expected name+key id+key, as `proctor ledger key` prints it"
     if "PRIVATE" in text[:200]:
         # Never repeat a private key in a message.
         raise KeyFileError(f"this is a private key, which must not be shared; {wanted}")

@@ -17,7 +17,9 @@ from proctor.ledger.exchange.unbundle import check_bundle
 @click.command("bundle")
 @click.argument("bundle", type=PATH)
 @click.option(
-    "--signed-by", metavar="PUB", help="Public key of the other ledger, or a file that contains it."
+    "--signed-by",
+    metavar="PUB",
+    help="Public key of the other ledger, as `proctor ledger key` prints it, or a file with it.",
 )
 @ledger_option
 @key_option

@@ -8,6 +8,7 @@
     attest       signs a statement about all entries of an experiment
     claim        writes a score with its proofs
     checkpoint   prints or saves the checkpoint
+    key          prints the public key
     cosign       adds a cosignature to a checkpoint
     watch        monitors ledgers
     review       adds a review of a trial
@@ -37,6 +38,7 @@ COMMANDS = {
     "attest": "Sign a statement of which entries of an EXPERIMENT the ledger holds.",
     "claim": "Pack a score, its entries, their proof and the checkpoint into one file.",
     "checkpoint": "Print or save the ledger's checkpoint: origin, size, root and signature.",
+    "key": "Print the public key of the ledger, for everyone who checks it.",
     "cosign": "Add your own timestamped signature to a copy of someone else's CHECKPOINT.",
     "watch": "Watch ledgers and report forks, rollbacks, duplicates, withholdings and damage.",
     "review": "Record your verdict on a trial, without changing the trial.",

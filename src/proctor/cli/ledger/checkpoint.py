@@ -4,17 +4,17 @@ from pathlib import Path
 
 import click
 
-from proctor.cli.ledger.options import ledger_option, open_ledger
+from proctor.cli.ledger.options import ledger_option, load_public_key, open_ledger
 from proctor.cli.options import PATH
 from proctor.cli.output import json_option, print_json, print_line, write_new_file
 from proctor.cli.stdout import send_bytes
-from proctor.ledger.note import parse_verifier_key
-from proctor.ledger.signature import check_signature
 
 
 @click.command("checkpoint")
 @click.option(
-    "--public-key", is_flag=True, help="Print the public key that verifies the signature."
+    "--public-key",
+    is_flag=True,
+    help="Print the public key that verifies the signature, as `proctor ledger key` does.",
 )
 @click.option(
     "-o", "--output", type=PATH, help="Save the checkpoint to this file; never overwrite one."
@@ -31,8 +31,7 @@ def command(public_key: bool, output: str | None, directory: str | None, as_json
     """
     with open_ledger(directory) as ledger:
         checkpoint = ledger.refresh()
-        key = parse_verifier_key(ledger.index.position().key)
-        check_signature(checkpoint, key, f"{ledger.where}/checkpoint")
+        key = load_public_key(ledger)
         data = f"{key}\n".encode() if public_key else checkpoint.render()
         if output is not None:
             write_new_file(Path(output), data, [ledger.where])

@@ -5,9 +5,20 @@ from pathlib import Path
 import click
 import msgspec
 
-from proctor.cli.ledger.options import ledger_option, open_ledger
-from proctor.cli.options import PATH
-from proctor.cli.output import json_option, print_json, print_line, write_new_file
+from proctor.cli.ledger.options import (
+    ledger_option,
+    load_public_key,
+    open_ledger,
+    render_check,
+)
+from proctor.cli.options import PATH, STDOUT
+from proctor.cli.output import (
+    json_option,
+    print_json,
+    print_line,
+    write_new_file,
+    write_numbered_file,
+)
 from proctor.cli.printable import printable
 from proctor.cli.stdout import send_bytes
 from proctor.ledger.claims.checks import render_basis, render_counts, render_score
@@ -40,7 +51,8 @@ from proctor.reward.metric import DEFAULT_METRIC, METRICS
     "-o",
     "--output",
     type=PATH,
-    help="Write the claim to this file; compress it if the name ends in .zst.",
+    help="Write the claim to this file, compressed if the name ends in .zst; - for stdout."
+    "  [default: EXPERIMENT.claim.json]",
 )
 @ledger_option
 @json_option
@@ -59,10 +71,11 @@ def command(
 
     The claim contains every trial of the experiment: counted, superseded, an earlier attempt,
     withheld or, with --sealed-only, left out as diagnostic. Anyone can check it without the ledger:
-    `proctor check CLAIM --key PUB`. A claim cannot show what is not in it: that requires the
-    ledger.
+    `proctor check CLAIM --key PUB`, where PUB is the public key that `proctor ledger key` prints. A
+    claim cannot show what is not in it: that requires the ledger. With --json and without -o, no
+    file is written: the document contains the claim.
 
-    Example: proctor ledger claim --experiment nightly -o claim.json.zst
+    Example: proctor ledger claim --experiment nightly
     """
     scope = Scope(experiment, dataset, sealed_only)
     options = ClaimOptions(scope=scope, metrics=tuple(dict.fromkeys(metrics)), planned=planned)
@@ -71,13 +84,18 @@ def command(
         under = load_checkpoint(checkpoint) if checkpoint is not None else newest
         claim = make_claim(ledger, options, under)
         data = render_document(claim)
-        if output is not None:
-            written = pack(data) if output.endswith(".zst") else data
-            write_new_file(Path(output), written, [ledger.where])
+        written = None
+        if output is None and not as_json:
+            written = write_numbered_file(experiment, ".claim.json", data, [ledger.where])
+        elif output not in (None, STDOUT):
+            written = str(output)
+            packed = pack(data) if written.endswith(".zst") else data
+            write_new_file(Path(written), packed, [ledger.where])
+        key = load_public_key(ledger)
     if as_json:
-        print_json(_facts(claim) | ({"path": output} if output else {"claim": data.decode()}))
-    elif output is not None:
-        _print(claim, output)
+        print_json(_facts(claim) | ({"path": written} if written else {"claim": data.decode()}))
+    elif written is not None:
+        _print(claim, written, render_check(written, claim.checkpoint, key))
     else:
         send_bytes(data)
         click.echo(printable(f"proctor: {render_counts(claim.counts)}"), err=True)
@@ -93,8 +111,9 @@ def _facts(claim: Claim) -> dict[str, object]:
     }
 
 
-def _print(claim: Claim, output: str) -> None:
-    print_line(f"{output}: written; `proctor check {output} --key PUB` checks it")
+def _print(claim: Claim, written: str, check: str) -> None:
+    print_line(f"{written}: written")
     print_line(f"  {render_score(claim)}")
     for line in render_basis(claim):
         print_line(f"  {line}")
+    print_line(f"check it: {check}")

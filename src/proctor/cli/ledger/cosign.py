@@ -24,7 +24,8 @@ from proctor.ledger.keys import SigningKey, load_key, make_key
 @click.option(
     "--log-key",
     metavar="PUB",
-    help="Public key of the ledger; required the first time you see the ledger.",
+    help="Public key of the ledger, as `proctor ledger key` prints it; required the first time you "
+    "see the ledger.",
 )
 @click.option(
     "--ledger",

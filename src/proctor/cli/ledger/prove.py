@@ -4,9 +4,20 @@ from pathlib import Path
 
 import click
 
-from proctor.cli.ledger.options import ledger_option, open_ledger
-from proctor.cli.options import PATH, check_apart
-from proctor.cli.output import json_option, print_json, print_line, write_new_file
+from proctor.cli.ledger.options import (
+    ledger_option,
+    load_public_key,
+    open_ledger,
+    render_check,
+)
+from proctor.cli.options import PATH, STDOUT, check_apart
+from proctor.cli.output import (
+    json_option,
+    print_json,
+    print_line,
+    write_new_file,
+    write_numbered_file,
+)
 from proctor.cli.stdout import send_bytes
 from proctor.ledger.claims.document import render_document
 from proctor.ledger.claims.proof import (
@@ -17,6 +28,7 @@ from proctor.ledger.claims.proof import (
     make_consistency,
     make_inclusion,
 )
+from proctor.ledger.note import parse_checkpoint
 from proctor.ledger.query import resolve_name
 from proctor.ledger.reader import LedgerReader
 
@@ -38,7 +50,11 @@ from proctor.ledger.reader import LedgerReader
     help="Include only the hash of the entry in the proof, not the entry.",
 )
 @click.option(
-    "-o", "--output", type=PATH, help="Write the proof to this file; never overwrite one."
+    "-o",
+    "--output",
+    type=PATH,
+    help="Write the proof to this file, never over another; - for stdout.  [default: TRIAL.proof"
+    ".json, or growth-FROM-TO.proof.json]",
 )
 @ledger_option
 @json_option
@@ -55,8 +71,10 @@ def command(
 
     TRIAL is a trial id, EXPERIMENT/TRIAL, or an entry number. The proof contains the entry, the
     path to the root, and the signed checkpoint; `proctor check PROOF --key PUB` needs nothing else.
+    `proctor ledger key` prints the public key PUB. With --json and without -o, no file is written:
+    the document contains the proof.
 
-    Example: proctor ledger prove fix-bug__a1B2c3D -o proof.json
+    Example: proctor ledger prove fix-bug__a1B2c3D
     """
     if (trial is None) == (since is None):
         raise click.UsageError("expected TRIAL or --since CHECKPOINT, one of the two")
@@ -64,15 +82,48 @@ def command(
     with open_ledger(directory) as ledger:
         proof = _prove(ledger, trial, since, checkpoint, leaf_only=leaf_only)
         data = render_document(proof)
-        if output is not None:
-            write_new_file(Path(output), data, [ledger.where])
+        written = None
+        if output is None and not as_json:
+            name = _name_proof(proof, trial or "")
+            written = write_numbered_file(name, ".proof.json", data, [ledger.where])
+        elif output not in (None, STDOUT):
+            write_new_file(Path(written := str(output)), data, [ledger.where])
+        key = load_public_key(ledger)
     if as_json:
-        print_json(_facts(proof) | ({"path": output} if output else {"proof": data.decode()}))
-    elif output is not None:
-        print_line(f"{output}: written; `proctor check {output} --key PUB` checks it")
+        print_json(_facts(proof) | ({"path": written} if written else {"proof": data.decode()}))
+    elif written is not None:
+        print_line(f"{written}: {_summarize(proof)}")
+        print_line(f"check it: {render_check(written, _checkpoint_of(proof), key)}")
     else:
         send_bytes(data)
     return 0
+
+
+def _name_proof(proof: Proof, trial: str) -> str:
+    match proof:
+        case InclusionProof():
+            return f"entry-{trial}" if trial.isdecimal() else trial.rpartition("/")[2]
+        case ConsistencyProof():
+            return f"growth-{_size_of(proof.older)}-{_size_of(proof.newer)}"
+
+
+def _checkpoint_of(proof: Proof) -> str:
+    return proof.checkpoint if isinstance(proof, InclusionProof) else proof.newer
+
+
+def _size_of(checkpoint: str) -> int:
+    return parse_checkpoint(checkpoint.encode(), "the proof").tree.size
+
+
+def _summarize(proof: Proof) -> str:
+    match proof:
+        case InclusionProof():
+            what = "its hash only" if proof.line is None else "with the entry"
+            size = _size_of(proof.checkpoint)
+            return f"proves that entry {proof.seq} is one of {size:,} in the ledger, {what}"
+        case ConsistencyProof():
+            older, newer = _size_of(proof.older), _size_of(proof.newer)
+            return f"proves that the ledger only grew, from {older:,} to {newer:,} entries"
 
 
 def _prove(

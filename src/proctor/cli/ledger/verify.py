@@ -24,7 +24,12 @@ _MOST_SHOWN = 50
     metavar="CHECKPOINT",
     help="Require that the ledger extends this older checkpoint; can be repeated.",
 )
-@click.option("--key", metavar="KEY", help="Public key to trust, or a file that contains it.")
+@click.option(
+    "--key",
+    metavar="PUB",
+    help="Public key to trust, or a file that contains it. The ledger's owner prints it with "
+    "`proctor ledger key`.",
+)
 @click.option(
     "--fast", is_flag=True, help="Check only the chain and the signatures, not the evidence."
 )
@@ -100,7 +105,7 @@ def _facts(found: Verification) -> list[tuple[str, str]]:
     whose = (
         "given with --key"
         if found.is_key_given
-        else "self-signed: pass --key to check who signed it"
+        else "self-signed: pass --key, which its owner prints with `proctor ledger key`"
     )
     seen = "not read (--fast)" if found.is_fast else count_of(found.artifacts, "file") + " read"
     facts = [

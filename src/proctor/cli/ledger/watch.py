@@ -37,8 +37,8 @@ from proctor.ledger.watch.watching import Monitor
     "keys",
     multiple=True,
     metavar="PUB",
-    help="Require that this public key signed the ledgers. Takes the key itself or a file;"
-    " can be repeated.",
+    help="Require that this public key signed the ledgers. Takes the key itself, as `proctor ledger"
+    " key` prints it, or a file; can be repeated.",
 )
 @state_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")

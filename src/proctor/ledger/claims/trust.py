@@ -32,8 +32,7 @@ def load_verifier_key(given: str) -> VerifierKey:
         raise KeyFileError(f"{given}: the public key cannot be read: {error}") from error
     if "PRIVATE" in text[:200]:
         raise KeyFileError(
-            f"{given}: a signing key; expected the public one, which "
-            "`proctor ledger checkpoint --public-key` prints"
+            f"{given}: a signing key; expected the public one, which `proctor ledger key` prints"
         )
     try:
         return parse_verifier_key(text)
@@ -41,7 +40,7 @@ def load_verifier_key(given: str) -> VerifierKey:
         # Without the file's content: a file passed by mistake may contain a secret.
         raise KeyFileError(
             f"{given}: does not contain a public key; expected name+key id+key, as "
-            "`proctor ledger checkpoint --public-key` prints it"
+            "`proctor ledger key` prints it"
         ) from error
 
 
@@ -98,6 +97,7 @@ def find_unchecked_signatures(
     if not successors:
         return [
             f"the signature by {', '.join(others) or 'nobody'}: no --key that you trust "
-            "was given, and without one anybody could have made this"
+            "was given, and without one anybody could have made this; the ledger's owner prints it "
+            "with `proctor ledger key`"
         ]
     return [f"the signature by {name}: its key was not given" for name in others]

@@ -235,7 +235,7 @@ class _Judge:
         if anchor is None:
             raise LedgerError(
                 f"{self.where}: first contact with {self.checkpoint.origin!r}: pass --log-key PUB, "
-                "the log's public key as its owner gave it to you"
+                "the log's public key as its owner gave it to you (`proctor ledger key` prints it)"
             )
         before = list(seen.keys) if seen is not None and anchor in seen.keys else [anchor]
         named_keys = [key for _, key in chain.keys]

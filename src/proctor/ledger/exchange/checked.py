@@ -31,7 +31,10 @@ def check_bundle_file(path: str, given: Sequence[str] = ()) -> Checked:
     else:
         summary = _summarize(found)
         if key is None:
-            unchecked = (f"who signed it: it names its own key, {found.signer}; pass --key",)
+            unchecked = (
+                f"who signed it: it names its own key, {found.signer}; pass --key, which the "
+                "ledger's owner prints with `proctor ledger key`",
+            )
         if found.hidden:
             unchecked = (*unchecked, describe_hidden(found))
     return Checked(

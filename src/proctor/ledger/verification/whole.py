@@ -61,7 +61,7 @@ def _find_unchecked(found: Verification, keys: Sequence[VerifierKey]) -> Iterato
     if not found.is_key_given:
         yield (
             f"whose ledger it is: no --key was given, and {found.key or 'no key'} is only what its "
-            "first entry names"
+            "first entry names; its owner prints the key with `proctor ledger key`"
         )
     if any(key.algorithm is Algorithm.COSIGNATURE for key in keys):
         yield "cosignatures: they are on copies of checkpoints, not on a ledger's own"

@@ -74,7 +74,10 @@ def with_coverage(sealed: SealedIn, ledger: LedgerReader, rows: Sequence[TrialRo
 
 def _find_unchecked(found: Verification) -> Iterator[str]:
     if not found.is_key_given:
-        yield "whose ledger it is: self-signed; pass --key to check who signed it"
+        yield (
+            "whose ledger it is: self-signed; pass --key to check who signed it (its owner prints "
+            "it with `proctor ledger key`)"
+        )
     if not found.since:
         yield (
             "that its owner did not cut or rewrite the ledger: pass --since with a checkpoint "
