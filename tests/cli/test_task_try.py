@@ -10,7 +10,7 @@ import pytest
 
 from proctor.task.scaffold import render_task
 from tests.cli.programs import Proctor
-from tests.task.trees import write
+from tests.task.trees import TASKS, write
 
 REWARD = "/logs/verifier/reward.txt"
 CASES: Mapping[str, tuple[Mapping[str, str], list[str], str]] = {
@@ -64,6 +64,14 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(place))
     return place
+
+
+@pytest.mark.sandbox
+def test_a_step_that_could_not_begin_is_named_although_the_others_count(proctor: Proctor) -> None:
+    ran = proctor("task", "try", TASKS / "multistep" / "ms-setup-fail", "-k", "1")
+    assert ran.code == 1
+    assert "\noracle-errored: the solution passes although an exception ended it early\n" in ran.out
+    assert "    step two: RuntimeError\n" in ran.out
 
 
 def read(out: str) -> dict[str, Any]:
@@ -155,7 +163,8 @@ def test_an_invalid_task_is_not_run(
     ("arguments", "message"),
     [
         (["nowhere"], "nowhere: no such directory; expected a task; "),
-        (["."], ".: no task.toml in it; expected a task; "),
+        (["."], ".: no task.toml in it; expected one task, such as task\n"),
+        (["task/tests"], "task/tests: no task.toml in it; expected one task; `proctor task new "),
         (["task", "-k", "0"], "'-k'"),
         (["task", "-e", "moon"], "'sandbox', 'docker'"),
         (["task", "-e", "docker", "--base", "host"], "--base goes with --env sandbox"),

@@ -47,8 +47,12 @@ def find_task(path: str) -> Path:
     directory = Path(path)
     if is_task(directory, verifying=True):
         return directory
-    found = "no task.toml in it" if directory.is_dir() else "no such directory"
-    raise InputError(f"{path}: {found}; expected a task; `proctor task new NAME` creates one")
+    if not directory.is_dir():
+        found = "not a directory" if directory.exists() else "no such directory"
+        raise InputError(f"{path}: {found}; expected a task; `proctor task new NAME` creates one")
+    inner = sorted(each.parent for each in directory.glob("*/task.toml"))
+    meant = f", such as {inner[0]}" if inner else "; `proctor task new NAME` creates one"
+    raise InputError(f"{path}: no task.toml in it; expected one task{meant}")
 
 
 def make_environment(name: str, base: str | None) -> EnvironmentConfig:

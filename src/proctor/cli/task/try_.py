@@ -280,6 +280,12 @@ def _judge_start(oracle: AgentTrials, nop: AgentTrials, report: Report) -> bool:
 
 
 def _judge_oracle(oracle: AgentTrials, report: Report) -> None:
+    for trial in oracle.trials:
+        # Of a step that raised an exception, harbor may count the steps before it alone.
+        if not has_failed(_find_reward(trial)) and read_failures(trial, None).exceptions:
+            message = "the solution passes although an exception ended it early"
+            report.add("oracle-errored", message, trial, explained=True)
+            break
     failed = oracle.find(has_failed)
     if failed is None:
         return
@@ -347,8 +353,10 @@ def _render(report: Report) -> Iterator[str]:
         yield ""
         yield f"{problem.what.code}: {problem.what}"
         for reason in problem.reasons:
-            if reason.title:
-                yield f"    {reason.title}"
+            if named := ": ".join(
+                filter(None, (reason.step and f"step {reason.step}", reason.title))
+            ):
+                yield f"    {named}"
             yield from (f"      {line}" for line in reason.lines)
         if problem.trial:
             yield f"  see {_find_file(problem)}"
