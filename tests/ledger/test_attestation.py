@@ -27,7 +27,7 @@ from proctor.ledger.withhold import Why, withhold_entry, withhold_trial
 from tests.cli.programs import Proctor
 from tests.ledger.claims import claim_of, seal_marked, supersede, write_claim
 from tests.ledger.ledgers import EXPERIMENT, find_key, make_ledger
-from tests.ledger.test_independent_checker import printed
+from tests.ledger.test_independent_checker import CHECKER
 
 WHY = Why("a key leaked", "ana")
 
@@ -60,7 +60,7 @@ def independent(ledger: OpenLedger) -> bool:
         warnings.simplefilter("ignore", ResourceWarning)  # it is short, and closes no file
         patched.setattr(sys, "argv", ["checker.py", ledger.where])
         try:
-            exec(compile(printed("python"), "checker.py", "exec"), {})  # noqa: S102 - our own page
+            exec(compile(CHECKER.read_text(), "checker.py", "exec"), {})  # noqa: S102 - our own file
         except AssertionError:
             return False
     return True

@@ -28,7 +28,7 @@ from proctor.ledger.verification.verify import verify_ledger
 from tests.cli.programs import Proctor
 from tests.ledger.by_hand import append_by_hand, trial
 from tests.ledger.ledgers import EXPERIMENT, ORIGIN, find_key, small
-from tests.ledger.test_independent_checker import printed, run
+from tests.ledger.test_independent_checker import CHECKER, run
 
 SMALL_ORDER = (
     "0100000000000000000000000000000000000000000000000000000000000000",
@@ -78,7 +78,7 @@ def damage_of(directory: Path, key: SigningKey | None = None) -> set[DamageKind]
 
 
 def check_printed(directory: Path) -> int:
-    (directory.parent / "checker.py").write_text(printed("python"))
+    (directory.parent / "checker.py").write_text(CHECKER.read_text())
     return run(directory.parent, sys.executable, "-I", "checker.py", directory.name).returncode
 
 
