@@ -156,6 +156,26 @@ def test_tokens_and_model_of_the_trace_reach_the_record_and_the_ledger(
     assert submit_trial(paths_of(stage.spec).trial_dir).cost_basis == basis
 
 
+@pytest.mark.parametrize(("second", "tokens"), [(SPENT, 3000), ({}, None)])
+def test_tokens_of_the_steps_are_added_up(
+    tmp_path: Path, second: dict[str, object], tokens: int | None
+) -> None:
+    """Each step has a trace; a count that one of them lacks is unknown for the trial."""
+    files = {f"steps/{step}/instruction.md": f"{step}\n" for step in ("one", "two")}
+    toml = '[[steps]]\nname = "one"\n[[steps]]\nname = "two"\n'
+    task = write_task(tmp_path / "task", files, toml=toml)
+    answers = iter([ANSWER | SPENT, ANSWER | second])
+
+    async def deed(environment: Environment, context: AgentContext) -> None:
+        await leave({"conversation.jsonl": next(answers)})(environment, context)
+
+    stage = Stage(make_spec(task, tmp_path / "jobs"), deed=deed)
+    run(stage)
+    record = record_of(stage)
+    assert record["agent"]["model"] == PRICED
+    assert (record["cost"] or {}).get("tokens_in") == tokens
+
+
 def test_outputs_name_the_files_that_are_there(tmp_path: Path) -> None:
     """What the agent printed, and a conversation beside the trajectory, can be found."""
     spec = make_spec(write_task(tmp_path / "task"), tmp_path / "jobs")

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from proctor.errors import RecordError
 from proctor.harbor.documents import ExceptionDocument
-from proctor.harbor.trial_cost import AgentReport, Reported, make_trial_cost
+from proctor.harbor.trial_cost import AgentReport, Reported, TraceUse, make_trial_cost
 from proctor.record.cost import CostBasis, unknown_cost
 from proctor.record.document import render_refusal
 from proctor.record.fields import Object, check_json
@@ -118,9 +118,9 @@ class RecordSource(msgspec.Struct, frozen=True, kw_only=True):
     """The file with what the agent printed, relative to the directory."""
     conversation: str | None = None
     """A conversation beside the trace, relative to the directory."""
-    counts_trace: bool = False
-    """Whether tokens that only the trace has are the record's. Not for imports: a trial that is
-    imported again must give the same bytes."""
+    counted: TraceUse | None = None
+    """Tokens and models of the traces, for what the agent does not report. Not for imports: a trial
+    that is imported again must give the same bytes."""
     ending: Ending | None = None
     """None: it was killed before it wrote a result, or is still running."""
     phase: str | None = None
@@ -144,7 +144,7 @@ def build_record(source: RecordSource, notes: list[str]) -> tuple[TrialRecord, C
             None if source.agent.model == NO_MODEL else source.agent.model,
             source.when,
             notes,
-            counts_trace=source.counts_trace,
+            counted=source.counted,
         )
     try:
         record = TrialRecord(

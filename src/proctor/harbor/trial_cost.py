@@ -56,6 +56,14 @@ class Reported(msgspec.Struct, frozen=True):
     """A step without a report, if another step has one."""
 
 
+class TraceUse(msgspec.Struct, frozen=True):
+    """What the traces of a trial say of its models."""
+
+    usage: Usage = Usage()
+    models: tuple[str, ...] = ()
+    """Models that answered, in order."""
+
+
 def make_trial_cost(
     reported: Reported,
     trace: Trace | None,
@@ -63,20 +71,21 @@ def make_trial_cost(
     when: datetime,
     notes: list[str],
     *,
-    counts_trace: bool = False,
+    counted: TraceUse | None = None,
 ) -> tuple[CostRecord | None, CostBasis]:
     """Tokens and cost, with the basis of the amount."""
     results = reported.results
     try:
         advisor_calls, advisor = _find_advisor(trace)
         usage = sum_usage([_usage(result, notes) for result in results]) if results else Usage()
-        if counts_trace and trace is not None and usage.input is None and usage.output is None:
-            usage = _count_trace(trace)
+        if counted is not None and usage.input is None and usage.output is None:
+            usage = counted.usage
         spendings = [Spending(usages=(usage,), model=model)]
         if advisor is not None:
             spendings.append(Spending(usages=(advisor,), model=None, who="advisor"))
+        models = counted.models if counted else trace.models if trace else ()
         basis = _find_own_basis(results) or _find_basis(
-            reported, trace, find_cost(spendings, when, reported_usd=_sum_usd(results))
+            reported, models, find_cost(spendings, when, reported_usd=_sum_usd(results))
         )
     except RecordError as error:
         notes.append(f"the trial's figures cannot be: {error}; cost is null")
@@ -87,9 +96,9 @@ def make_trial_cost(
     return make_cost(usage, basis, advisor=advisor, advisor_calls=advisor_calls), basis
 
 
-def _find_basis(reported: Reported, trace: Trace | None, basis: CostBasis) -> CostBasis:
+def _find_basis(reported: Reported, models: Sequence[str], basis: CostBasis) -> CostBasis:
     """The basis, changed to unknown if the trial itself gives a reason."""
-    if basis.kind == "estimated" and trace is not None and len(trace.models) > 1:
+    if basis.kind == "estimated" and len(models) > 1:
         return unknown_cost("several models answered, and their tokens are not counted separately")
     if basis.kind == "unknown" and reported.silent_step is not None:
         return unknown_cost(f"step {reported.silent_step} says neither tokens nor cost, others do")
@@ -134,19 +143,34 @@ def find_cost_kind(cost: CostRecord | None, reported: Reported) -> str:
     return "estimated" if _sum_usd(reported.results) is None else "reported"
 
 
-def _count_trace(trace: Trace) -> Usage:
-    """The tokens in a trace, summed over its answers."""
+def count_trace(trace: Trace) -> TraceUse:
+    """The tokens in a trace, summed over its answers, and the models that it names."""
     counted = Usages()
     for entry in trace.entries or turns_to_entries(trace.turns):
         if entry.metadata:
             counted.add(entry, entry.metadata)
     found = counted.finish()
-    return Usage(
+    usage = Usage(
         input=found.input,
         output=found.output,
         cache_read=found.cache_read,
         cache_write=found.cache_write,
     )
+    return TraceUse(usage, trace.models or _find_models(trace))
+
+
+def _find_models(trace: Trace) -> tuple[str, ...]:
+    """Models that are named beside the format's own fields."""
+    named = [entry.metadata.get("model") for entry in trace.entries if entry.metadata]
+    named += [turn.rest.get("model") for turn in trace.turns if turn.role == "assistant"]
+    models = (name for name in named if isinstance(name, str) and name.strip())
+    return tuple(dict.fromkeys(models))
+
+
+def merge_uses(uses: Sequence[TraceUse]) -> TraceUse:
+    """The sum over the steps of a trial; a count that one step lacks is unknown for all."""
+    usage = sum_usage([use.usage for use in uses])
+    return TraceUse(usage, tuple(dict.fromkeys(name for use in uses for name in use.models)))
 
 
 def _usage(result: AgentReport, notes: list[str]) -> Usage:

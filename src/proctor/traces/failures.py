@@ -338,6 +338,7 @@ _TERSE: Final = frozenset(
 _STOPPED: Final = {
     "CancelledError": "the trial was cancelled",
     "KeyboardInterrupt": "the trial was interrupted",
+    "TimeoutError": "it timed out",
 }
 _FRAME: Final = re.compile(r'^ +File "(.{1,400})", line (\d{1,9})(?:, in (.{1,200}))?$')
 

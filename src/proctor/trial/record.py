@@ -3,6 +3,7 @@
 `proctor.harbor.record` builds the record itself, as for imported trials.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from proctor import __version__
@@ -41,11 +42,11 @@ def make_task(spec: TrialSpec) -> TaskReference:
     return TaskReference(task_id=spec.task.name, task_revision=spec.digests.task_checksum)
 
 
-def make_agent(spec: TrialSpec, result: TrialResult, trace: Trace | None) -> AgentReference:
+def make_agent(spec: TrialSpec, result: TrialResult, models: Sequence[str] = ()) -> AgentReference:
     """The agent, the model that answered or was requested, and their configuration."""
     info, pinned = result.agent_info, spec.record.adapter_revision
     version = None if info.version.strip() in _NO_VERSION else info.version
-    answered = trace.models[0] if trace is not None and len(trace.models) == 1 else None
+    answered = models[0] if len(models) == 1 else None
     return AgentReference(
         adapter=info.name if info.name.strip() else UNRESOLVED,
         model=answered or find_model_requested(spec, result) or NO_MODEL,

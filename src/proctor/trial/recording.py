@@ -6,7 +6,7 @@ If the runner is killed, the record of the last phase remains.
 import asyncio
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import PurePosixPath
 
@@ -14,6 +14,7 @@ import msgspec
 
 from proctor.errors import RecordError
 from proctor.harbor.record import RecordSource, build_record, complete_record, find_seconds
+from proctor.harbor.trial_cost import TraceUse, count_trace, merge_uses
 from proctor.harbor.trial_result import AgentInfo, TrialResult
 from proctor.record.model import AgentReference, InputRecord, TaskReference, TrialRecord
 from proctor.record.read import render_record
@@ -65,16 +66,26 @@ class Recording:
         self._write(record)
 
     def finish(
-        self, result: TrialResult, watched: Watched | None, trace: Trace | None
+        self,
+        result: TrialResult,
+        watched: Watched | None,
+        trace: Trace | None,
+        step_uses: Sequence[TraceUse] = (),
     ) -> TrialRecord:
         """Write the final record; it is complete if all pins are known.
+
+        `step_uses` are those of the traces of steps, for a trial without a trace of its own.
 
         Raises:
             OSError: it cannot be written.
             RecordError: the facts do not make a valid record; the one of the last phase remains.
         """
-        named = None if trace is None else _name_models(trace)
-        record, _ = build_record(self._make_source(result, watched, named, None), [])
+        source = self._make_source(result, watched, trace, None)
+        counted = count_trace(trace) if trace is not None else merge_uses(step_uses)
+        if counted.models:
+            agent = make_agent(self._spec, result, counted.models)
+            source = msgspec.structs.replace(source, agent=agent)
+        record, _ = build_record(msgspec.structs.replace(source, counted=counted), [])
         is_timed = find_seconds(result) is not None
         record = complete_record(record, is_complete=is_timed and not find_missing(record))
         self._write(record)
@@ -98,7 +109,7 @@ class Recording:
             adaptation=spec.record.adaptation,
             when=when,
             task=self._task,
-            agent=make_agent(spec, result, trace) if trace else self._find_agent(result),
+            agent=self._find_agent(result),
             environment=make_environment(spec, self._snapshot),
             inputs=make_inputs(spec, trace) if trace else self._inputs,
             timing=make_run_timing(result),
@@ -107,7 +118,6 @@ class Recording:
             has_artifacts=os.path.lexists(f"{artifacts}/manifest.json") or has_entries(artifacts),
             raw_output=None if phase else self._find_raw_output(result),
             conversation=None if phase else self._find_file(_CONVERSATIONS),
-            counts_trace=True,
             ending=None if phase else make_ending(result),
             phase=phase,
         )
@@ -125,7 +135,7 @@ class Recording:
 
     def _find_agent(self, result: TrialResult) -> AgentReference:
         if self._agent is None or self._agent[0] != result.agent_info:
-            self._agent = result.agent_info, make_agent(self._spec, result, None)
+            self._agent = result.agent_info, make_agent(self._spec, result)
         return self._agent[1]
 
     @cached_property
@@ -141,16 +151,6 @@ class Recording:
         if self._redactor is not None:
             data = self._redactor.redact_text(data.decode()).encode()
         self.file.write(data)
-
-
-def _name_models(trace: Trace) -> Trace:
-    """The trace with the models that answered, also those named beside the format's own fields."""
-    if trace.models:
-        return trace
-    named = [entry.metadata.get("model") for entry in trace.entries if entry.metadata]
-    named += [turn.rest.get("model") for turn in trace.turns if turn.role == "assistant"]
-    models = dict.fromkeys(name for name in named if isinstance(name, str) and name.strip())
-    return msgspec.structs.replace(trace, models=tuple(models))
 
 
 def has_entries(directory: str) -> bool:
@@ -185,6 +185,16 @@ async def load_trace(place: str, traces: Mapping[str, int]) -> Trace | None:
         if name in traces and name not in overlong
     ]
     return await asyncio.to_thread(_load, candidates) if candidates else None
+
+
+async def load_step_uses(place: str, steps: Iterable[str]) -> list[TraceUse]:
+    """Tokens and models in the traces of a trial's steps; the traces themselves are not kept."""
+    uses = []
+    for step in steps:
+        directory = f"{place}/steps/{step}"
+        trace = await load_trace(directory, find_traces(directory))
+        uses.append(TraceUse() if trace is None else await asyncio.to_thread(count_trace, trace))
+    return uses
 
 
 def _load(candidates: list[tuple[TraceKind, str]]) -> Trace | None:

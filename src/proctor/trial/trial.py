@@ -52,7 +52,13 @@ from proctor.trial.opening import open_files, opened
 from proctor.trial.order import Kinds
 from proctor.trial.paths import INSIDE
 from proctor.trial.pausing import paused
-from proctor.trial.recording import LONGEST_TRACE, find_overlong, find_traces, load_trace
+from proctor.trial.recording import (
+    LONGEST_TRACE,
+    find_overlong,
+    find_traces,
+    load_step_uses,
+    load_trace,
+)
 from proctor.trial.reverify import keep_state, noted, verify_again
 from proctor.trial.skills import upload_skills
 from proctor.trial.spec import TrialSpec
@@ -303,7 +309,9 @@ async def close_files(run: TrialRun) -> None:
         trace = await load_trace(run.place, traces)
         if trace is not None and await compare_with_solution(run, trace):
             run.write_findings()
-        run.recording.finish(run.result, run.find_watched(), trace)
+        names = [step.step_name for step in run.result.step_results or ()]
+        steps = await load_step_uses(run.place, names) if trace is None else []
+        run.recording.finish(run.result, run.find_watched(), trace, steps)
     except (RecordError, ValidationError) as error:
         run.logger.warning("the record stays as it was in the last phase: %s", error)
     except OSError as error:
