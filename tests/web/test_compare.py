@@ -24,8 +24,8 @@ def address() -> Iterator[str]:
 
 def test_two_experiments_are_chosen_and_compared(page: Page, address: str) -> None:
     page.goto(f"{address}/compare")
-    page.get_by_label("A", exact=True).fill(NAMES[0])
-    page.get_by_label("B", exact=True).fill(NAMES[1])
+    page.get_by_label("A", exact=True).select_option(NAMES[0])
+    page.get_by_label("B", exact=True).select_option(NAMES[1])
     follow(page, page.get_by_role("button", name="Compare"))
     assert page.get_by_text("+0.067, 95% interval [-0.6, 0.4], over 3 tasks").is_visible()
     assert page.locator("svg[role=img]").count() == 2

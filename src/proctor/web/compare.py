@@ -15,7 +15,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from proctor.errors import InputError, NotThereError
+from proctor.ledger.query import snapshot
 from proctor.ledger.reader import LedgerReader
+from proctor.ledger.trial_index import TrialFilter
 from proctor.report.behaviour import Behaviour, summarise_trials
 from proctor.report.comparison.compared import Terms, choose_sides, compare_sides
 from proctor.report.comparison.document import render_comparison
@@ -23,7 +25,6 @@ from proctor.report.comparison.sides import Side, make_side
 from proctor.report.groups import group_trials
 from proctor.report.page.html import Links, render_blocks
 from proctor.report.runs import Run, load_job_run, load_sealed_run
-from proctor.web.experiment import list_experiments
 from proctor.web.pages import render_page
 from proctor.web.shown import pair_path, trial_path
 from proctor.web.subject import Subject
@@ -80,7 +81,8 @@ def _show_compare(request: Request) -> Response:
             refusal=refusal,
             asked=asked,
             groups=offered if asked.is_whole else [[], []],
-            experiments=_list_names(subject, ledger),
+            experiments=_list_named(subject, ledger),
+            most_named=_MOST_NAMED,
             most_traces=_MOST_TRACES,
         )
 
@@ -141,11 +143,25 @@ def _make_links(a: Side, b: Side) -> Links:
     )
 
 
-def _list_names(subject: Subject, ledger: LedgerReader | None) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """A run that can be chosen."""
+
+    name: str
+    who: str = ""
+    """Its agents and models."""
+
+
+def _list_named(subject: Subject, ledger: LedgerReader | None) -> list[_Named]:
     if ledger is None:
-        return sorted(job.name for job in subject.jobs)[:_MOST_NAMED]
-    _, rows = list_experiments(ledger, count=_MOST_NAMED)
-    return [row.name for row in rows]
+        return [_Named(name) for name in sorted(job.name for job in subject.jobs)[:_MOST_NAMED]]
+    with snapshot(ledger):
+        names = [name for name, _ in ledger.index.experiments("")[:_MOST_NAMED]]
+        who: dict[str, set[str]] = {name: set() for name in names}
+        for row in ledger.index.trials(TrialFilter(experiments=tuple(names))):
+            if row.agent is not None:
+                who[row.experiment_id].add(f"{row.agent}, {row.model}")
+    return [_Named(name, "; ".join(sorted(who[name])[:3])) for name in names]
 
 
 routes: list[BaseRoute] = [Route("/compare", _show_compare, name="compare")]

@@ -246,9 +246,9 @@ class _ExportedTrial:
         return None
 
     def _read_traces(self) -> list[_Excerpt]:
-        showing = Showing(base="", has_file=lambda _name: False)
         found = []
         for trace in open_traces(load_place(self._row, self._ledger)):
+            showing = Showing(base="", has_file=lambda _name: False, start=trace.start)
             index = build_index(trace.lines)
             labels = label_turns(trace.lines)
             rows = read_rows(

@@ -60,7 +60,10 @@ class _Params:
 
     def showing(self, *, whole: bool = False) -> Showing:
         return Showing(
-            base=self.base, has_file=self.place.has_file, longest=_WHOLE if whole else None
+            base=self.base,
+            has_file=self.place.has_file,
+            start=self.trace.start,
+            longest=_WHOLE if whole else None,
         )
 
 

@@ -20,6 +20,7 @@ from proctor.record.rules import explain_partial
 from proctor.report.statistics.efficiency import PASS_MARK
 from proctor.traces.tool_errors import ToolError
 from proctor.traces.trial_summary import TrialSummary, summarise_traced
+from proctor.trial.finding import Level
 from proctor.web.pages import render_page
 from proctor.web.shown import path_part, trial_path
 from proctor.web.subject import Subject
@@ -64,6 +65,7 @@ def gather(known: Known, summary: TrialSummary) -> dict[str, Any]:
     address = trial_path(known.experiment, known.trial)
     times = load_times(known)
     changed = find_changed(known)
+    standing = collect_status(known)
     return {
         "title": shorten(f"{known.trial} · {known.experiment}", 200),
         "known": known,
@@ -71,13 +73,16 @@ def gather(known: Known, summary: TrialSummary) -> dict[str, Any]:
         "size": known.ledger.checkpoint().tree.size if known.ledger and known.is_sound else None,
         "summary": summary,
         "verdict": _describe_verdict(known),
+        "outcome": _name_outcome(known),
+        "failures": summary.failures,
+        "alarms": [each for each in standing.findings if each.level is Level.ALARM],
         "reason_words": REASONS.get(known.traced.reason_code or ""),
         "cause_words": CAUSES,
         "status_words": STATUSES,
         "derivation": derive_score(known, times.steps if times else ()),
         "timeline": draw_timeline(known, times),
         "spent": find_usage(known, summary),
-        "standing": collect_status(known),
+        "standing": standing,
         "changed": changed,
         "room": find_room(known, changed),
         "outputs": read_verifier_outputs(known),
@@ -94,6 +99,19 @@ def gather(known: Known, summary: TrialSummary) -> dict[str, Any]:
         "visible": visible,
         "as_json": as_json,
     }
+
+
+def _name_outcome(known: Known) -> str:
+    """How the trial ended, in a word or two."""
+    record = known.traced.record
+    reward = record.evaluation.reward if record else None
+    if known.damage is not None:
+        return "Unknown"
+    if known.is_withheld:
+        return "Withheld"
+    if reward is None:
+        return "Not scored"
+    return "Passed" if reward >= PASS_MARK else "Failed"
 
 
 def _describe_verdict(known: Known) -> tuple[str, str]:

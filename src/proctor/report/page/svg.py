@@ -13,13 +13,13 @@ from proctor.report.page.columns import cut_middle
 from proctor.report.page.scale import Scale, extent, make_scale, render_tick, ticks
 from proctor.sentence import printable
 
-_WIDTH = 600
-_LABELS = 180
+_WIDTH = 520
+_LABELS = 165
 # Approximate width of a character.
 _CHARACTER = 7
 _ROW = 24
 _RIGHT = 60
-_LONGEST_LABEL = 23
+_LONGEST_LABEL = 20
 _MOST_BINS = 30
 
 

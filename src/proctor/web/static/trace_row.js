@@ -62,7 +62,11 @@ function makeHead(row) {
     tag.title = `${sureness.toFixed(2)} sure`;
     head.append(tag);
   }
-  if (row.time) head.append(make("time", "soft", row.time));
+  if (row.time) {
+    const time = make("time", "soft", row.after || row.time);
+    if (row.after) time.title = row.time;
+    head.append(time);
+  }
   return head;
 }
 

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack
+from functools import cached_property
 from typing import Final
 
 from proctor.ledger.derived import find_cache
@@ -27,6 +28,7 @@ from proctor.web.traces.lines import (
     stamp_of,
 )
 from proctor.web.traces.place import Stamp, TracePlace
+from proctor.web.traces.window import find_start
 
 _MOST_TRIALS = 24
 # Most entries indexed in total: about 15 bytes each.
@@ -46,6 +48,11 @@ class KeptTrace:
         self.index: Future[TraceIndex] = Future()
         self.labels: Future[Labels] = Future()
         self._begun = threading.Lock()
+
+    @cached_property
+    def start(self) -> str | None:
+        """The first timestamp."""
+        return find_start(self.lines)
 
     @property
     def problems(self) -> int:

@@ -10,8 +10,10 @@ import msgspec
 from proctor.traces.atif.carry import ATIF_KEY
 from proctor.traces.entry import Entry, Object
 from proctor.traces.labels import list_thoughts
+from proctor.traces.times import seconds_between
 from proctor.traces.tokens import KEYS, Usages
 from proctor.traces.tool_errors import find_error
+from proctor.web.shown import show_seconds
 from proctor.web.traces.plain import Folded, fold, make_plain
 
 _NAME: Final = 120
@@ -53,6 +55,8 @@ class Row(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     exit_code: int | None = None
     milliseconds: int | None = None
     time: str = ""
+    after: str = ""
+    """Time since the first entry of the trace; "" if it is unknown."""
     tokens: str = ""
     call_type: str = ""
     error: str = ""
@@ -73,6 +77,8 @@ class Showing(msgspec.Struct, frozen=True, kw_only=True):
     base: str
     """The address of the trial."""
     has_file: Callable[[str], bool]
+    start: str | None = None
+    """The first timestamp of the trace; times are shown relative to it."""
     longest: int | None = None
     """Characters of a text shown in full; null: long ones are folded."""
 
@@ -80,6 +86,7 @@ class Showing(msgspec.Struct, frozen=True, kw_only=True):
 def make_row(entry: Entry, number: int, showing: Showing, *, notes: Sequence[str] = ()) -> Row:
     """Convert an entry for display."""
     found = find_error(entry) if entry.role == "tool_result" else None
+    gap = seconds_between(showing.start, entry.timestamp)
     return Row(
         row=number,
         step=min(entry.step, (1 << 53) - 1),
@@ -88,6 +95,7 @@ def make_row(entry: Entry, number: int, showing: Showing, *, notes: Sequence[str
         exit_code=_within(entry.exit_code),
         milliseconds=_within(entry.duration_ms),
         time=_name(entry.timestamp or ""),
+        after="" if gap is None else f"+{show_seconds(gap)}",
         tokens=_count_tokens(entry.metadata or {}),
         call_type=_name(entry.call_type or ""),
         error="" if found is None else found[0],

@@ -9,6 +9,7 @@ import msgspec
 from proctor.diagnostic import Diagnostic
 from proctor.errors import ChangedTraceError
 from proctor.traces.entry import Entry
+from proctor.traces.times import read_timestamp
 from proctor.traces.trajectory import Chunk, read_pieces
 from proctor.web.traces.index import TraceIndex
 from proctor.web.traces.labels import Labels
@@ -18,6 +19,8 @@ from proctor.web.traces.row import Row, Showing, make_row
 # Characters after which no more rows are returned; the client requests the rest.
 _ENOUGH: Final = 3_000_000
 _MOST_NOTES: Final = 20
+# Entries among which the beginning of a trace is searched.
+_FIRST_ENTRIES: Final = 20
 
 type _Told = tuple[int, Entry, list[str]]
 
@@ -37,6 +40,21 @@ def read_beginning(lines: Lines, count: int, showing: Showing) -> list[Row]:
             if len(found) >= count:
                 return found
     return found
+
+
+def find_start(lines: Lines) -> str | None:
+    """The first timestamp among the first entries of a trace."""
+    looked = 0
+    for span, piece in lines.pieces():
+        if isinstance(piece, Diagnostic):
+            continue
+        for _, entry, _ in _tell(read_pieces([(span.line, piece)]), 0):
+            if entry.timestamp and read_timestamp(entry.timestamp):
+                return entry.timestamp
+            looked += 1
+            if looked >= _FIRST_ENTRIES:
+                return None
+    return None
 
 
 def read_rows(
