@@ -111,6 +111,9 @@ COLOURED = "\x1b[31mFAIL: expected 42, found 41\x1b[0m\n10%\r100%\n1 of 3 checks
             "E   AssertionError\nE   assert 41 == 42\n", [("", "assert 41 == 42")], id="bare class"
         ),
         pytest.param(
+            "E   Use -v to get more diff\n", [("", "Use -v to get more diff")], id="only advice"
+        ),
+        pytest.param(
             "FAILED test_a.py::test_x - assert 1 == 2\n1 failed in 0.1s",
             [("test_a.py::test_x", "assert 1 == 2")],
             id="pytest summary",

@@ -1,6 +1,7 @@
 """Renders what failed in a trial: its exceptions, and what its verifier reported."""
 
 from collections.abc import Callable, Iterator
+from itertools import zip_longest
 
 from proctor.traces.failures import Failure, TrialFailures
 
@@ -12,11 +13,14 @@ def list_failures(found: TrialFailures, locate: Locate) -> Iterator[tuple[str, l
     """Each failure as a label and lines, the exceptions first."""
     for each in found.exceptions:
         yield _label("errored", each), [*_exception_lines(each), *_whole(each, locate)]
-    for each in found.tests:
+    for each, after in zip_longest(found.tests, found.tests[1:]):
         # An exception's class is in its line already.
         name = [each.title] if each.title and each.title not in each.line else []
         what = "failed test" if name else "verifier says"
-        yield _label(what, each), [*name, *each.lines, *_whole(each, locate)]
+        # Tests of one output name it once, below the last of them.
+        is_last = after is None or after.file != each.file
+        whole = _whole(each, locate) if is_last else []
+        yield _label(what, each), [*name, *each.lines, *whole]
     if found.more_tests:
         yield "failed tests", [f"{found.more_tests:,} more, not listed"]
 

@@ -88,6 +88,7 @@ _IS_BUILDKIT: Final = re.compile(r"^#\d+ ", re.MULTILINE)
 _RULE: Final = re.compile(r"^[\s=\-_*#~.+^|]*$")
 _HEADER: Final = re.compile(r"^_{2,} (.{1,300}?) _{2,}$")
 _ASSERTION: Final = re.compile(r"^E(?:   (.*))?$")
+_ADVICE: Final = re.compile(r"use -v+ to (?:show|get)", re.IGNORECASE)
 _PYTEST_SUMMARY: Final = re.compile(r"^(?:FAILED|ERROR) ([^ ]{1,300}(?:::| *$)[^ ]*)(?: - (.*))?$")
 _DIVIDER: Final = re.compile(r"^[=-]{10,}$")
 _UNITTEST: Final = re.compile(r"^(?:FAIL|ERROR): (.{1,300})$")
@@ -182,7 +183,8 @@ def _find_pytest(lines: list[str]) -> list[Failure]:
 
 
 def _of_assertion(marked: list[str], title: str) -> Failure:
-    kept = textwrap.dedent("\n".join(line for line in marked if line.strip())).split("\n")
+    said = [line for line in marked if line.strip() and not _ADVICE.search(line)] or marked
+    kept = textwrap.dedent("\n".join(said)).strip("\n").split("\n")
     # A bare class says nothing where pytest shows the compared values below it.
     telling = (line.strip() for line in kept if line.strip() != "AssertionError")
     return _make(kept, title, key=next(telling, kept[0].strip()))
