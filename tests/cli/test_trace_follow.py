@@ -355,7 +355,6 @@ def test_following_ends_when_nobody_reads(path: Path) -> None:
 def test_what_is_no_file_cannot_be_followed(proctor: Proctor, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name, why in [
-        ("", "a directory; expected trajectory.jsonl"),
         ("pipe", "not a regular file; expected trajectory.jsonl"),
         ("gone", "cannot be read: No such file or directory"),
     ]:
@@ -387,3 +386,40 @@ def test_two_amounts_are_one_too_many(proctor: Proctor, path: Path) -> None:
     ran = proctor("trace", "follow", "--from-start", "--lines", 10, path)
     assert ran.code == 2
     assert "--lines does not go with --from-start" in ran.err
+
+
+def printed(number: int) -> str:
+    """A line of what a command printed."""
+    row = {"role": "output", "step": 0, "stdout": f"line {number}\n"}
+    return json.dumps({**row, "timestamp": f"2026-01-01T00:00:{number:02}.000Z"}) + "\n"
+
+
+def test_of_a_trial_its_trajectory_is_followed_else_what_its_commands_print(
+    proctor: Proctor, tmp_path: Path
+) -> None:
+    refused = proctor("trace", "follow", "--once", tmp_path)
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+    assert (
+        "agent/proctor-output.jsonl; expected a trajectory or the directory of a trial"
+        in refused.err
+    )
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "agent" / "proctor-output.jsonl").write_text(printed(1))
+    assert proctor("trace", "follow", "--once", tmp_path).out == "00:00:01.000  line 1\n"
+    (tmp_path / "agent" / "trajectory.jsonl").write_text('{"role": "user", "step": 0}\n')
+    assert proctor("trace", "follow", "--once", tmp_path).out == "step 0  user\n"
+
+
+def test_lines_of_an_output_that_was_cut_are_not_shown_again(tmp_path: Path) -> None:
+    file = tmp_path / "proctor-output.jsonl"
+    file.write_text("".join(printed(number) for number in range(9)))
+    with following(file, "--lines", "1") as follow:
+        assert follow.next() == "00:00:08.000  line 8"
+        # As the log of a trial is cut: a new file without the middle takes its place.
+        new = tmp_path / "new"
+        new.write_text("".join(printed(number) for number in (0, 1, 7, 8, 9)))
+        new.rename(file)
+        assert follow.next() == "00:00:09.000  line 9"
+        with file.open("a") as more:
+            more.write(printed(10))
+        assert follow.next() == "00:00:10.000  line 10"

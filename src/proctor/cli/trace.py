@@ -31,10 +31,12 @@ from proctor.cli.trace_text import LONGEST, render_entry, render_header
 from proctor.diagnostic import Diagnostic
 from proctor.digest import sha256_hex
 from proctor.errors import InputError, TraceError
+from proctor.traces.entry import OUTPUT, OUTPUT_FILE
 from proctor.traces.trajectory import CarefulReader, LineReading
 
 _WRITER = "trajectory_writer.py"
 _POLL_SECONDS = 0.2
+_OF_TRIALS = ("trajectory.jsonl", OUTPUT_FILE)
 
 
 # Commands in proctor.cli.trace_NAME, imported on use because they are slow to import.
@@ -67,7 +69,7 @@ class _Commands(click.Group):
 def command() -> None:
     """Summarize, classify, compare, follow or convert traces.
 
-    Example: proctor trace follow trial/agent/trajectory.jsonl
+    Example: proctor trace follow jobs/nightly/fix-bug__a1B2c3D
     """
 
 
@@ -147,24 +149,24 @@ def follow(
     full: bool,
     as_json: bool,
 ) -> int:
-    """Show a trajectory while it is being written.
+    """Show a trace while it is being written.
 
-    Each entry is printed as soon as its line is complete. A line that is not a valid entry is shown
-    with what is wrong with it. If the file is truncated or replaced, a message says so and the new
-    lines are followed.
+    FILE is a trajectory, or what an agent's commands print (proctor-output.jsonl), or the directory
+    of a trial that has one of them. Each entry is printed as soon as its line is complete. A line
+    that is not a valid entry is shown with what is wrong with it. If the file is truncated or
+    replaced, a message says so and the new lines are followed.
 
-    Example: proctor trace follow trial/agent/trajectory.jsonl
+    Example: proctor trace follow jobs/nightly/fix-bug__a1B2c3D
     """
     check_apart("lines", "from_start")
     check_apart("until_idle", "once")
     check_apart("full", "as_json")
-    if wait:
-        _wait_for(file, until_idle)
+    file = _find_file(file, until_idle, is_waiting=wait)
     _check_kind(file)
     options = _FollowOptions(None if from_start else lines, once, until_idle)
     tail = Tail(file)
     try:
-        _follow(tail, options, _show_as_json if as_json else _shower(full=full))
+        _follow(tail, options, _Showing(_show_as_json if as_json else _shower(full=full)))
     finally:
         tail.close()
     return 0
@@ -185,7 +187,28 @@ def _check_kind(path: str) -> None:
 type _Show = Callable[[Line, LineReading], None]
 
 
-def _follow(tail: Tail, options: _FollowOptions, show: _Show) -> None:
+class _Showing:
+    """Shows lines; when the middle of an agent's output was cut, not again those shown before."""
+
+    def __init__(self, show: _Show) -> None:
+        self._show = show
+        self._last = self._before = ""
+
+    def __call__(self, line: Line, found: LineReading) -> None:
+        entry = found.entry
+        if entry is not None and entry.role == OUTPUT and entry.timestamp:
+            if entry.timestamp <= self._before:
+                return
+            self._last = entry.timestamp
+        if found.header is None or not self._before:
+            self._show(line, found)
+
+    def start_again(self) -> None:
+        """Begin with the first line of the file that replaced the one shown."""
+        self._before = self._last
+
+
+def _follow(tail: Tail, options: _FollowOptions, show: _Showing) -> None:
     reader = CarefulReader(thorough=False)
     with _ReaderOfStdout() as audience:
         there: Iterable[Line] = tail.read()
@@ -203,15 +226,17 @@ def _follow(tail: Tail, options: _FollowOptions, show: _Show) -> None:
         _show_lines([rest], reader, show)
 
 
-def _show_coming(tail: Tail, reader: CarefulReader, show: _Show) -> bool:
+def _show_coming(tail: Tail, reader: CarefulReader, show: _Showing) -> bool:
     """Show the new lines; returns whether there were any."""
     count = _show_lines(tail.read(), reader, show)
     change = tail.find_change()
-    if change is not None:
+    is_trimmed = change is Change.REPLACED and Path(tail.path).name == OUTPUT_FILE
+    if change is not None and not is_trimmed:
         click.echo(f"{printable(tail.path)}: {change.value}", err=True)
     if change in (Change.CUT, Change.REPLACED):
         count += _show_lines(tail.read(), reader, show)
         tail.start_again()
+        show.start_again()
     return bool(count or change)
 
 
@@ -264,11 +289,22 @@ def _show_as_json(line: Line, found: LineReading) -> None:
     send(json.dumps(whole).replace("\x7f", "\\u007f"))
 
 
-def _wait_for(file: str, idle_seconds: float | None) -> None:
+def _find_file(thing: str, idle_seconds: float | None, *, is_waiting: bool) -> str:
+    """The file to follow: of a trial, its trajectory, else what its agent's commands print."""
     began = time.monotonic()
-    while not Path(file).exists():
+    while True:
+        place = Path(thing)
+        names = [place / "agent" / name for name in _OF_TRIALS] if place.is_dir() else [place]
+        found = next((name for name in names if name.exists()), None)
+        if found is not None or not (is_waiting or place.is_dir()):
+            return str(found or thing)
+        if not is_waiting:
+            raise InputError(
+                f"{thing}: has neither agent/{_OF_TRIALS[0]} nor agent/{_OF_TRIALS[1]}; expected "
+                "a trajectory or the directory of a trial. --wait waits for its agent to begin"
+            )
         if idle_seconds is not None and time.monotonic() - began >= idle_seconds:
-            raise TraceError(f"{file}: did not appear within {idle_seconds:g} seconds")
+            raise TraceError(f"{thing}: did not appear within {idle_seconds:g} seconds")
         time.sleep(_POLL_SECONDS)
 
 
