@@ -318,7 +318,7 @@ def test_json_is_one_document_on_stdout_and_all_else_on_stderr(
         assert ran.out.endswith("\n}\n")
 
 
-@pytest.mark.parametrize("name", ["score", "audit", "outcome"])
+@pytest.mark.parametrize("name", ["score", "audit"])
 def test_a_failing_command_prints_no_json(proctor: Proctor, name: str) -> None:
     ran = proctor(name, "absent", "--json")
     assert (ran.code, ran.out) == (2, "")

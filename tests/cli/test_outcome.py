@@ -3,10 +3,12 @@
 import io
 import json
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from proctor.record.reasons import ReasonCode
 from tests.audit.directories import COPIED, JOBS, NAMES, copy_job, listing
 from tests.cli.programs import Proctor, command_line, environment, run_child
 
@@ -15,6 +17,11 @@ BINARY = COPIED / "01-binary-oracle-k1"
 LINE = (
     'BASE_BENCHMARK_RESULT={"reason_code": null, "resolved": 2, "score": 0.6666666666666666, '
     '"status": "completed", "total": 3}'
+)
+
+MISSING = (
+    'BASE_BENCHMARK_RESULT={"reason_code": "harbor_result_missing", "resolved": 0, "score": 0.0, '
+    '"status": "failed", "total": 0}\n'
 )
 
 
@@ -189,15 +196,31 @@ def test_the_result_of_a_trial_has_no_line(proctor: Proctor, tmp_path: Path, sig
     (tmp_path / "result.json").write_text("{}")
     (tmp_path / sign).mkdir()
     ran = proctor("outcome", tmp_path)
-    assert (ran.code, ran.out) == (2, "")
+    assert (ran.code, ran.out) == (2, MISSING)
     assert "this is one trial; expected the job directory around it" in ran.err
 
 
-def test_what_is_neither_job_nor_result_is_refused(proctor: Proctor, tmp_path: Path) -> None:
-    assert "empty directory; expected a Harbor job" in proctor("outcome", tmp_path).err
+def test_what_is_neither_job_nor_result_has_a_line_that_says_so(
+    proctor: Proctor, tmp_path: Path
+) -> None:
+    ran = proctor("outcome", tmp_path)
+    assert (ran.code, ran.out) == (2, MISSING)
+    assert "empty directory; expected a Harbor job" in ran.err
     ran = proctor("outcome", tmp_path / "absent")
-    assert ran.code == 2
+    assert (ran.code, ran.out) == (2, MISSING)
     assert "expected a job directory or its result.json" in ran.err
+    ran = proctor("outcome", tmp_path / "absent", "--json")
+    assert ran.code == 2
+    assert json.loads(ran.out)["summary"]["reason_code"] == "harbor_result_missing"
+
+
+def test_the_closed_set_of_codes_is_listed(proctor: Proctor) -> None:
+    lines = [line.split() for line in proctor("outcome", "--codes").out.splitlines()]
+    assert [code for code, _ in lines] == list(ReasonCode)
+    assert Counter(kind for _, kind in lines) == {"retryable": 6, "final": 14, "sentinel": 5}
+    listed = json.loads(proctor("outcome", "--codes", "--json").out)["codes"]
+    assert [[each["code"], each["kind"]] for each in listed] == lines
+    assert proctor("outcome", "--codes", "--reason", "x").code == 2
 
 
 @pytest.mark.parametrize(

@@ -202,6 +202,7 @@ def test_a_command_that_names_a_file_of_this_machine_is_told_how_to_copy_it(
     assert options in ran.err
 
 
+@pytest.mark.process  # git, which pins the files that a command names
 @pytest.mark.parametrize(
     "command",
     [
@@ -226,6 +227,13 @@ def test_an_agent_that_is_a_file_is_told_to_be_a_command(proctor: Proctor, tmp_p
     ran = proctor("run", "-p", TASKS, "-a", "./agent.sh")
     assert ran.code == 2
     assert "--agent-tree . --command 'bash /installed-agent/agent.sh'" in ran.err
+
+
+def test_a_refused_job_has_a_result_line_if_one_was_asked_for(proctor: Proctor) -> None:
+    ran = proctor("run", "-p", "nowhere", "-a", "nop", "--result-line")
+    assert ran.code == 2
+    line = json.loads(ran.out.removeprefix("BASE_BENCHMARK_RESULT="))
+    assert (line["status"], line["reason_code"]) == ("failed", "harbor_result_missing")
 
 
 def test_a_config_without_agents_is_asked_for_one(proctor: Proctor, tmp_path: Path) -> None:

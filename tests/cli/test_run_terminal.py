@@ -66,11 +66,14 @@ def test_ctrl_c_twice_stops_at_once(tmp_path: Path) -> None:
     assert dry["counts"] == {"keep": 0, "run": 2, "redo": 1}
 
 
-def test_an_interrupted_job_has_no_result_line(tmp_path: Path) -> None:
+def test_the_result_line_of_an_interrupted_job_says_so(tmp_path: Path) -> None:
     with running(tmp_path, "-p", TASKS, *SLEEPER, "--result-line") as child:
         child.send_signal(signal.SIGTERM)
         out, _ = child.communicate(timeout=60)
-    assert (child.returncode, "BASE_BENCHMARK_RESULT" in out) == (130, False)
+    assert child.returncode == 130
+    line = json.loads(out.splitlines()[-1].removeprefix("BASE_BENCHMARK_RESULT="))
+    assert (line["status"], line["score"], line["total"]) == ("failed", 0.0, 0)
+    assert line["reason_code"] == "harbor_cancelled_error"
 
 
 def test_what_an_agent_prints_is_not_taken_for_the_result(tmp_path: Path) -> None:

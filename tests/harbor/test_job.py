@@ -301,6 +301,13 @@ def test_a_file_is_no_job(job: Path) -> None:
     )
 
 
+def test_a_job_of_own_runner_is_named(tmp_path: Path) -> None:
+    (tmp_path / "trials" / "a__attempt-0").mkdir(parents=True)
+    (tmp_path / "trials" / "a__attempt-0" / "result.json").write_text('{"score": 1.0}')
+    (tmp_path / "lock.json").write_text('{"n_attempts": 1, "max_retries": 0}')
+    assert refusal(tmp_path).startswith("a job directory of own_runner (1 trial in trials/, ")
+
+
 def test_an_empty_directory_is_no_job(tmp_path: Path) -> None:
     assert refusal(tmp_path) == "empty directory; expected a Harbor job directory"
 

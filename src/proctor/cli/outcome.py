@@ -11,13 +11,20 @@ from msgspec.structs import asdict
 from proctor.audit.task_scores import task_scores
 from proctor.cli.options import PATH, check_companions
 from proctor.cli.output import json_option, print_json, print_line, reading_progress, write_file
-from proctor.errors import InputError
+from proctor.errors import InputError, ProctorError
 from proctor.files import read_small
 from proctor.harbor.documents import JobDocument
 from proctor.harbor.job import load_job
 from proctor.record.outcome import RunReading, read_run, render_line, summarize_result
 from proctor.record.policy import Keep, KeepPolicy, parse_aggregation, parse_keep_policy
-from proctor.record.reasons import find_rule, is_known, is_retryable
+from proctor.record.reasons import (
+    RETRYABLE,
+    SENTINEL,
+    ReasonCode,
+    find_rule,
+    is_known,
+    is_retryable,
+)
 from proctor.record.score_record import ScoringPolicy, make_score_record, render_score_record
 
 _COMPANIONS = {
@@ -39,6 +46,7 @@ _COMPANIONS = {
 @click.option("--exit-code", type=int, help="With --stdout: exit code of the run.")
 @click.option("--timed-out", is_flag=True, help="With --stdout: the run was stopped by a timeout.")
 @click.option("--reason", help="Find the reason code for this text.")
+@click.option("--codes", is_flag=True, help="List every reason code, and whether it is retried.")
 @click.option(
     "--attempt",
     type=click.IntRange(min=1),
@@ -67,6 +75,7 @@ def command(
     exit_code: int | None,
     timed_out: bool,
     reason: str | None,
+    codes: bool,
     attempt: int,
     score_record: str | None,
     run_id: str | None,
@@ -78,18 +87,25 @@ def command(
 
     For JOB, a job directory or its result.json, prints the result line of the run. With --stdout,
     judges a run by what it printed and how it ended. With --reason, prints the reason code for a
-    text, and the rule that gives it. With --score-record, writes the scores of all tasks as a
-    canonical record with its digest.
+    text, and the rule that gives it. With --codes, lists the closed set of codes. With
+    --score-record, writes the scores of all tasks as a canonical record with its digest.
+
+    A line is always printed: if JOB is missing or contains no job, its reason is
+    harbor_result_missing, and the exit code is 2.
 
     In the result line, `score` is the mean of the job's metrics, `total` is the number of planned
     trials, and `resolved` is score x total, rounded: it is not a count of trials that passed.
 
     Example: proctor outcome jobs/nightly
     """
-    if sum(given is not None for given in (job, stdout, reason)) != 1:
-        raise click.UsageError("give one of: a job or result.json, --stdout FILE, --reason TEXT")
+    if sum(map(bool, (job is not None, stdout is not None, reason is not None, codes))) != 1:
+        raise click.UsageError(
+            "give one of: a job or result.json, --stdout FILE, --reason TEXT, --codes"
+        )
     check_companions(_COMPANIONS)
-    if reason is not None:
+    if codes:
+        _show_codes(as_json=as_json)
+    elif reason is not None:
         _show_reason(reason, attempt, as_json=as_json)
     elif stdout is not None:
         if exit_code is None and not timed_out:
@@ -104,8 +120,35 @@ def command(
     return 0
 
 
+def _show_codes(*, as_json: bool) -> None:
+    kinds = {code: _kind_of(code) for code in ReasonCode}
+    if as_json:
+        print_json({"codes": [{"code": code, "kind": kind} for code, kind in kinds.items()]})
+        return
+    for code, kind in kinds.items():
+        print_line(f"{code:<40}  {kind}")
+
+
+def _kind_of(code: ReasonCode) -> str:
+    if code in SENTINEL:
+        return "sentinel"
+    return "retryable" if code in RETRYABLE else "final"
+
+
 def _show_line(job: str, *, as_json: bool) -> None:
-    data = _read_result(job)
+    try:
+        data = _read_result(job)
+    except ProctorError:
+        # A reader of the line must get one; the error names what was found instead of a job.
+        _print_result(None, as_json=as_json)
+        raise
+    _print_result(data, as_json=as_json)
+    if data is not None and not _has_finished(data) and not as_json:
+        note = "the job did not run to its end, which the line does not say"
+        click.echo(f"note: {job}: {note}", err=True)
+
+
+def _print_result(data: bytes | None, *, as_json: bool) -> None:
     summary = summarize_result(data)
     line = render_line(summary)
     reading = read_run(line, 0, timed_out=False)
@@ -115,9 +158,6 @@ def _show_line(job: str, *, as_json: bool) -> None:
     print_line(line)
     click.echo(f"its reader, at exit code 0, makes of it: {_sentence(reading)}", err=True)
     click.echo("resolved is score x total, rounded; it is not a count of passed trials", err=True)
-    if data is not None and not _has_finished(data):
-        note = "the job did not run to its end, which the line does not say"
-        click.echo(f"note: {job}: {note}", err=True)
 
 
 def _has_finished(data: bytes) -> bool:

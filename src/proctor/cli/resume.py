@@ -13,7 +13,7 @@ from proctor.cli.running.host import Consent
 from proctor.cli.running.options import AUTO, Concurrency
 from proctor.cli.running.pairs import parse_variables
 from proctor.cli.running.preview import show_preview
-from proctor.cli.running.watched import Printing, watch_job
+from proctor.cli.running.watched import Printing, always_with_line, watch_job
 from proctor.harbor.stats import CANCELLED
 from proctor.job.job import resume_job
 from proctor.job.options import ResumeOptions
@@ -93,6 +93,7 @@ def command(
     printing = Printing(quiet=quiet, as_json=as_json, result_line=result_line)
     if dry_run:
         return show_preview(preview_resume(directory, options), as_json=as_json)
-    return watch_job(
-        lambda watch: resume_job(directory, options, watch), directory.resolve().name, printing
-    )
+    with always_with_line(result_line=result_line):
+        return watch_job(
+            lambda watch: resume_job(directory, options, watch), directory.resolve().name, printing
+        )

@@ -26,7 +26,7 @@ from proctor.cli.running.options import (
 )
 from proctor.cli.running.preview import show_preview
 from proctor.cli.running.sections import SectionedCommand
-from proctor.cli.running.watched import Printing, watch_job
+from proctor.cli.running.watched import Printing, always_with_line, watch_job
 from proctor.job.classes import check_classes
 from proctor.job.job import run_job
 from proctor.job.options import JobOptions
@@ -55,6 +55,11 @@ def command(**given: Any) -> int:
 
     Example: proctor run -p tasks --agent-tree my-agent --command /installed-agent/run.sh -k 3
     """
+    with always_with_line(result_line=given["result_line"] and not given["as_json"]):
+        return _run(given)
+
+
+def _run(given: dict[str, Any]) -> int:
     check_no_extra("run", click.get_current_context().args)
     flags = make_flags(given)
     check_apart("as_json", "result_line")

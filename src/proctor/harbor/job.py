@@ -15,6 +15,7 @@ only the published lists of names still show it. An unfinished job was added up 
 """
 
 import errno
+import glob
 import heapq
 import json
 import os
@@ -42,6 +43,7 @@ from proctor.harbor.documents import (
 from proctor.harbor.trial import FoundTrial, load_trial
 from proctor.json_values import MOST_VALUES, check_values
 from proctor.reward.profile import DEFAULT_PROFILE, Profile
+from proctor.sentence import count_of
 
 
 class PublishedResult:
@@ -456,6 +458,17 @@ def _load_part[T](load: Callable[[str], T], path: str, problems: list[Problem]) 
         return None
 
 
+def _check_not_own_runner(directory: str) -> None:
+    """Refuse a job of agent-challenge's own_runner, which has its trials one level deeper."""
+    found = sorted(glob.glob(f"{glob.escape(directory)}/trials/*/result.json"))
+    if found:
+        raise JobError(
+            f"{directory}: a job directory of own_runner ({count_of(len(found), 'trial')} in "
+            "trials/, without harbor's trial results); expected a Harbor job directory. Judge such "
+            "a run by its output: `proctor outcome --stdout FILE --exit-code N`"
+        )
+
+
 def _check_is_job(directory: str, remains: Sequence[object], *parts: object) -> None:
     """Refuse a directory that has neither trials, nor remains of trials, nor files of a job."""
     if os.path.exists(f"{directory}/trial.log") or os.path.isdir(f"{directory}/verifier"):
@@ -463,6 +476,7 @@ def _check_is_job(directory: str, remains: Sequence[object], *parts: object) -> 
         raise JobError(
             f"{directory}: this is one trial; expected the job directory around it ({around})"
         )
+    _check_not_own_runner(directory)
     if any(part is not None for part in parts):
         return
     with os.scandir(directory) as entries:

@@ -25,7 +25,8 @@ from proctor.harbor.stats import GroupStats, JobResult, JobStats, render_result,
 from proctor.job.flakes import Flakes, NotReverified, TaskFlakes
 from proctor.job.options import JobOutcome, SealedTrials
 from proctor.record.cost import LARGEST_USD
-from proctor.record.outcome import Summary, render_line, summarize_result
+from proctor.record.outcome import MISSING, Summary, render_line, summarize_result
+from proctor.record.reasons import ReasonCode
 from proctor.sentence import count_of
 from proctor.traces.failures import PASSED
 from proctor.trial.clean_room_result import LARGEST, CleanRoomResult, parse_clean_room
@@ -251,6 +252,11 @@ def print_report_json(report: Report) -> None:
 def print_result_line(result: JobResult) -> None:
     """Print the result line, computed from the text of result.json."""
     print_line(render_line(summarize(result)))
+
+
+def print_failed_line(reason: ReasonCode) -> None:
+    """Print the result line of a job without a result."""
+    print_line(render_line(msgspec.structs.replace(MISSING, reason_code=reason)))
 
 
 def summarize(result: JobResult) -> Summary:
