@@ -108,6 +108,16 @@ def test_the_oracles_output_is_its_trace_too(tmp_path: Path, proctor: Proctor) -
     assert load_summary(proctor, trial)["source"] == "command output"
 
 
+def test_commands_of_a_class_by_import_path_are_recorded_too(
+    tmp_path: Path, proctor: Proctor
+) -> None:
+    words = ("--agent-import-path", "tests.faults.agents:Printer", "--ak", "n_bytes=5")
+    where = ("-o", tmp_path / "jobs", "--no-ledger")
+    proctor("run", "-p", make_task(tmp_path / "task"), *words, *where)
+    (trial,) = [each.parent for each in (tmp_path / "jobs").glob("*/*/record.json")]
+    assert load_summary(proctor, trial)["source"] == "command output"
+
+
 def test_output_is_on_the_host_while_the_command_runs_and_survives_a_killed_runner(
     tmp_path: Path, proctor: Proctor
 ) -> None:

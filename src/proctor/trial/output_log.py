@@ -22,6 +22,7 @@ from typing import Any, Final
 import msgspec
 
 from proctor.files import write_all
+from proctor.harbor.render import written_text
 from proctor.traces.entry import OUTPUT, OUTPUT_FILE, OUTPUT_FORMAT, VERSION, Entry, Header
 from proctor.traces.writer import Redactor
 from proctor.trial.clock import SYSTEM, Clock
@@ -82,7 +83,8 @@ class OutputLog:
         if self._n_commands == 1:
             self._open()
         shown, self.title = self.title or command, None
-        text = self.clean(shown[:_LONGEST_COMMAND])
+        # A command may have halves of characters, which a file cannot.
+        text = self.clean(written_text(shown[:_LONGEST_COMMAND]))
         output = CommandOutput(self, self._n_commands)
         output.write(command=text if len(shown) <= _LONGEST_COMMAND else f"{text}…")
         return output
