@@ -276,7 +276,7 @@ def view_pages(ledger: Path, experiment: str, dataset: str) -> dict[str, Counts]
     row = re.search(rf'<th scope="row"><a [^>]*>{experiment}</a>(.*?)</tr>', front, re.DOTALL)
     assert row is not None
     labels = '"(?:Trials|Not scored|Errored)"'
-    found = re.findall(rf'data-label={labels} class="n">(\d+)</td>', row[1])
+    found = re.findall(rf'data-label={labels} class="n(?: extra)?">(\d+)</td>', row[1])
     cells = [int(each) for each in found]
     listed: Counts = dict(zip(("counted", "missing", "errored"), cells, strict=True))
     for name in ("withheld", "superseded"):

@@ -27,7 +27,7 @@ def test_two_experiments_are_chosen_and_compared(page: Page, address: str) -> No
     page.get_by_label("A", exact=True).select_option(NAMES[0])
     page.get_by_label("B", exact=True).select_option(NAMES[1])
     follow(page, page.get_by_role("button", name="Compare"))
-    assert page.get_by_text("+0.067, 95% interval [-0.6, 0.4], over 3 tasks").is_visible()
+    assert page.get_by_text("+0.067, 95% interval [-0.6, 0.4], over 3 tasks").last.is_visible()
     assert page.locator("svg[role=img]").count() == 2
     pair = page.get_by_role("link", name="-0.6")
     assert pair.get_attribute("href") == (

@@ -10,8 +10,11 @@ from proctor.report.page.figures import (
     render_money,
     render_number,
     render_percent,
+    render_signed,
 )
 from proctor.report.scores import Scores
+from proctor.report.statistics.paired import Paired
+from proctor.sentence import count_of
 
 
 def render_counts(counts: Mapping[str, int]) -> str:
@@ -38,6 +41,27 @@ def render_passed(scores: Scores) -> str:
     share = render_percent(scores.passed / counted) if counted else UNKNOWN
     within = f" [{render_percent(ends.low)}, {render_percent(ends.high)}]" if ends else ""
     return f"{scores.passed:,}/{counted:,} {share}{within}"
+
+
+def render_verdict(paired: Paired, better: tuple[str, str], difference: str) -> str:
+    """Whether a difference is shown, with its interval; `better` names the sides."""
+    if paired.difference is None:
+        return "Nothing is compared: no task has a score on both sides."
+    over = f"over {count_of(paired.n_tasks, 'task')}"
+    if paired.interval is None:
+        text = f"{difference} is {render_signed(paired.difference)} {over}; it has no interval."
+        return text[:1].upper() + text[1:]
+    found = f"{difference} is {render_signed(paired.difference)}, 95% interval "
+    found += f"{render_ends(paired.interval)}, {over}"
+    if paired.interval.low <= 0 <= paired.interval.high:
+        return f"No difference is shown: {found}, which includes 0."
+    return f"{better[0] if paired.difference > 0 else better[1]} scores higher: {found}."
+
+
+def render_days(first: str | None, last: str | None) -> str:
+    """The days on which trials ran."""
+    days = list(dict.fromkeys(each[:10] for each in (first, last) if each))
+    return f"run on {' to '.join(days)}" if days else "at an unknown time"
 
 
 def render_cost(scores: Scores) -> str:

@@ -40,6 +40,9 @@ class SideFacts(msgspec.Struct, frozen=True, kw_only=True):
     findings: dict[str, int]
     """Integrity findings by code, in trials."""
     scores: Scores
+    first: str | None = None
+    """When the first of its trials ran, in UTC."""
+    last: str | None = None
 
 
 class TaskPair(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,6 +149,7 @@ def compare_sides(a: Side, b: Side, terms: Terms, behaviour: Behaviour | None) -
 def _tell_side(side: Side) -> SideFacts:
     rows = side.trials
     left_out = dict(side.run.left_out)
+    times = [each.timestamp for each in rows if each.timestamp]
     if side.run.unreadable:
         left_out["unreadable"] = len(side.run.unreadable)
     return SideFacts(
@@ -158,6 +162,8 @@ def _tell_side(side: Side) -> SideFacts:
         left_out=left_out,
         findings=dict(sorted(Counter(c for each in rows for c in each.findings).items())),
         scores=score_tasks(side.tasks),
+        first=min(times, default=None),
+        last=max(times, default=None),
     )
 
 

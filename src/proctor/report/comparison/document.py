@@ -36,9 +36,11 @@ from proctor.report.statistics.paired import Paired
 from proctor.report.wording import (
     render_cost,
     render_counts,
+    render_days,
     render_marked,
     render_passed,
     render_value,
+    render_verdict,
 )
 from proctor.sentence import count_of
 from proctor.trial.finding import level_of, sort_codes
@@ -54,7 +56,10 @@ METHODS = {
 
 def render_comparison(compared: Comparison, commands: Sequence[str] = ()) -> Document:
     """Make the document; `commands` that show single tasks are listed."""
-    blocks: list[Block] = [*_render_top(compared), *_render_result(compared)]
+    blocks: list[Block] = [*_render_top(compared), *_render_verdict(compared)]
+    for letter, side in (("A", compared.a), ("B", compared.b)):
+        blocks += _render_warnings(letter, side)
+    blocks += _render_result(compared)
     blocks += [Heading("The two sides"), _render_sides(compared), *_render_tasks(compared)]
     if commands:
         blocks += [Heading("See for yourself"), Lines(tuple(commands))]
@@ -70,8 +75,21 @@ def _name(side: SideFacts) -> str:
     return f"{side.run} ({who})"
 
 
+def _render_verdict(compared: Comparison) -> Iterator[Block]:
+    """What was compared, the difference, and what it rests on."""
+    paired = compared.paired_errors_as_zero or compared.paired
+    how = " (missing rewards as 0)" if compared.paired_errors_as_zero else ""
+    yield Paragraph(render_verdict(paired, ("A", "B"), f"A - B{how}"), "verdict")
+    sides = [
+        f"{letter}: {count_of(side.scores.account.counted, 'trial')}, "
+        f"{side.scores.account.scored:,} scored, {render_days(side.first, side.last)}"
+        for letter, side in (("A", compared.a), ("B", compared.b))
+    ]
+    yield Paragraph(f"Based on {'; '.join(sides)}.", "soft")
+
+
 def _render_top(compared: Comparison) -> Iterator[Block]:
-    """Warnings that come before any number."""
+    """What makes the sides differ in more than their scores: before any number."""
     for each in compared.unlike:
         yield Paragraph(f"Different conditions, compared on request: {each}.", "warn")
     if compared.revised:
@@ -87,8 +105,6 @@ def _render_top(compared: Comparison) -> Iterator[Block]:
         if tasks:
             which = count_of(len(tasks), "task")
             yield Paragraph(f"Left out, {why}: {which} ({name_some(tasks)}).", "warn")
-    for letter, side in (("A", compared.a), ("B", compared.b)):
-        yield from _render_warnings(letter, side)
 
 
 def _render_warnings(letter: str, side: SideFacts) -> Iterator[Block]:

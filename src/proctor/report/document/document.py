@@ -41,12 +41,15 @@ from proctor.report.page.scale import extent
 from proctor.report.scores import Scores
 from proctor.report.statistics.bootstrap import FEW_TASKS
 from proctor.report.statistics.efficiency import Spent
+from proctor.report.statistics.paired import compare_paired
 from proctor.report.wording import (
     render_cost,
     render_counts,
+    render_days,
     render_marked,
     render_passed,
     render_value,
+    render_verdict,
 )
 from proctor.sentence import count_of
 from proctor.traces.experiment import ExperimentSummary
@@ -268,7 +271,7 @@ def _unit(name: str) -> str:
 
 def render_report(facts: ReportFacts) -> Document:
     """Make the whole document."""
-    blocks: list[Block] = [*_render_top(facts), *_render_overview(facts)]
+    blocks: list[Block] = [*_render_verdict(facts), *_render_top(facts), *_render_overview(facts)]
     if len(facts.groups) > 1:
         blocks += _render_front(facts)
     for group in facts.groups:
@@ -277,6 +280,60 @@ def render_report(facts: ReportFacts) -> Document:
     blocks += _render_basis(facts)
     blocks += _render_missing(facts)
     return Document(f"Report: {', '.join(run.name for run in facts.runs)}", tuple(blocks))
+
+
+# Groups that the first sentences name; the table of scores has all of them.
+_MOST_NAMED = 6
+
+
+def _render_verdict(facts: ReportFacts) -> Iterator[Block]:
+    """What scored how much, the difference of two, and what it rests on."""
+    by_score = sorted(
+        facts.groups, key=lambda each: -(each.scores.account.mean_errors_as_zero or 0.0)
+    )
+    said = [
+        f"{group.label} scores {render_value(mean, group.scores.interval_errors_as_zero)}"
+        for group in by_score[:_MOST_NAMED]
+        if (mean := group.scores.account.mean_errors_as_zero) is not None
+    ]
+    if said:
+        more = f"; {len(by_score) - _MOST_NAMED:,} more" if len(by_score) > _MOST_NAMED else ""
+        yield Paragraph(f"{'; '.join(said)}{more}.", "verdict")
+    if len(facts.groups) == 2:
+        yield Paragraph(_compare_groups(*by_score))
+    counted = sum(group.scores.account.counted for group in facts.groups)
+    scored = sum(group.scores.account.scored for group in facts.groups)
+    tasks = max((group.scores.tasks for group in facts.groups), default=0)
+    times = [time for group in facts.groups for time in _times_of(group)]
+    yield Paragraph(
+        f"Based on {count_of(counted, 'trial')} at {count_of(tasks, 'task')}, {scored:,} scored, "
+        f"{render_days(min(times, default=None), max(times, default=None))}. Scores are mean "
+        "rewards with 95% intervals; a missing reward counts as 0.",
+        "soft",
+    )
+
+
+def _times_of(group: GroupFacts) -> list[str]:
+    return [time for time in (group.conditions.first, group.conditions.last) if time]
+
+
+def _compare_groups(a: GroupFacts, b: GroupFacts) -> str:
+    """The difference of two groups, if they ran the same tasks under the same conditions."""
+    if _setting_of(a) != _setting_of(b):
+        return "Their conditions or tasks differ, so they are not compared here."
+    accounts = (a.scores.account, b.scores.account)
+    if any(each.why_no_mean is not None for each in accounts):
+        return "One of them has no mean, so they are not compared here."
+    sides = [
+        {each.task: [r or 0.0 for r in each.rewards] for each in group.tasks} for group in (a, b)
+    ]
+    return render_verdict(compare_paired(*sides), (a.label, b.label), "their difference")
+
+
+def _setting_of(group: GroupFacts) -> object:
+    found = group.conditions
+    tasks = {each.task: (each.revisions, each.images) for each in group.tasks}
+    return (found.datasets, found.backends, found.profiles, found.limits, tasks)
 
 
 def _render_top(facts: ReportFacts) -> Iterator[Block]:
@@ -384,19 +441,30 @@ def _render_front(facts: ReportFacts) -> Iterator[Block]:
 
 def _render_integrity(facts: ReportFacts) -> Iterator[Block]:
     yield Heading("Integrity and reviews")
-    rows = [
-        (
-            Cell(level_of(code), tone_of_codes([code])),
-            Cell(code),
-            Cell(trial, trials=(trial,)),
+    found: dict[str, list[str]] = {}
+    for group in facts.groups:
+        for code, trials in group.findings.items():
+            found.setdefault(code, []).extend(trials)
+    if found:
+        columns = (
+            Column("level"),
+            Column("finding", is_dear=True),
+            Column("trials", is_number=True),
+            Column("for example"),
         )
-        for group in facts.groups
-        for code in sort_codes(group.findings)
-        for trial in group.findings[code]
-    ]
-    if rows:
-        columns = (Column("level"), Column("finding", is_dear=True), Column("trial"))
+        rows = [
+            (
+                Cell(level_of(code), tone_of_codes([code])),
+                Cell(code),
+                Cell(f"{len(found[code]):,}"),
+                Cell(found[code][0], trials=(found[code][0],)),
+            )
+            for code in sort_codes(found)
+        ]
         yield Table(columns, tuple(rows), "Integrity findings")
+        listed = [f"{code}: {trial}" for code in sort_codes(found) for trial in found[code]]
+        if len(listed) > len(rows):
+            yield Lines(tuple(listed), "All trials with findings")
     else:
         yield Paragraph("No integrity findings.")
     reviews: dict[str, int] = {}

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-type Tone = Literal["", "good", "bad", "warn", "soft"]
+type Tone = Literal["", "good", "bad", "warn", "soft", "verdict"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Heading:
 
 @dataclass(frozen=True, slots=True)
 class Paragraph:
-    """One or more sentences; the tones warn and bad make it stand out."""
+    """One or more sentences; the tones warn, bad and verdict make it stand out."""
 
     text: str
     tone: Tone = ""
