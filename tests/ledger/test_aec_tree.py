@@ -9,13 +9,17 @@ import pytest
 
 from proctor.errors import InputError, LedgerError, RecordError
 from proctor.exchange.aec_bench import find_records, submit_record
+from proctor.exchange.harbor_job import JobOptions, find_trials
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.exchange.aec_tree import write_tree
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.sealing import seal
 from proctor.ledger.verification.verify import verify_ledger
+from proctor.traces.trajectory import load_trajectory
 from tests.ledger.ledgers import make_ledger
 from tests.record.samples import DATA, read_data, spelled
+
+JOBS = Path(__file__).resolve().parents[1] / "data" / "harbor" / "jobs"
 
 
 @pytest.fixture
@@ -65,6 +69,43 @@ def test_a_tree_of_every_generation_goes_in_and_comes_out_byte_for_byte(
     assert (written.written, written.refused) == (3, [])
     assert plain_files(tmp_path / "out") == plain_files(tree)
     assert verify_ledger(Path(ledger.where)).damage == []
+
+
+def find_transcript(record: Path, root: Path) -> Path | None:
+    """Where aec-bench finds the transcript of a record: see the module."""
+    outputs = json.loads(record.read_bytes())["outputs"]
+    for name in (outputs["trajectory_path"], outputs["conversation_path"]):
+        parts = Path(name or "").parts
+        if "jobs" in parts:
+            path = root.joinpath(*parts[parts.index("jobs") :])
+            if path.is_file():
+                return path
+    return None
+
+
+@pytest.mark.parametrize("job", ["04-binary-scripted-k5", "14-two-models", "16-agent-nonzero"])
+def test_every_transcript_is_found_and_a_second_import_gives_the_same_records(
+    ledger: OpenLedger, tmp_path: Path, job: str
+) -> None:
+    found = find_trials(JOBS / job, JobOptions())
+    submissions = [offer.submit() for offer in found.offers]
+    places = [one.seq for one in seal(ledger, submissions)]
+    ledger.refresh()
+    out = tmp_path / "out"
+    assert write_tree(ledger, places, out).written == len(places)
+    traced = {
+        each.loaded.record.trial_id
+        for each in submissions
+        if each.loaded and each.loaded.record.outputs.trajectory_path
+    }
+    records = find_records(out)
+    transcripts = {path.stem: find_transcript(path, out) for path in records}
+    assert {name for name, path in transcripts.items() if path} == traced
+    for path in filter(None, transcripts.values()):
+        assert load_trajectory(str(path)).entries
+    assert [submit_record(path).record for path in records] == [
+        each.record for each in sorted(submissions, key=lambda each: Path(each.where).name)
+    ]
 
 
 def test_a_second_import_and_a_second_export_change_nothing(

@@ -6,18 +6,26 @@ A record of the second generation is converted to the first as far as possible; 
 files are added to the evidence. Deterministic; does not seal.
 """
 
+from collections.abc import Collection
 from pathlib import Path
 
 from proctor.errors import InputError, RecordError
 from proctor.exchange.submission import find_unreachable
 from proctor.ledger.entry import Source
-from proctor.ledger.exchange.aec_tree import ORIGINAL
+from proctor.ledger.exchange.aec_tree import ORIGINAL, SOURCE, find_own_path
 from proctor.ledger.sealing import Submission
 from proctor.ledger.submission import list_files, make_refused_finding
 from proctor.record.document import parse_document
 from proctor.record.evidence import find_evidence
 from proctor.record.ids import check_id
-from proctor.record.read import LoadedRecord, load_record, manifest_path, render_record
+from proctor.record.model import TrialRecord
+from proctor.record.read import (
+    LoadedRecord,
+    load_record,
+    manifest_path,
+    parse_record,
+    render_record,
+)
 
 
 def find_records(root: Path) -> list[Path]:
@@ -60,6 +68,10 @@ def submit_record(path: Path) -> Submission:
     is_second = loaded.generation == "G2"
     artifacts = path.parent / "_artifacts" / record.trial_id
     files, refused = _list_artifacts(artifacts)
+    own = _with_own_paths(record, files)
+    if own != record:
+        loaded = parse_record(render_record(own, loaded.kept), str(path))
+        record = loaded.record
     # Absolute paths are a container's and cannot be checked; relative ones must exist.
     named = [each.path for each in find_evidence(record, artifacts) if each.is_problem]
     unseen = [each for each in named if Path(each).is_absolute()]
@@ -72,8 +84,18 @@ def submit_record(path: Path) -> Submission:
         unseen=frozenset(unseen),
         findings=(*find_unreachable(unseen), *make_refused_finding(refused)),
         attached=_find_originals(path, loaded) if is_second else {},
-        source=Source(kind="aec-bench", name=f"{path.parent.name}/{path.name}"),
+        source=Source(kind=SOURCE, name=f"{path.parent.name}/{path.name}"),
     )
+
+
+def _with_own_paths(record: TrialRecord, files: Collection[str]) -> TrialRecord:
+    """The record as it was before it was exported: see `aec_tree`."""
+    outputs = record.outputs
+    named = {
+        key: find_own_path(record, getattr(outputs, key), files)
+        for key in ("conversation_path", "trajectory_path")
+    }
+    return record.model_copy(update={"outputs": outputs.model_copy(update=named)})
 
 
 def _find_originals(path: Path, loaded: LoadedRecord) -> dict[str, bytes]:
