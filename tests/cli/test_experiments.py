@@ -83,7 +83,7 @@ def test_a_job_by_another_agent_is_not_sealed_by_hand_under_the_same_name(
     ran = proctor("import", "harbor", "elsewhere/nightly")
     assert (ran.code, ran.out.splitlines()[0].split(": ")[1]) == (
         2,
-        "0 imported, 0 already there, 3 refused",
+        "0 imported, 0 already there, 3 refused; audited",
     )
     assert "has trials of nop at 3 tasks; this trial of another job is by oracle. Pass" in ran.out
     ran = proctor("ledger", "seal", trials[0])

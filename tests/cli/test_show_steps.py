@@ -164,7 +164,8 @@ def test_a_trial_is_its_record_and_then_its_trace(proctor: Proctor, trial: Path)
     ran = proctor("show", trial)
     assert ran.code == 0
     lines = ran.out.splitlines()
-    assert lines[0] == f"{trial.name}, partial, of experiment job"
+    assert lines[0].startswith("errored: NonZeroAgentExitCodeError: ")
+    assert f"{trial.name}, partial, of experiment job" in lines
     title = lines.index("agent/trajectory.json (ATIF trajectory)")
     assert lines[title - 1] == ""
     assert lines[title + 1].startswith("step 0  ")

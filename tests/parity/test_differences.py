@@ -115,7 +115,7 @@ def test_a_task_that_cannot_be_had_ends_its_trials_here_and_the_job_there(
     assert "GPU" in theirs.said
     assert load(tmp_path / "theirs" / "job" / "result.json")["finished_at"] is None
     ours = run_ours(*where, jobs=tmp_path / "ours", code=3)
-    assert "UnsupportedError in wants-gpu" in ours.out
+    assert "errored: 1 trial with UnsupportedError" in ours.out
     assert "gpus = 1: the sandbox has no graphics processors" in ours.out
     assert rewards(tmp_path / "ours" / "job")["plain"] == 1.0
 

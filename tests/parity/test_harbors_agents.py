@@ -134,7 +134,11 @@ def test_a_trial_leaves_the_same_files_and_the_same_trajectory(
 ) -> None:
     theirs, ours = (trial_of(job, model) for job in jobs)
     more = load_tree(ours).keys() - load_tree(theirs).keys()
-    assert more - {"clean-room.json"} == {"changes.jsonl", "findings.json", "record.json"}
+    assert more - {"clean-room.json", "agent/proctor-output.jsonl"} == {
+        "changes.jsonl",
+        "findings.json",
+        "record.json",
+    }
     assert load_tree(theirs).keys() <= load_tree(ours).keys()
     found = [finding["code"] for finding in load(ours / "findings.json")]
     assert worst_level(found) is not Level.ALARM, found

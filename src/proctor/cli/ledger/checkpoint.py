@@ -4,7 +4,8 @@ from pathlib import Path
 
 import click
 
-from proctor.cli.ledger.options import ledger_option, load_public_key, open_ledger
+from proctor.cli.ledger.key import load_public_key
+from proctor.cli.ledger.options import ledger_option, open_ledger
 from proctor.cli.options import PATH
 from proctor.cli.output import json_option, print_json, print_line, write_new_file
 from proctor.cli.stdout import send_bytes

@@ -5,11 +5,10 @@ from pathlib import Path
 import click
 import msgspec
 
+from proctor.cli.ledger.key import load_public_key, render_check
 from proctor.cli.ledger.options import (
     ledger_option,
-    load_public_key,
     open_ledger,
-    render_check,
 )
 from proctor.cli.options import PATH, STDOUT
 from proctor.cli.output import (

@@ -1,12 +1,20 @@
-"""`proctor ledger key`: prints the public key of a ledger."""
+"""`proctor ledger key`: prints the public key of a ledger; also for commands that name it.
 
+Not among the shared options: what checks signatures is slow to load, and lists need none of it.
+"""
+
+import shlex
 from pathlib import Path
 
 import click
 
-from proctor.cli.ledger.options import ledger_option, load_public_key, open_ledger
+from proctor.cli.ledger.options import ledger_option, open_ledger
 from proctor.cli.options import PATH
 from proctor.cli.output import json_option, print_json, print_line, write_new_file
+from proctor.errors import SignatureError
+from proctor.ledger.note import VerifierKey, parse_checkpoint, parse_verifier_key
+from proctor.ledger.reader import LedgerReader
+from proctor.ledger.signature import check_signature
 
 
 @click.command("key")
@@ -42,3 +50,26 @@ def command(output: str | None, directory: str | None, as_json: bool) -> int:
     else:
         print_line(str(key))
     return 0
+
+
+def load_public_key(ledger: LedgerReader) -> VerifierKey:
+    """The public key that signs a ledger now, after checking that it signed the checkpoint.
+
+    Raises:
+        SignatureError: it did not.
+    """
+    key = parse_verifier_key(ledger.index.position().key)
+    check_signature(ledger.checkpoint(), key, f"{ledger.where}/checkpoint")
+    return key
+
+
+def render_check(path: str, checkpoint: str, key: VerifierKey) -> str:
+    """The command that checks a proof or a claim with the ledger's key.
+
+    A copy of an older checkpoint may be signed by a former key, which the reader must know.
+    """
+    try:
+        check_signature(parse_checkpoint(checkpoint.encode(), path), key, path)
+    except SignatureError:
+        return f"{shlex.join(['proctor', 'check', path])} --key FORMER_KEY"
+    return shlex.join(["proctor", "check", path, "--key", str(key)])

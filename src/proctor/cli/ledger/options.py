@@ -1,19 +1,15 @@
 """Options that the ledger's commands share."""
 
 import os
-import shlex
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 import click
 
 from proctor.cli.options import PATH
-from proctor.errors import SignatureError
 from proctor.ledger.memory import Memory, default_memory_path
-from proctor.ledger.note import VerifierKey, parse_checkpoint, parse_verifier_key
 from proctor.ledger.place import ledger_directory, open_reader
 from proctor.ledger.reader import LedgerReader
-from proctor.ledger.signature import check_signature
 
 ledger_option = click.option(
     "--ledger",
@@ -50,29 +46,6 @@ def open_ledger(given: str | None) -> AbstractContextManager[LedgerReader]:
         LedgerError: there is none.
     """
     return open_reader(choose_directory(given))
-
-
-def load_public_key(ledger: LedgerReader) -> VerifierKey:
-    """The public key that signs a ledger now, after checking that it signed the checkpoint.
-
-    Raises:
-        SignatureError: it did not.
-    """
-    key = parse_verifier_key(ledger.index.position().key)
-    check_signature(ledger.checkpoint(), key, f"{ledger.where}/checkpoint")
-    return key
-
-
-def render_check(path: str, checkpoint: str, key: VerifierKey) -> str:
-    """The command that checks a proof or a claim with the ledger's key.
-
-    A copy of an older checkpoint may be signed by a former key, which the reader must know.
-    """
-    try:
-        check_signature(parse_checkpoint(checkpoint.encode(), path), key, path)
-    except SignatureError:
-        return f"{shlex.join(['proctor', 'check', path])} --key FORMER_KEY"
-    return shlex.join(["proctor", "check", path, "--key", str(key)])
 
 
 def open_memory(given: str | None) -> Memory:

@@ -4,11 +4,10 @@ from pathlib import Path
 
 import click
 
+from proctor.cli.ledger.key import load_public_key, render_check
 from proctor.cli.ledger.options import (
     ledger_option,
-    load_public_key,
     open_ledger,
-    render_check,
 )
 from proctor.cli.options import PATH, STDOUT, check_apart
 from proctor.cli.output import (
