@@ -56,7 +56,7 @@ def test_a_report_is_alarmed_by_alarms_alone(codes: tuple[str, ...], tone: str, 
     assert f"(1 {level}" in found.text
     shown = list(cells(told))
     assert (shown[0].text, shown[0].tone, shown[1].text) == (level, tone, codes[-1])
-    assert len(shown) == 3 * len(codes)
+    assert len(shown) == 4 * len(codes)
 
 
 @pytest.mark.parametrize(("codes", "tone", "level"), LEVELS)
