@@ -140,7 +140,7 @@ def _show_line(job: str, *, as_json: bool) -> None:
         data = _read_result(job)
     except ProctorError:
         # A reader of the line must get one; the error names what was found instead of a job.
-        _print_result(None, as_json=as_json)
+        _print_result(None, as_json=as_json, is_explained=False)
         raise
     _print_result(data, as_json=as_json)
     if data is not None and not _has_finished(data) and not as_json:
@@ -148,7 +148,7 @@ def _show_line(job: str, *, as_json: bool) -> None:
         click.echo(f"note: {job}: {note}", err=True)
 
 
-def _print_result(data: bytes | None, *, as_json: bool) -> None:
+def _print_result(data: bytes | None, *, as_json: bool, is_explained: bool = True) -> None:
     summary = summarize_result(data)
     line = render_line(summary)
     reading = read_run(line, 0, timed_out=False)
@@ -156,6 +156,8 @@ def _print_result(data: bytes | None, *, as_json: bool) -> None:
         print_json({"line": line, "summary": asdict(summary), "reader": _reading(reading)})
         return
     print_line(line)
+    if not is_explained:
+        return
     click.echo(f"its reader, at exit code 0, makes of it: {_sentence(reading)}", err=True)
     click.echo("resolved is score x total, rounded; it is not a count of passed trials", err=True)
 
