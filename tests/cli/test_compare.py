@@ -85,6 +85,23 @@ def test_an_unknown_experiment_of_a_ledger_is_named(proctor: Proctor) -> None:
     assert "there are 04-binary-scripted-k5" in ran.err
 
 
+def test_a_directory_without_jobs_does_not_hide_an_experiment(
+    proctor: Proctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for job in (ORACLE, SCRIPTED):
+        assert proctor("import", "harbor", job).code == 0
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ORACLE.name).mkdir()
+    (tmp_path / ORACLE.name / "agent.py").touch()
+    ran = proctor("compare", ORACLE.name, SCRIPTED.name, "--no-behaviour", "--json")
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["a"]["run"] == ORACLE.name
+    (tmp_path / "other").mkdir()
+    ran = proctor("compare", "other", SCRIPTED.name)
+    assert ran.code == 2
+    assert "other: " in ran.err
+
+
 def test_a_job_equals_the_experiment_it_was_brought_into(proctor: Proctor) -> None:
     for job in (ORACLE, SCRIPTED):
         assert proctor("import", "harbor", job).code == 0

@@ -28,7 +28,7 @@ from proctor.report.comparison.document import render_comparison
 from proctor.report.comparison.sides import Side, make_side
 from proctor.report.page.markdown import render_markdown
 from proctor.report.page.text import render_text
-from proctor.report.runs import load_run
+from proctor.report.runs import is_job_path, load_run
 
 _MOST_COMMANDS = 10
 
@@ -94,19 +94,23 @@ def command(
 
 @contextlib.contextmanager
 def opened_for(things: Sequence[str], directory: str | None) -> Iterator[LedgerReader | None]:
-    """Open the ledger if it was given, or if one of the things is not a path.
+    """Open the ledger if it was given, or if one of the things is not the path of a job.
 
     Raises:
         InputError: there is none.
     """
-    named = [thing for thing in things if not os.path.lexists(thing)]
+    named = [thing for thing in things if not is_job_path(thing)]
     if not named and directory is None:
         yield None
         return
     place = choose_directory(directory)
     if directory is None and not is_ledger(place):
+        missing = [thing for thing in named if not os.path.lexists(thing)]
+        if not missing:
+            yield None
+            return
         raise InputError(
-            f"{named[0]}: there is no such directory, and no ledger at {place} that could "
+            f"{missing[0]}: there is no such directory, and no ledger at {place} that could "
             "contain it; --ledger or PROCTOR_LEDGER names one"
         )
     with open_ledger(directory) as ledger:

@@ -77,6 +77,11 @@ def find_jobs(path: Path) -> list[Path]:
     return inside or [path]
 
 
+def holds_jobs(path: Path) -> bool:
+    """Whether a directory is a job, a trial, or a directory of jobs."""
+    return _has(path, _OF_A_TRIAL) or any(map(_is_job, find_jobs(path)))
+
+
 def _is_job(path: Path) -> bool:
     return path.is_dir() and _has(path, _OF_A_JOB) and not _has(path, _OF_A_TRIAL)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from proctor.errors import InputError
+from proctor.exchange.harbor_job import holds_jobs
 from proctor.ledger.counting import count_left_out, counted_trials
 from proctor.ledger.entry import RescoreEntry
 from proctor.ledger.log import is_ledger
@@ -65,12 +66,23 @@ def load_run(thing: str, ledger: LedgerReader | None, *, prefers_ledger: bool = 
         InputError: it is neither, or nothing is in it.
     """
     check_name(thing)
-    if ledger is None or (os.path.lexists(thing) and not prefers_ledger):
+    if ledger is None or (is_job_path(thing) and not prefers_ledger):
         return load_job_run(thing)
     # With `prefers_ledger`, a path is used only if the ledger has no experiment of that name.
     if os.path.lexists(thing) and not is_sealed(ledger, thing):
         return load_job_run(thing)
     return load_sealed_run(ledger, thing)
+
+
+def is_job_path(thing: str) -> bool:
+    """Whether a run is given by its path.
+
+    A directory that has no job in it may share its name with an experiment: `agent`, for example.
+    """
+    if not os.path.lexists(thing):
+        return False
+    is_bare = os.sep not in thing and Path(thing).is_dir()
+    return not is_bare or holds_jobs(Path(thing))
 
 
 def check_name(thing: str) -> None:
