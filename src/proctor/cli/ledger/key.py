@@ -24,8 +24,8 @@ from proctor.ledger.signature import check_signature
 def command(output: str | None, directory: str | None, as_json: bool) -> int:
     """Print the public key of the ledger, for everyone who checks it.
 
-    Give it to others through another channel than the ledger, its proofs and its claims: whoever
-    could replace those could replace the key too. They pass it as `--key` to `proctor check` and
+    Give it to others through another channel than the ledger, its proofs and its claims: anyone
+    who can replace those can replace the key too. They pass it as `--key` to `proctor check` and
     `proctor ledger verify`. The line is the same until the ledger gets another key. It is no
     secret; the signing key is, and is never printed.
 

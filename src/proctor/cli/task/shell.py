@@ -31,7 +31,7 @@ from proctor.trial.environment import Environment, can_attach
 from proctor.trial.order import Kinds
 
 _JOB = "shell"
-# Nobody is told to leave; harbor has no word for a limit that there is not.
+# No time limit: harbor's configuration has no value for one, so it is a very long one.
 _NO_LIMIT_SEC = 1e8
 
 

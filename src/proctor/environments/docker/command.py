@@ -48,7 +48,7 @@ def words_of(order: Order) -> list[str]:
 async def run_command(
     order: Order, timeout_sec: float | None, hearing: Hearing | None = None
 ) -> Finished:
-    """Run a command in a running container; `hearing` is told what it prints, as it comes.
+    """Run a command in a running container; `hearing` receives what it prints, as it comes.
 
     Raises:
         TimeoutError: it took too long, and was killed.

@@ -84,7 +84,7 @@ class Box:
     ) -> Finished:
         """Run a command and wait for it, but not for processes it leaves in the background.
 
-        `hearing` is told what it prints, as it comes.
+        `hearing` receives what it prints, as it comes.
 
         On timeout or cancellation, the command and its process group are dead before this returns.
 

@@ -33,7 +33,7 @@ class Finished:
 
 @dataclass(frozen=True)
 class Hearing:
-    """Who else is told what a command prints."""
+    """Receives what a command prints, as well."""
 
     hear: Callable[[bytes], None]
     """Called with all output until the command ends, as it comes."""
