@@ -234,7 +234,10 @@ def make_report(outcome: JobOutcome, seconds: float) -> Report:
     skipped = findings.get(FindingCode.CLEAN_ROOM_SKIPPED, ())
     rooms = count_clean_rooms(outcome.directory, names, skipped)
     errors = collect_errors(outcome.directory, _exceptions_of(outcome))
-    partial = collect_partial(outcome.directory, names)
+    sealed = outcome.sealed
+    # Sealing has decoded every record already, and knows that all are complete.
+    is_complete = sealed is not None and sealed.sealed == len(names)
+    partial = {} if is_complete else collect_partial(outcome.directory, names)
     return Report(outcome, findings, seconds, rooms, errors, partial)
 
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import PurePosixPath
 
 from proctor.digest import md5_hex, sha256_hex
 from proctor.environments.sandbox.blueprint import Part
@@ -43,19 +42,19 @@ class LayeredChanges:
 
     def resolve(self, directory: str) -> str:
         """Resolve symlinks of a directory in the image."""
-        rest, done = [*PurePosixPath(directory).parts[1:]], PurePosixPath("/")
+        # Plain strings: this is called for every directory of PATH, and pathlib is slow.
+        rest, done = [name for name in directory.split("/") if name not in ("", ".")], ""
         for _ in range(_MOST_LINKS):
             if not rest:
                 break
             name = rest.pop(0)
-            found = self.find_in_image(str(done / name))
+            found = self.find_kind_in_image(f"{done}/{name}")
             if found is None or found.kind is not Kind.LINK:
-                done = done.parent if name == ".." else done / name
+                done = done.rpartition("/")[0] if name == ".." else f"{done}/{name}"
                 continue
-            target = PurePosixPath(found.content)
-            done = PurePosixPath("/") if target.is_absolute() else done
-            rest = [part for part in target.parts if part != "/"] + rest
-        return str(done)
+            done = "" if found.content.startswith("/") else done
+            rest = [part for part in found.content.split("/") if part not in ("", ".")] + rest
+        return done or "/"
 
     def list_written(self, directory: str) -> Iterable[str]:
         """Return the names of files that were written in a directory."""
@@ -82,11 +81,14 @@ class LayeredChanges:
     def find_kind_in_image(self, path: str) -> File | None:
         """Return what the image has at a path, without reading regular files."""
         part, rest = self._place(path)
-        top = _find_layer(part, rest)
-        found = None if top is None else _look(top, rest)
-        if top is None or found is None:
+        for lower in part.lowers:
+            if found := _look(lower, rest):
+                break
+        else:
             return None
-        return _load(top, rest) if stat.S_ISLNK(found.st_mode) else File(Kind.OTHER, "")
+        if stat.S_ISLNK(found.st_mode):
+            return _load(lower, rest)
+        return None if _is_whiteout(found) else File(Kind.OTHER, "")
 
     def list_in_image(self, directory: str) -> Iterable[str]:
         """Return the names of the image in a directory."""

@@ -70,7 +70,7 @@ def join(directory: str, word: str) -> str:
 
 def _read_script_link(path: str) -> str:
     try:
-        return str(Path(path).readlink())
+        return os.readlink(path)  # noqa: PTH115 - a process that opens a file waits for this
     except OSError:
         return ""
 
@@ -298,7 +298,8 @@ class _Watch:
             if pid in (0, 1, self._first, os.getpid()):
                 return
             place = f"/proc/{pid}"
-            line = Path(f"{place}/cmdline").read_bytes()[:_LONGEST_ARGUMENTS]
+            with open(f"{place}/cmdline", "rb") as file:  # noqa: PTH123 - pathlib is slow
+                line = file.read(_LONGEST_ARGUMENTS)
             words = tuple(os.fsdecode(word) for word in line.rstrip(b"\0").split(b"\0"))
             executable, directory = _read_link(f"{place}/exe"), _read_link(f"{place}/cwd")
             if is_interpreter(executable):
@@ -321,4 +322,4 @@ def _read_start(pid: int) -> bytes:
 
 
 def _read_link(path: str) -> str:
-    return str(Path(path).readlink())
+    return os.readlink(path)  # noqa: PTH115 - a process that opens a file waits for this
