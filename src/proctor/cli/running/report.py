@@ -30,7 +30,7 @@ from proctor.record.reasons import ReasonCode
 from proctor.sentence import count_of
 from proctor.traces.failures import PASSED
 from proctor.trial.clean_room_result import LARGEST, CleanRoomResult, parse_clean_room
-from proctor.trial.finding import Finding, FindingCode, Level, level_of, sort_codes
+from proctor.trial.finding import Finding, FindingCode, Level, level_of, meaning_of, sort_codes
 from proctor.trial.paths import TrialPaths
 
 # Agreement of repeated verifications
@@ -354,7 +354,7 @@ def _exceptions_of(outcome: JobOutcome) -> dict[str, list[str]]:
 
 
 def render_findings(findings: Mapping[str, list[str]]) -> Iterator[str]:
-    """A line for each alarm and notice with an example, and one line for all that only inform."""
+    """Each kind of finding with its meaning: alarms and notices with an example, infos counted."""
     infos = {kind: trials for kind, trials in findings.items() if level_of(kind) is Level.INFO}
     shown = {kind: trials for kind, trials in findings.items() if kind not in infos}
     if shown:
@@ -365,9 +365,12 @@ def render_findings(findings: Mapping[str, list[str]]) -> Iterator[str]:
         what = "cannot be read" if kind == UNREADABLE else count_of(len(trials), "trial")
         level = f"{level_of(kind):<{widest}}"
         yield f"  {level}  {kind:<{width}}  {what}, {trials[0]}{' …' if len(trials) > 1 else ''}"
+        if meaning := meaning_of(kind):
+            yield f"    {meaning}"
     if infos:
         counts = ", ".join(f"{kind} {len(trials)}" for kind, trials in infos.items())
         yield f"for information, in findings.json: {counts}"
+        yield from (f"  {kind}: {meaning_of(kind)}" for kind in infos)
 
 
 def _render_refused(outcome: JobOutcome) -> Iterator[str]:
