@@ -408,6 +408,8 @@ def _render_next(report: Report) -> Iterator[str]:
     yield f"job: {directory}"
     yield f"  proctor view {place}"
     trial = _choose_example(outcome)
+    if outcome.is_marked and next(_list_failed(outcome), None):
+        yield f"  proctor show {place} --failed"
     if trial:
         yield f"  proctor show {shlex.quote(str(directory / trial))}"
     yield f"  proctor audit {place}"
@@ -428,14 +430,15 @@ def _choose_example(outcome: JobOutcome) -> str | None:
     """The trial to look at first: one that errored, else one that failed, else any."""
     groups = outcome.table.groups.values()
     errored = (names[0] for group in groups for names in group.exceptions.values())
-    failed = (
-        name
-        for group in groups
-        for name, reward in zip(group.names, group.column.first, strict=True)
-        if reward < PASSED
-    )
     anyone = (name for group in groups for name in group.names)
-    return next(chain(errored, failed, anyone), None)
+    return next(chain(errored, _list_failed(outcome), anyone), None)
+
+
+def _list_failed(outcome: JobOutcome) -> Iterator[str]:
+    """Trials with a first reward below 1, or without a reward."""
+    for group in outcome.table.groups.values():
+        pairs = zip(group.names, group.column.first, strict=True)
+        yield from (name for name, reward in pairs if reward < PASSED)
 
 
 def _find_errors(stats: JobStats) -> list[str]:

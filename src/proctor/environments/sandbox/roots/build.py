@@ -429,8 +429,9 @@ def _substituted(who: str, bases: _Bases) -> Finding:
     remedy = "use -e docker"
     if wanted != "scratch":
         remedy += f", or import it with `proctor image import {wanted} TAR`"
-    what = used.partition("@")[0]
-    system = f"the host's system ({what.removeprefix('host:')})" if what.startswith("host:") else what
+    system = used.partition("@")[0]
+    if system.startswith("host:"):
+        system = f"the host's system ({system.removeprefix('host:')})"
     message = f"{who}, which was not imported; {system} was used instead: {remedy}"
     return _finding(message, {"wanted": wanted, "used": used})
 
@@ -540,9 +541,7 @@ class _Maker:
         )
         try:
             async with place.connected() as box:
-                runner = StepRunner(
-                    box, self.dockerfile.where, place.building.stage, self.hints
-                )
+                runner = StepRunner(box, self.dockerfile.where, place.building.stage, self.hints)
                 for order in orders:
                     await runner.do(order)
             layer = Layer(
