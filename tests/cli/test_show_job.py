@@ -75,3 +75,16 @@ def test_failed_means_nothing_for_a_trial(proctor: Proctor) -> None:
     ran = proctor("show", trial, "--failed")
     assert (ran.code, ran.out) == (2, "")
     assert "--failed means nothing for a trial" in ran.err
+
+
+def test_people_read_interrupted_and_programs_the_class_that_harbor_writes(
+    proctor: Proctor,
+) -> None:
+    job = JOBS / "30-cancelled-before-resume"
+    shown = proctor("show", job).out
+    assert "2 passed, 2 errored (interrupted 2)" in shown
+    assert "CancelledError" not in shown
+    stopped = json.loads(proctor("show", job, "--failed", "--json").out)["trials"]
+    assert [each["exception"] for each in stopped] == ["CancelledError"] * 2
+    trial = proctor("show", stopped[0]["directory"]).out
+    assert trial.startswith("interrupted: the trial was cancelled\n")

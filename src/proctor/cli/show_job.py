@@ -16,7 +16,7 @@ from proctor.ledger.row import TrialRow
 from proctor.report.in_jobs import JobTrials, load_jobs
 from proctor.report.page.figures import render_number, render_seconds
 from proctor.sentence import count_of
-from proctor.traces.failures import has_failed
+from proctor.traces.failures import has_failed, name_exception
 
 _PASSED, _FAILED, _ERRORED, _NOT_SCORED = "passed", "failed", "errored", "not scored"
 _OUTCOMES = (_PASSED, _FAILED, _ERRORED, _NOT_SCORED)
@@ -90,7 +90,8 @@ def _render_counts(rows: Sequence[TrialRow]) -> str:
     outcomes = Counter(map(find_outcome, rows))
     counts = [f"{outcomes[each]:,} {each}" for each in _OUTCOMES if outcomes[each]]
     # In the table, a narrow terminal cuts the class of an exception.
-    kinds = Counter(row.exception for row in rows if find_outcome(row) == _ERRORED)
+    erred = (row.exception for row in rows if row.exception and find_outcome(row) == _ERRORED)
+    kinds = Counter(map(name_exception, erred))
     errors = ", ".join(f"{kind} {n:,}" for kind, n in kinds.items())
     listed = f": {', '.join(counts)}" if counts else ""
     return f"{count_of(len(rows), 'trial')}{listed}{f' ({errors})' if errors else ''}"
@@ -118,7 +119,9 @@ def _draw(shown: Sequence[Numbered]) -> list[str]:
 def _render_outcome(row: TrialRow) -> str:
     outcome = find_outcome(row)
     if row.exception is not None:
-        return f"{'passed, ' if outcome == _PASSED else ''}errored: {row.exception}"
+        name = name_exception(row.exception)
+        shown = f"errored: {name}" if name == row.exception else name
+        return f"passed, {shown}" if outcome == _PASSED else shown
     return (
         f"{outcome}: {row.reason_code}" if outcome == _NOT_SCORED and row.reason_code else outcome
     )

@@ -28,7 +28,7 @@ from proctor.record.cost import LARGEST_USD
 from proctor.record.outcome import MISSING, Summary, render_line, summarize_result
 from proctor.record.reasons import ReasonCode
 from proctor.sentence import count_of
-from proctor.traces.failures import PASSED
+from proctor.traces.failures import PASSED, name_exception
 from proctor.trial.clean_room_result import LARGEST, CleanRoomResult, parse_clean_room
 from proctor.trial.finding import Finding, FindingCode, Level, level_of, meaning_of, sort_codes
 from proctor.trial.paths import TrialPaths
@@ -319,7 +319,7 @@ def _values(group: GroupStats) -> Iterator[tuple[str, str]]:
     for k, estimate in group.pass_at_k.items():
         yield f"pass@{k}", render_value(estimate)
     for exception, names in group.exception_stats.items():
-        yield exception, count_of(len(names), "trial")
+        yield name_exception(exception), count_of(len(names), "trial")
 
 
 def _render_usage(outcome: JobOutcome) -> Iterator[str]:
