@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from proctor.task.scaffold import render_task
+from proctor.task.scaffold import render_example
 from tests.cli.programs import Proctor
 from tests.task.trees import TASKS, write
 
@@ -54,7 +54,7 @@ CASES: Mapping[str, tuple[Mapping[str, str], list[str], str]] = {
 
 
 def make(directory: Path, changes: Mapping[str, str]) -> Path:
-    write(directory, {**render_task("task"), **changes})
+    write(directory, {**render_example(), **changes})
     return directory
 
 
