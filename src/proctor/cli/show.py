@@ -65,7 +65,7 @@ def command(
     no_pager: bool,
     as_json: bool,
 ) -> int:
-    """Show a trial, its trace, one step, a record, or the trials of a job in readable form.
+    """Show a trial, its trace, one step, a record, or a job's trials.
 
     THING is a file (a trajectory.jsonl, a conversation.jsonl, an ATIF trajectory.json, a trial
     record), the directory of a trial or of a job, or something sealed: a trial id,
