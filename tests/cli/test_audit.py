@@ -95,10 +95,12 @@ def test_integrity_findings_have_their_levels_and_alarms_come_first(
     assert ran.code == 0
     lines = ran.out.splitlines()
     at = lines.index("  note: integrity-finding  b__job1/findings.json")
-    assert lines[at + 1 : at + 4] == [
+    assert lines[at + 1 : at + 6] == [
         "    alarm  late-reward in 1 trial",
+        "      A reward file changed after the test script had ended.",
         "    notice  new in 1 trial",
         "    info  output-cut in 2 trials",
+        "      A command printed more than is kept.",
     ]
     (document,) = json.loads(proctor("audit", job, "--json").out)["jobs"]
     notes = [note for note in document["notes"] if note["kind"] == "integrity-finding"]

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from proctor.environments.sandbox.scratch import TEMPORARY, make_temporary
+from proctor.ledger.derived import find_folder
 from tests.cli.programs import Proctor
 from tests.environments.test_scratch import killed_run
 
@@ -59,3 +61,29 @@ def test_json_is_one_document(proctor: Proctor, left: Path) -> None:
         *("dry_run", "runs", "scratch", "processes", "cgroups", "containers", "images"),
         *("salvaged", "kept", "indexes"),
     }
+
+
+def test_indexes_of_deleted_ledgers_are_one_line(
+    proctor: Proctor, left: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROCTOR_CACHE", str(tmp_path / "cache"))
+    for name in ("one", "two"):
+        assert find_folder(tmp_path / name) is not None
+    said = "removed: cached indexes of 2 ledgers, deleted since; --json lists them\n"
+    assert proctor("clean", "--dry-run").out.endswith(f"would be {said}")
+    document = json.loads(proctor("clean", "--dry-run", "--json").out)
+    assert sorted(document["indexes"]) == [str(tmp_path / "one"), str(tmp_path / "two")]
+    assert proctor("clean").out.endswith(f"\n{said}")
+    assert "indexes" not in proctor("clean").out
+
+
+def test_the_job_of_a_killed_shell_is_deleted_and_that_of_a_living_one_is_not(
+    proctor: Proctor, left: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    living = make_temporary()
+    dead = tmp_path / f"{TEMPORARY}{left.name}.abc"
+    (dead / "shell").mkdir(parents=True)
+    assert f"would be deleted: {dead}\n" in proctor("clean", "--dry-run").out
+    assert f"\ndeleted: {dead}\n" in proctor("clean").out
+    assert (living.exists(), dead.exists()) == (True, False)

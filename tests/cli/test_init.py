@@ -11,7 +11,6 @@ from tests.cli.programs import Proctor
 
 FILES = [
     "environment/Dockerfile",
-    "environment/numbers.txt",
     "instruction.md",
     "solution/solve.sh",
     "task.toml",
@@ -44,7 +43,8 @@ def listed(directory: Path) -> list[str]:
 def test_the_printed_commands_work_when_pasted(here: Path, proctor: Proctor) -> None:
     made = proctor("init")
     assert (made.code, made.err) == (0, "")
-    assert listed(here / "tasks") == [f"sum-numbers/{name}" for name in FILES]
+    example = sorted([*FILES, "environment/numbers.txt"])
+    assert listed(here / "tasks") == [f"sum-numbers/{name}" for name in example]
     assert listed(here / "agent") == ["agent.py", "trajectory_writer.py"]
     checked, run, _ = [shlex.split(line) for line in made.out.splitlines() if line[:2] == "  "]
     tried = proctor(*checked[1:], "-k", "1", "--json")
@@ -104,6 +104,21 @@ def test_a_new_task_is_valid_and_names_its_organisation(here: Path, proctor: Pro
     checked = json.loads(proctor("task", "digest", "tasks/fix-bug", "--json").out)
     (task,) = checked["digests"]
     assert (task["name"], task["faults"]) == ("acme/fix-bug", [])
+
+
+@pytest.mark.sandbox
+def test_a_new_task_has_its_name_and_passes_with_its_solution_only(
+    here: Path, proctor: Proctor
+) -> None:
+    proctor("task", "new", "fix-bug")
+    assert (here / "tasks/fix-bug/instruction.md").read_text().startswith("# fix-bug\n")
+    assert "the task fix-bug" in (here / "tasks/fix-bug/task.toml").read_text()
+    for name in ("environment/Dockerfile", "solution/solve.sh", "tests/test.sh"):
+        assert "\n# Edit: " in "\n" + (here / "tasks/fix-bug" / name).read_text()
+    tried = proctor("task", "try", "tasks/fix-bug", "-k", "1", "--json")
+    assert tried.code == 0, tried.out
+    agents = json.loads(tried.out)["agents"]
+    assert (agents["oracle"]["rewards"], agents["nop"]["rewards"]) == ([1.0], [0.0])
 
 
 def test_a_task_goes_where_it_is_asked_for(here: Path, proctor: Proctor) -> None:

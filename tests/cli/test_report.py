@@ -28,6 +28,8 @@ def test_the_text_fits_the_terminal_and_has_all_its_parts(
     assert "oracle-wrong  ●○●●○      0.6       0.3  flaky" in ran.out
     assert "cost per success    $0.002917" in ran.out
     assert "15 = 15 scored + 0 missing" in ran.out
+    # Whether a ledger has them too is not known here.
+    assert re.search("records +15 read from the job's files", ran.out)
 
 
 def test_what_failed_is_counted_by_reason_and_never_a_zero_in_silence(proctor: Proctor) -> None:

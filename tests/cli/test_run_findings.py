@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from proctor.cli.running.report import UNREADABLE, collect_findings, count_alarmed, render_findings
+from proctor.trial.finding import FindingCode, meaning_of
 
 FOUND = {
     "one": ["output-cut", "system-changed"],
@@ -30,14 +31,28 @@ def test_alarms_come_first_with_their_level(job: Path) -> None:
     assert lines == [
         "integrity findings, in <trial>/findings.json; none changes a score:",
         "  alarm   late-reward     2 trials, two …",
+        "    A reward file changed after the test script had ended.",
         "  alarm   two-rewards     1 trial, two",
+        "    The verifier left two reward files.",
         "  notice  system-changed  1 trial, one",
+        "    System files that the tests may use were changed.",
         "  notice  unreadable      cannot be read, torn",
         "for information, in findings.json: output-cut 2",
+        "  output-cut: A command printed more than is kept.",
     ]
-    assert list(render_findings({"output-cut": ["one"]})) == [
-        "for information, in findings.json: output-cut 1"
+
+
+def test_a_substituted_base_says_what_was_used_and_how_to_use_the_image() -> None:
+    assert list(render_findings({"base-substituted": ["one"]})) == [
+        "for information, in findings.json: base-substituted 1",
+        "  base-substituted: Ran on the host's system (--base) instead of the task's image; "
+        "-e docker uses the image.",
     ]
+
+
+def test_every_code_has_a_meaning() -> None:
+    assert [code for code in FindingCode if meaning_of(code) is None] == []
+    assert meaning_of("from-a-newer-version") is None
 
 
 def test_a_trial_with_two_alarms_is_one_trial_with_an_alarm(job: Path) -> None:

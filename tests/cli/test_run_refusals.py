@@ -289,3 +289,47 @@ def test_keys_that_nobody_reads_are_named(proctor: Proctor, tmp_path: Path) -> N
     err = proctor("run", "-c", path, "-p", TASKS, "--dry-run").err
     for key in ("n_attemps", "retry.max", "agents.nam"):
         assert f"{path}: {key} is not a key of a job config; ignored" in err
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("/installed-agent/a.py --fast", "--command 'python3 /installed-agent/a.py --fast'"),
+        (
+            "KEY=1 exec /installed-agent/a.py",
+            "--command 'KEY=1 exec python3 /installed-agent/a.py'",
+        ),
+        ("cd /installed-agent && ./a.py", "--command 'cd /installed-agent && python3 ./a.py'"),
+        ("/installed-agent/b.py", "/agent/b.py; expected a file of the agent's directory"),
+    ],
+)
+def test_a_program_that_cannot_be_executed_is_refused_before_the_first_trial(
+    proctor: Proctor, tmp_path: Path, command: str, said: str
+) -> None:
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "agent" / "a.py").write_text("#!/usr/bin/env python3\n")
+    ran = proctor("run", "-p", TASK, "--agent-tree", "agent", "--command", command)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert "b.py" in command or f"`chmod +x {tmp_path}/agent/a.py`" in ran.err
+    assert not (tmp_path / "jobs").exists()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python3 /installed-agent/a.py",
+        "make -C /installed-agent && /installed-agent/built",
+        "$HOME/a.py",
+        "/installed-agent/run.sh",
+    ],
+)
+def test_a_program_that_may_run_is_not_refused(
+    proctor: Proctor, tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "agent" / "a.py").write_text("")
+    (tmp_path / "agent" / "run.sh").write_text("")
+    (tmp_path / "agent" / "run.sh").chmod(0o755)
+    arguments = ("--agent-tree", "agent", "--command", command, "--dry-run")
+    assert proctor("run", "-p", TASK, *arguments).code == 0

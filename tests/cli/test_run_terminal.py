@@ -45,6 +45,8 @@ def test_ctrl_c_once_keeps_the_records_and_leaves_with_130(tmp_path: Path) -> No
     assert child.returncode == 130, err
     assert "stopping: what runs is ended and recorded" in err
     assert "job: interrupted after" in out
+    assert "\ninterrupted: 2 trials; `proctor resume` runs them again\n" in out
+    assert "CancelledError" not in out + err
     assert f"  proctor resume {tmp_path / 'job'}" in out
     results = [json.loads(path.read_text()) for path in tmp_path.glob("job/*/result.json")]
     assert [one["exception_info"]["exception_type"] for one in results] == ["CancelledError"] * 2

@@ -245,8 +245,8 @@ def test_options_that_do_not_fit_are_refused(
 
 def test_what_cannot_be_shown_is_named(proctor: Proctor) -> None:
     ran = proctor("show", TASKS / "binary")
-    said = f"proctor: {TASKS / 'binary'}: a dataset; expected a trace, a trial or a trial record\n"
-    assert (ran.code, ran.out, ran.err) == (2, "", said)
+    said = "a dataset; expected a trace, a trial, a trial record or a job"
+    assert (ran.code, ran.out, ran.err) == (2, "", f"proctor: {TASKS / 'binary'}: {said}\n")
 
 
 @pytest.mark.parametrize("arguments", [("show",), ("show", "--json"), ("check",)])

@@ -190,10 +190,11 @@ def test_the_parts_of_a_trial_are_shown_in_turn_or_by_name(proctor: Proctor, tri
     assert (ran.code, "no part 'three'; its parts are one, two" in ran.err) == (2, True)
 
 
-def test_a_job_has_its_trials_named(proctor: Proctor) -> None:
-    ran = proctor("show", JOBS / "16-agent-nonzero")
+def test_a_directory_of_jobs_has_its_jobs_named(proctor: Proctor) -> None:
+    ran = proctor("show", JOBS)
     assert (ran.code, ran.out) == (2, "")
-    assert "a job; expected a trace, a trial or a trial record, such as " in ran.err
+    assert "expected a trace, a trial, a trial record or a job, such as " in ran.err
+    assert " jobs in all)" in ran.err
 
 
 def test_a_trial_without_a_trace_is_said_to_have_none(proctor: Proctor, trial: Path) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.task.scaffold import render_task
+from proctor.task.scaffold import render_example
 from tests.cli.programs import Proctor, command_line, environment, run_child
 from tests.task.trees import write
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.sandbox
 
 @pytest.fixture
 def task(tmp_path: Path) -> Path:
-    return write(tmp_path / "task", dict(render_task("task")))
+    return write(tmp_path / "task", dict(render_example()))
 
 
 @pytest.fixture

@@ -91,6 +91,22 @@ def test_errors_are_kept_unless_their_type_is_named(dataset: Path, tmp_path: Pat
         assert info["exception_type"] == "ConnectionError"
 
 
+def test_a_named_type_of_trials_that_a_changed_task_replaces_is_not_called_unknown(
+    dataset: Path, tmp_path: Path
+) -> None:
+    config = make_config(dataset, tmp_path / "jobs", agents=[agent("Flaky", fails=9)])
+    job = run(config).directory
+    for task in dataset.iterdir():
+        (task / "instruction.md").write_text("Otherwise.\n", encoding="utf-8")
+    listener = Listener()
+    resume(job, listener, also=frozenset({"ConnectionError", "OtherError"}))
+    assert listener.sentences[-2:] == [
+        "--also ConnectionError: the trials that ended in it are no longer planned; new ones take "
+        "their place",
+        "--also OtherError: no trial ended in it",
+    ]
+
+
 def test_a_retry_that_was_due_when_the_runner_was_killed_is_made_up_for(
     dataset: Path, tmp_path: Path
 ) -> None:

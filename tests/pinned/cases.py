@@ -133,6 +133,9 @@ _READING = [
     Case("show/changes", "show 4 --changes"),
     Case("show/raw", "show 4 --raw", has_json=False),
     Case("show/evidence", "show 4 --evidence verifier/reward.txt", has_json=False),
+    Case("show/job", "show jobs/06-errors-oracle-k1"),
+    Case("show/job-failed", "show jobs/nightly --failed"),
+    Case("show/job-cancelled", "show jobs/30-cancelled-before-resume"),
     *(
         Case(f"show/entry-{seq}", f"show {seq}")
         for seq in (0, 1, 43, 46, 48, 49, 50, 51, 52, 54, 55)

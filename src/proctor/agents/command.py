@@ -21,10 +21,13 @@ trace to $PROCTOR_TRAJECTORY or /workspace/trajectory.jsonl, which the trial col
 """
 
 import json
+import os
+import posixpath
+import re
 import shlex
 import tempfile
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
 import msgspec
@@ -33,7 +36,7 @@ from pydantic import StringConstraints
 from proctor.agents.revision import first_line, staged
 from proctor.agents.secrets import redact_env
 from proctor.agents.settings import Settings, ShellCommand, parse_settings
-from proctor.errors import NonZeroAgentExitCodeError, ProctorError
+from proctor.errors import AgentError, NonZeroAgentExitCodeError, ProctorError
 from proctor.files import read_small
 from proctor.task.environment import McpServer
 from proctor.trial.agent import AgentContext
@@ -49,6 +52,11 @@ INSTRUCTION = "instruction.md"
 MCP_SERVERS = "mcp-servers.json"
 USAGE = "usage.json"
 
+RUN_BY = {".py": "python3 ", ".js": "node ", ".sh": "bash "}
+"""Interpreters of programs that cannot be executed themselves."""
+
+_ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+_EXPANDED = re.compile(r"[$`*?\[{~]")
 # Bytes kept at each end of a very long output: the same limit as for every other command.
 _HALF = 8 << 20
 # Timeout for cutting the output, in seconds.
@@ -70,6 +78,52 @@ class CommandSettings(Settings):
         "command"
     )
     """Name in results, to tell two commands in one job apart."""
+
+
+def check_program(settings: CommandSettings) -> None:
+    """Check that the program which the command runs first can be executed, if it is in the tree.
+
+    Otherwise every trial fails alike, with exit code 126 or 127. What an earlier command may have
+    made, and what a version command may have changed, is not checked.
+
+    Raises:
+        AgentError: the tree has no such file, or it is not executable.
+    """
+    found = _find_first_program(settings.command)
+    if settings.tree is None or settings.version_command is not None or found is None:
+        return
+    word, place = found
+    file = settings.tree / PurePosixPath(place).relative_to(HOME)
+    if not os.path.lexists(file):
+        raise AgentError(
+            f"the command runs {word}, but there is no {file}; expected a file of the agent's "
+            f"directory, which is copied to {HOME}"
+        )
+    if file.is_file() and not file.stat().st_mode & 0o111:
+        by = RUN_BY.get(file.suffix, "bash ")
+        raise AgentError(
+            f"{file}: not executable, but the command runs it directly as {word}. Run "
+            f"`chmod +x {shlex.quote(str(file))}`, or name its interpreter: "
+            f"--command {shlex.quote(settings.command.replace(word, by + word, 1))}"
+        )
+
+
+def _find_first_program(command: str) -> tuple[str, str] | None:
+    """The first program that a command runs, as written and as a path, if it is below HOME."""
+    lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    try:
+        words = [word for word in lexer if word != "exec" and not _ASSIGNMENT.match(word)]
+    except ValueError:
+        return None  # an unclosed quote, which the shell reports
+    here = "/"
+    if words[:1] == ["cd"] and words[2:3] in (["&&"], [";"]):
+        here, words = words[1], words[3:]
+    word = words[0] if words else ""
+    place = posixpath.normpath(posixpath.join(here, word))
+    # What a shell would expand, or look up in PATH, names no file here.
+    is_file = "/" in word and place.startswith(f"{HOME}/") and not _EXPANDED.search(here + word)
+    return (word, place) if is_file else None
 
 
 class Usage(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from proctor.agents.command import CommandAgent, CommandSettings
+from proctor.agents.command import CommandAgent, CommandSettings, check_program
 from proctor.agents.foreign import make_foreign_agent
 from proctor.agents.live import open_trace
 from proctor.agents.revision import file_digest, pin_command, run_version_command, tree_digest
@@ -286,6 +286,8 @@ def check_agent(config: AgentConfig) -> None:
         raise _unknown(config.name or "")
     if config.name == "chat":
         _check_chat(config)
+    if config.name == "command":
+        check_program(parse_settings(CommandSettings, config))
     find_revision(config)
     if config.name == "replay":
         import_module("proctor.agents.replay").load_replay(config)

@@ -23,7 +23,7 @@ from proctor.ledger.sealed_plans import SealedPlan, get_plan, list_plans
 from proctor.report.planned.deviations import PlanAudit, audit_plan
 from proctor.reward.profile import PROFILES, Profile
 from proctor.sentence import count_of
-from proctor.trial.finding import level_of, sort_codes
+from proctor.trial.finding import level_of, meaning_of, sort_codes
 
 # Options of `proctor audit --rerun`
 
@@ -301,6 +301,8 @@ def _print_integrity(audit: Audit, found: Sequence[Finding]) -> None:
     print_line(f"  note: {Kind.INTEGRITY_FINDING}  {_inside(audit, notes[codes[0]])}")
     for code in codes[:_MOST_FINDINGS]:
         print_line(f"    {level_of(code)}  {notes[code].message}")
+        if meaning := meaning_of(code):
+            print_line(f"      {meaning}")
     if len(codes) > _MOST_FINDINGS:
         print_line(f"    … and {len(codes) - _MOST_FINDINGS} more; --json lists them")
 

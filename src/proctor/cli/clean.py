@@ -21,7 +21,8 @@ def command(dry_run: bool, as_json: bool) -> int:
     their containers in the Docker engine that docker connects to. What a killed trial left in /logs
     and as its trajectory is evidence, and is copied into the trial first; what cannot be copied
     stays where it is. Runs that are still alive are not touched. Every run does the same for its
-    own type of environment when it starts. Cached indexes of deleted ledgers are removed too.
+    own type of environment when it starts. Removes the temporary files of a killed `proctor task
+    shell` and cached indexes of deleted ledgers too.
 
     Example: proctor clean --dry-run
     """
@@ -33,8 +34,10 @@ def command(dry_run: bool, as_json: bool) -> int:
     if not ledgers or not reaped.is_empty:
         for line in _lines(reaped, dry_run=dry_run):
             print_line(line)
-    for path in ledgers:
-        print_line(f"{'would be ' if dry_run else ''}removed: indexes of {path}, which is gone")
+    if ledgers:
+        which = ledgers[0] if len(ledgers) == 1 else f"{len(ledgers):,} ledgers"
+        deed = "would be removed" if dry_run else "removed"
+        print_line(f"{deed}: cached indexes of {which}, deleted since; --json lists them")
     return 0
 
 

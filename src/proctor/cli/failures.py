@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 from itertools import zip_longest
 
-from proctor.traces.failures import Failure, TrialFailures
+from proctor.traces.failures import Failure, TrialFailures, name_exception
 
 type Locate = Callable[[str], str]
 """Says where a file of the trial can be read: its path, or the command that prints it."""
@@ -12,7 +12,10 @@ type Locate = Callable[[str], str]
 def list_failures(found: TrialFailures, locate: Locate) -> Iterator[tuple[str, list[str]]]:
     """Each failure as a label and lines, the exceptions first."""
     for each in found.exceptions:
-        yield _label("errored", each), [*_exception_lines(each), *_whole(each, locate)]
+        shown = name_exception(each.title)
+        is_error = shown == each.title
+        lines = _exception_lines(each) if is_error else list(each.lines)
+        yield _label("errored" if is_error else shown, each), [*lines, *_whole(each, locate)]
     for each, after in zip_longest(found.tests, found.tests[1:]):
         # An exception's class is in its line already.
         name = [each.title] if each.title and each.title not in each.line else []

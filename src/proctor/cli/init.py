@@ -13,7 +13,7 @@ from proctor.cli.options import PATH
 from proctor.cli.output import check_new, json_option, print_json, print_line, write_new_trees
 from proctor.ledger.keys import default_key_path, find_key
 from proctor.ledger.place import ledger_directory, open_or_create
-from proctor.task.scaffold import render_task
+from proctor.task.scaffold import render_example
 
 _TASK = "sum-numbers"
 _COMMAND = "python3 /installed-agent/agent.py"
@@ -86,7 +86,7 @@ def command(directory: str, as_json: bool) -> int:
     ledger = None if os.environ.get("PROCTOR_LEDGER") else place / ledger_directory(None, {})
     writer = resources.files("proctor.traces").joinpath("writer.py").read_text(encoding="utf-8")
     trees = {
-        place / "tasks": {f"{_TASK}/{path}": text for path, text in render_task(_TASK).items()},
+        place / "tasks": {f"{_TASK}/{path}": text for path, text in render_example().items()},
         place / "agent": {"agent.py": _AGENT, "trajectory_writer.py": writer},
     }
     _write(trees, ledger)

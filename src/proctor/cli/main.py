@@ -95,7 +95,7 @@ GROUPS = {
     "Everyday commands": {
         "run": "Run an agent on tasks: many trials in one job.",
         "view": "View a ledger, a job, or a directory of jobs in a browser.",
-        "show": "Show a trial, its trace, one step, or a record in readable form.",
+        "show": "Show a trial, its trace, one step, a record, or a job's trials.",
         "compare": "Compare two runs, task by task.",
         "audit": "Check whether published numbers follow from the evidence.",
     },

@@ -27,6 +27,8 @@ class ShowOptions:
     """One evidence file of a sealed trial to print instead."""
     changes: bool = False
     """Whether to show only what the agent changed."""
+    failed: bool = False
+    """Whether to show only the trials of a job that did not pass."""
 
     def view(self) -> View:
         """A new view."""

@@ -368,7 +368,8 @@ def _report_notes(plan: JobPlan, request: Request, files: JobFiles, watch: Watch
         f"{plan.directory / name} is not a trial of this job: it is left alone and not counted"
         for name in plan.strangers
     ]
-    odd += find_unmatched(request.also, plan.decisions)
+    unplanned = [named.trial for named in plan.unplanned]
+    odd += find_unmatched(request.also, plan.decisions, plan.directory, unplanned)
     for sentence in odd:
         files.append_log(sentence)
         watch.said(sentence)

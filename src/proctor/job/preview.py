@@ -67,14 +67,16 @@ def _preview(request: Request, plan: JobPlan) -> Preview:
     check_belonging(request)
     if plan.todo:
         check_options(plan.prepared.config.environment)
+    unplanned = [named.trial for named in plan.unplanned]
+    unmatched = find_unmatched(request.also, plan.decisions, plan.directory, unplanned)
     return Preview(
         directory=plan.directory,
         is_begun=request.is_begun,
         decisions=plan.decisions,
         refused=plan.prepared.resolved.refused,
-        unplanned=[named.trial for named in plan.unplanned],
+        unplanned=unplanned,
         strangers=plan.strangers,
-        notes=[*plan.prepared.resolved.notes, *find_unmatched(request.also, plan.decisions)],
+        notes=[*plan.prepared.resolved.notes, *unmatched],
         environment=plan.prepared.environment,
         n_concurrent=request.n_concurrent,
     )

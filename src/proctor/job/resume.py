@@ -17,7 +17,8 @@ counted. Directories that are not trials of this job are left alone. Does not wr
 
 import os
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from pathlib import Path
 
@@ -157,13 +158,31 @@ def _ended_in(exception: str) -> str:
     return f"it ended in {exception}"
 
 
-def find_unmatched(also: Collection[str], decisions: Sequence[Decision]) -> list[str]:
-    """Return notes about requested exception types that no trial ended in."""
+def find_unmatched(
+    also: Collection[str], decisions: Sequence[Decision], directory: Path, unplanned: Iterable[str]
+) -> list[str]:
+    """Return notes about requested exception types for which no planned trial is run again.
+
+    `unplanned` are the names of trials in the job's directory that are no longer planned.
+    """
     said = {decision.why for decision in decisions}
     idle = sorted(kind for kind in also if kind != CANCELLED and _ended_in(kind) not in said)
+    if not idle:
+        return []
     there = sorted({row.exception for each in decisions if (row := each.row) and row.exception})
     others = f"; others ended in {', '.join(there)}" if there else ""
-    return [f"--also {kind}: no trial ended in it{others}" for kind in idle]
+    former = {_find_exception(directory / name) for name in unplanned}
+    replaced = "the trials that ended in it are no longer planned; new ones take their place"
+    return [
+        f"--also {kind}: {replaced if kind in former else f'no trial ended in it{others}'}"
+        for kind in idle
+    ]
+
+
+def _find_exception(trial_dir: Path) -> str | None:
+    with suppress(JobError):
+        return claimed_trial(TRIAL.load(f"{trial_dir}/result.json")).exception
+    return None
 
 
 def decide(slot: Slot, name: str, trial_dir: str, again: RerunRules) -> Decision:

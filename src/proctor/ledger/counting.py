@@ -41,7 +41,7 @@ SUPERSEDED: Final = "superseded"
 WITHHELD: Final = "withheld"
 SET_ASIDE: Final = "set aside"
 RESTARTED: Final = "begun again"
-SHOWN: Final = {RESTARTED: "restarted"}
+SHOWN: Final = {RESTARTED: "restarted", UNSEALED: "read from the job's files"}
 """Statuses that people read under another name than programs."""
 
 NOT_COUNTED: Final = frozenset({SUPERSEDED, WITHHELD, SET_ASIDE, RESTARTED})

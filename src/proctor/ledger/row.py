@@ -44,8 +44,8 @@ class TrialRow(msgspec.Struct, frozen=True, gc=False):
     record: str
     """SHA-256 of the record's bytes, as the log has them or as they would be sealed."""
     status: str
-    """sealed, diagnostic (a partial record) or, in a job directory, unsealed; or why the trial does
-    not count: see `ledger.counting`."""
+    """sealed, diagnostic (a partial record) or, in a job directory, unsealed: read from its files,
+    whether or not a ledger has it too; or why the trial does not count: see `ledger.counting`."""
     completeness: str | None = None
     """complete or partial."""
     dataset_id: str | None = None

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from proctor.ledger.counting import Account
+from proctor.ledger.counting import SHOWN, Account
 from proctor.report.page.figures import (
     UNKNOWN,
     Ends,
@@ -18,8 +18,9 @@ from proctor.sentence import count_of
 
 
 def render_counts(counts: Mapping[str, int]) -> str:
-    """Render counts by name."""
-    return ", ".join(f"{count:,} {name}" for name, count in counts.items()) or "none"
+    """Render counts by name; statuses have the names that people read."""
+    shown = (f"{count:,} {SHOWN.get(name, name)}" for name, count in counts.items())
+    return ", ".join(shown) or "none"
 
 
 def render_value(value: float | None, ends: Ends | None) -> str:

@@ -342,7 +342,14 @@ _STOPPED: Final = {
     "KeyboardInterrupt": "the trial was interrupted",
     "TimeoutError": "it timed out",
 }
+# Exceptions by which files say that somebody stopped the job: no error of the agent or the task.
+_INTERRUPTS: Final = frozenset({"CancelledError", "KeyboardInterrupt"})
 _FRAME: Final = re.compile(r'^ +File "(.{1,400})", line (\d{1,9})(?:, in (.{1,200}))?$')
+
+
+def name_exception(kind: str) -> str:
+    """The class of an exception as people read it: `interrupted` if somebody stopped the job."""
+    return "interrupted" if kind in _INTERRUPTS else kind
 
 
 def describe_exception(kind: str, message: str, traceback: str = "") -> Failure:

@@ -18,10 +18,22 @@ def test_an_image_that_is_not_there_is_stood_in_for_and_said(on_site: OnSite) ->
         root = await site.build("FROM python:3.12\nWORKDIR /app\n")
         (finding,) = root.findings
         assert finding.code == "base-substituted"
-        assert finding.message.startswith(
-            "The Dockerfile is FROM python:3.12, which was not imported; small:latest was used"
+        assert finding.message == (
+            "The Dockerfile is FROM python:3.12, which was not imported; small:latest was used "
+            "instead: use -e docker, or import it with `proctor image import python:3.12 TAR`"
         )
         assert finding.detail == {"wanted": "python:3.12", "used": root.pin}
+
+    on_site(act)
+
+
+def test_a_build_that_fails_names_what_was_used_in_place_of_the_image(on_site: OnSite) -> None:
+    async def act(site: Site) -> None:
+        with pytest.raises(RuntimeError) as caught:
+            await site.build("FROM python:3.12\nRUN echo about-to-fail && exit 7\n")
+        *_, printed, hint = str(caught.value).splitlines()
+        assert printed == "about-to-fail"
+        assert hint.startswith("(The Dockerfile is FROM python:3.12, which was not imported; ")
 
     on_site(act)
 
@@ -33,7 +45,7 @@ def test_the_host_is_a_base(on_site: OnSite) -> None:
         root = await site.build(text, base="host")
         assert root.pin.startswith("host:")
         (finding,) = found_beside_the_network(root)
-        assert "FROM scratch, which was not imported; host:" in finding.message
+        assert "FROM scratch, which was not imported; the host's system (" in finding.message
         said = await site.said(
             root, "ls /usr/local/new /etc/new; test -e /usr/bin/env || echo gone"
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from proctor.agents.command import HOME
+from proctor.agents.command import HOME, RUN_BY
 from proctor.agents.kinds import agent_names
 from proctor.cli.printable import printable
 from proctor.errors import InputError
@@ -26,8 +26,6 @@ _HOMES = frozenset({"root", "tmp"})
 _INTERPRETER = re.compile(
     r"(.*/)?(ba|z|da)?sh|(.*/)?(python[0-9.]*|node|deno|bun|ruby|perl|uv|run)"
 )
-# Interpreters of programs that cannot be executed themselves.
-_RUN_BY = {".py": "python3 ", ".js": "node ", ".sh": "bash "}
 
 
 def check_no_extra(command: str, extra: Sequence[str]) -> None:
@@ -106,7 +104,7 @@ def _render_tree(word: str, command: str, tree: str | None = None) -> str:
     above = Path(tree) if tree is not None and place.is_relative_to(tree) else place.parent
     inside = f"{HOME}/{place.relative_to(above)}"
     if word == command and not os.access(place, os.X_OK):
-        inside = _RUN_BY.get(place.suffix, "bash ") + inside
+        inside = RUN_BY.get(place.suffix, "bash ") + inside
     shown = os.path.relpath(above) if above.is_relative_to(Path.cwd()) else str(above)
     line = shlex.quote(command.replace(word, inside))
     return f"--agent-tree {shlex.quote(shown)} --command {line}"

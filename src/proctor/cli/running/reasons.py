@@ -17,7 +17,7 @@ from proctor.files import read_small
 from proctor.record.read import load_record
 from proctor.record.rules import explain_partial
 from proctor.sentence import count_of
-from proctor.traces.failures import Failure, read_failures
+from proctor.traces.failures import Failure, name_exception, read_failures
 from proctor.traces.traced_trial import TracedTrial
 from proctor.traces.writer import Redactor
 
@@ -87,6 +87,9 @@ def render_errors(
 ) -> Iterator[str]:
     """Each class of exceptions with its reasons, and where their whole texts are."""
     for kind, names in exceptions.items():
+        if (name := name_exception(kind)) != kind:
+            yield f"{name}: {count_of(len(names), 'trial')}; `proctor resume` runs them again"
+            continue
         yield f"errored: {count_of(len(names), 'trial')} with {kind}"
         for example in errors[kind]:
             yield from _render_example(directory, example)

@@ -28,9 +28,9 @@ from proctor.record.cost import LARGEST_USD
 from proctor.record.outcome import MISSING, Summary, render_line, summarize_result
 from proctor.record.reasons import ReasonCode
 from proctor.sentence import count_of
-from proctor.traces.failures import PASSED
+from proctor.traces.failures import PASSED, name_exception
 from proctor.trial.clean_room_result import LARGEST, CleanRoomResult, parse_clean_room
-from proctor.trial.finding import Finding, FindingCode, Level, level_of, sort_codes
+from proctor.trial.finding import Finding, FindingCode, Level, level_of, meaning_of, sort_codes
 from proctor.trial.paths import TrialPaths
 
 # Agreement of repeated verifications
@@ -322,7 +322,7 @@ def _values(group: GroupStats) -> Iterator[tuple[str, str]]:
     for k, estimate in group.pass_at_k.items():
         yield f"pass@{k}", render_value(estimate)
     for exception, names in group.exception_stats.items():
-        yield exception, count_of(len(names), "trial")
+        yield name_exception(exception), count_of(len(names), "trial")
 
 
 def _render_usage(outcome: JobOutcome) -> Iterator[str]:
@@ -357,7 +357,7 @@ def _exceptions_of(outcome: JobOutcome) -> dict[str, list[str]]:
 
 
 def render_findings(findings: Mapping[str, list[str]]) -> Iterator[str]:
-    """A line for each alarm and notice with an example, and one line for all that only inform."""
+    """Each kind of finding with its meaning: alarms and notices with an example, infos counted."""
     infos = {kind: trials for kind, trials in findings.items() if level_of(kind) is Level.INFO}
     shown = {kind: trials for kind, trials in findings.items() if kind not in infos}
     if shown:
@@ -368,9 +368,12 @@ def render_findings(findings: Mapping[str, list[str]]) -> Iterator[str]:
         what = "cannot be read" if kind == UNREADABLE else count_of(len(trials), "trial")
         level = f"{level_of(kind):<{widest}}"
         yield f"  {level}  {kind:<{width}}  {what}, {trials[0]}{' …' if len(trials) > 1 else ''}"
+        if meaning := meaning_of(kind):
+            yield f"    {meaning}"
     if infos:
         counts = ", ".join(f"{kind} {len(trials)}" for kind, trials in infos.items())
         yield f"for information, in findings.json: {counts}"
+        yield from (f"  {kind}: {meaning_of(kind)}" for kind in infos)
 
 
 def _render_refused(outcome: JobOutcome) -> Iterator[str]:
@@ -408,6 +411,8 @@ def _render_next(report: Report) -> Iterator[str]:
     yield f"job: {directory}"
     yield f"  proctor view {place}"
     trial = _choose_example(outcome)
+    if outcome.is_marked and next(_list_failed(outcome), None):
+        yield f"  proctor show {place} --failed"
     if trial:
         yield f"  proctor show {shlex.quote(str(directory / trial))}"
     yield f"  proctor audit {place}"
@@ -428,14 +433,15 @@ def _choose_example(outcome: JobOutcome) -> str | None:
     """The trial to look at first: one that errored, else one that failed, else any."""
     groups = outcome.table.groups.values()
     errored = (names[0] for group in groups for names in group.exceptions.values())
-    failed = (
-        name
-        for group in groups
-        for name, reward in zip(group.names, group.column.first, strict=True)
-        if reward < PASSED
-    )
     anyone = (name for group in groups for name in group.names)
-    return next(chain(errored, failed, anyone), None)
+    return next(chain(errored, _list_failed(outcome), anyone), None)
+
+
+def _list_failed(outcome: JobOutcome) -> Iterator[str]:
+    """Trials with a first reward below 1, or without a reward."""
+    for group in outcome.table.groups.values():
+        pairs = zip(group.names, group.column.first, strict=True)
+        yield from (name for name, reward in pairs if reward < PASSED)
 
 
 def _find_errors(stats: JobStats) -> list[str]:

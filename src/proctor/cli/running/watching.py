@@ -10,7 +10,7 @@ from proctor.cli.printable import printable
 from proctor.harbor.render import render_json
 from proctor.harbor.stats import JobStats
 from proctor.harbor.trial_result import ExceptionInfo, TrialResult
-from proctor.traces.failures import find_message
+from proctor.traces.failures import find_message, name_exception
 
 type Clock = Callable[[], float]
 
@@ -107,7 +107,8 @@ def shorten(line: str) -> str:
 
 def _render_exception(error: ExceptionInfo) -> str:
     message = find_message(error.exception_message)
-    return f"{error.exception_type} ({message})" if message else error.exception_type
+    kind = name_exception(error.exception_type)
+    return f"{kind} ({message})" if message else kind
 
 
 def render_waiting(trial: str, attempt: int, result: TrialResult, delay_sec: float) -> str:

@@ -26,8 +26,9 @@ def command(name: str, output: str, as_json: bool) -> int:
     """Create a task that passes with its solution and fails without it.
 
     Writes DIR/NAME with task.toml, an instruction, a Dockerfile, a solution and tests, and never
-    overwrites anything. Change the files to your own task; `proctor task try` checks it. With
-    ORGANISATION/NAME, task.toml names the organisation too.
+    overwrites anything. It asks for a file with one word: edit the files where their comments say
+    so, and the instruction; `proctor task try` checks the task. With ORGANISATION/NAME, task.toml
+    names the organisation too.
 
     Example: proctor task new fix-bug
     """

@@ -8,7 +8,6 @@ import asyncio
 import os
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 import click
@@ -17,6 +16,7 @@ from proctor.cli.running.display import leave_at_once, say
 from proctor.cli.running.host import Consent
 from proctor.cli.task.options import find_task, make_environment, task_options
 from proctor.environments.kinds import make_environment as start_environment
+from proctor.environments.sandbox.scratch import make_temporary
 from proctor.errors import InputError, UnsupportedError
 from proctor.exchange.traced_files import find_in_files
 from proctor.harbor.configs import AgentConfig, JobConfig, TaskConfig, VerifierConfig
@@ -50,7 +50,7 @@ def command(task: str, environment: str, base: str | None, yes: bool) -> int:
     directory = find_task(task)
     config = JobConfig(
         job_name=_JOB,
-        jobs_dir=Path(tempfile.mkdtemp(prefix="proctor-shell-")),
+        jobs_dir=make_temporary(),
         agents=[AgentConfig(name="nop", override_timeout_sec=_NO_LIMIT_SEC)],
         tasks=[TaskConfig(path=directory.absolute())],
         environment=make_environment(environment, base),

@@ -325,16 +325,21 @@ def _judge_tests(flakes: Flakes | None, report: Report) -> None:
 
 
 def _judge_findings(trials: Sequence[TracedTrial], report: Report) -> None:
-    """Findings that every honest agent would get too: alarms are problems, notices are notes."""
+    """Findings that every honest agent would get too: alarms are problems, notices are notes.
+
+    So is a substituted base: programs that only the task's image has are missing then.
+    """
     # Tests that disagree with themselves also disagree in a clean room.
     known = set(map(str, _FLAKY_FINDINGS)) if report.has(_TESTS_FLAKY) else set()
     for trial in trials:
         for finding in trial.findings:
-            code, message = str(finding.get("code")), f"the solution raises {finding.get('code')}: "
-            if code in known or level_of(code) is Level.INFO:
+            code, message = str(finding.get("code")), str(finding.get("message"))
+            is_about_base = code == FindingCode.BASE_SUBSTITUTED
+            if code in known or (level_of(code) is Level.INFO and not is_about_base):
                 continue
             known.add(code)
-            message += str(finding.get("message"))
+            if not is_about_base:
+                message = f"the solution raises {code}: {message}"
             if level_of(code) is Level.ALARM:
                 report.add(code, message, trial)
             else:

@@ -8,6 +8,7 @@ import fcntl
 import os
 import signal
 import stat
+import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -22,7 +23,12 @@ from proctor.environments.sandbox.roots.layers import LayerStore
 from proctor.environments.sandbox.roots.skeletons import reap_copies
 from proctor.environments.sandbox.runs import RunId, parse_run_id
 from proctor.environments.sandbox.salvage import salvage
-from proctor.environments.sandbox.scratch import LOCK, cache_directory, scratch_roots
+from proctor.environments.sandbox.scratch import (
+    LOCK,
+    TEMPORARY,
+    cache_directory,
+    scratch_roots,
+)
 from proctor.environments.sandbox.subordinate import delete_mapped
 from proctor.errors import ImageError, SandboxError
 from proctor.filesystems import list_mounts
@@ -86,6 +92,8 @@ def reap_dead_runs(
             done.kept.append(f"{directory}: cannot be read: {reason_of(error)}")
     if everywhere:
         _reap_cache(done, dry_run=dry_run)
+        # Last: evidence of their sandboxes was just copied into them.
+        _reap_temporary(done, dry_run=dry_run)
     return done
 
 
@@ -105,6 +113,22 @@ def _reap_cache(done: Reaped, *, dry_run: bool) -> None:
         done.sessions += reap_copies(cache_directory() / "host", dry_run=dry_run)
     except (ImageError, SandboxError, OSError) as error:
         done.kept.append(str(error))
+
+
+def _reap_temporary(done: Reaped, *, dry_run: bool) -> None:
+    """Delete the temporary jobs of dead runs."""
+    for directory in sorted(Path(tempfile.gettempdir()).glob(f"{TEMPORARY}*")):
+        run = parse_run_id(directory.name.removeprefix(TEMPORARY).partition(".")[0])
+        if run is None or run.is_living or not _is_ours(directory):
+            continue
+        _add_run(str(run), done)
+        try:
+            if not dry_run:
+                delete_tree(directory)
+        except OSError as error:
+            done.kept.append(f"{directory}: cannot be deleted: {reason_of(error)}")
+        else:
+            done.sessions.append(directory)
 
 
 def _find_runs(root: Path) -> Iterator[Path]:

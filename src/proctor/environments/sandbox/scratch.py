@@ -33,6 +33,8 @@ from proctor.sentence import reason_of
 
 LOCK = "lock"
 NOTE = "session.json"
+TEMPORARY = "proctor-job-"
+"""How the names of temporary directories begin; the name of a run follows."""
 _RETIRED_NOTE = ".session.json"
 
 # File systems that overlayfs cannot use for an upper directory.
@@ -151,6 +153,14 @@ class Run:
 def fit_name(name: str) -> str:
     """Return a name that is valid for a directory and in a mount option."""
     return _UNFIT_FOR_A_NAME.sub("-", name)[:100].lstrip(".") or "session"
+
+
+def make_temporary() -> Path:
+    """Make a temporary directory for the files of a job that nobody keeps.
+
+    It is named after this run: if the run is killed, the reaper recognises it.
+    """
+    return Path(tempfile.mkdtemp(prefix=f"{TEMPORARY}{this_run()}."))
 
 
 def cache_directory(environ: Mapping[str, str] = os.environ) -> Path:

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from proctor.ledger.counting import SHOWN
 from proctor.report.document.facts import (
     Conditions,
     GroupFacts,
@@ -340,8 +339,7 @@ def _render_top(facts: ReportFacts) -> Iterator[Block]:
     """Warnings that come before any number."""
     for run in facts.runs:
         if run.left_out:
-            shown = {SHOWN.get(name, name): count for name, count in run.left_out.items()}
-            yield Paragraph(f"{run.name}: not counted: {render_counts(shown)}.", "warn")
+            yield Paragraph(f"{run.name}: not counted: {render_counts(run.left_out)}.", "warn")
         for place, why in run.unreadable:
             yield Paragraph(f"{run.name}: {place} is not counted: {why}", "warn")
         for note in run.notes:

@@ -10,9 +10,8 @@ from proctor.ledger.entry import (
     SupersedeEntry,
     WithholdEntry,
 )
-from proctor.trial.finding import Level, level_of
+from proctor.trial.finding import Level, level_of, meaning_of
 from proctor.web.trials.known import Known
-from proctor.web.trials.words import FINDINGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +90,7 @@ def _read_finding(found: dict[str, Any]) -> Finding:
     return Finding(
         code,
         level_of(code),
-        FINDINGS.get(code),
+        meaning_of(code),
         str(found.get("phase") or ""),
         str(found.get("message") or ""),
         found.get("detail") or None,

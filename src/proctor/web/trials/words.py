@@ -4,7 +4,6 @@ from typing import Final
 
 from proctor.record.reasons import ReasonCode
 from proctor.traces.causes import CauseKind
-from proctor.trial.finding import FindingCode
 
 REASONS: Final[dict[str, str]] = {
     ReasonCode.HARBOR_BROKER_CONNECTION_FAILED: "a service that it needs refused the connection",
@@ -34,46 +33,6 @@ REASONS: Final[dict[str, str]] = {
     ReasonCode.PHALA_GOLDEN_DECRYPT_FAILED: "the tests could not be decrypted",
 }
 """Why a trial has no score."""
-
-FINDINGS: Final[dict[str, str]] = {
-    FindingCode.REWARD_PLANTED: "A reward lay there before the verifier began; it did not count.",
-    FindingCode.TESTS_PLANTED: "Test files existed before the task's own; they were not run.",
-    FindingCode.TESTS_CHANGED: "Tests changed while the verifier ran.",
-    FindingCode.SYSTEM_CHANGED: "System files that the tests may use were changed.",
-    FindingCode.AGENT_STILL_BUSY: "Agent processes were still alive when verification started.",
-    FindingCode.VERIFIER_FLAKY: "Repeating the verification gave a different result.",
-    FindingCode.CLOCK_JUMPED: "The system clock jumped: the times of this trial are unreliable.",
-    FindingCode.BASE_SUBSTITUTED: "The trial did not run on the image that the task names.",
-    FindingCode.NETWORK_SHARED: "The trial used the host's network.",
-    FindingCode.HOST_PORTS_OPEN: "The agent could reach host ports that the job allowed.",
-    FindingCode.LIMITS_NOT_ENFORCED: "Resource limits of the task could not be enforced.",
-    FindingCode.USR_READ_ONLY: "/usr was read-only: nothing could be installed there.",
-    FindingCode.IDS_SHARED: "User ids were shared with other trials and the host.",
-    FindingCode.OUTPUT_CUT: "A command printed more than is kept.",
-    FindingCode.AGENT_NOT_PAUSED: "Agent processes kept running while its changes were recorded.",
-    FindingCode.VERIFIER_NOT_APART: "The agent's processes could reach the verifier's files.",
-    FindingCode.FILES_REFUSED: "Some files were not collected: links, devices or odd names.",
-    FindingCode.LOGS_DIFFER: "A process in the environment tried to write the agent's trace.",
-    FindingCode.COMMANDS_LIKE_SOLUTION: "The agent's commands contain most of the task's solution.",
-    FindingCode.STEPS_NOT_REPLAYED: "Some recorded steps could not be replayed.",
-    FindingCode.LINKED_REWARD: "The reward file was a link.",
-    FindingCode.CLEAN_ROOM_DIFFERS: "The reward differs without the agent's changes to the system.",
-    FindingCode.CLEAN_ROOM_DECLARED: "The reward needs packages or services, as the task declares.",
-    FindingCode.CLEAN_ROOM_PACKAGES: "The reward needs packages that the agent installed.",
-    FindingCode.CLEAN_ROOM_SERVICES: "The reward needs services that the agent left running.",
-    FindingCode.CLEAN_ROOM_SKIPPED: "The tests were not repeated in a clean room.",
-    FindingCode.CLEAN_ROOM_PREVENTED: "The agent left too much to repeat the tests.",
-    FindingCode.TEST_IMPORTS_CHANGED: "The agent made files that the tests may import.",
-    FindingCode.CHANGES_CUT: "The agent changed more files than the change record lists.",
-    FindingCode.AGENT_PROGRAM_RUNNING: "A program that the agent made ran during the tests.",
-    FindingCode.TWO_REWARDS: "The verifier left two reward files.",
-    FindingCode.VERIFIER_FILES_OPENED: "A program of the agent opened tests or rewards.",
-    FindingCode.LATE_REWARD: "A reward file changed after the test script had ended.",
-    FindingCode.REWARD_MOVED: "A reward file was moved or linked to its place.",
-    FindingCode.TESTS_KILLED: "A signal ended the test script, and there is a reward.",
-    FindingCode.SYSTEM_CHANGED_LATE: "Programs of the image changed while the tests ran.",
-}
-"""Explanations of integrity findings."""
 
 CAUSES: Final[dict[str, str]] = {
     CauseKind.AGENT: "the agent did not solve it",

@@ -67,8 +67,8 @@ _LAST_CHARACTERS = 40_000
 _PATHS_AT_ONCE = 500
 _DENIED = "Permission denied"
 _HINT = (
-    "(an unprivileged user's sandbox cannot change the host's files, such as those below /usr; "
-    "build on an imported image, or run as root)"
+    "an unprivileged user's sandbox cannot change the host's files, such as those below /usr; "
+    "build on an imported image, or run as root"
 )
 _SCRIPT = "/tmp/.proctor-run"  # noqa: S108 - inside the sandbox
 
@@ -97,10 +97,12 @@ async def run_in_thread[T](act: Callable[[], T]) -> T:
 class StepRunner:
     """Runs the steps of a Dockerfile in a sandbox."""
 
-    def __init__(self, box: Box, where: str, staging: Path) -> None:
+    def __init__(self, box: Box, where: str, staging: Path, hints: Sequence[str] = ()) -> None:
+        """Prepare to run steps; `hints` are sentences to add to the output of one that fails."""
         self._box = box
         self._where = where
         self._staging = staging
+        self._hints = hints
         self._n_staged = 0
 
     async def do(self, order: Order) -> None:
@@ -132,8 +134,9 @@ class StepRunner:
     def _failure(self, step: Step, code: int, output: bytes) -> RuntimeError:
         text = output.decode("utf-8", errors="replace")[-_LAST_CHARACTERS:]
         last = "".join(text.splitlines(keepends=True)[-_LAST_LINES:])
-        if _DENIED in last and not is_all_powerful():
-            last = f"{last.rstrip()}\n{_HINT}\n"
+        denied = [_HINT] if _DENIED in last and not is_all_powerful() else []
+        if hints := [*denied, *self._hints]:
+            last = "\n".join([last.rstrip() or "(no output)", *(f"({each})" for each in hints), ""])
         error = RuntimeError(f"Build failed: {step.text}\n{last}")
         error.add_note(f"{self._where}:{step.line}: the command ended with exit code {code}")
         return error
@@ -282,7 +285,8 @@ async def build_root(
     findings = _findings_of(dockerfile, docker_image if image is None else None, bases)
     base_root = bases.under(dockerfile)
     recipe = plan_recipe(dockerfile, base_root.start)
-    maker = _Maker(base_root, dockerfile, recipe, spawn)
+    hints = tuple(finding.message for finding in findings)
+    maker = _Maker(base_root, dockerfile, recipe, spawn, hints)
     kept, notes = await maker.make(environment_dir, scratch, force=force)
     return Root(
         parts=kept.parts,
@@ -422,8 +426,13 @@ def _findings_of(
 
 def _substituted(who: str, bases: _Bases) -> Finding:
     wanted, used = who.rpartition(" ")[2], bases.of_base().pin
-    hint = "" if wanted == "scratch" else f"; import it with `proctor image import {wanted} TAR`"
-    message = f"{who}, which was not imported; {used.partition('@')[0]} was used instead{hint}"
+    remedy = "use -e docker"
+    if wanted != "scratch":
+        remedy += f", or import it with `proctor image import {wanted} TAR`"
+    system = used.partition("@")[0]
+    if system.startswith("host:"):
+        system = f"the host's system ({system.removeprefix('host:')})"
+    message = f"{who}, which was not imported; {system} was used instead: {remedy}"
     return _finding(message, {"wanted": wanted, "used": used})
 
 
@@ -462,6 +471,8 @@ class _Maker:
     dockerfile: Dockerfile
     recipe: Recipe
     spawn: Spawn
+    hints: tuple[str, ...]
+    """What was used in place of images, in sentences: it may be why a command fails."""
 
     async def make(
         self, environment_dir: Path, scratch: Path, *, force: bool
@@ -530,7 +541,7 @@ class _Maker:
         )
         try:
             async with place.connected() as box:
-                runner = StepRunner(box, self.dockerfile.where, place.building.stage)
+                runner = StepRunner(box, self.dockerfile.where, place.building.stage, self.hints)
                 for order in orders:
                     await runner.do(order)
             layer = Layer(

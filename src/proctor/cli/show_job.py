@@ -1,0 +1,152 @@
+"""`proctor show` of a job: its trials in a table, or those that did not pass. Reads no trace."""
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from proctor.audit.file_kind import FileKind
+from proctor.cli.ledger.plain_table import draw_rows
+from proctor.cli.output import print_json
+from proctor.cli.pager import page
+from proctor.cli.printable import printable
+from proctor.cli.showing import ShowOptions
+from proctor.ledger.counting import SHOWN, count_left_out, counted_trials
+from proctor.ledger.row import TrialRow
+from proctor.report.in_jobs import JobTrials, load_jobs
+from proctor.report.page.figures import render_number, render_seconds
+from proctor.sentence import count_of
+from proctor.traces.failures import has_failed, name_exception
+
+_PASSED, _FAILED, _ERRORED, _NOT_SCORED = "passed", "failed", "errored", "not scored"
+_OUTCOMES = (_PASSED, _FAILED, _ERRORED, _NOT_SCORED)
+_NUMBERS = ("attempt", "reward", "time")
+# Without what only a ledger has: a position, a status, evidence and reviews.
+_KEYS = (
+    *("experiment_id", "trial_id", "record", "completeness", "dataset_id", "task_id", "harness"),
+    *("model", "reward", "timestamp", "reason_code"),
+)
+
+type Numbered = tuple[TrialRow, int]
+"""A trial and the number of the attempt that it is, from 1."""
+
+
+def show_job(path: str, options: ShowOptions) -> None:
+    """Print the trials of a job that count, by task.
+
+    Raises:
+        InputError: the job cannot be read.
+    """
+    found = load_jobs(path)
+    trials = sorted(_number(counted_trials(found.trials)), key=_find_order)
+    shown = [each for each in trials if not options.failed or has_failed(each[0].reward)]
+    if options.as_json:
+        print_json(_describe(path, found, shown))
+    else:
+        page(lambda: _render(path, found, trials, shown), is_wanted=options.paged)
+
+
+def _number(trials: Sequence[TrialRow]) -> Iterator[Numbered]:
+    """Number the attempts at each task by each agent and model."""
+    counts: Counter[tuple[str | None, str | None, str | None]] = Counter()
+    for row in trials:
+        key = row.agent, row.model, row.task_id
+        counts[key] += 1
+        yield row, counts[key]
+
+
+def _find_order(trial: Numbered) -> tuple[str, str, str, int]:
+    row, attempt = trial
+    return row.task_id or "", row.agent or "", row.model or "", attempt
+
+
+def find_outcome(row: TrialRow) -> str:
+    """Whether a trial passed, failed, errored, or is not scored; an errored trial can pass."""
+    if not has_failed(row.reward):
+        return _PASSED
+    if row.exception is not None:
+        return _ERRORED
+    return _NOT_SCORED if row.reward is None else _FAILED
+
+
+def _render(
+    path: str, found: JobTrials, trials: Sequence[Numbered], shown: Sequence[Numbered]
+) -> Iterator[str]:
+    yield printable(f"{path}: {_render_counts([row for row, _ in trials])}")
+    if shown:
+        yield ""
+        yield from _draw(shown)
+        rows = [row for row, _ in shown]
+        first = next((row for row in rows if has_failed(row.reward)), rows[0])
+        yield ""
+        yield printable(f"  proctor show {shlex.quote(str(Path(path) / _find_name(first)))}")
+    for each in found.unreadable:
+        yield printable(f"not read: {each.message}")
+    for status, n in count_left_out(found.trials).items():
+        yield f"not listed: {count_of(n, 'trial')} ({SHOWN.get(status, status)})"
+
+
+def _render_counts(rows: Sequence[TrialRow]) -> str:
+    outcomes = Counter(map(find_outcome, rows))
+    counts = [f"{outcomes[each]:,} {each}" for each in _OUTCOMES if outcomes[each]]
+    # In the table, a narrow terminal cuts the class of an exception.
+    erred = (row.exception for row in rows if row.exception and find_outcome(row) == _ERRORED)
+    kinds = Counter(map(name_exception, erred))
+    errors = ", ".join(f"{kind} {n:,}" for kind, n in kinds.items())
+    listed = f": {', '.join(counts)}" if counts else ""
+    return f"{count_of(len(rows), 'trial')}{listed}{f' ({errors})' if errors else ''}"
+
+
+def _draw(shown: Sequence[Numbered]) -> list[str]:
+    rows = [row for row, _ in shown]
+    varying = [name for name in ("agent", "model") if len({getattr(row, name) for row in rows}) > 1]
+    headings = ["task", "attempt", *varying, "reward", "outcome", "time", "trial"]
+    cells = [
+        [
+            row.task_id or "-",
+            str(attempt),
+            *(str(getattr(row, name)) for name in varying),
+            "none" if row.reward is None else render_number(row.reward),
+            _render_outcome(row),
+            render_seconds(row.seconds),
+            _find_name(row),
+        ]
+        for row, attempt in shown
+    ]
+    return draw_rows(headings, cells, right=_NUMBERS, dear=[*_NUMBERS, "trial"])
+
+
+def _render_outcome(row: TrialRow) -> str:
+    outcome = find_outcome(row)
+    if row.exception is not None:
+        name = name_exception(row.exception)
+        shown = f"errored: {name}" if name == row.exception else name
+        return f"passed, {shown}" if outcome == _PASSED else shown
+    return (
+        f"{outcome}: {row.reason_code}" if outcome == _NOT_SCORED and row.reason_code else outcome
+    )
+
+
+def _find_name(row: TrialRow) -> str:
+    """The name of a trial's directory in its job."""
+    return Path(row.place or row.trial_id).name
+
+
+def _describe(path: str, found: JobTrials, shown: Sequence[Numbered]) -> dict[str, object]:
+    return {
+        "thing": str(FileKind.JOB),
+        "path": path,
+        "trials": [
+            {
+                **row.public(_KEYS),
+                "attempt": attempt,
+                "outcome": find_outcome(row),
+                "exception": row.exception,
+                "seconds": row.seconds,
+                "directory": str(Path(path) / _find_name(row)),
+            }
+            for row, attempt in shown
+        ],
+        "unreadable": [{"path": each.place, "message": each.message} for each in found.unreadable],
+        "not_listed": count_left_out(found.trials),
+    }
