@@ -28,6 +28,14 @@ def test_two_jobs_are_compared_task_by_task(
     assert max(map(len, ran.out.split("See for yourself")[0].split("\n"))) <= 80
 
 
+def test_few_tasks_are_no_verdict(proctor: Proctor) -> None:
+    ran = proctor("compare", ORACLE, SCRIPTED, "--no-behaviour")
+    said = "Not enough tasks for a conclusion: 3, and at least 6 are needed."
+    assert said in " ".join(ran.out.split())
+    assert "scores higher" not in ran.out
+    assert "No difference is shown" not in ran.out
+
+
 def test_every_command_it_prints_shows_the_two_trials(proctor: Proctor, tmp_path: Path) -> None:
     for job in (ORACLE, SCRIPTED):
         shutil.copytree(job, tmp_path / job.name)
