@@ -2,7 +2,9 @@
 
 import math
 
-from proctor.sentence import count_of, reason_of, shown
+import pytest
+
+from proctor.sentence import count_of, reason_of, render_errored, shown
 
 
 def test_numbers_of_things() -> None:
@@ -27,3 +29,8 @@ def test_values_are_cut_and_never_fail() -> None:
     endless: list[object] = []
     endless.append(endless)
     assert shown(endless) == "list"
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 errored"), (5, "5 errored (scored or not)")])
+def test_errored_trials_may_be_scored_too(number: int, text: str) -> None:
+    assert render_errored(number) == text

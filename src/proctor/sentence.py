@@ -11,6 +11,11 @@ def count_of(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
+def render_errored(number: int) -> str:
+    """Format how many trials raised an exception; it overlaps with how many were scored."""
+    return f"{number:,} errored (scored or not)" if number else "0 errored"
+
+
 def reason_of(error: OSError | ValueError) -> str:
     """Say why a file could not be opened or read; a ValueError comes from an invalid file name."""
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)

@@ -140,7 +140,9 @@ def test_a_drawing_shows_the_bar_the_mean_and_each_trial() -> None:
     assert "3/1000" in lines[0]
     assert r"nightly a\x1b[2Jb" in lines[0]
     assert re.search(r"(mean|x) 0\.\d{3}", lines[1])
-    assert lines[2].startswith("3 run = 2 scored + 1 missing (counted as 0); 2 errored; 997 to go")
+    assert lines[2].startswith(
+        "3 run = 2 scored + 1 missing (counted as 0); 2 errored (scored or not); 997 to go"
+    )
     assert re.fullmatch(r" +a-task-with-a-rather-long-name-0__x +agent +0:00 *", lines[3])
     assert "(attempt 2)" in lines[4]
 

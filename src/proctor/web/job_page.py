@@ -21,6 +21,7 @@ from proctor.report.board.text import render_money, render_score
 from proctor.report.scores import choose_ks
 from proctor.report.statistics.efficiency import efficiency_of, is_success, time_phases
 from proctor.report.statistics.passk import PassEstimate, pass_at
+from proctor.sentence import render_errored
 from proctor.trial.finding import Level, level_of, sort_codes, worst_level
 from proctor.web.bars import draw_bar, draw_shares, find_scale
 from proctor.web.experiment import (
@@ -221,7 +222,12 @@ _TASK_ORDERS: dict[str, Callable[[TaskRow], _Key]] = {
 
 
 ENVIRONMENT.filters.update(
-    state=state_of, grade=grade_of, cell=text_of, why=why_of, worst=worst_level
+    state=state_of,
+    grade=grade_of,
+    cell=text_of,
+    why=why_of,
+    worst=worst_level,
+    errored_count=render_errored,
 )
 ENVIRONMENT.tests["errored"] = is_errored
 

@@ -10,6 +10,7 @@ from proctor.cli.printable import printable
 from proctor.harbor.render import render_json
 from proctor.harbor.stats import JobStats
 from proctor.harbor.trial_result import ExceptionInfo, TrialResult
+from proctor.sentence import render_errored
 from proctor.traces.failures import find_message
 
 type Clock = Callable[[], float]
@@ -85,7 +86,7 @@ def render_basis(progress: Progress) -> str:
     scored = sum(group.n_trials for group in stats.evals.values())
     return (
         f"{run} run = {scored} scored + {run - scored} missing (counted as 0); "
-        f"{stats.n_errored_trials} errored; {progress.n_total - progress.n_done} to go"
+        f"{render_errored(stats.n_errored_trials)}; {progress.n_total - progress.n_done} to go"
     )
 
 

@@ -10,7 +10,7 @@ from proctor.report.board.numbers import RowNumbers
 from proctor.report.board.trials import BoardTrials
 from proctor.report.statistics.bootstrap import FEW_TASKS
 from proctor.report.statistics.intervals import Interval
-from proctor.sentence import count_of
+from proctor.sentence import count_of, render_errored
 from proctor.trial.finding import level_of, sort_codes
 
 HEADINGS = (
@@ -153,7 +153,7 @@ def render_parts(row: BoardRow) -> str:
     return (
         f"{account.listed:,} listed = {account.counted:,} counted + {account.superseded:,} "
         f"superseded + {account.begun_again:,} restarted; {account.counted:,} counted = "
-        f"{render_marked(account)}; {numbers.errored:,} errored"
+        f"{render_marked(account)}; {render_errored(numbers.errored)}"
     )
 
 
