@@ -93,7 +93,7 @@ def test_an_attempt_that_is_retried_is_said_and_not_counted(run: Run, tmp_path: 
     trial = failed.partition(":")[0]
     assert planned == "1 trial"
     assert failed == (
-        f"{trial}: attempt 1 failed: ConnectionError (flaky failure 1); retrying in 1.0 s"
+        f"{trial}: attempt 1 failed: ConnectionError (flaky failure 1); retrying in 1.0s"
     )
     assert ended.startswith(f"[1/1] {trial}: reward 1, ")
     assert (only_job(tmp_path) / trial / "attempts" / "1" / "result.json").exists()

@@ -85,10 +85,10 @@ def test_without_a_terminal_there_is_a_line_for_each_trial(
     assert out == ""
     assert err.splitlines() == [
         "4 trials",
-        "[1/4] one__a: reward 1, 12.3 s",
-        "[2/4] two__b: AgentTimeoutError, not scored, 12.3 s",
-        r"[3/4] three__a\x1b[2Jb\r\n\x07: RuntimeError, x 0.5, y 1, 12.3 s",
-        "four__d: attempt 2 failed: RuntimeError; retrying in 2.0 s",
+        "[1/4] one__a: reward 1, 12.3s",
+        "[2/4] two__b: AgentTimeoutError, not scored, 12.3s",
+        r"[3/4] three__a\x1b[2Jb\r\n\x07: RuntimeError, x 0.5, y 1, 12.3s",
+        "four__d: attempt 2 failed: RuntimeError; retrying in 2.0s",
         r"note a\x1b[2Jb\r\n\x07",
     ]
 

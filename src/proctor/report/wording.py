@@ -7,14 +7,13 @@ from proctor.report.page.figures import (
     UNKNOWN,
     Ends,
     render_ends,
-    render_money,
     render_number,
     render_percent,
     render_signed,
 )
 from proctor.report.scores import Scores
 from proctor.report.statistics.paired import FEWEST_TASKS, Paired
-from proctor.sentence import count_of
+from proctor.sentence import count_of, render_money
 
 
 def render_counts(counts: Mapping[str, int]) -> str:

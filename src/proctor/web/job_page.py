@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Route
 from proctor.ledger.counting import SUPERSEDED, WITHHELD, counted_trials
 from proctor.ledger.row import TrialRow
 from proctor.report.board.numbers import count_row
-from proctor.report.board.text import render_money, render_score
+from proctor.report.board.text import render_score, render_usd
 from proctor.report.scores import choose_ks
 from proctor.report.statistics.efficiency import efficiency_of, is_success, time_phases
 from proctor.report.statistics.passk import PassEstimate, pass_at
@@ -367,7 +367,7 @@ def _render(experiment: Experiment, asked: PageParams) -> Markup:
             bar=draw_bar,
             shares=draw_shares,
             scale=find_scale([summary.numbers]),
-            words={"score": render_score, "money": render_money},
+            words={"score": render_score, "money": render_usd},
             chosen=count_trials(chosen) if asked.is_narrowed else None,
             chosen_groups=len(_find_groups(chosen)),
             matching=len(chosen),

@@ -10,7 +10,7 @@ from proctor.report.board.numbers import RowNumbers
 from proctor.report.board.trials import BoardTrials
 from proctor.report.statistics.bootstrap import FEW_TASKS
 from proctor.report.statistics.intervals import Interval
-from proctor.sentence import count_of, render_errored
+from proctor.sentence import count_of, render_errored, render_money
 from proctor.trial.finding import Level, level_of, sort_codes
 
 HEADINGS = (
@@ -23,7 +23,6 @@ FIRST = ("row", "agent", "model", "score [95 %]", "passed [95 %]", "trials")
 """Headings of the columns that fit a narrow screen; the others can go below a row."""
 POLICY = "policy"
 _NOTHING = "-"
-_CENT = 0.01
 
 
 def render_title(board: Board) -> str:
@@ -61,7 +60,7 @@ def render_cells(row: BoardRow, section: BoardSection) -> list[str]:
         str(numbers.n_tasks) if numbers.n_tasks == len(section.tasks) else tasks,
         f"{numbers.account.counted:,}",
         render_cost(numbers),
-        render_money(numbers.cost.per_success),
+        render_usd(numbers.cost.per_success),
         _NOTHING if numbers.below_grade else "leaderboard",
     ]
     if row.mark is not None:
@@ -192,11 +191,9 @@ def render_cost(numbers: RowNumbers) -> str:
     return f"{render_money(cost.known)} ({cost.n_known}/{cost.n_known + cost.n_unknown})"
 
 
-def render_money(amount: float | None) -> str:
+def render_usd(amount: float | None) -> str:
     """Format a cost in US dollars."""
-    if amount is None:
-        return _NOTHING
-    return f"${amount:,.2f}" if amount >= _CENT or amount == 0 else f"${amount:.2g}"
+    return _NOTHING if amount is None else render_money(amount)
 
 
 def render_parts(row: BoardRow) -> str:
