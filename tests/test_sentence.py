@@ -2,7 +2,17 @@
 
 import math
 
-from proctor.sentence import count_of, reason_of, shown
+import pytest
+
+from proctor.sentence import (
+    count_of,
+    reason_of,
+    render_duration,
+    render_errored,
+    render_money,
+    render_size,
+    shown,
+)
 
 
 def test_numbers_of_things() -> None:
@@ -27,3 +37,45 @@ def test_values_are_cut_and_never_fail() -> None:
     endless: list[object] = []
     endless.append(endless)
     assert shown(endless) == "list"
+
+
+@pytest.mark.parametrize(("number", "text"), [(0, "0 errored"), (5, "5 errored (scored or not)")])
+def test_errored_trials_may_be_scored_too(number: int, text: str) -> None:
+    assert render_errored(number) == text
+
+
+def test_money_has_one_form() -> None:
+    amounts = [0.0, 0.00001, 0.0123, 0.9, 1.0, 1234.567]
+    assert [render_money(each) for each in amounts] == [
+        "$0.00",
+        "under $0.0001",
+        "$0.0123",
+        "$0.9000",
+        "$1.00",
+        "$1,234.57",
+    ]
+
+
+def test_durations_have_one_form() -> None:
+    durations = [0.0, 0.24, 59.94, 59.97, 245.0, 3599.6, 7800.0]
+    assert [render_duration(each) for each in durations] == [
+        "0.0s",
+        "0.2s",
+        "59.9s",
+        "1m 00s",
+        "4m 05s",
+        "1h 00m",
+        "2h 10m",
+    ]
+
+
+def test_sizes_have_one_form() -> None:
+    sizes = [0, 999, 1000, 1_234_567_890, 999_999, 5e15]
+    assert [render_size(each) for each in sizes] == [
+        "0 B",
+        "999 B",
+        "1.0 kB",
+        "1.2 GB",
+        "1.0 MB",
+        "5000.0 TB",
+    ]

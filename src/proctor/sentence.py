@@ -2,6 +2,9 @@
 
 import json
 
+_LEAST_MONEY = 0.0001
+_MINUTE, _HOUR = 60, 3600
+_UNITS, _STEP = ("B", "kB", "MB", "GB", "TB"), 1000
 # Characters of a value that a message quotes.
 _SHOWN = 60
 
@@ -9,6 +12,38 @@ _SHOWN = 60
 def count_of(number: int, noun: str, plural: str | None = None) -> str:
     """Format a count with its noun: 1 entry, 2 entries."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def render_money(amount: float) -> str:
+    """Format a cost in US dollars: $25.14, $0.0123."""
+    if amount >= 1 or amount == 0:
+        return f"${amount:,.2f}"
+    return f"${amount:.4f}" if amount >= _LEAST_MONEY else f"under ${_LEAST_MONEY:.4f}"
+
+
+def render_duration(seconds: float) -> str:
+    """Format a duration: 12.3s, 4m 05s, 2h 10m."""
+    whole = round(seconds)
+    # 59.97 is 1m 00s, not 60.0s.
+    if round(seconds, 1) < _MINUTE:
+        return f"{seconds:.1f}s"
+    if whole < _HOUR:
+        return f"{whole // _MINUTE}m {whole % _MINUTE:02}s"
+    return f"{whole // _HOUR:,}h {whole % _HOUR // _MINUTE:02}m"
+
+
+def render_size(n_bytes: float) -> str:
+    """Format a size: 512 B, 1.2 GB; a GB has 10^9 bytes."""
+    unit = 0
+    while round(n_bytes, 1) >= _STEP and unit < len(_UNITS) - 1:
+        n_bytes /= _STEP
+        unit += 1
+    return f"{n_bytes:.1f} {_UNITS[unit]}" if unit else f"{n_bytes:.0f} {_UNITS[0]}"
+
+
+def render_errored(number: int) -> str:
+    """Format how many trials raised an exception; it overlaps with how many were scored."""
+    return f"{number:,} errored (scored or not)" if number else "0 errored"
 
 
 def reason_of(error: OSError | ValueError) -> str:

@@ -17,9 +17,11 @@ from typing import Any
 import pytest
 
 from proctor.audit.scoring import score_jobs
+from proctor.exchange.harbor_trial import RecordRequest, make_bare_record
 from proctor.harbor.job import load_job
 from proctor.harbor.render import render_json
 from proctor.harbor.stats import stats_document
+from proctor.record.read import render_record
 from proctor.reward.profile import DEFAULT_PROFILE
 
 COPIED = Path(__file__).parent.parent / "data" / "harbor" / "jobs"
@@ -112,6 +114,12 @@ def make_trial(directory: Path, task: str, text: str, **fields: Document) -> Non
         **fields,
     }
     write_json(directory / "result.json", document)
+
+
+def write_record(trial: Path) -> None:
+    """The record.json that proctor would have written into a trial of harbor."""
+    record, _ = make_bare_record(RecordRequest(trial=str(trial), experiment="audited"))
+    (trial / "record.json").write_bytes(render_record(record))
 
 
 def listing(directory: Path) -> dict[str, tuple[int, int, str]]:

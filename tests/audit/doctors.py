@@ -19,6 +19,7 @@ from tests.audit.directories import (
     read_json,
     set_reward,
     write_json,
+    write_record,
 )
 
 type Doctor = Callable[[Path], None]
@@ -81,6 +82,12 @@ def raise_claim_by_one_bit(job: Path) -> None:
 def raise_file_and_claim(job: Path) -> None:
     raise_reward_text(job)
     raise_claim(job)
+
+
+def raise_everything_but_the_record(job: Path) -> None:
+    write_record(find_trial(job, "oracle-wrong"))
+    raise_file_and_claim(job)
+    publish(job)
 
 
 def raise_claim_and_numbers(job: Path) -> None:

@@ -143,6 +143,8 @@ def test_every_directory_of_harbor_is_known() -> None:
         (("result.json",), FileKind.JOB),
         (("config.json", "agent"), FileKind.TRIAL),
         (("config.json", "steps"), FileKind.TRIAL),
+        (("config.json", "record.json"), FileKind.TRIAL),
+        (("result.json", "exception.txt"), FileKind.TRIAL),
         (("config.json", "agent", "job.log"), FileKind.JOB),
         (("agent", "verifier"), FileKind.DATASET),
     ],

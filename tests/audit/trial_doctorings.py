@@ -31,6 +31,7 @@ from tests.audit.doctors import (
     raise_claim,
     raise_claim_and_numbers,
     raise_claim_by_one_bit,
+    raise_everything_but_the_record,
     raise_file_and_claim,
     raise_reward_text,
     raise_timeout_in_both,
@@ -96,6 +97,12 @@ TRIAL_DOCTORINGS = [
         BINARY,
         raise_file_and_claim,
         {"result.json": {Kind.EDITED_METRIC, Kind.EDITED_REWARD_STATS}},
+    ),
+    Doctoring(
+        "everything raised but the record",
+        BINARY,
+        raise_everything_but_the_record,
+        {"oracle-wrong/record.json": {Kind.EDITED_RECORD}},
     ),
     Doctoring(
         "trial and job result raised, not reward.txt",

@@ -44,7 +44,8 @@ def test_a_board_says_what_its_numbers_rest_on(proctor: Proctor, where: Path) ->
     lines = ran.out.splitlines()
     assert lines[0] == f"{DATASET} at 5 entries of example.org/ledger: 2 rows from 3 trials"
     assert "1. modal, harbor-0.13.1, default limits; 2 tasks, 0 images pinned" in lines[2]
-    assert "     2 listed = 1 counted + 1 superseded + 0 restarted; " in ran.out
+    assert "     1 superseded; 1 of 2 tasks" in ran.out
+    assert "     imported (harbor); 1 of 2 tasks; cost $" in ran.out
     assert "note: section 1: its rows are based on different tasks" in ran.out
     assert "imported (harbor)" in ran.out
 
@@ -59,10 +60,23 @@ def test_the_same_position_gives_the_same_bytes(proctor: Proctor, where: Path) -
     assert again == then
 
 
+@pytest.mark.parametrize("columns", [60, 80, 100, 200])
+def test_the_line_below_a_row_fits(
+    proctor: Proctor, where: Path, monkeypatch: pytest.MonkeyPatch, columns: int
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = proctor("board", "--dataset", DATASET).out.splitlines()
+    rows = [at for at, line in enumerate(lines) if line.startswith("1.")][1:]
+    assert len(rows) == 2
+    assert all(len(lines[at + 1]) <= columns for at in rows)
+    assert all(not lines[at + 2].startswith(" ") for at in rows)
+
+
 def test_the_trials_of_a_row_are_listed(proctor: Proctor, where: Path) -> None:
     out = proctor("board", "--dataset", DATASET, "--trials", "1.1").out
     assert "superseded (infrastructure, by experiment-001/t2)" in out
     assert out.splitlines()[-1] == "2 trials"
+    assert "     2 listed = 1 counted + 1 superseded + 0 restarted; " in out
     ran = proctor("board", "--dataset", DATASET, "--trials", "7.7")
     assert (ran.code, "expected a row of this board, 1.1 to 1.2" in ran.err) == (2, True)
 

@@ -1,12 +1,14 @@
 """`proctor compare`: jobs, experiments of a ledger, and rollouts that were brought in."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.programs import Proctor
+from tests.cli.test_trace_diff import write_output
 from tests.exchange.prime.samples import EVALUATION, make_b
 from tests.task.trees import JOBS
 
@@ -26,13 +28,32 @@ def test_two_jobs_are_compared_task_by_task(
     assert max(map(len, ran.out.split("See for yourself")[0].split("\n"))) <= 80
 
 
-def test_every_command_it_prints_shows_the_two_trials(proctor: Proctor) -> None:
+def test_few_tasks_are_no_verdict(proctor: Proctor) -> None:
     ran = proctor("compare", ORACLE, SCRIPTED, "--no-behaviour")
+    said = "Not enough tasks for a conclusion: 3, and at least 6 are needed."
+    assert said in " ".join(ran.out.split())
+    assert "scores higher" not in ran.out
+    assert "No difference is shown" not in ran.out
+
+
+def test_every_command_it_prints_shows_the_two_trials(proctor: Proctor, tmp_path: Path) -> None:
+    for job in (ORACLE, SCRIPTED):
+        shutil.copytree(job, tmp_path / job.name)
+        for trial in (tmp_path / job.name).glob("*__*"):
+            write_output(trial, "building\n", f"{job.name}\n")
+    ran = proctor("compare", tmp_path / ORACLE.name, tmp_path / SCRIPTED.name, "--no-behaviour")
     commands = [line.split()[1:] for line in ran.out.split("\n") if "proctor trace diff" in line]
     assert len(commands) == 3
-    found = proctor(*commands[0])
-    assert found.code in (0, 2), "the oracle of these jobs left no trace"
-    assert "oracle-wrong__" in found.out + found.err
+    for each in commands:
+        found = proctor(*each)
+        assert (found.code, found.err) == (0, "")
+        assert "The first line of the output is the same; then it differs." in found.out
+
+
+def test_trials_without_a_trace_are_not_suggested(proctor: Proctor) -> None:
+    ran = proctor("compare", ORACLE, SCRIPTED, "--no-behaviour")
+    assert ran.code == 0
+    assert "proctor trace diff" not in ran.out
 
 
 def test_json_has_it_all(proctor: Proctor) -> None:

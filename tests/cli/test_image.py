@@ -25,7 +25,7 @@ def test_an_image_is_imported_listed_and_removed(proctor: Proctor, tree: Path) -
     ran = proctor("image", "import", "debian:12", tree)
     assert (ran.code, ran.err) == (0, "")
     first, pin = ran.out.splitlines()
-    assert first == "debian:12: imported, 3 entries, 4 bytes"
+    assert first == "debian:12: imported, 3 entries, 4 B"
     assert pin.startswith("  debian:12@sha256:")
     heading, row = proctor("image", "list").out.splitlines()
     assert heading.split() == ["name", "digest", "size", "imported"]

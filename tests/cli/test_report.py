@@ -26,7 +26,7 @@ def test_the_text_fits_the_terminal_and_has_all_its_parts(
                  "Not computed"):  # fmt: skip
         assert f"\n{part}\n" in ran.out
     assert "oracle-wrong  ●○●●○      0.6       0.3  flaky" in ran.out
-    assert "cost per success    $0.002917" in ran.out
+    assert "cost per success    $0.0029" in ran.out
     assert "15 = 15 scored + 0 missing" in ran.out
     # Whether a ledger has them too is not known here.
     assert re.search("records +15 read from the job's files", ran.out)

@@ -42,9 +42,9 @@ def test_the_clean_rooms_of_a_job_are_counted(tmp_path: Path) -> None:
     [
         (
             CleanRooms(run=6, differ=4, seconds=1.9, trial_seconds=16.0),
-            ["clean rooms: 6 run, 4 differ; 1.9 s (12% of trial time)"],
+            ["clean rooms: 6 run, 4 differ; 1.9s (12% of trial time)"],
         ),
-        (CleanRooms(run=1, seconds=0.2), ["clean rooms: 1 run, 0 differ; 0.2 s"]),
+        (CleanRooms(run=1, seconds=0.2), ["clean rooms: 1 run, 0 differ; 0.2s"]),
         (CleanRooms(skipped=2), ["clean rooms: 0 run, 0 differ, 2 skipped"]),
         (CleanRooms(trial_seconds=3.0), []),
     ],

@@ -85,10 +85,10 @@ def test_without_a_terminal_there_is_a_line_for_each_trial(
     assert out == ""
     assert err.splitlines() == [
         "4 trials",
-        "[1/4] one__a: reward 1, 12.3 s",
-        "[2/4] two__b: AgentTimeoutError, not scored, 12.3 s",
-        r"[3/4] three__a\x1b[2Jb\r\n\x07: RuntimeError, x 0.5, y 1, 12.3 s",
-        "four__d: attempt 2 failed: RuntimeError; retrying in 2.0 s",
+        "[1/4] one__a: reward 1, 12.3s",
+        "[2/4] two__b: AgentTimeoutError, not scored, 12.3s",
+        r"[3/4] three__a\x1b[2Jb\r\n\x07: RuntimeError, x 0.5, y 1, 12.3s",
+        "four__d: attempt 2 failed: RuntimeError; retrying in 2.0s",
         r"note a\x1b[2Jb\r\n\x07",
     ]
 
@@ -140,7 +140,9 @@ def test_a_drawing_shows_the_bar_the_mean_and_each_trial() -> None:
     assert "3/1000" in lines[0]
     assert r"nightly a\x1b[2Jb" in lines[0]
     assert re.search(r"(mean|x) 0\.\d{3}", lines[1])
-    assert lines[2].startswith("3 run = 2 scored + 1 missing (counted as 0); 2 errored; 997 to go")
+    assert lines[2].startswith(
+        "3 run = 2 scored + 1 missing (counted as 0); 2 errored (scored or not); 997 to go"
+    )
     assert re.fullmatch(r" +a-task-with-a-rather-long-name-0__x +agent +0:00 *", lines[3])
     assert "(attempt 2)" in lines[4]
 

@@ -36,10 +36,13 @@ def test_people_see_every_group_metric_and_pass_at_k(proctor: Proctor, name: str
 def test_denominators_are_printed_with_every_mean(proctor: Proctor) -> None:
     ran = proctor("score", ERRORS)
     assert ran.code == 3
-    assert "oracle__errors: 9 run, 3 scored, 7 errored, 6 missing (counted as 0)" in ran.out
+    assert (
+        "oracle__errors: 9 run, 3 scored, 7 errored (scored or not), 6 missing (counted as 0)"
+        in ran.out
+    )
     assert "  mean  0.3333333333333333" in ran.out
     assert "trials: 9 planned = 9 run + 0 broken + 0 not run" in ran.out
-    assert "9 run = 3 scored + 6 missing (counted as 0); 7 errored" in ran.out
+    assert "9 run = 3 scored + 6 missing (counted as 0); 7 errored (scored or not)" in ran.out
     assert "rewards taken from: " in ran.out
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from proctor.traces.entry import OUTPUT_FILE, OUTPUT_FORMAT
 from tests.cli.programs import Proctor
 from tests.cli.test_show_steps import call, result, rows_of
 from tests.ledger.trials import open_ledger, seal_files
@@ -86,6 +87,72 @@ def test_sealed_trials_and_other_kinds_can_be_compared(
     (trial,) = sorted((JOBS / "16-agent-nonzero").glob("pass-simple__*"))
     out = proctor("trace", "diff", trial, "one").out
     assert "The two had different inputs before they began." in out
+
+
+def write_output(trial: Path, *texts: str, code: int | None = None) -> Path:
+    """What the commands of an agent printed, as a run records it."""
+    path = trial / "agent" / OUTPUT_FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    (trial / "config.json").touch()  # by which it is recognised as a trial
+    rows: list[object] = [{"version": 1, "format": OUTPUT_FORMAT}]
+    rows += [{"role": "output", "step": 0, "stdout": text} for text in texts]
+    rows += [] if code is None else [{"role": "output", "step": 0, "exit_code": code}]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return trial
+
+
+def test_outputs_are_compared_line_by_line(
+    proctor: Proctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.chdir(tmp_path)
+    # The same lines, in other pieces, and with another duration.
+    write_output(tmp_path / "one", "buil", "ding\ntook 0.12s\nok\n", "done", code=0)
+    write_output(tmp_path / "two", "building\ntook 3.4s\n", "not ok\ndone", code=1)
+    ran = proctor("trace", "diff", "one", "two")
+    assert ran.code == 0
+    assert ran.out.splitlines() == [
+        "A  one: 5 lines of recorded output",
+        "B  two: 5 lines of recorded output",
+        "",
+        "The first 2 lines of the output are the same; then it differs.",
+        "",
+        "First different line, number 3:",
+        "  A:",
+        "    line 3  output",
+        "    ok",
+        "  B:",
+        "    line 3  output",
+        "    not ok",
+        "",
+        "In all: 3 the same, 2 only in A, 2 only in B.",
+        "  only A     1  A line 3  output ok",
+        "  only B     1  B line 3  output not ok",
+        "  same       1  A line 4, B line 4  output done",
+        "  only A     1  A line 5  exit 0",
+        "  only B     1  B line 5  exit 1",
+    ]
+    document = json.loads(proctor("trace", "diff", "one", "two", "--json").out)
+    assert document["a"] == {
+        "thing": "one", "file": "agent/proctor-output.jsonl", "part": "", "kind": "command output",
+    }  # fmt: skip
+    out = proctor("trace", "diff", "one", "one").out
+    assert "All lines of the output are the same." in out
+
+
+def test_a_trace_and_an_output_are_compared_by_what_both_printed(
+    proctor: Proctor, traces: Path
+) -> None:
+    write_output(traces / "one", "building\n", "passed\n")
+    write_output(traces / "two", "compiling\n")
+    (traces / "two" / "agent" / "trajectory.jsonl").write_text(rows_of(*A))
+    ran = proctor("trace", "diff", "one", "two")
+    assert (ran.code, ran.err) == (0, "")
+    assert "The output differs from its first line." in ran.out
+    (traces / "two" / "agent" / OUTPUT_FILE).unlink()
+    ran = proctor("trace", "diff", "one", "two")
+    assert (ran.code, ran.out) == (2, "")
+    assert "two: has a trace but no recorded output" in ran.err
 
 
 @pytest.mark.parametrize(

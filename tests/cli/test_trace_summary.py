@@ -50,7 +50,7 @@ def test_a_page_says_the_first_error_and_what_became_of_it(proctor: Proctor, tra
     assert "$ make" in page
     assert "recovered: the same command worked at step 5" in page
     assert "3 times in a row (steps 1 to 3): make" in page
-    assert "time           4.0 s" in page
+    assert "time           4.0s" in page
     assert "Makefile" in page
 
 

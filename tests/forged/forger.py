@@ -29,7 +29,7 @@ def set_reward_everywhere(trial: Path, reward: float, *, in_record: bool = True)
 def _score(record: Document, reward: float) -> None:
     evaluation = record["evaluation"]
     evaluation["reward"] = reward
-    evaluation["breakdown"] = {**(evaluation["breakdown"] or {}), "rewards": {"reward": reward}}
+    evaluation["breakdown"] = {"reward": reward}
 
 
 def edit_configs(handed: HandedIn, change: Change) -> None:

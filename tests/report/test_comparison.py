@@ -11,8 +11,10 @@ from proctor.record.comparable import RunConditions, TaskConditions
 from proctor.report.comparison.compared import Comparison, Terms, compare_sides
 from proctor.report.comparison.document import render_comparison
 from proctor.report.comparison.sides import make_side
+from proctor.report.page.blocks import Intervals, Paragraph
 from proctor.report.page.text import render_text
 from proctor.report.runs import Run
+from proctor.report.statistics.intervals import CONFIDENCE
 from tests.examples import examples
 from tests.report.attempts import make_run
 
@@ -186,6 +188,38 @@ def test_a_cost_that_nobody_knows_is_unknown() -> None:
 def test_few_tasks_are_said_to_be_few_and_no_colour_claims_what_chance_may_do() -> None:
     found = compare(make_run("a", {"x": [1], "y": [0]}), make_run("b", {"x": [0], "y": [1]}))
     assert "! Only 2 tasks: intervals from so few tasks are too narrow." in told(found)
+
+
+def make_sides(n_tasks: int) -> Comparison:
+    """A is better at every task, by another amount at each."""
+    tasks = [f"t{at}" for at in range(n_tasks)]
+    return compare(
+        make_run("a", {task: [1] for task in tasks}),
+        make_run("b", {task: [at / 10] for at, task in enumerate(tasks)}),
+    )
+
+
+@pytest.mark.parametrize("n_tasks", [1, 2, 5])
+def test_too_few_tasks_for_a_conclusion_are_no_verdict(n_tasks: int) -> None:
+    found = make_sides(n_tasks)
+    assert found.paired.p_value is not None
+    assert found.paired.p_value > 1 - CONFIDENCE, "chance alone does that more often"
+    first = next(each for each in render_comparison(found).blocks if isinstance(each, Paragraph))
+    assert first.tone == "warn"
+    assert first.text.startswith(
+        f"Not enough tasks for a conclusion: {n_tasks}, and at least 6 are needed. A - B is +"
+    )
+    spreads = [each for each in render_comparison(found).blocks if isinstance(each, Intervals)]
+    assert [row.tone for each in spreads for row in each.rows] == ["", "", ""]
+
+
+def test_six_tasks_can_be_a_verdict() -> None:
+    found = make_sides(6)
+    assert found.paired.p_value is not None
+    assert found.paired.p_value < 1 - CONFIDENCE
+    first = next(each for each in render_comparison(found).blocks if isinstance(each, Paragraph))
+    assert first.tone == "verdict"
+    assert first.text.startswith("A scores higher: A - B is +0.75, 95% interval ")
 
 
 REWARDS = st.dictionaries(

@@ -157,7 +157,10 @@ def test_a_command_that_leaves_a_trajectory_is_replayed(again: Again, tmp_path: 
     trace_of(job).unlink()
     found = again(job)
     assert (found["verdict"], found["code"]) == ("not replayable", 3)
-    assert found["reason"] == "it left no trace of what its agent did"
+    assert (
+        found["reason"]
+        == "its agent wrote no trace with steps; recorded output cannot be run again"
+    )
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ def test_without_a_header_nothing_is_called_complete() -> None:
 @pytest.mark.parametrize(
     ("written", "told"),
     [
-        (room("agrees"), "agrees (reward 1.0), 0.31 s"),
+        (room("agrees"), "agrees (reward 1.0), 0.3s"),
         (
             room("clean-room-differs", clean=[verified(0.0, is_same=False)]),
             "differs: 0.0 against 1.0, 4 paths left out",
@@ -111,7 +111,7 @@ def test_without_a_header_nothing_is_called_complete() -> None:
             "gives more: 1.0 against a 0.5, b 1, 4 paths left out",
         ),
         (room("clean-room-skipped", clean=[], reason="no room"), "skipped: no room"),
-        (room("agrees", first=verified(None)), 'agrees (reward {"reward": null}), 0.31 s'),
+        (room("agrees", first=verified(None)), 'agrees (reward {"reward": null}), 0.3s'),
         (room("x" * 5000, clean=[]), f"not run against 1.0, 4 paths left out ({'x' * 200}…)"),
     ],
 )

@@ -146,9 +146,9 @@ def test_output_is_on_the_host_while_the_command_runs_and_survives_a_killed_runn
         (Entry("output", 0, command="a\nb"), ["18:00:00.123  $ a", "              b"]),
         (Entry("output", 0, stdout="a\n\tb\n"), ["18:00:00.123  a", "                  b"]),
         (Entry("output", 0, exit_code=1, duration_ms=65_000),
-         ["18:00:00.123  [exit 1, after 1 m 05 s]"]),
+         ["18:00:00.123  [exit 1, after 1m 05s]"]),
         (Entry("output", 0, "stopped before it ended", duration_ms=10),
-         ["18:00:00.123  [stopped before it ended, after 0.0 s]"]),
+         ["18:00:00.123  [stopped before it ended, after 0.0s]"]),
         (Entry("output", 0, "9 bytes were cut here"), ["18:00:00.123  [9 bytes were cut here]"]),
     ],
 )  # fmt: skip

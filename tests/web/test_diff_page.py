@@ -6,6 +6,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from proctor.web.app import make_app
 from proctor.web.subject import Subject
+from tests.cli.test_trace_diff import write_output
 from tests.web.browsing import serving
 from tests.web.test_trace_page import PHONE, axe_problems
 from tests.web.traces import gave, ran, said, write_trial
@@ -65,6 +66,26 @@ def test_the_same_trial_twice_differs_in_nothing(page: Page, tmp_path: Path) -> 
     with serving(make_app(Subject(jobs=(tmp_path / "job",)))) as address:
         page.goto(f"{address}/diff?a=job/first&b=job/first")
         expect(page.locator(".verdict")).to_contain_text("All actions are the same")
+
+
+def test_outputs_are_shown_line_by_line(page: Page, tmp_path: Path) -> None:
+    job = tmp_path / "job"
+    for name, last in (("first", "passed"), ("second", "failed")):
+        write_trial(job, name, [])
+        for trace in (job / name / "agent").glob("trajectory*"):
+            trace.unlink()
+        write_output(job / name, "buil", "ding\n", f"{last}\n", code=0)
+    with serving(make_app(Subject(jobs=(job,)))) as address:
+        page.goto(f"{address}/diff?a=job/first&b=job/second")
+        expect(page.locator(".verdict")).to_contain_text(
+            "The first line of the output is the same; then it differs."
+        )
+        expect(page.locator("#action h2")).to_have_text("Here the output differs: line 2")
+        expect(page.locator("#action")).to_contain_text("failed")
+        expect(page.locator(".heads")).to_contain_text("3 lines · command output")
+        expect(page.locator(".stretch.apart").first).to_contain_text("passed")
+        link = page.locator("#action a", has_text="line 2").first.get_attribute("href")
+        assert link == "/trials/job/first/trace"
 
 
 def test_who_is_not_named_is_asked_for(page: Page, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@
     explain      a certificate as text
     findings     the kinds of findings
     trials       compare reward files with trial results
+    own_records  compare the records of trials with their other files
     shown        format claims and evidence
     identity     compare each trial with its directory, config and plan
     results      compare trial results with the job result

@@ -108,6 +108,9 @@ def _find_reason(head: bytes) -> str:
     return "JSON, but not an object"
 
 
+_OF_A_TRIAL = ("trial.log", "agent", "verifier", "steps", "record.json", "exception.txt")
+
+
 def _find_directory(path: str) -> FileKind:
     def has(*names: str) -> bool:
         return any(os.path.lexists(os.path.join(path, name)) for name in names)
@@ -119,7 +122,8 @@ def _find_directory(path: str) -> FileKind:
     if has("lock.json", "job.log"):
         return FileKind.JOB
     if has("result.json", "config.json"):
-        return FileKind.TRIAL if has("trial.log", "agent", "verifier", "steps") else FileKind.JOB
+        # A trial that failed before its agent started may have none of the directories.
+        return FileKind.TRIAL if has(*_OF_A_TRIAL) else FileKind.JOB
     if _is_empty(path):
         raise InputError(
             f"{path}: an empty directory; expected a job, a trial, a task, a dataset or a ledger"

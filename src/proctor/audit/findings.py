@@ -27,6 +27,8 @@ class Kind(StrEnum):
     """A trial claims neither the mean nor the last of its steps, or hides a step."""
     EDITED_EXCEPTION = "edited-exception"
     """The recorded exception, or its absence, contradicts the files."""
+    EDITED_RECORD = "edited-record"
+    """A trial's record.json has other rewards, ids or errors than its other files."""
     EDITED_CONFIG = "edited-config"
     """A trial's config differs from its config.json, from lock.json, or from how it is counted."""
     RENAMED_TRIAL = "renamed-trial"

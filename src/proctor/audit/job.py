@@ -1,6 +1,6 @@
 """The complete audit of one job: reward files, trial results and job result compared.
 
-(1) each trial: its reward files and its exception
+(1) each trial: its reward files, its exception and its record
 (2) each trial's identity: its names, its config, its times
 (3) the set of trials: no duplicates, none of another job, none beyond the plan
 (4) the published numbers, compared with those that follow from the evidence
@@ -24,6 +24,7 @@ from proctor.audit.commands import audit_commands
 from proctor.audit.duplicates import audit_duplicates
 from proctor.audit.findings import Finding, Kind
 from proctor.audit.identity import audit_identity
+from proctor.audit.own_records import audit_records
 from proctor.audit.results import audit_presence, audit_result
 from proctor.audit.scoring import score_jobs
 from proctor.audit.traces import audit_traces
@@ -470,6 +471,7 @@ def find_profile_of(job: Job) -> Profile:
 def _findings(job: Job, profile: Profile, *, run_scripts: bool) -> Iterator[Finding]:
     scoring = score_jobs([job], profile, run_scripts=run_scripts, add_up=False)
     yield from audit_trials(job, profile)  # (1)
+    yield from audit_records(job)
     yield from audit_identity(job)  # (2)
     yield from audit_duplicates(job)
     yield from audit_job_times(job)

@@ -1,12 +1,16 @@
 """Format claims, verdicts and evidence for findings."""
 
 import json
+from collections.abc import Mapping
 
 from proctor.harbor.documents import ExceptionDocument, VerifierDocument, WrittenRewards
 from proctor.harbor.render import render_json
 from proctor.reward.number import Number, Rewards
 from proctor.reward.score import Score, Scored, Unscored
 from proctor.reward.steps import Verdict
+
+type StoredRewards = Mapping[str, Number | str]
+"""Rewards as a record stores them: a number that is not finite or beyond floats by its name."""
 
 REWARD_ERRORS = frozenset(
     {
@@ -45,12 +49,12 @@ def error_left(evidence: Score | None) -> str:
 
 def show_claim(claimed: VerifierDocument | None) -> str:
     """Format a claimed verifier result."""
-    return "nothing" if claimed is None else _show(claimed.rewards)
+    return "nothing" if claimed is None else show_rewards(claimed.rewards)
 
 
 def show_verdict(verdict: Verdict | None) -> str:
     """Format a verdict; numbers that are not finite are shown by name."""
-    return "nothing" if verdict is None else _show(verdict.rewards)
+    return "nothing" if verdict is None else show_rewards(verdict.rewards)
 
 
 def show_both(claimed: VerifierDocument | None, verdict: Verdict | None) -> tuple[str, str]:
@@ -68,15 +72,16 @@ def show_both(claimed: VerifierDocument | None, verdict: Verdict | None) -> tupl
         same = set()  # only the order differs
     left = {key: value for key, value in ours.items() if key not in same}
     right = {key: value for key, value in theirs.items() if key not in same}
-    return _show(left), _show(right)
+    return show_rewards(left), show_rewards(right)
 
 
-def _show(rewards: WrittenRewards | Rewards | None) -> str:
+def show_rewards(rewards: WrittenRewards | Rewards | StoredRewards | None) -> str:
+    """Format rewards by name; None is null."""
     if rewards is None:
         return "null"
     items = (f"{json.dumps(key)}: {_show_number(value)}" for key, value in rewards.items())
     return f"{{{', '.join(items)}}}"
 
 
-def _show_number(value: Number | None) -> str:
-    return "null" if value is None else repr(value)
+def _show_number(value: Number | str | None) -> str:
+    return "null" if value is None else str(value)

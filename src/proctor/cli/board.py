@@ -28,6 +28,7 @@ from proctor.report.board.text import (
     NUMBERS,
     headings_of,
     render_basis,
+    render_brief,
     render_cells,
     render_heading,
     render_notes,
@@ -68,7 +69,10 @@ _FORMS = ("as_json", "as_markdown", "as_csv", "trials_of")
     help="Check the experiments against a policy, and mark the rows.",
 )
 @click.option(
-    "--trials", "trials_of", metavar="ROW", help="List the trials of one row, such as 1.2."
+    "--trials",
+    "trials_of",
+    metavar="ROW",
+    help="Show all details of one row, such as 1.2, and its trials.",
 )
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, one line per row.")
@@ -169,7 +173,7 @@ def _print(board: Board) -> None:
 
 
 def _print_rows(section: BoardSection, rows: Sequence[BoardRow]) -> None:
-    """Print each row with its details below it."""
+    """Print each row, and below it one line of what its columns leave out."""
     cells = [dict(zip(HEADINGS, render_cells(row, section), strict=False)) for row in rows]
     chosen = [[cell[name] for name in FIRST] for cell in cells]
     heading, *lines = draw_rows(FIRST, chosen, right=NUMBERS, dear=NUMBERS)
@@ -177,9 +181,7 @@ def _print_rows(section: BoardSection, rows: Sequence[BoardRow]) -> None:
     width = max(terminal_width() or _WIDTH, _NARROWEST)
     for row, line in zip(rows, lines, strict=True):
         print_line(line)
-        for sentence in render_basis(row, section):
-            for part in textwrap.wrap(sentence, width - len(_INDENT), break_on_hyphens=False):
-                print_line(f"{_INDENT}{part}")
+        print_line(f"{_INDENT}{render_brief(row, section, width - len(_INDENT))}")
 
 
 def _render_markdown(board: Board) -> Iterator[str]:
@@ -258,7 +260,12 @@ def _print_trials(board: Board, number: str) -> None:
         last = list(rows)[-1]
         raise InputError(f"--trials is {number!r}; expected a row of this board, 1.1 to {last}")
     row = rows[number]
-    print_line(f"{row.agent} {row.model} {row.configuration}: {render_parts(row)}")
+    print_line(f"{row.agent} {row.model}")
+    section = next(each for each in board.sections if row in each.rows)
+    width = max(terminal_width() or _WIDTH, _NARROWEST)
+    for sentence in render_basis(row, section):
+        for part in textwrap.wrap(sentence, width - len(_INDENT), break_on_hyphens=False):
+            print_line(f"{_INDENT}{part}")
     headings = ("seq", "trial", "task", "status", "reward", "record")
     documents = describe_trials(row, board.trials)
     print_rows(headings, [_trial_cells(each) for each in documents], right=("seq", "reward"))

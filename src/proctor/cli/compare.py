@@ -13,8 +13,9 @@ from proctor.cli.ledger.progress import make_progress
 from proctor.cli.options import PATH, check_apart
 from proctor.cli.output import json_option, print_json, print_line
 from proctor.cli.stdout import send
+from proctor.cli.trace_diff import opened_pair
 from proctor.cli.width import terminal_width
-from proctor.errors import InputError
+from proctor.errors import DamageError, InputError
 from proctor.ledger.log import is_ledger
 from proctor.ledger.reader import LedgerReader
 from proctor.report.behaviour import Behaviour, summarise_trials
@@ -80,10 +81,11 @@ def command(
         b = make_side("B", load_run(other, ledger, prefers_ledger=is_named), group_b)
         behaviour = None if flags["no_behaviour"] else _read_traces(a, b, terms, ledger)
         compared = compare_sides(a, b, terms, behaviour)
+    commands = [] if as_json else list(_commands(compared, (a, b), directory))
     if as_json:
         print_json(msgspec.to_builtins(compared))
         return 0
-    document = render_comparison(compared, list(_commands(compared, (a, b), directory)))
+    document = render_comparison(compared, commands)
     if flags["as_markdown"]:
         send(render_markdown(document).rstrip("\n"))
         return 0
@@ -124,10 +126,14 @@ def _read_traces(a: Side, b: Side, terms: Terms, ledger: LedgerReader | None) ->
 
 
 def _commands(compared: Comparison, sides: Sequence[Side], directory: str | None) -> Iterator[str]:
-    """Commands that compare two attempts at a task, for tasks where the sides differ."""
+    """Commands that compare two attempts at a task, for tasks where the sides differ.
+
+    Attempts without a trace, or with one for each step, are left out.
+    """
     places = {each.name: each.place or each.name for side in sides for each in side.trials}
     ledger = f" --ledger {shlex.quote(directory)}" if directory is not None else ""
     differing = [each for each in compared.tasks if each.difference]
     for each in sorted(differing, key=lambda pair: -abs(pair.difference or 0))[:_MOST_COMMANDS]:
-        pair = " ".join(shlex.quote(places[name]) for name in (each.trial_a, each.trial_b))
-        yield f"proctor trace diff {pair}{ledger}"
+        pair = places[each.trial_a], places[each.trial_b]
+        with contextlib.suppress(InputError, DamageError), opened_pair(pair, directory):
+            yield f"proctor trace diff {' '.join(map(shlex.quote, pair))}{ledger}"

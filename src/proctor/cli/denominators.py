@@ -6,6 +6,7 @@ from typing import Protocol
 
 from proctor.harbor.render import render_json
 from proctor.harbor.stats import Group
+from proctor.sentence import render_errored
 
 _SHOWN = {"zero_by_missing": "missing (counted as 0)"}
 
@@ -48,12 +49,17 @@ def render_group(
     key: str, counts: Mapping[str, int], values: Iterable[tuple[str, str]]
 ) -> Iterator[str]:
     """Render a group: its counts, and a line for each value."""
-    listed = ", ".join(f"{n} {_SHOWN.get(what, what)}" for what, n in counts.items())
-    yield f"{key}: {listed}"
+    yield f"{key}: {', '.join(_render_count(what, n) for what, n in counts.items())}"
     rows = list(values) or [("no metric", "-")]
     width = max(len(label) for label, _ in rows)
     for label, value in rows:
         yield f"  {label:<{width}}  {value}"
+
+
+def _render_count(what: str, number: int) -> str:
+    if what == "errored":
+        return render_errored(number)
+    return f"{number} {_SHOWN.get(what, what)}"
 
 
 def render_parts(parts: Parts, *, broken: int = 0) -> Iterator[str]:
@@ -64,7 +70,7 @@ def render_parts(parts: Parts, *, broken: int = 0) -> Iterator[str]:
     )
     yield (
         f"        {parts.run} run = {parts.scored} scored + {parts.zero_by_missing} missing "
-        f"(counted as 0); {parts.errored} errored"
+        f"(counted as 0); {render_errored(parts.errored)}"
     )
 
 

@@ -10,11 +10,9 @@ import click
 from proctor.cli.options import PATH
 from proctor.cli.output import json_option, print_json, print_line
 from proctor.environments.sandbox.roots.images import Image, ImageStore, Known
-from proctor.sentence import count_of
+from proctor.sentence import count_of, render_size
 
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
-_UNITS = ("bytes", "kB", "MB", "GB", "TB")
-_STEP = 1000
 
 
 @click.group("image")
@@ -74,7 +72,7 @@ def import_(
     if done.is_new:
         print_line(
             f"{image.name}: imported, {count_of(image.n_entries, 'entry', 'entries')}, "
-            f"{_render_size(image.size)}"
+            f"{render_size(image.size)}"
         )
     else:
         print_line(f"{image.name}: nothing to do, the same image has this name already")
@@ -143,15 +141,7 @@ def _check_workdir(path: str | None) -> str | None:
 
 def _row(image: Image) -> tuple[str, ...]:
     when = image.imported_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
-    return image.name, f"sha256:{image.digest[:12]}…", _render_size(image.size), when
-
-
-def _render_size(size: float) -> str:
-    unit = 0
-    while size >= _STEP and unit < len(_UNITS) - 1:
-        size /= _STEP
-        unit += 1
-    return f"{size:.1f} {_UNITS[unit]}" if unit else f"{size:.0f} {_UNITS[0]}"
+    return image.name, f"sha256:{image.digest[:12]}…", render_size(image.size), when
 
 
 def _document(image: Image) -> dict[str, object]:

@@ -18,7 +18,7 @@ from proctor.exchange.harbor_trial import RecordRequest, make_record
 from proctor.exchange.trial_sources import MadeRecord
 from proctor.record.read import load_adaptation, render_record
 from proctor.record.schema import render_schema
-from proctor.sentence import count_of
+from proctor.sentence import count_of, render_money
 from proctor.traces.writer import Redactor
 
 
@@ -186,7 +186,11 @@ def _describe(path: str, digest: str, made: MadeRecord) -> Iterator[str]:
     reward = record.evaluation.reward
     basis = "recomputed from --task" if pins.is_task_recomputed else "as the job recorded it"
     cost = made.cost_basis
-    amount = cost.why_unknown if cost.amount_usd is None else f"{cost.amount_usd} USD, {cost.kind}"
+    amount = (
+        cost.why_unknown
+        if cost.amount_usd is None
+        else f"{render_money(cost.amount_usd)}, {cost.kind}"
+    )
     yield f"{path}: {record.completeness} record of {record.trial_id}"
     for label, text in (
         ("sha256", digest),

@@ -23,6 +23,7 @@ from proctor.record.cost import CostRecord
 from proctor.record.model import TimingRecord, TrialRecord
 from proctor.record.read import LoadedRecord, load_record
 from proctor.record.rules import explain_partial, find_missing
+from proctor.sentence import render_duration, render_money
 from proctor.traces.failures import TrialFailures, read_failures
 from proctor.traces.traced_trial import TracedTrial, opened_traces
 from proctor.trial.change_files import CHANGES, CLEAN_ROOM
@@ -68,7 +69,7 @@ def _fields(record: TrialRecord) -> Iterator[tuple[str, str]]:
     yield "instruction", _cut(record.inputs.instruction)
     yield "trace", outputs.trajectory_path or outputs.conversation_path or "none"
     yield "when", record.timestamp.isoformat()
-    yield "seconds", _render_timing(record.timing)
+    yield "time", _render_timing(record.timing)
     yield "cost", _render_cost(record.cost)
     if record.adaptation is not None:
         yield "adaptation", f"{record.adaptation.family_id}, {record.adaptation.variation_key}"
@@ -80,8 +81,12 @@ def _render_timing(timing: TimingRecord) -> str:
         "agent": timing.agent_seconds,
         "verification": timing.verification_seconds,
     }
-    parts = [f"{name} {seconds:.3f}" for name, seconds in phases.items() if seconds is not None]
-    return f"{timing.total_seconds:.3f}" + (f" ({', '.join(parts)})" if parts else "")
+    parts = [
+        f"{name} {render_duration(seconds)}"
+        for name, seconds in phases.items()
+        if seconds is not None
+    ]
+    return render_duration(timing.total_seconds) + (f" ({', '.join(parts)})" if parts else "")
 
 
 def _render_cost(cost: CostRecord | None) -> str:
@@ -96,7 +101,7 @@ def _render_cost(cost: CostRecord | None) -> str:
         "advisor calls": cost.advisor_calls,
     }
     parts = [f"{count:,} {name}" for name, count in counts.items() if count is not None]
-    return ", ".join([f"{_UNKNOWN} USD" if usd is None else f"{usd} USD", *parts])
+    return ", ".join([_UNKNOWN if usd is None else render_money(usd), *parts])
 
 
 def _cut(text: str) -> str:

@@ -52,6 +52,7 @@ from proctor.ledger.review import list_remarks
 from proctor.ledger.row import TrialRow
 from proctor.ledger.step_parts import LARGE, read_sealed_steps
 from proctor.record.comparable import render_model
+from proctor.sentence import render_duration, render_money
 from proctor.traces.failures import TrialFailures, read_failures
 from proctor.traces.traced_trial import (
     Named,
@@ -328,9 +329,9 @@ def _fields(row: TrialRow, entry: TrialEntry) -> Iterator[tuple[str, str]]:
     yield "instruction", record["inputs"]["instruction"]
     yield "trace", outputs.get("trajectory_path") or outputs.get("conversation_path") or "none"
     yield "when", str(row.timestamp)
-    yield "seconds", str(record["timing"]["total_seconds"])
+    yield "time", render_duration(record["timing"]["total_seconds"])
     if cost := (record.get("cost") or {}).get("estimated_cost_usd"):
-        yield "cost", f"{cost} USD{f', {entry.cost_basis}' if entry.cost_basis else ''}"
+        yield "cost", f"{render_money(cost)}{f', {entry.cost_basis}' if entry.cost_basis else ''}"
     if entry.score is not None:
         yield "marked by", entry.score.profile
     if entry.slot is not None:

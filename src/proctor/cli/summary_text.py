@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from proctor.cli.failures import list_failures
 from proctor.cli.printable import printable
 from proctor.report.page.figures import UNKNOWN, render_seconds
-from proctor.sentence import count_of
+from proctor.sentence import count_of, render_money
 from proctor.traces.calls import LoopSummary
 from proctor.traces.causes import Cause
 from proctor.traces.summary import Behaviour, TraceSummary
@@ -264,5 +264,5 @@ def _render_tokens(summary: TrialSummary) -> str:
     if rates[0] is not None or rates[1] is not None:
         each = " and ".join(UNKNOWN if rate is None else f"{rate:,.0f}" for rate in rates)
         parts.append(f"{each} a turn")
-    cost = f"; {summary.cost_usd:g} USD" if summary.cost_usd is not None else ""
+    cost = f"; {render_money(summary.cost_usd)}" if summary.cost_usd is not None else ""
     return f"{', '.join(parts)} (from the {tokens.source}){cost}"

@@ -31,7 +31,7 @@ from proctor.cli.trace_labels import (
 from proctor.cli.traced import traced_trials
 from proctor.errors import InputError
 from proctor.ledger.trial_index import TrialFilter
-from proctor.sentence import count_of
+from proctor.sentence import count_of, render_money
 from proctor.traces.behaviour import Agreement, Loop, Mean, TrialBehaviour
 from proctor.traces.label_rules import RULES_VERSION
 from proctor.traces.labels import LABELS
@@ -157,7 +157,7 @@ def _mean(mean: Mean | None) -> str:
 def render_judge(report: JudgeReport) -> list[str]:
     """Render the cost of a judge."""
     facts = report.facts
-    cost = "cost unknown" if facts["cost_usd"] is None else f"${facts['cost_usd']:.6f}"
+    cost = "cost unknown" if facts["cost_usd"] is None else render_money(facts["cost_usd"])
     answered = ", ".join(facts["answered_by"]) or "the model is unknown"
     lines = [
         "",

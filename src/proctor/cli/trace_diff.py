@@ -1,4 +1,4 @@
-"""`proctor trace diff`: compares two trajectories, and shows where they diverge."""
+"""`proctor trace diff`: compares two trajectories, or two outputs, and shows where they diverge."""
 
 import contextlib
 import shutil
@@ -92,10 +92,12 @@ def diff(
     the same action got different results before the agents diverge, the environment diverged first;
     times, process ids, temporary names and the like in results do not count as differences.
 
+    If an agent wrote no trace, the recorded output of both is compared, line by line.
+
     Example: proctor trace diff job/hello__AbCdEfg job/hello__HiJkLmN
     """
     openings = Opening(), Opening()
-    with _only_trace(a, directory, part) as mine, _only_trace(b, directory, part) as theirs:
+    with opened_pair((a, b), directory, part) as (mine, theirs):
         found = compare_actions(
             read_actions(openings[0].listen(_read_entries(mine))),
             read_actions(openings[1].listen(_read_entries(theirs))),
@@ -105,22 +107,50 @@ def diff(
         document = _describe((a, mine), (b, theirs), found)
         print_json({**document, "told_the_same": is_same})
     else:
-        lines = list(_render(a, b, found, full=full))
+        is_output = mine.kind is TraceKind.OUTPUT
+        lines = list(_render(a, b, found, full=full, is_output=is_output))
         lines[2:2] = [] if is_same else ["   The two had different inputs before they began."]
         page(lambda: lines, is_wanted=not no_pager)
     return 0
 
 
 @contextlib.contextmanager
-def _only_trace(thing: str, directory: str | None, part: str | None) -> Iterator[FoundTrace]:
-    """The only trace of a thing.
+def opened_pair(
+    things: tuple[str, str], directory: str | None, part: str | None = None
+) -> Iterator[tuple[FoundTrace, FoundTrace]]:
+    """The traces of two things: two of actions, or two of recorded output.
+
+    Raises:
+        InputError: one has none, or several, or only the other has actions.
+    """
+    with contextlib.ExitStack() as stack:
+        found = [stack.enter_context(_only_trace(each, directory, part)) for each in things]
+        is_output = [each.kind is TraceKind.OUTPUT for each in found]
+        if any(is_output) and not all(is_output):
+            # Actions cannot be compared with lines, but what both printed can.
+            at = is_output.index(False)
+            other = _only_trace(things[at], directory, part, only_output=True)
+            found[at] = stack.enter_context(other)
+        yield found[0], found[1]
+
+
+@contextlib.contextmanager
+def _only_trace(
+    thing: str, directory: str | None, part: str | None, *, only_output: bool = False
+) -> Iterator[FoundTrace]:
+    """The only trace of a thing, else its recorded output.
 
     Raises:
         InputError: it has none, or several.
     """
     with traced_trials((thing,), directory, TrialFilter()) as trials:
         trial = _only_trial(thing, trials)
-        with opened_traces(trial) as traces:
+        with opened_traces(trial, with_output=True, only_output=only_output) as traces:
+            if only_output and not traces:
+                raise InputError(
+                    f"{thing}: has a trace but no recorded output, and of the other trial only the "
+                    "output was recorded; expected two of the same sort"
+                )
             found = [trace for trace in traces if part in (None, trace.part)]
             if not found:
                 raise InputError(f"{thing}: {_find_reason(trial, traces, part)}")
@@ -162,7 +192,7 @@ def _read_entries(trace: FoundTrace) -> Iterator[Entry]:
 def _describe(
     mine: tuple[str, FoundTrace], theirs: tuple[str, FoundTrace], found: Divergence
 ) -> dict[str, object]:
-    document = {
+    sides = {
         side: {"thing": thing, "file": trace.name, "part": trace.part, "kind": str(trace.kind)}
         for side, (thing, trace) in (("a", mine), ("b", theirs))
     }
@@ -176,59 +206,71 @@ def _describe(
                     if not key.endswith("key")
                 }
     return {
-        **document,
+        **sides,
         **document,
         "not_counted_in_answers": [name for name, _, _ in NORMALISATIONS],
     }
 
 
-def _render(a: str, b: str, found: Divergence, *, full: bool) -> Iterator[str]:
+def _render(
+    a: str, b: str, found: Divergence, *, full: bool, is_output: bool = False
+) -> Iterator[str]:
     columns = shutil.get_terminal_size().columns
-    yield printable(f"A  {a}: {count_of(found.actions_a, 'action')}")
-    yield printable(f"B  {b}: {count_of(found.actions_b, 'action')}")
+    noun, what = ("line", " of recorded output") if is_output else ("action", "")
+    yield printable(f"A  {a}: {count_of(found.actions_a, noun)}{what}")
+    yield printable(f"B  {b}: {count_of(found.actions_b, noun)}{what}")
     yield ""
-    yield describe_divergence(found)
+    yield describe_divergence(found, is_output=is_output)
     if found.answer is not None:
         yield ""
         yield f"First different answer, to action {found.answer.number}:"
         yield from _render_sides(found.answer, columns, full=full, is_answered=True)
     if found.action is not None:
         yield ""
-        yield f"First different action, number {found.action.number}:"
-        yield from _render_sides(found.action, columns, full=full, is_answered=False)
+        yield f"First different {noun}, number {found.action.number}:"
+        unit = "line" if is_output else "step"
+        yield from _render_sides(found.action, columns, full=full, unit=unit)
     yield ""
+    answered = "" if is_output else f" ({found.answers_differ:,} answered differently)"
     yield (
-        f"In all: {found.same:,} the same ({found.answers_differ:,} answered differently), "
+        f"In all: {found.same:,} the same{answered}, "
         f"{found.only_a:,} only in A, {found.only_b:,} only in B."
     )
-    yield from _render_hunks(found, columns, full=full)
+    yield from _render_hunks(found, columns, full=full, unit="line" if is_output else "step")
     if found.answers_differ:
         names = ", ".join(name for name, _, _ in NORMALISATIONS)
         yield from textwrap.wrap(f"Not counted as differences of answers: {names}.", columns)
 
 
-def _render_sides(sides: Sides, columns: int, *, full: bool, is_answered: bool) -> Iterator[str]:
-    mine = _render_side(sides.a, full=full, is_answered=is_answered)
-    theirs = _render_side(sides.b, full=full, is_answered=is_answered)
+def _render_sides(
+    sides: Sides, columns: int, *, full: bool, is_answered: bool = False, unit: str = "step"
+) -> Iterator[str]:
+    mine, theirs = (
+        _render_side(side, full=full, is_answered=is_answered, unit=unit)
+        for side in (sides.a, sides.b)
+    )
     yield from render_beside(("A", mine), ("B", theirs), columns)
 
 
-def _render_side(action: Action | None, *, full: bool, is_answered: bool) -> list[str]:
+def _render_side(action: Action | None, *, full: bool, is_answered: bool, unit: str) -> list[str]:
     """An action's head and command, and its result if that is what differs."""
     if action is None:
         return ["(ends here)"]
     longest = None if full else _LONGEST
     code = "" if action.exit_code is None or not is_answered else f"  exit {action.exit_code}"
-    lines = [printable(f"step {action.step}  {action.tool}{code}"), *fold(action.command, longest)]
+    lines = [
+        printable(f"{unit} {action.step}  {action.tool}{code}"),
+        *fold(action.command, longest),
+    ]
     if is_answered:
         lines += ["answer:", *fold(action.answer or "", longest)]
     return lines
 
 
-def _render_hunks(found: Divergence, columns: int, *, full: bool) -> Iterator[str]:
+def _render_hunks(found: Divergence, columns: int, *, full: bool, unit: str) -> Iterator[str]:
     shown = found.hunks if full else found.hunks[:_MOST_HUNKS]
     for hunk in shown:
-        line = printable(f"  {_render_hunk(hunk)}")
+        line = printable(f"  {_render_hunk(hunk, unit)}")
         yield next(break_line(line, columns)) if not full else line
     if left := len(found.hunks) - len(shown):
         yield f"  … {left:,} more pieces; --full lists them"
@@ -236,13 +278,13 @@ def _render_hunks(found: Divergence, columns: int, *, full: bool) -> Iterator[st
         yield f"  … {found.hunks_left_out:,} more pieces that are not listed"
 
 
-def _render_hunk(hunk: Hunk) -> str:
+def _render_hunk(hunk: Hunk, unit: str) -> str:
     names = {"same": "same  ", "only_a": "only A", "only_b": "only B"}
-    spans = [f"{side} {_span(span)}" for side, span in (("A", hunk.a), ("B", hunk.b)) if span]
+    spans = [f"{side} {_span(span, unit)}" for side, span in (("A", hunk.a), ("B", hunk.b)) if span]
     differ = f" ({hunk.answers_differ:,} answered differently)" if hunk.answers_differ else ""
     first = " ".join(hunk.first.split())
     return f"{names[hunk.kind]}  {hunk.count:>4,}  {', '.join(spans)}{differ}  {first}".rstrip()
 
 
-def _span(span: tuple[int, int]) -> str:
-    return f"step {span[0]}" if span[0] == span[1] else f"steps {span[0]}-{span[1]}"
+def _span(span: tuple[int, int], unit: str) -> str:
+    return f"{unit} {span[0]}" if span[0] == span[1] else f"{unit}s {span[0]}-{span[1]}"

@@ -51,6 +51,8 @@ NO_MODEL: Final = "none"
 UNRESOLVED: Final = "unresolved"
 """Placeholder for required values that are unknown."""
 KILLED: Final = "the trial was killed before it wrote a result"
+DID_NOT_END: Final = "the trial did not end"
+"""Begins the reason in the record of a trial that is still in a phase."""
 
 BUILT_FROM: Final = "harbor-dockerfile:"
 """Prefix of the path and digest of the Dockerfile, if harbor built the image itself."""
@@ -280,7 +282,7 @@ def render_error(error: ExceptionDocument) -> str:
 
 def _evaluate(source: RecordSource, notes: list[str]) -> EvaluationResult:
     if source.phase is not None:
-        reason = f"the trial did not end: it was in its {source.phase} phase"
+        reason = f"{DID_NOT_END}: it was in its {source.phase} phase"
         return make_evaluation(None, (), [reason], notes)
     ending = source.ending
     if ending is None:
@@ -327,7 +329,7 @@ def find_reward(rewards: Rewards | None, notes: list[str]) -> float | None:
     if reward is None:
         notes.append("several rewards and none is called `reward`; the record's reward is null")
         return None
-    if not _is_float(reward):
+    if not can_store(reward):
         notes.append(f"the reward is {reward!r}; the record's reward is null")
         return None
     return float(reward)
@@ -337,10 +339,10 @@ def _render_rewards(rewards: Rewards | None) -> Object | None:
     if rewards is None:
         return None
     # A record cannot store nan and infinity; their names are stored instead.
-    return {key: value if _is_float(value) else repr(value) for key, value in rewards.items()}
+    return {key: value if can_store(value) else repr(value) for key, value in rewards.items()}
 
 
-def _is_float(value: Number) -> bool:
+def can_store(value: Number) -> bool:
     """Whether a record can store it: finite, and not an int beyond the range of floats."""
     try:
         return math.isfinite(value)

@@ -7,14 +7,13 @@ from proctor.report.page.figures import (
     UNKNOWN,
     Ends,
     render_ends,
-    render_money,
     render_number,
     render_percent,
     render_signed,
 )
 from proctor.report.scores import Scores
-from proctor.report.statistics.paired import Paired
-from proctor.sentence import count_of
+from proctor.report.statistics.paired import FEWEST_TASKS, Paired
+from proctor.sentence import count_of, render_money
 
 
 def render_counts(counts: Mapping[str, int]) -> str:
@@ -49,6 +48,12 @@ def render_verdict(paired: Paired, better: tuple[str, str], difference: str) -> 
     if paired.difference is None:
         return "Nothing is compared: no task has a score on both sides."
     over = f"over {count_of(paired.n_tasks, 'task')}"
+    if not paired.has_enough_tasks:
+        found = f"{difference} is {render_signed(paired.difference)} {over}"
+        return (
+            f"Not enough tasks for a conclusion: {paired.n_tasks:,}, and at least {FEWEST_TASKS} "
+            f"are needed. {found[:1].upper()}{found[1:]}."
+        )
     if paired.interval is None:
         text = f"{difference} is {render_signed(paired.difference)} {over}; it has no interval."
         return text[:1].upper() + text[1:]

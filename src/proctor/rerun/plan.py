@@ -62,7 +62,9 @@ def plan_rerun(trial: RecordedTrial, wanted: str | None) -> RerunPlan:
     if trial.result.step_results is not None:
         raise NotReplayableError("its task has several steps, and its trace does not separate them")
     if trial.trace is None:
-        raise NotReplayableError("it left no trace of what its agent did")
+        raise NotReplayableError(
+            "its agent wrote no trace with steps; recorded output cannot be run again"
+        )
     commands = load_commands(trial.trace)
     env = _keep_plain(recorded.env, "agent", notes)
     if recorded.skills or recorded.mcp_servers:

@@ -2,7 +2,8 @@
 
 An action is a tool call: the tool, and its command (else its arguments) without insignificant
 blanks. A step without a call is an action too, that of saying something; the text is not compared,
-since a model rarely repeats itself word for word.
+since a model rarely repeats itself word for word. Of a trace that is only recorded output, each
+line is an action: a command, a line that it printed, or how it ended.
 
 Answers are compared without what differs from run to run: times, process ids, temporary names. Each
 is replaced by its name; NORMALISATIONS lists all of them. The answers themselves are never changed.
@@ -11,7 +12,7 @@ is replaced by its name; NORMALISATIONS lists all of them. The answers themselve
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator
-from itertools import groupby, islice
+from itertools import count, groupby, islice
 from typing import Final
 
 import msgspec
@@ -19,7 +20,7 @@ import msgspec
 from proctor.digest import sha256_digest
 from proctor.traces.atif.carry import pair_results
 from proctor.traces.commands import read_commands
-from proctor.traces.entry import Entry
+from proctor.traces.entry import OUTPUT, Entry
 
 LONGEST: Final = 1 << 20
 """Most characters of an answer that are normalised; a longer one is compared as it is."""
@@ -92,6 +93,8 @@ def normalise_answer(text: str) -> str:
 
 SAYS = "(says)"
 """The tool of an action that calls none."""
+PRINTED: Final = "output"
+"""The tool of a line that a command printed."""
 # Entries of one step that are paired at a time.
 _MOST_OF_A_STEP = 1000
 _BLANKS = re.compile(r"(?<=\S)[ \t]+")
@@ -101,6 +104,7 @@ class Action(msgspec.Struct, frozen=True, gc=False):
     """One action of an agent, and its answer."""
 
     step: int
+    """The number of the step; of a line of recorded output, the number of the line."""
     tool: str
     command: str
     """As given; for a step without a call, its text."""
@@ -115,7 +119,12 @@ class Action(msgspec.Struct, frozen=True, gc=False):
 
 def read_actions(entries: Iterable[Entry]) -> Iterator[Action]:
     """Yield the actions of a trace, in order; only one step is held in memory."""
-    for step, group in groupby(entries, key=lambda entry: entry.step):
+    for (step, is_output), group in groupby(
+        entries, key=lambda entry: (entry.step, entry.role == OUTPUT)
+    ):
+        if is_output:
+            yield from _read_output(group)
+            continue
         while some := list(islice(group, _MOST_OF_A_STEP)):
             yield from _actions_of(step, some)
 
@@ -137,6 +146,33 @@ def _actions_of(step: int, entries: list[Entry]) -> Iterator[Action]:
     for call_entry, came in zip(calls, answers, strict=True):
         command = read_commands([call_entry])[0]
         yield _make_action(step, call_entry.tool_name or "", command, came)
+
+
+def _read_output(entries: Iterable[Entry]) -> Iterator[Action]:
+    numbers = count(1)
+    for tool, text in _read_lines(entries):
+        compared = normalise_answer(text) if tool == PRINTED else normalise_command(text)
+        key = _digest(f"{tool}\0{compared}")
+        yield Action(next(numbers), tool, text, None, None, key=key, answer_key=None)
+
+
+def _read_lines(entries: Iterable[Entry]) -> Iterator[tuple[str, str]]:
+    """Lines with their tools. A line may come in several entries: it is held until its end."""
+    held = ""
+    for entry in entries:
+        *lines, held = f"{held}{entry.content or ''}{entry.stdout or ''}".split("\n")
+        yield from ((PRINTED, line) for line in lines)
+        if entry.command is None and entry.exit_code is None:
+            continue
+        if held:
+            yield PRINTED, held
+        held = ""
+        if entry.command is not None:
+            yield "command", entry.command
+        if entry.exit_code is not None:
+            yield "exit", str(entry.exit_code)
+    if held:
+        yield PRINTED, held
 
 
 def _make_action(step: int, tool: str, command: str, results: list[Entry]) -> Action:

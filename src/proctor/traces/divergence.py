@@ -328,8 +328,10 @@ def _find_hunks(mine: _Rest, theirs: _Rest) -> Iterator[Hunk]:
         )
 
 
-def describe_divergence(found: Divergence) -> str:
-    """One sentence: how far two trajectories agree, and who diverged first."""
+def describe_divergence(found: Divergence, *, is_output: bool = False) -> str:
+    """One sentence: how far two trajectories, or two outputs, agree, and who diverged first."""
+    if is_output:
+        return _describe_output(found)
     shared = "The first action is the same"
     if found.prefix != 1:
         shared = f"The first {found.prefix:,} actions are the same"
@@ -343,3 +345,13 @@ def describe_divergence(found: Divergence) -> str:
             if not found.prefix:
                 return "Nothing is the same from the start: the agent's action differs first."
             return f"{shared}, and so are the answers; the agent's action differs first."
+
+
+def _describe_output(found: Divergence) -> str:
+    if found.first is First.NOBODY:
+        return "All lines of the output are the same."
+    if not found.prefix:
+        return "The output differs from its first line."
+    if found.prefix == 1:
+        return "The first line of the output is the same; then it differs."
+    return f"The first {found.prefix:,} lines of the output are the same; then it differs."

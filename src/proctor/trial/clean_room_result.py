@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from proctor.json_values import check_values
-from proctor.sentence import count_of, shown
+from proctor.sentence import count_of, render_duration, shown
 from proctor.trial.finding import FindingCode
 
 FORMAT = "proctor-clean-room-1"
@@ -115,7 +115,7 @@ def describe_clean_room(found: CleanRoomResult) -> str:
         return f"skipped: {_cut(found.reason or 'no reason is on record')}"
     first, clean = describe_rewards(found.first), describe_all(found.clean)
     if found.verdict == AGREES:
-        return f"agrees (reward {first}), {found.seconds:.2f} s"
+        return f"agrees (reward {first}), {render_duration(found.seconds)}"
     what = "gives more" if found.verdict == MORE else "differs"
     code = "" if found.verdict in (MORE, FindingCode.CLEAN_ROOM_DIFFERS) else found.verdict
     left_out = f"{count_of(found.left_out, 'path')} left out"

@@ -17,7 +17,6 @@ from proctor.report.board.model import Board
 from proctor.report.board.text import (
     render_cost,
     render_heading,
-    render_money,
     render_notes,
     render_parts,
     render_pass_at,
@@ -26,6 +25,7 @@ from proctor.report.board.text import (
     render_score,
     render_source,
     render_title,
+    render_usd,
     split_rows,
 )
 from proctor.web.bars import draw_bar, find_scale
@@ -41,7 +41,7 @@ _ONE_AT_A_TIME = threading.Lock()
 _WORDS = {
     "cost": render_cost,
     "heading": render_heading,
-    "money": render_money,
+    "money": render_usd,
     "parts": render_parts,
     "pass_at": render_pass_at,
     "passed": render_passed,

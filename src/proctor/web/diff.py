@@ -17,6 +17,7 @@ from starlette.routing import BaseRoute, Route
 from proctor.errors import ChangedTraceError, InputError, NotThereError
 from proctor.traces.actions import NORMALISATIONS
 from proctor.traces.divergence import First, Sides, describe_divergence
+from proctor.traces.entry import TraceKind
 from proctor.web.pages import render_page
 from proctor.web.shown import trial_path
 from proctor.web.subject import Subject
@@ -50,12 +51,23 @@ class _Side:
     def base(self) -> str:
         return trial_path(self.experiment, self.trial)
 
+    @property
+    def is_output(self) -> bool:
+        return self.trace.kind is TraceKind.OUTPUT
+
+    @property
+    def unit(self) -> str:
+        """What one action of it is called."""
+        return "line" if self.is_output else "step"
+
     def read(self) -> Side:
-        return Side(self.trace.lines, KEPT.index_of(self.trace))
+        return Side(self.trace.lines, KEPT.index_of(self.trace), is_output=self.is_output)
 
     def link(self, step: int) -> str:
         part = f"?{urlencode({'part': self.trace.part})}" if self.trace.part else ""
-        return f"{self.base}/trace{part}#step-{step}"
+        # Recorded output has no steps to link to.
+        anchor = "" if self.is_output else f"#step-{step}"
+        return f"{self.base}/trace{part}{anchor}"
 
 
 def _show_diff(request: Request) -> Response:
@@ -102,6 +114,7 @@ def _render(request: Request, a: _Side, b: _Side, beside: TracePair) -> Response
     found = beside.found
     parts = [trace.part for trace in a.traces if any(each.part == trace.part for each in b.traces)]
     words = {"a": a.name, "b": b.name}
+    both_output = a.is_output and b.is_output
     return render_page(
         "diff.html",
         title="Two traces",
@@ -109,8 +122,9 @@ def _render(request: Request, a: _Side, b: _Side, beside: TracePair) -> Response
         b=b,
         beside=beside,
         found=found,
-        first=_name_first(found.first),
-        sentence=describe_divergence(found),
+        noun="line" if both_output else "action",
+        first="the output differs" if both_output else _name_first(found.first),
+        sentence=describe_divergence(found, is_output=both_output),
         answer=_show_sides(found.answer),
         action=_show_sides(found.action),
         rows=[(each, list(pair_up(each)), count_unshown(each)) for each in beside.stretches],

@@ -34,7 +34,7 @@ from proctor.report.document.facts import ReportFacts
 from proctor.report.levels import tone_of_codes
 from proctor.report.marks import mark_of
 from proctor.report.page.blocks import Cell, Column, Document, Heading, Table
-from proctor.report.page.figures import UNKNOWN, render_money, render_number, render_seconds
+from proctor.report.page.figures import UNKNOWN, render_number, render_seconds, render_usd
 from proctor.report.page.html import Links, make_policy
 from proctor.report.page.html import render_page as render_document
 from proctor.report.runs import Run
@@ -148,7 +148,7 @@ def _list_trials(rows: Sequence[TrialRow]) -> Table:
             Cell(mark_of(each.reward)),
             Cell(_render_reward(each)),
             Cell(render_seconds(each.seconds)),
-            Cell(render_money(each.cost_usd)),
+            Cell(render_usd(each.cost_usd)),
             Cell(_render_findings(each.findings), tone_of_codes(each.findings)),
             Cell(each.review or "none"),
         )

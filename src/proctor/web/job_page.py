@@ -17,10 +17,11 @@ from starlette.routing import BaseRoute, Route
 from proctor.ledger.counting import SUPERSEDED, WITHHELD, counted_trials
 from proctor.ledger.row import TrialRow
 from proctor.report.board.numbers import count_row
-from proctor.report.board.text import render_money, render_score
+from proctor.report.board.text import render_score, render_usd
 from proctor.report.scores import choose_ks
 from proctor.report.statistics.efficiency import efficiency_of, is_success, time_phases
 from proctor.report.statistics.passk import PassEstimate, pass_at
+from proctor.sentence import render_errored
 from proctor.trial.finding import Level, level_of, sort_codes, worst_level
 from proctor.web.bars import draw_bar, draw_shares, find_scale
 from proctor.web.experiment import (
@@ -221,7 +222,12 @@ _TASK_ORDERS: dict[str, Callable[[TaskRow], _Key]] = {
 
 
 ENVIRONMENT.filters.update(
-    state=state_of, grade=grade_of, cell=text_of, why=why_of, worst=worst_level
+    state=state_of,
+    grade=grade_of,
+    cell=text_of,
+    why=why_of,
+    worst=worst_level,
+    errored_count=render_errored,
 )
 ENVIRONMENT.tests["errored"] = is_errored
 
@@ -361,7 +367,7 @@ def _render(experiment: Experiment, asked: PageParams) -> Markup:
             bar=draw_bar,
             shares=draw_shares,
             scale=find_scale([summary.numbers]),
-            words={"score": render_score, "money": render_money},
+            words={"score": render_score, "money": render_usd},
             chosen=count_trials(chosen) if asked.is_narrowed else None,
             chosen_groups=len(_find_groups(chosen)),
             matching=len(chosen),

@@ -4,9 +4,9 @@ from datetime import UTC, datetime
 from urllib.parse import quote
 
 from proctor.report.statistics.intervals import Interval
+from proctor.sentence import render_duration, render_money
 
 NOT_KNOWN = "-"
-_MINUTE, _HOUR = 60, 3600
 
 
 def show_mean(value: float | None) -> str:
@@ -21,19 +21,12 @@ def show_count(value: int | None) -> str:
 
 def show_seconds(value: float | None) -> str:
     """Format a duration."""
-    if value is None:
-        return NOT_KNOWN
-    if value < _MINUTE:
-        return f"{value:.1f} s"
-    whole = round(value)
-    if whole < _HOUR:
-        return f"{whole // _MINUTE} min {whole % _MINUTE:02} s"
-    return f"{whole // _HOUR} h {whole % _HOUR // _MINUTE:02} min"
+    return NOT_KNOWN if value is None else render_duration(value)
 
 
 def show_usd(value: float | None) -> str:
     """Format a cost in US dollars."""
-    return NOT_KNOWN if value is None else f"${value:,.4f}" if value < 1 else f"${value:,.2f}"
+    return NOT_KNOWN if value is None else render_money(value)
 
 
 def show_percent(value: float | None) -> str:

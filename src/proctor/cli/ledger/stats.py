@@ -11,10 +11,8 @@ from proctor.cli.ledger.progress import make_progress
 from proctor.cli.output import print_json, print_line
 from proctor.ledger.stats import ExperimentStats, measure
 from proctor.ledger.withheld import list_unnamed, render_unnamed
-from proctor.sentence import count_of
+from proctor.sentence import count_of, render_size
 
-_UNITS = ("B", "kB", "MB", "GB", "TB")
-_STEP = 1000
 _COLUMNS = (
     "experiment", "trials", "sealed", "diagnostic", "superseded", "withheld", "records", "files",
     "plain", "on disk",
@@ -66,12 +64,3 @@ def _row(stats: ExperimentStats) -> tuple[str, ...]:
         render_size(stats.evidence_bytes),
         render_size(stats.compressed_bytes),
     )
-
-
-def render_size(size: float) -> str:
-    """Format a size in bytes."""
-    unit = 0
-    while size >= _STEP and unit < len(_UNITS) - 1:
-        size /= _STEP
-        unit += 1
-    return f"{size:.1f} {_UNITS[unit]}" if unit else f"{size:.0f} {_UNITS[0]}"

@@ -27,7 +27,7 @@ from proctor.job.options import JobOutcome, SealedTrials
 from proctor.record.cost import LARGEST_USD
 from proctor.record.outcome import MISSING, Summary, render_line, summarize_result
 from proctor.record.reasons import ReasonCode
-from proctor.sentence import count_of
+from proctor.sentence import count_of, render_duration, render_money
 from proctor.traces.failures import PASSED, name_exception
 from proctor.trial.clean_room_result import LARGEST, CleanRoomResult, parse_clean_room
 from proctor.trial.finding import Finding, FindingCode, Level, level_of, meaning_of, sort_codes
@@ -189,7 +189,7 @@ def render_clean_rooms(rooms: CleanRooms) -> Iterator[str]:
     share = ""
     if rooms.trial_seconds > 0:
         share = f" ({rooms.seconds / rooms.trial_seconds:.0%} of trial time)"
-    cost = f"; {rooms.seconds:.1f} s{share}" if rooms.run else ""
+    cost = f"; {render_duration(rooms.seconds)}{share}" if rooms.run else ""
     yield f"clean rooms: {counts}{cost}"
 
 
@@ -304,15 +304,7 @@ def _is_more_to_count(outcome: JobOutcome) -> bool:
 
 def _render_head(report: Report) -> str:
     how = "interrupted" if report.outcome.interrupted else "done"
-    return f"{report.outcome.directory.name}: {how} after {_duration(report.seconds)}"
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(seconds, 60)
-    if minutes < 1:
-        return f"{rest:.1f} s"
-    hours, minutes = divmod(int(minutes), 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {int(rest)} s"
+    return f"{report.outcome.directory.name}: {how} after {render_duration(report.seconds)}"
 
 
 def _values(group: GroupStats) -> Iterator[tuple[str, str]]:
@@ -344,7 +336,7 @@ def _render_usage(outcome: JobOutcome) -> Iterator[str]:
         yield f"tokens: {', '.join(tokens)}"
     if stats.cost_usd is not None:
         is_known = 0 <= stats.cost_usd <= LARGEST_USD
-        yield f"cost: {stats.cost_usd:.4f} USD" if is_known else "cost: not known"
+        yield f"cost: {render_money(stats.cost_usd)}" if is_known else "cost: not known"
 
 
 def _exceptions_of(outcome: JobOutcome) -> dict[str, list[str]]:

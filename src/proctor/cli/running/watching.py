@@ -10,6 +10,7 @@ from proctor.cli.printable import printable
 from proctor.harbor.render import render_json
 from proctor.harbor.stats import JobStats
 from proctor.harbor.trial_result import ExceptionInfo, TrialResult
+from proctor.sentence import render_duration, render_errored
 from proctor.traces.failures import find_message, name_exception
 
 type Clock = Callable[[], float]
@@ -85,7 +86,7 @@ def render_basis(progress: Progress) -> str:
     scored = sum(group.n_trials for group in stats.evals.values())
     return (
         f"{run} run = {scored} scored + {run - scored} missing (counted as 0); "
-        f"{stats.n_errored_trials} errored; {progress.n_total - progress.n_done} to go"
+        f"{render_errored(stats.n_errored_trials)}; {progress.n_total - progress.n_done} to go"
     )
 
 
@@ -95,7 +96,7 @@ def render_ended(progress: Progress, trial: str, result: TrialResult) -> str:
     parts = [_render_exception(error)] if error else []
     parts.append(_render_rewards(verified.rewards if verified else None))
     seconds = _seconds_of(result)
-    took = f", {seconds:.1f} s" if seconds is not None else ""
+    took = f", {render_duration(seconds)}" if seconds is not None else ""
     count = f"[{progress.n_done}/{progress.n_total}]"
     return printable(f"{count} {trial}: {', '.join(parts)}{took}")
 
@@ -115,7 +116,8 @@ def render_waiting(trial: str, attempt: int, result: TrialResult, delay_sec: flo
     """A failed attempt that will be retried."""
     error = result.exception_info
     why = f": {_render_exception(error)}" if error else ""
-    return printable(f"{trial}: attempt {attempt} failed{why}; retrying in {delay_sec:.1f} s")
+    wait = render_duration(delay_sec)
+    return printable(f"{trial}: attempt {attempt} failed{why}; retrying in {wait}")
 
 
 def render_planned(n_total: int, n_kept: int) -> str:

@@ -10,8 +10,8 @@ from proctor.report.board.numbers import RowNumbers
 from proctor.report.board.trials import BoardTrials
 from proctor.report.statistics.bootstrap import FEW_TASKS
 from proctor.report.statistics.intervals import Interval
-from proctor.sentence import count_of
-from proctor.trial.finding import level_of, sort_codes
+from proctor.sentence import count_of, render_errored, render_money
+from proctor.trial.finding import Level, level_of, sort_codes
 
 HEADINGS = (
     "row", "agent", "model", "config", "from", "score [95 %]", "passed [95 %]", "pass@k", "tasks",
@@ -23,7 +23,6 @@ FIRST = ("row", "agent", "model", "score [95 %]", "passed [95 %]", "trials")
 """Headings of the columns that fit a narrow screen; the others can go below a row."""
 POLICY = "policy"
 _NOTHING = "-"
-_CENT = 0.01
 
 
 def render_title(board: Board) -> str:
@@ -61,7 +60,7 @@ def render_cells(row: BoardRow, section: BoardSection) -> list[str]:
         str(numbers.n_tasks) if numbers.n_tasks == len(section.tasks) else tasks,
         f"{numbers.account.counted:,}",
         render_cost(numbers),
-        render_money(numbers.cost.per_success),
+        render_usd(numbers.cost.per_success),
         _NOTHING if numbers.below_grade else "leaderboard",
     ]
     if row.mark is not None:
@@ -69,8 +68,60 @@ def render_cells(row: BoardRow, section: BoardSection) -> list[str]:
     return cells
 
 
+def render_brief(row: BoardRow, section: BoardSection, width: int) -> str:
+    """What the narrow columns leave out, on one line: the most important that fits."""
+    said = ""
+    for part in _list_brief(row, section):
+        joined = f"{said}; {part}" if said else part
+        if said and len(joined) > width:
+            break
+        said = joined
+    return said
+
+
+def _list_brief(row: BoardRow, section: BoardSection) -> Iterator[str]:
+    """What a row has besides its narrow columns, the most important first; no zeros."""
+    numbers = row.numbers
+    if row.mark is not None:
+        yield f"policy {render_mark(row)}"
+    if numbers.score is None:
+        yield f"no score: {numbers.why_none}"
+    yield from _list_outcomes(numbers)
+    if row.source is not None:
+        yield f"imported ({row.source})"
+    if numbers.n_tasks != len(section.tasks):
+        yield f"{numbers.n_tasks:,} of {count_of(len(section.tasks), 'task')}"
+    if sum((each.agent, each.model) == (row.agent, row.model) for each in section.rows) > 1:
+        yield f"configuration {row.configuration}"
+    yield from _list_worth(numbers)
+
+
+def _list_worth(numbers: RowNumbers) -> Iterator[str]:
+    if not numbers.below_grade:
+        yield "leaderboard grade"
+    if numbers.pass_at_k is not None and numbers.pass_at_k.value is not None:
+        yield f"pass@{numbers.pass_at_k.k} {numbers.pass_at_k.value:.3f}"
+    if numbers.cost.n_known:
+        yield f"cost {render_cost(numbers)}"
+    if numbers.cost.per_success is not None:
+        yield f"{render_money(numbers.cost.per_success)} per success"
+
+
+def _list_outcomes(numbers: RowNumbers) -> Iterator[str]:
+    account = numbers.account
+    alarms = sum(n for code, n in numbers.findings.items() if level_of(code) is Level.ALARM)
+    if alarms:
+        yield count_of(alarms, "integrity alarm")
+    if account.zero_by_missing:
+        yield f"{account.zero_by_missing:,} missing"
+    if numbers.errored:
+        yield render_errored(numbers.errored)
+    left = {"superseded": account.superseded, "restarted": account.begun_again}
+    yield from (f"{number:,} {why}" for why, number in left.items() if number)
+
+
 def render_basis(row: BoardRow, section: BoardSection) -> Iterator[str]:
-    """The details of a row below its cells, one sentence each."""
+    """All details of a row, one sentence each."""
     cells = dict(zip(HEADINGS, render_cells(row, section), strict=False))
     said = [f"configuration {row.configuration}", cells["from"]]
     if cells["grade"] != _NOTHING:
@@ -140,11 +191,9 @@ def render_cost(numbers: RowNumbers) -> str:
     return f"{render_money(cost.known)} ({cost.n_known}/{cost.n_known + cost.n_unknown})"
 
 
-def render_money(amount: float | None) -> str:
+def render_usd(amount: float | None) -> str:
     """Format a cost in US dollars."""
-    if amount is None:
-        return _NOTHING
-    return f"${amount:,.2f}" if amount >= _CENT or amount == 0 else f"${amount:.2g}"
+    return _NOTHING if amount is None else render_money(amount)
 
 
 def render_parts(row: BoardRow) -> str:
@@ -153,7 +202,7 @@ def render_parts(row: BoardRow) -> str:
     return (
         f"{account.listed:,} listed = {account.counted:,} counted + {account.superseded:,} "
         f"superseded + {account.begun_again:,} restarted; {account.counted:,} counted = "
-        f"{render_marked(account)}; {numbers.errored:,} errored"
+        f"{render_marked(account)}; {render_errored(numbers.errored)}"
     )
 
 

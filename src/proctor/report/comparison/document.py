@@ -79,7 +79,8 @@ def _render_verdict(compared: Comparison) -> Iterator[Block]:
     """What was compared, the difference, and what it rests on."""
     paired = compared.paired_errors_as_zero or compared.paired
     how = " (missing rewards as 0)" if compared.paired_errors_as_zero else ""
-    yield Paragraph(render_verdict(paired, ("A", "B"), f"A - B{how}"), "verdict")
+    tone: Tone = "verdict" if paired.has_enough_tasks else "warn"
+    yield Paragraph(render_verdict(paired, ("A", "B"), f"A - B{how}"), tone)
     sides = [
         f"{letter}: {count_of(side.scores.account.counted, 'trial')}, "
         f"{side.scores.account.scored:,} scored, {render_days(side.first, side.last)}"
@@ -212,8 +213,9 @@ def _plot_scores(compared: Comparison) -> Block:
             )
         )
     ends, found = compared.paired.interval, compared.paired.difference
-    # No colour for an interval around 0: the difference may be due to chance.
+    # No colour for an interval around 0 or from few tasks: the difference may be due to chance.
     is_sure = ends is not None and not ends.low <= 0 <= ends.high
+    is_sure = is_sure and compared.paired.has_enough_tasks
     tone = _tone(found) if is_sure else ""
     rows.append(
         Spread("A - B", found, ends.low if ends else None, ends.high if ends else None, tone)

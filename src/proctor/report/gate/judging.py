@@ -19,7 +19,7 @@ from proctor.report.gate.numbers import (
 from proctor.report.statistics.bootstrap import cluster_bootstrap
 from proctor.report.statistics.efficiency import Spent, add_up
 from proctor.report.statistics.paired import Paired, compare_paired
-from proctor.sentence import count_of
+from proctor.sentence import count_of, render_money
 
 # Comparison with a baseline, task by task. Only tasks that both ran in the same revision are
 # compared; the others are listed. A trial without a reward counts as 0 on both sides, as in the
@@ -314,12 +314,12 @@ def _check_cost(judged: Judged, limits: Limits) -> Iterator[Check]:
 def render_cost(cost: Spent) -> str:
     """Render a cost, with what is unknown of it."""
     if cost.total is not None:
-        each = "" if cost.per_success is None else f", {cost.per_success:.4f} per pass"
-        return f"{cost.total:.4f} USD{each}"
+        each = "" if cost.per_success is None else f", {render_money(cost.per_success)} per pass"
+        return f"{render_money(cost.total)}{each}"
     trials = cost.n_known + cost.n_unknown
     if not cost.n_known:
         return f"unknown for all of {count_of(trials, 'trial')}"
     return (
         f"unknown for {cost.n_unknown} of {count_of(trials, 'trial')}; "
-        f"the others cost {cost.known:.4f} USD"
+        f"the others cost {render_money(cost.known)}"
     )

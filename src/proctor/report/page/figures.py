@@ -2,6 +2,8 @@
 
 from typing import Protocol
 
+from proctor.sentence import render_duration, render_money
+
 UNKNOWN = "unknown"
 
 
@@ -20,14 +22,8 @@ class Ends(Protocol):
 
 
 def render_seconds(seconds: float | None) -> str:
-    """Format a duration: 12.3 s, 4 m 05 s, 2 h 10 m."""
-    if seconds is None:
-        return UNKNOWN
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    if seconds < 3600:
-        return f"{int(seconds) // 60} m {int(seconds) % 60:02} s"
-    return f"{int(seconds) // 3600:,} h {int(seconds) % 3600 // 60:02} m"
+    """Format a duration."""
+    return UNKNOWN if seconds is None else render_duration(seconds)
 
 
 def render_number(value: float | None) -> str:
@@ -61,11 +57,9 @@ def _tell_apart(ends: Ends) -> int:
     return next(n for n in range(3, 18) if f"{ends.low:.{n}g}" != f"{ends.high:.{n}g}")
 
 
-def render_money(value: float | None) -> str:
-    """Format a cost in US dollars, with enough digits for small amounts."""
-    if value is None:
-        return UNKNOWN
-    return f"${value:,.2f}" if value >= 1 or value == 0 else f"${value:.4g}"
+def render_usd(value: float | None) -> str:
+    """Format a cost in US dollars."""
+    return UNKNOWN if value is None else render_money(value)
 
 
 def render_percent(share: float) -> str:
@@ -81,7 +75,7 @@ def render_of(value: float | None, unit: str) -> str:
         case "seconds":
             return render_seconds(value)
         case "USD":
-            return render_money(value)
+            return render_usd(value)
         case _:
             return render_number(value)
 

@@ -5,6 +5,7 @@ however many attempts it has.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import msgspec
 
@@ -13,6 +14,10 @@ from proctor.report.statistics.bootstrap import SEED, cluster_bootstrap
 from proctor.report.statistics.intervals import CONFIDENCE, Interval
 from proctor.report.statistics.signs import MCNEMAR, binomial_two_sided, sign_flip
 from proctor.report.statistics.sums import finite_sum
+
+FEWEST_TASKS: Final = 6
+"""Fewer tasks cannot show a difference at 95%: a side that wins all of 5 does so by chance in one
+of 16 cases (p = 0.0625)."""
 
 # Means that differ by less are equal except for rounding.
 _ALIKE = 1e-12
@@ -52,6 +57,11 @@ class Paired(msgspec.Struct, frozen=True):
     only_a: list[str]
     """Tasks with scores of A only: not compared."""
     only_b: list[str]
+
+    @property
+    def has_enough_tasks(self) -> bool:
+        """Whether there are enough tasks for a conclusion."""
+        return self.n_tasks >= FEWEST_TASKS
 
 
 def compare_paired(

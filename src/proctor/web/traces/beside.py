@@ -24,6 +24,8 @@ from proctor.web.traces.window import read_some
 _FIRST: Final = 3
 # Most entries that are read again for one action.
 _MOST_ENTRIES: Final = 2000
+# Most lines of recorded output that can be shown.
+_MOST_LINES: Final = 100_000
 # Actions shown of the shared beginning: its last ones.
 _SHARED: Final = 2
 
@@ -57,17 +59,21 @@ class Stretch:
 class Side:
     """One of two traces: yields its actions for comparison, and loads some of them again."""
 
-    def __init__(self, lines: Lines, index: TraceIndex) -> None:
+    def __init__(self, lines: Lines, index: TraceIndex, *, is_output: bool = False) -> None:
         self.opening = Opening()
         self._lines, self._index = lines, index
         self._read = 0
         # For each action, the number of entries read when it was complete.
         self._ends = array("I")
         self._steps = array("q")
+        # Lines of output are joined of several entries: they are kept, not loaded again.
+        self._printed: list[Action] | None = [] if is_output else None
 
     def actions(self) -> Iterator[Action]:
         """All actions, in order."""
         for action in read_actions(self.opening.listen(self._entries())):
+            if self._printed is not None and len(self._printed) < _MOST_LINES:
+                self._printed.append(action)
             self._ends.append(self._read)
             self._steps.append(min(action.step, (1 << 62) - 1))
             yield action
@@ -82,6 +88,8 @@ class Side:
 
     def load(self, number: int) -> ShownAction | None:
         """Load one action again from the entries it was made of."""
+        if self._printed is not None:
+            return show_action(self._printed[number]) if number < len(self._printed) else None
         end, step = self._ends[number], self._steps[number]
         first = bisect_left(self._ends, end)
         begin = self._ends[first - 1] - 1 if first else 0
