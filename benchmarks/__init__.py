@@ -31,14 +31,17 @@
     viewers         both viewers as servers, each in a process of its own
     theirs_pages    harbor's viewer as such a server
     viewer_trace    the page of a long trace in Chromium; a subject too
+    gateway     what the model gateway adds to a request and a chunk; a subject too
+    gateway_process, model_server   the gateway, and a scripted model, each a process of its own
     floor_rows, floor_board     the rows of an index, bare: floors of a list and of a board
     floor_files     the files of a job kept, bare: the floor of an import
     floor_steps     one step of a trace sought and decoded, bare
     floor_pages     answers that were stored, served by Python's own server
 
 A bar is a ratio, because a time says nothing on a busy machine: to harbor doing the same, or to a
-floor, which does what cannot be left out in the same kind of process. The two times that remain
-say why where they are (`index`, `changes-100`); limits of memory are absolute.
+floor, which does what cannot be left out in the same kind of process. The times that
+remain say why where they are (`index`, `changes-100`), or are what was promised to users
+(`gateway-latency-added`, `gateway-chunk-added`); limits of memory are absolute.
 
 To add a benchmark, write a module with a function that takes a Bench and yields rows, and name it
 in `subjects.SUBJECTS`. Take both figures with `Bench.least`, so that a busy spell of the machine

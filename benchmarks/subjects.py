@@ -8,6 +8,7 @@ from benchmarks.bench import Bench
 from benchmarks.changes import changes_rows, clean_room_rows
 from benchmarks.commands import score_rows, start_up_rows
 from benchmarks.docker_trials import docker_rows
+from benchmarks.gateway import gateway_rows
 from benchmarks.inspect_import import import_rows
 from benchmarks.inspect_search import search_rows
 from benchmarks.inspect_show import show_rows
@@ -44,4 +45,5 @@ SUBJECTS: dict[str, Subject] = {
     "view-memory": view_memory_rows,
     "view-trace": trace_page_rows,
     "board": board_rows,
+    "gateway": gateway_rows,
 }

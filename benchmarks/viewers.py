@@ -76,6 +76,12 @@ def static_server(directory: Path) -> Iterator[Viewer]:
 
 @contextlib.contextmanager
 def _running(arguments: Sequence[str]) -> Iterator[Viewer]:
+    with running(arguments) as (said, pid):
+        yield Viewer(str(said["address"]).rstrip("/"), pid)
+
+
+@contextlib.contextmanager
+def running(arguments: Sequence[str]) -> Iterator[tuple[dict[str, object], int]]:
     """A server that prints one JSON object with its address once it takes connections."""
     with subprocess.Popen(
         [sys.executable, *arguments],
@@ -87,8 +93,7 @@ def _running(arguments: Sequence[str]) -> Iterator[Viewer]:
         try:
             if process.stdout is None:
                 raise BenchmarkError("a process without an output")
-            said = _read_object(process.stdout.fileno())
-            yield Viewer(str(json.loads(said)["address"]).rstrip("/"), process.pid)
+            yield json.loads(_read_object(process.stdout.fileno())), process.pid
         finally:
             process.terminate()
 

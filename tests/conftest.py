@@ -36,6 +36,8 @@ _PREPARED_ONCE = (
     "tests/cli/test_clean_room.py",
     "tests/cli/test_clean_room_packages.py",
     "tests/environments/docker/test_jobs.py",
+    "tests/gateway/test_agents.py",
+    "tests/gateway/test_clients.py",
     "tests/parity/test_agents_for_harbor.py",
     "tests/parity/test_beside_harbor.py",
     "tests/parity/test_harbor_takes_our_jobs.py",

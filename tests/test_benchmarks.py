@@ -19,6 +19,7 @@ from benchmarks.changes import changes_rows, clean_room_rows
 from benchmarks.commands import score_rows, start_up_rows
 from benchmarks.docker_trials import docker_rows
 from benchmarks.drawn import NEVER_STARTED, TIMED_OUT, draw_trials
+from benchmarks.gateway import gateway_rows
 from benchmarks.inspect_import import import_rows
 from benchmarks.inspect_search import search_rows
 from benchmarks.inspect_show import show_rows
@@ -59,6 +60,7 @@ TINY: dict[str, Subject] = {
     "view-memory": partial(view_memory_rows, records=200),
     "view-trace": partial(trace_page_rows, steps=500),
     "board": partial(board_rows, records=500),
+    "gateway": partial(gateway_rows, requests=3, chunks=5, streams=4, every=0.001),
 }
 
 
@@ -95,6 +97,10 @@ BARS = {
     "find-id": "<= 3",
     "find-id-whole": None,
     "list-peer": ">= 20",
+    "gateway-latency": "<= 1.5",
+    "gateway-latency-added": "<= 1",
+    "gateway-chunk-added": "<= 1",
+    "gateway-stream-4": "<= 1.5",
 }
 """Every row of the quick subjects at these sizes, with the bar it has to clear."""
 SLOW_BARS = {

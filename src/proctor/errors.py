@@ -58,6 +58,8 @@ ProctorError
 │       ├── ModelServerError        5xx
 │       ├── ModelRateLimitError     429
 │       ├── ModelAuthError          401, 403
+│       ├── ModelLimitError         a limit on requests, tokens or cost was reached
+│       ├── ModelReplayError        a request differs from the recording that answers
 │       ├── ModelNotFoundError      404
 │       ├── ModelContextError       the context window is exceeded
 │       ├── ModelRequestError       any other refusal
@@ -376,6 +378,17 @@ class ModelContextError(ModelError):
 
 class ModelRequestError(ModelError):
     """The endpoint rejects the request."""
+
+
+class ModelLimitError(ModelError):
+    """A limit on requests, tokens or cost was reached; the trial is verified as it is."""
+
+
+class ModelReplayError(ModelError):
+    """A request differs from the recording whose answers are used, or that cannot be read.
+
+    The trial is verified as it is.
+    """
 
 
 class ModelAnswerError(ModelError):

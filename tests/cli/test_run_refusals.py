@@ -333,3 +333,16 @@ def test_a_program_that_may_run_is_not_refused(
     (tmp_path / "agent" / "run.sh").chmod(0o755)
     arguments = ("--agent-tree", "agent", "--command", command, "--dry-run")
     assert proctor("run", "-p", TASK, *arguments).code == 0
+
+
+@pytest.mark.parametrize("option", [("--max-cost", 1), ("--max-job-tokens", 9)])
+def test_a_limit_that_no_agent_would_heed_is_refused(
+    proctor: Proctor, tmp_path: Path, option: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    for agent in (("-a", "oracle"), ("--command", "true", "-m", "gpt-4o")):
+        ran = proctor("run", "-p", TASKS, *agent, *option)
+        assert (ran.code, ran.out) == (2, "")
+        assert "this job has none; name a model (-m)" in ran.err
+    assert list(tmp_path.iterdir()) == []

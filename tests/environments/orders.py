@@ -21,6 +21,7 @@ def order_of(
     network: NetworkPolicy = NO_NETWORK,
     env: dict[str, str] | None = None,
     session: str = "trial-1",
+    model_port: int | None = None,
 ) -> EnvironmentOrder:
     """An order of a trial that lies below a directory, with a task that has nothing in it."""
     paths = TrialPaths(place / "job" / session)
@@ -43,6 +44,7 @@ def order_of(
             for name in logs
         ],
         logger=logging.getLogger("trial"),
+        model_port=model_port,
     )
 
 

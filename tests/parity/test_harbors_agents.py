@@ -82,7 +82,7 @@ def jobs(harbor: Harbor, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
                 claude(LEAKY),
             ]
             run = write_job(place, agents)
-            ours = both.submit(run_ours, *run, jobs=place / "ours", code=3)
+            ours = both.submit(run_ours, *run, "--no-gateway", jobs=place / "ours", code=3)
             theirs = both.submit(run_theirs, harbor, *run, jobs=place / "theirs")
             (place / "said.txt").write_text(ours.result().out, encoding="utf-8")
             theirs.result()
@@ -252,5 +252,5 @@ def test_we_go_on_with_such_a_job_of_harbors(jobs: tuple[Path, Path], tmp_path: 
 @pytest.mark.soak
 def test_an_endpoint_that_is_down_is_an_errored_trial(tmp_path: Path) -> None:
     run = write_job(tmp_path, [terminus("openai/gpt-4o", NOWHERE)])
-    run_ours(*run, jobs=tmp_path / "ours", code=3)
+    run_ours(*run, "--no-gateway", jobs=tmp_path / "ours", code=3)
     check_errored(trial_of(tmp_path / "ours" / "job", "gpt-4o"), "InternalServerError")

@@ -63,7 +63,7 @@ def test_an_agent_that_gave_no_command_is_one_that_does_nothing() -> None:
 
 def test_a_class_that_calls_itself_oracle_is_not_the_oracle() -> None:
     liar = AgentConfig(name="oracle", import_path="a.b:C")
-    with pytest.raises(NotReplayableError, match="it left no trace"):
+    with pytest.raises(NotReplayableError, match="no trace with steps"):
         plan_rerun(recorded(liar), None)
 
 

@@ -3,9 +3,11 @@
 import os
 import shlex
 import time
+from collections.abc import Mapping
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from proctor.agents.command import CommandAgent, CommandSettings, check_program
@@ -228,13 +230,14 @@ if TYPE_CHECKING:
 
 def _make_chat(order: AgentOrder) -> Agent:
     # Check first: importing httpx takes longer than finding a wrong setting.
-    _check_chat(order.config)
+    _check_chat(order.config, order.extra_env)
     agent: Agent = import_module("proctor.agents.chat.agent").ChatAgent(order)
     return agent
 
 
-def _check_chat(config: AgentConfig) -> None:
-    import_module("proctor.agents.chat.settings").check_chat(config, host_variables())
+def _check_chat(config: AgentConfig, given: Mapping[str, str]) -> None:
+    host = {**host_variables(), **given}
+    import_module("proctor.agents.chat.settings").check_chat(config, host)
 
 
 def _make_replay(order: AgentOrder) -> Agent:
@@ -274,10 +277,11 @@ def make_agent(order: AgentOrder) -> Agent:
     return make_foreign_agent(import_path, order)
 
 
-def check_agent(config: AgentConfig) -> None:
+def check_agent(config: AgentConfig, given: Mapping[str, str] = MappingProxyType({})) -> None:
     """Check, before any trial begins, that an agent exists and that its kwargs are valid.
 
-    Classes by import path and harbor's agents are not imported here.
+    `given` are variables that a trial will add to the host's. Classes by import path and harbor's
+    agents are not imported here.
 
     Raises:
         UnsupportedError, AgentError: as make_agent, and for files that cannot be read.
@@ -285,7 +289,7 @@ def check_agent(config: AgentConfig) -> None:
     if config.name not in _BUILT_IN and find_import_path(config) is None:
         raise _unknown(config.name or "")
     if config.name == "chat":
-        _check_chat(config)
+        _check_chat(config, given)
     if config.name == "command":
         check_program(parse_settings(CommandSettings, config))
     find_revision(config)

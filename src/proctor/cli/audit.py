@@ -57,6 +57,13 @@ _OPTIONS = (
         help="With --rerun: directory where the tasks are now.",
     ),
     click.option(
+        "--agent-tree",
+        type=PATH,
+        metavar="DIR",
+        help="With --rerun: directory where the agent's files are now, to run it again with the "
+        "recorded answers of its model.",
+    ),
+    click.option(
         "-o",
         "--jobs-dir",
         type=PATH,

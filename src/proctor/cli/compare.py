@@ -126,14 +126,16 @@ def _read_traces(a: Side, b: Side, terms: Terms, ledger: LedgerReader | None) ->
 
 
 def _commands(compared: Comparison, sides: Sequence[Side], directory: str | None) -> Iterator[str]:
-    """Commands that compare two attempts at a task, for tasks where the sides differ.
+    """Commands that show two attempts at a task, for tasks where the sides differ.
 
-    Attempts without a trace, or with one for each step, are left out.
+    First the one that scored less; then both traces, unless one is missing or has several parts.
     """
     places = {each.name: each.place or each.name for side in sides for each in side.trials}
     ledger = f" --ledger {shlex.quote(directory)}" if directory is not None else ""
     differing = [each for each in compared.tasks if each.difference]
     for each in sorted(differing, key=lambda pair: -abs(pair.difference or 0))[:_MOST_COMMANDS]:
         pair = places[each.trial_a], places[each.trial_b]
+        less = pair[1] if (each.difference or 0) > 0 else pair[0]
+        yield f"proctor show {shlex.quote(less)}{ledger}"
         with contextlib.suppress(InputError, DamageError), opened_pair(pair, directory):
             yield f"proctor trace diff {' '.join(map(shlex.quote, pair))}{ledger}"

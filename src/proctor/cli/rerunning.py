@@ -66,6 +66,7 @@ def rerun(jobs: Sequence[str], given: Mapping[str, Any], *, as_json: bool) -> in
     options = RerunOptions(
         directory=directory,
         tasks=tasks,
+        agent_tree=Path(given["agent_tree"]).absolute() if given["agent_tree"] else None,
         environment=environment,
         run_job=_Runner(yes=given["yes"]),
         began=_Counter(len(names)),

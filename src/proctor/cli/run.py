@@ -19,6 +19,7 @@ from proctor.cli.running.options import (
     agent_options,
     environment_options,
     job_options,
+    model_options,
     output_options,
     record_options,
     task_options,
@@ -38,6 +39,7 @@ from proctor.job.preview import preview_run
 @agent_options
 @environment_options
 @verifier_options
+@model_options
 @job_options
 @record_options
 @output_options

@@ -8,6 +8,7 @@
     tools             finds system tools that the agent changed
     shells            finds the shell of an image
     running           what the sandbox and docker share once they run
+    forwarding        forwards connections from inside to single ports of the host
     harbor_interface  the rest of harbor's environment interface, for agents that use it
 
 Independent of agents and jobs.

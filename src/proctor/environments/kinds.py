@@ -83,6 +83,25 @@ def check_options(config: EnvironmentConfig) -> None:
         import_module("proctor.environments.docker.refusals").check_options(config)
 
 
+def check_reaches_models(config: EnvironmentConfig) -> None:
+    """Check that programs inside a job's environments can reach its model gateway on the host.
+
+    For agents that run inside; one that runs on the host reaches the gateway directly.
+
+    Raises:
+        UnsupportedError: they cannot; the message says why, and what to do.
+    """
+    if is_docker(config):
+        refusals = import_module("proctor.environments.docker.refusals")
+        refusals.check_reaches_models(config)
+    elif config.import_path != SANDBOX:
+        raise UnsupportedError(
+            f"-e {environment_name_for(config)}: programs in this environment cannot reach the "
+            "job's model gateway; use sandbox or docker, or pass --no-gateway to let the agent "
+            "reach models by itself"
+        )
+
+
 def check_platform(platform: str) -> None:
     """Check that an operating system, as in `sys.platform`, can have sandboxes.
 

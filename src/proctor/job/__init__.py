@@ -13,6 +13,7 @@
     retry, kept                                            when to retry; files of attempts
     progress, durable                                      statistics; flushing results
     flakes                                                 agreement of repeated verifications
+    gateway                                                the model gateway; its recordings
     sealing                                                seal trials into the ledger
 
 Does not run commands in environments, and does not print.

@@ -13,8 +13,9 @@ import contextlib
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from importlib import import_module
 from pathlib import Path
 
 from proctor import __version__
@@ -27,8 +28,9 @@ from proctor.harbor.stats import JobResult, render_result
 from proctor.job.classes import check_classes
 from proctor.job.durable import Durable
 from proctor.job.flakes import Flakes, find_flakes, render_flakes
+from proctor.job.gateway import find_gateway, find_unreached
 from proctor.job.images import describe_change
-from proctor.job.local_executor import LocalExecutor
+from proctor.job.local_executor import KINDS, LocalExecutor
 from proctor.job.lock import lock_slots
 from proctor.job.metrics import make_metrics
 from proctor.job.options import Counts, JobOptions, JobOutcome, ResumeOptions
@@ -219,8 +221,28 @@ async def resume_job(
 
 
 async def _run_request(request: Request, watch: Watch, given: Executor | None) -> JobOutcome:
+    """Run a job with its executor and, if its trials reach models, its gateway."""
+    if given is not None:
+        return await _run_with(given, request, watch)
+    place, prepared = request.place, request.prepared
+    tasks = [planned.task for planned in prepared.resolved.tasks]
+    recordings = prepared.recordings.values()
+    options = find_gateway(
+        prepared.config, prepared.settings.models, tasks, request.host, recordings
+    )
+    if options is None:
+        executor = LocalExecutor(place.trials_dir, request.n_concurrent)
+        return await _run_with(executor, request, watch)
+    # On use: most jobs need no server, and loading one takes a while.
+    async with import_module("proctor.gateway.gateway").open_gateway(options) as models:
+        models.on_use = watch.models_used
+        kinds = replace(KINDS, models=models)
+        executor = LocalExecutor(place.trials_dir, request.n_concurrent, kinds)
+        return await _run_with(executor, request, watch)
+
+
+async def _run_with(executor: Executor, request: Request, watch: Watch) -> JobOutcome:
     """Run a job from its checks to its outcome."""
-    executor = given or LocalExecutor(request.place.trials_dir, request.n_concurrent)
     environment = request.prepared.config.environment
     check_ledger(request)
     if not request.is_begun:
@@ -356,6 +378,8 @@ def _report_notes(plan: JobPlan, request: Request, files: JobFiles, watch: Watch
     odd = [f"Task {one.name} is left out: {one.path}: {one.reason}" for one in resolved.refused]
     odd += resolved.notes
     odd += dict.fromkeys(filter(None, map(find_note, plan.prepared.config.agents)))
+    prepared = plan.prepared
+    odd += find_unreached(prepared.config, prepared.settings.models, request.host)
     if then := plan.existing.state:
         change = describe_change(then.environment, plan.prepared.config.environment)
         odd += [change] if change and plan.todo else []
@@ -501,5 +525,6 @@ def _make_outcome(
         is_marked=not plan.prepared.config.verifier.disable,
         sealed=sealer.trials if sealer is not None else None,
         flakes=flakes,
+        replay=plan.prepared.settings.models.replay,
         table=table,
     )

@@ -24,13 +24,14 @@ from proctor.trial.spec import TrialSpec
 from proctor.trial.trial import run_trial
 from proctor.trial.trial_run import Watch
 
-_KINDS = Kinds(make_agent, make_environment)
+KINDS = Kinds(make_agent, make_environment)
+"""Those of this package, without a model gateway."""
 
 
 class LocalExecutor:
     """Runs trials in this process; see Executor."""
 
-    def __init__(self, trials_dir: Path, capacity: int, kinds: Kinds = _KINDS) -> None:
+    def __init__(self, trials_dir: Path, capacity: int, kinds: Kinds = KINDS) -> None:
         """`trials_dir`: directory of the job's trials, as its config spells it."""
         self._trials_dir = trials_dir
         self.capacity = capacity

@@ -175,5 +175,7 @@ class JobOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """None if nothing was to be sealed."""
     flakes: Flakes | None = None
     """Agreement of repeated verifications; None if none were requested."""
+    replay: Path | None = None
+    """The trial or job whose recorded model answers were used; None if models were asked."""
     table: TrialTable = msgspec.field(default_factory=TrialTable)
     """The trials with a result, in plan order."""

@@ -21,15 +21,17 @@ from proctor.agents.kinds import check_agent, find_command_pin, find_revision
 from proctor.digest import sha256_hex
 from proctor.environments.kinds import check_type
 from proctor.errors import JobError, PolicyError
+from proctor.gateway.recordings import Recording
 from proctor.harbor.configs import EnvironmentConfig, JobConfig
 from proctor.harbor.declared import DeclaredMetric
 from proctor.job.existing import Existing
 from proctor.job.foreign import ExpectedConfig, expected_config
+from proctor.job.gateway import find_given, find_slot_recordings
 from proctor.job.images import find_task_image
 from proctor.job.metrics import find_metrics
 from proctor.job.planned import Resolved
 from proctor.job.resume import Decision, Places, RerunRules, SlotAction, decide, place_slots
-from proctor.job.settings import Settings
+from proctor.job.settings import ModelSettings, Settings
 from proctor.job.slots import Slot, make_slots, new_trial_name, trial_config
 from proctor.job.store import ChosenEnvironment, NamedSlot
 from proctor.job.tasks import resolve_tasks
@@ -112,6 +114,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     records: Sequence[RecordFields]
     """One for each agent of the config."""
     environment: ChosenEnvironment
+    recordings: Mapping[int, Recording] = msgspec.field(default_factory=dict)
+    """The recording that answers the requests of a slot's agent, by the slot's index."""
 
 
 class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,6 +156,7 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
     def make_spec(self, decision: Decision, attempt: int) -> TrialSpec:
         """Make the trial of a slot, for an attempt."""
         slot, prepared = decision.slot, self.prepared
+        recording = prepared.recordings.get(slot.index)
         record = prepared.records[slot.index % len(prepared.records)]
         return TrialSpec(
             config=trial_config(slot, decision.trial, self.trials_dir, self.job_id),
@@ -163,18 +168,20 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
             is_harbor_compatible=prepared.settings.verifier_compat is not None,
             verify_again=prepared.settings.verify_again,
             clean_room=prepared.settings.clean_room,
+            gateway=prepared.settings.models.gateway,
+            replay=recording.files if recording else (),
             attempt=attempt,
         )
 
 
-def check_kinds(config: JobConfig) -> None:
+def check_kinds(config: JobConfig, models: ModelSettings) -> None:
     """Check that the agents and the environment exist.
 
     Raises:
         InputError: one does not exist, or does not support its options.
     """
     for agent in config.agents:
-        check_agent(agent)
+        check_agent(agent, find_given(models))
     if config.environment.import_path is None:
         check_type(config.environment.type or "")
 
@@ -192,20 +199,22 @@ async def prepare(
     Raises:
         InputError: the config is invalid or something it names is unavailable.
     """
-    check_kinds(config)
+    check_kinds(config, settings.models)
     resolved = await resolve_tasks(config, settings, host=host)
     if is_auto:
         fitting = find_concurrency((one.task for one in resolved.tasks), config.environment)
         config = config.model_copy(update={"n_concurrent_trials": fitting})
     records = make_records(config, settings)
+    slots = _pin(make_slots(config, resolved), config, records)
     return Prepared(
         config=config,
         settings=settings,
         resolved=resolved,
-        slots=_pin(make_slots(config, resolved), config, records),
+        slots=slots,
         metrics=find_metrics(config, resolved),
         records=records,
         environment=environment,
+        recordings=find_slot_recordings(settings.models, slots),
     )
 
 

@@ -14,7 +14,7 @@ from proctor.job.images import choose_environment
 from proctor.job.options import JobOptions, LedgerOptions, ResumeOptions
 from proctor.job.planning import JobPlan, Place, Prepared, plan_job, prepare
 from proctor.job.secrets import check_secrets_used, check_variables, fill_secrets
-from proctor.job.settings import Settings
+from proctor.job.settings import ModelSettings, Settings
 from proctor.job.store import CONFIG, LOCK, STATE
 from proctor.record.ids import check_id
 from proctor.sentence import shown
@@ -219,7 +219,10 @@ class OpenJob(msgspec.Struct, frozen=True):
     def settings(self) -> Settings:
         """Its settings; the defaults for a job that harbor began."""
         state = self.existing.state
-        return state.read_settings(f"{self.directory}/{STATE}") if state else Settings()
+        if state is None:
+            # harbor began it: the trials that it ran reached their models directly.
+            return Settings(models=ModelSettings(gateway=False))
+        return state.read_settings(f"{self.directory}/{STATE}")
 
 
 @contextlib.contextmanager

@@ -8,10 +8,45 @@ from pydantic import BaseModel, ConfigDict, Field
 from proctor.record.model import AdaptationProvenance
 
 type TaskOrder = Literal["name", "directory"]
+type OnDifference = Literal["stop", "live", "position"]
 type VerifierCompat = Literal["harbor-0.13.1"]
 
 MOST_AGAIN = 100
 """Most repeated verifications of a trial."""
+
+
+type Amount = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+type Number = Annotated[int, Field(ge=1)]
+
+
+class ModelLimits(BaseModel):
+    """The most that may be spent on models; None: no limit."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    cost_usd: Amount | None = None
+    tokens: Number | None = None
+    """Input and output tokens together."""
+    requests: Number | None = None
+
+
+class ModelSettings(BaseModel):
+    """How the trials of a job reach models."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    gateway: bool = True
+    """Whether agents with a model reach it through the recording gateway."""
+    endpoints: dict[str, str] = {}
+    """URLs by provider, which replace the providers' usual ones."""
+    trial_limits: ModelLimits = ModelLimits()
+    """What the agent of one trial may spend."""
+    job_limits: ModelLimits = ModelLimits()
+    """What all agents may spend in one run of the job."""
+    replay: Path | None = None
+    """Trial or job whose recorded answers are given in place of a provider's."""
+    on_difference: OnDifference = "stop"
+    """What happens at a request that the recording does not answer."""
 
 
 class Settings(BaseModel):
@@ -39,3 +74,5 @@ class Settings(BaseModel):
     """Whether the tests of a trial with a reward are repeated in a clean room."""
     agent_version_command: str | None = None
     """A shell command on the host whose output is the agent's revision."""
+    models: ModelSettings = ModelSettings()
+    """How trials reach models."""

@@ -97,12 +97,17 @@ def new_trial_name(task: str, rng: Random, taken: Container[str] = ()) -> str:
 
     A task name that is not safe in a path is replaced by one that is.
     """
-    short = task.rpartition("/")[2]
-    prefix = make_id(short[:_LONGEST_PREFIX].rstrip("_-") or short or "task")
+    prefix = trial_prefix(task)
     while True:
         name = f"{prefix}__{''.join(rng.choices(ALPHABET, k=_SUFFIX))}"
         if name not in taken:
             return name
+
+
+def trial_prefix(task: str) -> str:
+    """Return how the names of a task's trials begin."""
+    short = task.rpartition("/")[2]
+    return make_id(short[:_LONGEST_PREFIX].rstrip("_-") or short or "task")
 
 
 def _make_key(task: PlannedTask, agent: str, shared: str) -> str:

@@ -18,6 +18,9 @@ class Watch(Protocol):
     def phase_began(self, trial: str, phase: str) -> None:
         """A trial entered another phase."""
 
+    def models_used(self, trial: str, n_requests: int, cost_usd: float | None) -> None:
+        """The agent of a trial has made so many requests to models; the cost may be unknown."""
+
     def trial_ended(self, trial: str, result: TrialResult, stats: JobStats) -> None:
         """A trial ended and counts; `stats` are the job's statistics so far."""
 
@@ -40,6 +43,9 @@ class NullWatch:
         """See Watch."""
 
     def phase_began(self, trial: str, phase: str) -> None:
+        """See Watch."""
+
+    def models_used(self, trial: str, n_requests: int, cost_usd: float | None) -> None:
         """See Watch."""
 
     def trial_ended(self, trial: str, result: TrialResult, stats: JobStats) -> None:

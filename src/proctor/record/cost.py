@@ -187,8 +187,9 @@ class Matched(msgspec.Struct, frozen=True, kw_only=True):
 class CostBasis(msgspec.Struct, frozen=True, kw_only=True):
     """Where an amount comes from."""
 
-    kind: Literal["reported", "estimated", "unknown"]
-    """reported: the provider's or harness's own amount; estimated: tokens times listed prices."""
+    kind: Literal["reported", "estimated", "replayed", "unknown"]
+    """reported: the provider's or harness's own amount; estimated: tokens times listed prices;
+    replayed: 0, because the answers came from a recording."""
     amount_usd: float | None = None
     """USD; null exactly when kind is unknown."""
     price_source: str | None = None
@@ -210,6 +211,17 @@ class CostBasis(msgspec.Struct, frozen=True, kw_only=True):
 def unknown_cost(why: str) -> CostBasis:
     """An unknown amount, with the reason."""
     return CostBasis(kind="unknown", why_unknown=why)
+
+
+def replayed_cost() -> CostBasis:
+    """The amount of an answer from a recording: nothing was spent."""
+    return CostBasis(kind="replayed", amount_usd=0.0)
+
+
+def describe_basis(basis: CostBasis) -> dict[str, object]:
+    """Return the basis as JSON, without what is empty: for the metadata of an agent."""
+    fields: dict[str, object] = msgspec.to_builtins(basis)
+    return {name: value for name, value in fields.items() if value not in (None, [], ())}
 
 
 def reported_cost(amount_usd: float) -> CostBasis:
@@ -268,8 +280,13 @@ def merge_bases(bases: Sequence[CostBasis]) -> CostBasis:
     """
     if unknown := [basis for basis in bases if basis.amount_usd is None]:
         return unknown[0]
-    estimated = [basis for basis in bases if basis.kind == "estimated"]
     notes = [note for basis in bases for note in basis.notes]
+    paid = [basis for basis in bases if basis.kind != "replayed"]
+    if 0 < len(paid) < len(bases):
+        n_replayed = len(bases) - len(paid)
+        notes.append(f"{n_replayed} of {len(bases)} answers came from a recording and cost nothing")
+    bases = paid or bases
+    estimated = [basis for basis in bases if basis.kind == "estimated"]
     if 0 < len(estimated) < len(bases):
         n_own = len(bases) - len(estimated)
         notes.append(f"{n_own} of {len(bases)} amounts are the provider's own")

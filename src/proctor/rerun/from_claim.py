@@ -21,7 +21,14 @@ from proctor.ledger.claims.document import load_document
 from proctor.ledger.claims.operands import operand_of
 from proctor.ledger.entry import AnyEntry, EvidenceFile, TrialEntry, WithholdEntry
 from proctor.ledger.row import read_row
-from proctor.rerun.recorded import RecordedTrial, find_image, find_trace_file, parse_config
+from proctor.rerun.recorded import (
+    RecordedTrial,
+    find_calls,
+    find_image,
+    find_revision,
+    find_trace_file,
+    parse_config,
+)
 
 # Largest config.json or result.json, in bytes.
 _LARGEST = 1 << 24
@@ -71,6 +78,8 @@ class ClaimTrials:
             result=found,
             rewards=_find_rewards(entry),
             trace=find_trace_file(read),
+            calls=find_calls(read, found),
+            revision=find_revision(bytes(entry.record)),
             image=find_image(bytes(entry.record)),
         )
 

@@ -12,7 +12,14 @@ from proctor.harbor.job import Job, load_job
 from proctor.harbor.trial import FoundTrial
 from proctor.job.settings import VerifierCompat
 from proctor.job.store import STATE, load_state
-from proctor.rerun.recorded import RecordedTrial, find_image, find_trace_file, parse_config
+from proctor.rerun.recorded import (
+    RecordedTrial,
+    find_calls,
+    find_image,
+    find_revision,
+    find_trace_file,
+    parse_config,
+)
 from proctor.sentence import reason_of
 
 # Largest config.json or record.json, in bytes.
@@ -49,13 +56,20 @@ class JobTrials:
         """
         found = next(each for each in self.job.trials if _name_of(each) == name)
         claimed = found.claimed
+        record = _read(found, "record.json", _LARGEST)
+
+        def read(path: str, largest: int) -> bytes | None:
+            return _read(found, path, largest)
+
         return RecordedTrial(
             name=name,
             config=_load_config(found),
             result=found.document,
             rewards=claimed.rewards if claimed else None,
-            trace=find_trace_file(lambda path, largest: _read(found, path, largest)),
-            image=find_image(_read(found, "record.json", _LARGEST)),
+            trace=find_trace_file(read),
+            calls=find_calls(read, found.document),
+            revision=find_revision(record),
+            image=find_image(record),
             cwd=self.job.cwd,
             verifier_compat=self.verifier_compat,
         )

@@ -10,19 +10,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from proctor.agents.revision import tree_digest
 from proctor.audit.shown import REWARD_ERRORS
 from proctor.environments.kinds import environment_name_for, environment_names
-from proctor.errors import NotReplayableError, TraceError
+from proctor.errors import AgentError, NotReplayableError, TraceError
 from proctor.harbor.configs import AgentConfig, EnvironmentConfig, JobConfig, TaskConfig
 from proctor.harbor.env import is_redacted, is_template
 from proctor.record.ids import make_id
 from proctor.rerun.recorded import RecordedTrial, TraceFile
+from proctor.rerun.verdict import Way
 from proctor.sentence import reason_of
 from proctor.traces.commands import PERSISTENT_SHELLS, ShellCommand, Unreplayable, read_calls
 from proctor.traces.convert import load_entries
 
 # Agents whose actions follow from the task alone, so they are run instead of replayed.
 _RUN_AGAIN = ("oracle", "nop")
+# Agents that are run again with recorded answers: what they do here stays inside environments.
+_ASKS_AGAIN = ("command", "chat")
+# kwargs of these that name files of the host.
+_TREE = "tree"
+_FILE = "system_prompt_file"
 # Environment settings that say what it is built from; any other could expose this machine.
 _TAKEN_OVER = frozenset({"base"})
 # The environment that runs nothing and rewards everything.
@@ -35,8 +42,9 @@ class RerunPlan:
 
     agent: AgentConfig
     environment: EnvironmentConfig
-    commands: list[ShellCommand]
-    """The commands to run again, with their recorded results; empty for oracle and nop."""
+    way: Way
+    commands: list[ShellCommand] = field(default_factory=list)
+    """The commands to run again, with their recorded results."""
     notes: list[str] = field(default_factory=list)
     """Differences from the recorded trial, as sentences."""
 
@@ -58,7 +66,7 @@ def plan_rerun(trial: RecordedTrial, wanted: str | None) -> RerunPlan:
     if recorded.import_path is None and recorded.name in _RUN_AGAIN:
         _check_own_replay(recorded.name, trial.result.agent_info.name)
         agent = _make_agent(recorded, recorded.name, {})
-        return RerunPlan(agent=agent, environment=environment, commands=[], notes=notes)
+        return RerunPlan(agent=agent, environment=environment, way=Way.AGENT, notes=notes)
     if trial.result.step_results is not None:
         raise NotReplayableError("its task has several steps, and its trace does not separate them")
     if trial.trace is None:
@@ -72,7 +80,58 @@ def plan_rerun(trial: RecordedTrial, wanted: str | None) -> RerunPlan:
     if lasting := sorted({each.tool for each in commands} & PERSISTENT_SHELLS):
         notes.append(f"the shell of {', '.join(lasting)} was persistent; here it is not")
     agent = _make_agent(recorded, "replay" if commands else "nop", env)
-    return RerunPlan(agent=agent, environment=environment, commands=commands, notes=notes)
+    return RerunPlan(
+        agent=agent, environment=environment, way=Way.COMMANDS, commands=commands, notes=notes
+    )
+
+
+def plan_with_answers(trial: RecordedTrial, wanted: str | None, tree: Path | None) -> RerunPlan:
+    """Plan to run the agent of a trial again, with the recorded answers of its model.
+
+    `tree` is the directory with the agent's files; None: the recorded one.
+
+    Raises:
+        NotReplayableError: the agent cannot be run again; the message says why.
+    """
+    _check_verified(trial)
+    notes: list[str] = []
+    recorded = trial.config.agent
+    if recorded.import_path is not None or recorded.name not in _ASKS_AGAIN:
+        raise NotReplayableError(f"{recorded.import_path or recorded.name} is not run again")
+    if recorded.skills or recorded.mcp_servers:
+        raise NotReplayableError("its skills and MCP servers are not available")
+    kwargs = dict(recorded.kwargs)
+    if kwargs.get(_FILE) is not None:
+        raise NotReplayableError("its system prompt was a file of its machine")
+    if kwargs.get(_TREE) is not None:
+        kwargs[_TREE] = str(_find_tree(trial, str(kwargs[_TREE]), tree))
+    if compat := trial.verifier_compat:
+        notes.append(f"with --verifier-compat {compat}, a reward written by the agent counts")
+    environment = _find_environment(trial, wanted, notes)
+    env = _keep_plain(recorded.env, "agent", notes)
+    agent = _make_agent(recorded, recorded.name, env).model_copy(
+        update={"kwargs": kwargs, "model_name": recorded.model_name}
+    )
+    return RerunPlan(agent=agent, environment=environment, way=Way.ANSWERS, notes=notes)
+
+
+def _find_tree(trial: RecordedTrial, recorded: str, given: Path | None) -> Path:
+    """Find the agent's files, and check that they are the recorded ones."""
+    tree = given or Path(trial.cwd or "", recorded).absolute()
+    # A stranger names it: only what is here is read, unless the user names it too.
+    if given is None and not tree.resolve().is_relative_to(Path.cwd().resolve()):
+        raise NotReplayableError(
+            f"its files were in {recorded}; pass their directory with --agent-tree"
+        )
+    if trial.revision is None or "sha256:" not in trial.revision:
+        raise NotReplayableError("the digest of its files is not recorded")
+    try:
+        found = tree_digest(tree)
+    except AgentError as error:
+        raise NotReplayableError(str(error)) from error
+    if found not in trial.revision.split():
+        raise NotReplayableError(f"its files in {tree} have changed")
+    return tree
 
 
 def find_usable() -> list[str]:

@@ -1,7 +1,7 @@
 """A recorded trial: its config, its score, and its trace."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import msgspec
 from pydantic import ValidationError
@@ -12,6 +12,7 @@ from proctor.harbor.documents import TrialDocument, WrittenRewards
 from proctor.job.settings import VerifierCompat
 from proctor.traces.entry import TraceKind
 from proctor.traces.trace import TRIAL_TRACES
+from proctor.trial.models import MODEL_CALLS
 
 LONGEST_TRACE = 128 << 20
 """Largest trace that is run again, in bytes; the same limit as for a record."""
@@ -38,6 +39,10 @@ class RecordedTrial:
     """The rewards that count; null for a number that is not finite; None if not scored."""
     trace: TraceFile | None
     """None if it left no trace."""
+    calls: Mapping[str, bytes] = field(default_factory=dict)
+    """Its recorded exchanges with models: contents of files by their paths in the trial."""
+    revision: str | None = None
+    """What its record says of the agent's revision."""
     image: str | None = None
     """The image of its environment, with a digest; None if not recorded."""
     cwd: str | None = None
@@ -64,14 +69,35 @@ def find_trace_file(read: Read) -> TraceFile | None:
     return None
 
 
+def find_calls(read: Read, result: TrialDocument) -> dict[str, bytes]:
+    """Return the files with recorded exchanges with models, of the agent or of its steps."""
+    names = [f"agent/{MODEL_CALLS}"]
+    names += [f"steps/{step.step_name}/{names[0]}" for step in result.step_results or ()]
+    found: dict[str, bytes] = {}
+    for name in names:
+        try:
+            data = read(name, LONGEST_TRACE)
+        except NotReplayableError:
+            # Without them, the commands of its trace are run again.
+            return {}
+        if data:
+            found[name] = data
+    return found
+
+
 class _Environment(msgspec.Struct, frozen=True):
     runtime_image: str | None = None
 
 
+class _Agent(msgspec.Struct, frozen=True):
+    adapter_revision: str | None = None
+
+
 class _Record(msgspec.Struct, frozen=True):
-    """The part of a record that says where the trial ran."""
+    """The parts of a record that say where the trial ran, and which agent."""
 
     environment: _Environment = _Environment()
+    agent: _Agent = _Agent()
 
 
 _decode_record = msgspec.json.Decoder(_Record).decode
@@ -81,6 +107,14 @@ def find_image(record: bytes | None) -> str | None:
     """The image of a trial's environment, from its record; None if not recorded."""
     try:
         return _decode_record(record).environment.runtime_image if record else None
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def find_revision(record: bytes | None) -> str | None:
+    """The revision of a trial's agent, from its record; None if not recorded."""
+    try:
+        return _decode_record(record).agent.adapter_revision if record else None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 

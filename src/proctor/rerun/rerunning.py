@@ -2,7 +2,9 @@
 
     <out>/<what>.<time>/
       traces/<trial>/…   the recorded trace that is run again
+      answers/<trial>/…  the recorded answers of its model
       jobs/<trial>/      a job of one trial, as `proctor run` writes it
+      jobs-with-answers/<trial>/   such a job, in which the agent got the recorded answers
       reruns.json        the results so far; written by the caller
 
 The audited job or ledger is only read. Recorded commands run only inside environments.
@@ -15,25 +17,29 @@ from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
 from proctor.audit.shown import REWARD_ERRORS
 from proctor.contained import create_below
 from proctor.errors import InputError, NotReplayableError, ProctorError, TaskError, TraceError
 from proctor.files import read_small
 from proctor.harbor.configs import JobConfig
+from proctor.harbor.render import render_json
 from proctor.harbor.trial import FoundTrial, load_trial
 from proctor.job.options import JobOutcome
-from proctor.job.settings import Settings
+from proctor.job.settings import ModelSettings, Settings
 from proctor.record.ids import make_id
 from proctor.rerun.observed import compare_all
-from proctor.rerun.plan import RerunPlan, make_job, plan_rerun
+from proctor.rerun.plan import RerunPlan, make_job, plan_rerun, plan_with_answers
 from proctor.rerun.recorded import RecordedTrial, find_image
-from proctor.rerun.verdict import Rerun, Verdict, are_same, judge
+from proctor.rerun.verdict import Rerun, Verdict, Way, are_same, judge, judge_answered
 from proctor.reward.profile import DEFAULT_PROFILE
 from proctor.task.checksum import task_checksum
 from proctor.task.directory import load_task
 from proctor.traces.commands import ShellCommand, read_calls
 from proctor.traces.failures import find_message
 from proctor.traces.trajectory import load_trajectory
+from proctor.trial.replayed import find_first_difference, load_replay_uses
 
 # Finding the task of a recorded trial, and checking that it is unchanged
 #
@@ -108,7 +114,10 @@ def _describe(trial: RecordedTrial) -> str:
 
 
 # Exceptions after which a trial's reward is still meaningful.
-_MARKED = REWARD_ERRORS | {"VerifierTimeoutError", "AgentTimeoutError", "NonZeroAgentExitCodeError"}
+_MARKED = REWARD_ERRORS | {
+    *("VerifierTimeoutError", "AgentTimeoutError", "NonZeroAgentExitCodeError"),
+    *("ModelLimitError", "ModelReplayError"),
+}
 
 
 class Trials(Protocol):
@@ -150,6 +159,8 @@ class RerunOptions:
     """Directory for all output: absolute, and already created."""
     tasks: Sequence[Path]
     """Directories with tasks; empty: the recorded directories."""
+    agent_tree: Path | None = None
+    """Directory with the agent's files; None: the recorded one, if it is here."""
     environment: str | None
     """The kind of environment; None: the recorded one."""
     run_job: RunJob
@@ -210,7 +221,13 @@ async def _run_one(trials: Trials, name: str, options: RerunOptions) -> Rerun | 
         trial = trials.load(name)
     except NotReplayableError as error:
         return _refuse(name, "", str(error))
+    notes: list[str] = []
     try:
+        if trial.calls:
+            try:
+                return await _run_with_answers(trial, options)
+            except (NotReplayableError, TraceError) as error:
+                notes = [f"its agent is not run again with the recorded answers: {error}"]
         plan = plan_rerun(trial, options.environment)
         task = find_task(trial, options.tasks)
         trace = _put_trace(trial, plan, options.directory)
@@ -218,43 +235,112 @@ async def _run_one(trials: Trials, name: str, options: RerunOptions) -> Rerun | 
         outcome = await options.run_job(config, Settings(verifier_compat=trial.verifier_compat))
         if outcome.interrupted:
             return None
-        return _conclude(trial, plan, outcome)
+        found = _load_new(outcome)
+        return _add_notes(_conclude(trial, plan, outcome, found), notes)
     except ProctorError as error:
         # Includes an unavailable sandbox: the next trial may use another environment.
-        return _refuse(trial.name, trial.result.task_name, str(error))
+        return _add_notes(_refuse(trial.name, trial.result.task_name, str(error)), notes)
+
+
+async def _run_with_answers(trial: RecordedTrial, options: RerunOptions) -> Rerun | None:
+    """Run the agent again with the recorded answers of its model; None if it was interrupted.
+
+    Raises:
+        NotReplayableError: it cannot be run, or asked its model nothing.
+    """
+    plan = plan_with_answers(trial, options.environment, options.agent_tree)
+    task = find_task(trial, options.tasks)
+    answers = _put_answers(trial, task, options.directory)
+    config = make_job(trial, plan, task, options.directory / "jobs-with-answers", None)
+    settings = Settings(verifier_compat=trial.verifier_compat, models=ModelSettings(replay=answers))
+    outcome = await options.run_job(config, settings)
+    if outcome.interrupted:
+        return None
+    found = _load_new(outcome)
+    uses = load_replay_uses(f"{found.directory}/result.json")
+    if not sum(use.n_asked for use in uses):
+        raise NotReplayableError("it asked its model nothing")
+    difference = find_first_difference(uses)
+    if difference is None:
+        return _conclude(trial, plan, outcome, found, sum(use.n_replayed for use in uses))
+    now = found.claimed.rewards if found.claimed else None
+    error = found.document.exception_info
+    return Rerun(
+        trial=trial.name,
+        task=trial.result.task_name,
+        verdict=Verdict.DIFFERS,
+        reason=f"the agent's conversation with its model differs: {difference}",
+        way=plan.way,
+        rewards_then=trial.rewards,
+        rewards_now=now,
+        exception_now=error.exception_type if error else None,
+        directory=str(outcome.directory),
+        notes=(*plan.notes, *_compare_images(trial.image, found)),
+    )
+
+
+def _put_answers(trial: RecordedTrial, task: Path, directory: Path) -> Path:
+    """Write recorded exchanges to a directory like that of their trial."""
+    place = f"answers/{make_id(trial.name)}"
+    result = render_json({"task_name": load_task(task, verifying=False).name}).encode()
+    for name, data in {**trial.calls, "result.json": result}.items():
+        _write_below(directory, f"{place}/{name}", data)
+    return directory / place
+
+
+def _add_notes(rerun: Rerun, notes: Sequence[str]) -> Rerun:
+    return msgspec.structs.replace(rerun, notes=(*notes, *rerun.notes)) if notes else rerun
 
 
 def _put_trace(trial: RecordedTrial, plan: RerunPlan, directory: Path) -> Path | None:
     if trial.trace is None or not plan.commands:
         return None
     path = f"traces/{make_id(trial.name)}/{trial.trace.name}"
-    try:
-        with create_below(directory, path) as file:
-            file.write(trial.trace.data)
-    except OSError as error:
-        raise InputError(f"{directory / path}: cannot be written: {error.strerror}") from error
+    _write_below(directory, path, trial.trace.data)
     return directory / path
 
 
-def _conclude(trial: RecordedTrial, plan: RerunPlan, outcome: JobOutcome) -> Rerun:
-    """Compare the new trial with the recorded one."""
+def _write_below(directory: Path, path: str, data: bytes) -> None:
+    try:
+        with create_below(directory, path) as file:
+            file.write(data)
+    except OSError as error:
+        raise InputError(f"{directory / path}: cannot be written: {error.strerror}") from error
+
+
+def _load_new(outcome: JobOutcome) -> FoundTrial:
     written = list(outcome.directory.glob("*/result.json"))
     if len(written) != 1:
         raise NotReplayableError(f"the new trial left no result: {outcome.directory}")
-    found = load_trial(str(written[0].parent), DEFAULT_PROFILE)
+    return load_trial(str(written[0].parent), DEFAULT_PROFILE)
+
+
+def _conclude(
+    trial: RecordedTrial,
+    plan: RerunPlan,
+    outcome: JobOutcome,
+    found: FoundTrial,
+    n_answers: int = 0,
+) -> Rerun:
+    """Compare the new trial with the recorded one."""
     now = found.claimed.rewards if found.claimed else None
     error = found.document.exception_info
     if error is not None and error.exception_type not in _MARKED:
         said = find_message(error.exception_message)
         reason = f"the new trial ended in {error.exception_type}: {said}"
         return _refuse(trial.name, trial.result.task_name, reason, str(outcome.directory))
-    compared = compare_all(plan.commands, _find_commands(found))
-    verdict, reason = judge(trial.rewards, now, compared)
+    compared = None
+    if plan.way is Way.ANSWERS:
+        verdict, reason = judge_answered(trial.rewards, now, n_answers)
+    else:
+        compared = compare_all(plan.commands, _find_commands(found))
+        verdict, reason = judge(trial.rewards, now, compared)
     return Rerun(
         trial=trial.name,
         task=trial.result.task_name,
         verdict=verdict,
         reason=reason,
+        way=plan.way,
         same_rewards=are_same(trial.rewards, now),
         rewards_then=trial.rewards,
         rewards_now=now,

@@ -22,6 +22,17 @@ class Verdict(StrEnum):
     """It was not run again, or not to the end."""
 
 
+class Way(StrEnum):
+    """How a trial was run again."""
+
+    AGENT = "agent"
+    """Its agent, whose actions follow from the task alone."""
+    COMMANDS = "commands"
+    """The commands of its trace."""
+    ANSWERS = "answers"
+    """Its agent, with the recorded answers of its model."""
+
+
 class Rerun(msgspec.Struct, frozen=True, kw_only=True):
     """The rerun of one trial."""
 
@@ -30,6 +41,8 @@ class Rerun(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     reason: str
     """A sentence."""
+    way: Way | None = None
+    """How it was run; None if it was not."""
     same_rewards: bool | None = None
     """None if unknown."""
     rewards_then: WrittenRewards | None = None
@@ -59,6 +72,16 @@ def judge(
     after = f", {compared.equal_after} of them once normalised" if compared.equal_after else ""
     equal = count_of(compared.equal, "observation")
     return Verdict.REPRODUCED, f"{scored}; {equal} equal{after}"
+
+
+def judge_answered(
+    then: WrittenRewards | None, now: WrittenRewards | None, n_answers: int
+) -> tuple[Verdict, str]:
+    """Judge the rewards of an agent that ran again with recorded answers to all its requests."""
+    answers = f"with the recorded answers to all {count_of(n_answers, 'request')} of the agent"
+    if not are_same(then, now):
+        return Verdict.DIFFERS, f"then {show_rewards(then)}, now {show_rewards(now)}, {answers}"
+    return Verdict.REPRODUCED, f"{show_rewards(then)} again, {answers}"
 
 
 def are_same(then: WrittenRewards | None, now: WrittenRewards | None) -> bool:

@@ -25,7 +25,7 @@ timeout_sec = 600.0            # seconds that the agent has
 timeout_sec = 120.0            # seconds that tests/test.sh has
 
 [environment]
-network_mode = "no-network"    # "public" for an agent that calls a model from inside
+network_mode = "no-network"    # "public" if the task needs the internet; models do not
 # cpus = 1
 # memory_mb = 2048
 """

@@ -95,6 +95,7 @@ SAYS = "(says)"
 """The tool of an action that calls none."""
 PRINTED: Final = "output"
 """The tool of a line that a command printed."""
+_STARTED: Final = "command"
 # Entries of one step that are paired at a time.
 _MOST_OF_A_STEP = 1000
 _BLANKS = re.compile(r"(?<=\S)[ \t]+")
@@ -151,7 +152,8 @@ def _actions_of(step: int, entries: list[Entry]) -> Iterator[Action]:
 def _read_output(entries: Iterable[Entry]) -> Iterator[Action]:
     numbers = count(1)
     for tool, text in _read_lines(entries):
-        compared = normalise_answer(text) if tool == PRINTED else normalise_command(text)
+        # How an agent is started differs between any two agents: what it printed is compared.
+        compared = "" if tool == _STARTED else normalise_answer(text)
         key = _digest(f"{tool}\0{compared}")
         yield Action(next(numbers), tool, text, None, None, key=key, answer_key=None)
 
@@ -168,7 +170,7 @@ def _read_lines(entries: Iterable[Entry]) -> Iterator[tuple[str, str]]:
             yield PRINTED, held
         held = ""
         if entry.command is not None:
-            yield "command", entry.command
+            yield _STARTED, entry.command
         if entry.exit_code is not None:
             yield "exit", str(entry.exit_code)
     if held:

@@ -29,6 +29,8 @@ VERSION: Final = 1
 ROLES: Final = ("system", "user", "assistant", "tool_call", "tool_result")
 """The documented roles. The format allows any string."""
 
+MODEL_TRACE: Final = "model-trace.jsonl"
+"""The trace made from an agent's recorded exchanges with its model; see proctor.gateway."""
 OUTPUT_FILE: Final = "proctor-output.jsonl"
 """What the agent's commands printed, with times; see proctor.trial.output_log."""
 OUTPUT_FORMAT: Final = "proctor-output"

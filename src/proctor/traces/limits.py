@@ -24,6 +24,9 @@ _EXCEPTIONS: Final = {
     "ContextWindowExceededError": "context",
     "OutputLengthExceededError": "tokens",
 }
+# The gateway's own limits: the kind is in the sentence.
+_MODEL_LIMIT: Final = "ModelLimitError"
+_MODEL_LIMITS: Final = (("turns", " requests "), ("tokens", " tokens "), ("cost", "$"))
 _STOPS: Final = ("stop_condition", "stop_reason", "completion_status", "finish_reason")
 _WORDS: Final = (
     ("turns", re.compile(r"max.?(?:turn|step|iteration)s?|(?:turn|step|iteration).?limit")),
@@ -110,9 +113,11 @@ def _find_turns(told: Object) -> Limit | None:
 
 def _find_exception(record: TrialRecord) -> Limit | None:
     for name, text in exception_types(record):
-        if name in _EXCEPTIONS:
-            where = "evaluation.validity.errors"
-            return Limit(kind=_EXCEPTIONS[name], where=where, said=text[:_SHOWN])
+        kind = _EXCEPTIONS.get(name)
+        if name == _MODEL_LIMIT:
+            kind = next((kind for kind, mark in _MODEL_LIMITS if mark in text), "other")
+        if kind is not None:
+            return Limit(kind=kind, where="evaluation.validity.errors", said=text[:_SHOWN])
     return None
 
 

@@ -15,6 +15,8 @@ from proctor.traces.entry import Entry, Object
 
 LARGEST_COUNT: Final = 1 << 53
 """A trace may contain any number; a larger one is not a count."""
+CACHE_WRITE: Final = "cache_write_tokens"
+"""Key of cache writes in the `extra` of ATIF's metrics, which have no field for them."""
 _NOTHING: Final = (None, None, None, None)
 _ANTHROPIC: Final = ("cache_read_input_tokens", "cache_creation_input_tokens")
 
@@ -136,10 +138,12 @@ def _read_atif(held: Object) -> _Found | None:
     metrics = held.get("metrics")
     if not isinstance(metrics, dict) or held.get("is_copied_context") is True:
         return None
+    extra = metrics.get("extra")
     return _found(
         metrics.get("prompt_tokens"),
         metrics.get("completion_tokens"),
         metrics.get("cached_tokens"),
+        extra.get(CACHE_WRITE) if isinstance(extra, dict) else None,
     )
 
 

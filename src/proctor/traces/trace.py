@@ -1,4 +1,4 @@
-"""The trace of one trial: trajectory, else ATIF file, else conversation, else command output.
+"""The trace of one trial: trajectory, else ATIF file, conversation, model calls, command output.
 
 A preferred file without anything usable does not hide the next one; files that were passed over are
 returned with the reason. Reading is always the salvaging kind: a torn trace is still a trace.
@@ -19,7 +19,7 @@ from proctor.traces.atif.convert import to_entries
 from proctor.traces.atif.model import Atif
 from proctor.traces.atif.read import load_atif
 from proctor.traces.conversation import load_conversation, read_turns
-from proctor.traces.entry import OUTPUT_FILE, Entry, TraceKind
+from proctor.traces.entry import MODEL_TRACE, OUTPUT_FILE, Entry, TraceKind
 from proctor.traces.trajectory import Chunk, load_trajectory, read_chunks
 from proctor.traces.turn import Turn, turns_to_entries
 
@@ -31,11 +31,12 @@ TRIAL_TRACES = (
     (TraceKind.CONVERSATION, "agent/conversation.jsonl"),
     (TraceKind.TRAJECTORY, "artifacts/trajectory.jsonl"),
     (TraceKind.CONVERSATION, "artifacts/conversation.jsonl"),
+    (TraceKind.TRAJECTORY, f"agent/{MODEL_TRACE}"),
     (TraceKind.OUTPUT, f"agent/{OUTPUT_FILE}"),
 )
 """Where harnesses leave traces in a trial, the preferred first: an agent can write what it likes
-among the artifacts, and displaces nothing that its harness wrote. What its commands printed is the
-trace if there is no other."""
+among the artifacts, and displaces nothing that its harness wrote. The trace of its recorded model
+calls is used if it wrote none, and what its commands printed if there is no other."""
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@
     change_files                          both, found among the files of a trial
     record, recording, swap               its TrialRecord, rewritten at each phase
     timeouts, network, network_switch     time limits and network policies
+    models, model_use, replayed           the job's model gateway; what was used of it
     healthcheck, skills, inside           smaller helpers
 
 Does not know which agents and environments exist, or how many trials make a job.

@@ -12,11 +12,14 @@ from proctor.trial.environment import Environment, can_log_output
 from proctor.trial.finding import FindingCode
 from proctor.trial.inside import acting_as
 from proctor.trial.making import describe_agent
-from proctor.trial.network_switch import host_ports_open, network_of_phase
+from proctor.trial.model_use import models_open
+from proctor.trial.network_switch import host_ports_open, model_port_open, network_of_phase
 from proctor.trial.output_log import OutputLog
 from proctor.trial.trial_run import Target, TrialRun
 
-STILL_VERIFIED = frozenset({"AgentTimeoutError", "NonZeroAgentExitCodeError"})
+STILL_VERIFIED = frozenset(
+    {"AgentTimeoutError", "NonZeroAgentExitCodeError", "ModelLimitError", "ModelReplayError"}
+)
 """Exceptions after which a trial is still verified. By name, because an agent written for harbor
 raises harbor's own class.
 """
@@ -72,7 +75,9 @@ async def run_agent(
         try:
             async with (
                 host_ports_open(environment),
+                model_port_open(environment),
                 network_of_phase(environment, network.baseline, network.agent),
+                models_open(run.models),
             ):
                 running = agent.run(
                     instruction=instruction, environment=environment, context=context

@@ -18,6 +18,7 @@ from pathlib import Path
 from proctor.trial.environment import Environment
 from proctor.trial.finding import Finding, FindingCode
 from proctor.trial.inside import is_mounted
+from proctor.trial.model_use import fill_context
 from proctor.trial.paths import INSIDE
 from proctor.trial.recording import has_entries
 from proctor.trial.trial_run import Target, TrialRun, checked_context
@@ -99,6 +100,7 @@ async def collect_agent_output(run: TrialRun, target: Target) -> None:
     backfill = getattr(run.agent, "populate_context_post_run", None)
     if context.is_empty() and callable(backfill):
         backfill(context)
+    fill_context(run, context)
     target.agent_result = checked_context(context, run.logger)
 
 

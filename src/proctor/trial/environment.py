@@ -194,6 +194,27 @@ class Relaying(Protocol):
         ...
 
 
+@runtime_checkable
+class ModelReaching(Protocol):
+    """An environment from which the job's model gateway can be reached, if there is one.
+
+    Programs inside reach it at the port of 127.0.0.1 at which it listens on the host, whatever the
+    network policy is, and nothing else of the host. Without a gateway, both methods do nothing.
+    """
+
+    async def open_model_port(self) -> None:
+        """Let programs inside connect to the gateway, which refuses those without a token.
+
+        Raises:
+            Exception: the environment does not run.
+        """
+        ...
+
+    async def close_model_port(self) -> None:
+        """Refuse connections to the gateway, and end those that exist."""
+        ...
+
+
 # Whether a class implements a protocol, by both. isinstance with a runtime protocol is slow.
 _KNOWN: dict[tuple[type, type], bool] = {}
 
@@ -214,6 +235,11 @@ def is_watched(environment: object) -> TypeGuard[Watched]:
 def can_relay(environment: object) -> TypeGuard[Relaying]:
     """Whether an environment can expose ports of the host."""
     return _is_a(environment, Relaying)
+
+
+def can_reach_models(environment: object) -> TypeGuard[ModelReaching]:
+    """Whether programs inside an environment can reach a model gateway on the host."""
+    return _is_a(environment, ModelReaching)
 
 
 def find_output_log(environment: object) -> OutputLog | None:

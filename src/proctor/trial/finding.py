@@ -89,6 +89,14 @@ class FindingCode(StrEnum):
     """A signal ended the test script, yet there is a reward."""
     SYSTEM_CHANGED_LATE = "system-changed-late"
     """Programs or libraries of the image changed while the tests ran."""
+    MODELS_DIRECT = "models-direct"
+    """The agent reached its model by itself, unrecorded: --no-gateway."""
+    MODEL_USE_DIFFERS = "model-use-differs"
+    """The agent's own account of its tokens, models or answers contradicts the recorded calls."""
+    MODELS_REPLAYED = "models-replayed"
+    """The answers of the agent's model came from a recording."""
+    MODEL_REPLAY_DIFFERS = "model-replay-differs"
+    """Answers came from a recording, and a request was not the recorded one."""
 
 
 class Level(StrEnum):
@@ -114,6 +122,9 @@ _INFO = frozenset(
         FindingCode.BASE_SUBSTITUTED,
         FindingCode.NETWORK_SHARED,
         FindingCode.HOST_PORTS_OPEN,
+        FindingCode.MODELS_DIRECT,
+        FindingCode.MODELS_REPLAYED,
+        FindingCode.MODEL_REPLAY_DIFFERS,
         FindingCode.LIMITS_NOT_ENFORCED,
         FindingCode.USR_READ_ONLY,
         FindingCode.IDS_SHARED,
@@ -172,6 +183,12 @@ _MEANINGS: dict[str, str] = {
     "image; -e docker uses the image.",
     FindingCode.NETWORK_SHARED: "The trial used the host's network.",
     FindingCode.HOST_PORTS_OPEN: "The agent could reach host ports that the job allowed.",
+    FindingCode.MODELS_REPLAYED: "The model's answers came from a recording: --replay-model.",
+    FindingCode.MODEL_REPLAY_DIFFERS: "The agent asked its model something else than in the "
+    "recording.",
+    FindingCode.MODELS_DIRECT: "The agent reached its model unrecorded: --no-gateway.",
+    FindingCode.MODEL_USE_DIFFERS: "The agent's own token counts or models contradict the "
+    "recorded model calls.",
     FindingCode.LIMITS_NOT_ENFORCED: "Resource limits of the task could not be enforced.",
     FindingCode.USR_READ_ONLY: "/usr was read-only: nothing could be installed there.",
     FindingCode.IDS_SHARED: "User ids were shared with other trials and the host.",

@@ -12,7 +12,8 @@ from proctor.harbor.trial_result import AgentInfo, ModelInfo
 from proctor.task.environment import TaskOS
 from proctor.traces.writer import VARIABLE
 from proctor.trial.agent import Agent
-from proctor.trial.environment import Environment
+from proctor.trial.environment import Environment, can_reach_models
+from proctor.trial.finding import FindingCode
 from proctor.trial.inside import is_mounted, kind_of
 from proctor.trial.network import check_network, find_ignored_hosts
 from proctor.trial.order import AgentOrder, EnvironmentOrder
@@ -36,9 +37,33 @@ async def make_agent(run: TrialRun) -> Agent:
         # In a thread: the skills are hashed.
         run.skills = await asyncio.to_thread(load_skills, config.skills)
     run.skills_dir = find_skills_dir(task, run.skills)
+    _open_models(run, host)
     run.agent = run.kinds.make_agent(_order_agent(run, host))
     run.result.agent_info = describe_agent(run.agent, config.model_name)
     return run.agent
+
+
+def _open_models(run: TrialRun, host: Mapping[str, str]) -> None:
+    """Let the agent reach models through the job's gateway, if there is one."""
+    config = run.spec.config.agent
+    if run.kinds.models is not None:
+        env = resolve_env(config.env, host)
+        run.models = run.kinds.models.open_agent(
+            run.spec.name, f"{run.place}/agent", config, env, run.spec.replay
+        )
+        if run.spec.replay and run.models is not None:
+            run.add_finding(
+                FindingCode.MODELS_REPLAYED,
+                "the answers of the agent's model come from a recording (--replay-model): this is "
+                "not another sample of the model",
+                recording=list(run.spec.replay),
+            )
+    elif not run.spec.gateway and config.model_name:
+        run.add_finding(
+            FindingCode.MODELS_DIRECT,
+            "the agent reached its model by itself (--no-gateway): what it asked, and what that "
+            "cost, are its own account",
+        )
 
 
 def make_environment(run: TrialRun) -> Environment:
@@ -62,6 +87,12 @@ def make_environment(run: TrialRun) -> Environment:
         )
     environment = run.kinds.make_environment(_order_environment(run, host_variables()))
     run.environment = environment
+    is_needed = run.models is not None and run.kinds.model_port is not None
+    if is_needed and not can_reach_models(environment):
+        raise UnsupportedError(
+            f"a {kind_of(environment)} environment cannot reach the model gateway; pass "
+            "--no-gateway to let the agent reach its model by itself, unrecorded"
+        )
     if is_mounted(environment):
         _open_to_all(run.place)
     config = run.spec.config
@@ -77,22 +108,31 @@ def _order_agent(run: TrialRun, host: Mapping[str, str]) -> AgentOrder:
         server.name: server
         for server in (*task.config.environment.mcp_servers, *config.mcp_servers)
     }
+    models = run.models
     return AgentOrder(
-        config=config,
+        config=models.config or config if models else config,
         logs_dir=run.paths.agent_dir,
         trial_paths=run.paths,
         task=task,
         timeout_sec=run.timeouts.agent,
         mcp_servers=tuple(servers.values()),
         skills_dir=run.skills_dir,
-        extra_env={VARIABLE: TRAJECTORY, **resolve_env(config.env, host)},
+        # Last: with a gateway, no key of the host reaches the environment.
+        extra_env={
+            VARIABLE: TRAJECTORY,
+            **resolve_env(config.env, host),
+            **(models.env if models else {}),
+        },
         logger=run.logger,
     )
 
 
 def _order_environment(run: TrialRun, host: Mapping[str, str]) -> EnvironmentOrder:
     config, task = run.spec.config, run.spec.task
-    env = {**task.config.environment.env, **config.environment.env}
+    env = find_environment_env(run, host)
+    if run.models is not None:
+        # A task may name a key for its whole environment; the agent gets its token for it.
+        env |= {name: value for name, value in run.models.env.items() if name in env}
     return EnvironmentOrder(
         config=config.environment,
         environment_dir=task.environment_directory,
@@ -101,10 +141,21 @@ def _order_environment(run: TrialRun, host: Mapping[str, str]) -> EnvironmentOrd
         trial_paths=run.paths,
         task_env_config=task.config.environment,
         network=run.network().baseline,
-        persistent_env=resolve_env(env, host),
+        persistent_env=env,
         mounts=(*_find_mounts(run), *map(dict, config.environment.mounts or ())),
         logger=run.logger,
+        model_port=run.kinds.model_port,
     )
+
+
+def find_environment_env(run: TrialRun, host: Mapping[str, str]) -> dict[str, str]:
+    """Variables of all programs in the environment: the task's, overridden by the job's.
+
+    Raises:
+        ValueError: a variable refers to one that the host does not have.
+    """
+    task, job = run.spec.task.config.environment.env, run.spec.config.environment.env
+    return resolve_env({**task, **job}, host)
 
 
 def _find_mounts(run: TrialRun) -> list[dict[str, object]]:

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from typing import Protocol, runtime_checkable
 
 from proctor.task.network import NetworkPolicy
-from proctor.trial.environment import Environment, can_relay
+from proctor.trial.environment import Environment, can_reach_models, can_relay
 from proctor.trial.inside import kind_of
 
 
@@ -33,6 +33,23 @@ async def host_ports_open(environment: Environment) -> AsyncIterator[None]:
         yield
     finally:
         await environment.close_host_ports()
+
+
+@asynccontextmanager
+async def model_port_open(environment: Environment) -> AsyncIterator[None]:
+    """Let programs inside reach the job's model gateway inside the context, if there is one.
+
+    Raises:
+        Exception: the environment does not run.
+    """
+    if not can_reach_models(environment):
+        yield
+        return
+    await environment.open_model_port()
+    try:
+        yield
+    finally:
+        await environment.close_model_port()
 
 
 @asynccontextmanager

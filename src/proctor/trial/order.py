@@ -12,6 +12,7 @@ from proctor.task.environment import McpServer
 from proctor.task.network import NetworkPolicy
 from proctor.trial.agent import Agent
 from proctor.trial.environment import Environment
+from proctor.trial.models import Models
 from proctor.trial.paths import TrialPaths
 
 
@@ -37,6 +38,8 @@ class EnvironmentOrder:
     mounts: Sequence[Mapping[str, object]]
     """harbor's {type, source, target}: the log directories, and what the job adds."""
     logger: logging.Logger
+    model_port: int | None = None
+    """Port of the host's loopback where the job's model gateway listens; None without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +69,14 @@ type MakeAgent = Callable[[AgentOrder], Agent]
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """Factories of agents and environments, supplied by the job."""
+    """Factories of agents and environments, and the model gateway, supplied by the job."""
 
     make_agent: MakeAgent
     make_environment: MakeEnvironment
+    models: Models | None = None
+    """The job's model gateway; None without one."""
+
+    @property
+    def model_port(self) -> int | None:
+        """Port of the gateway; None without one."""
+        return None if self.models is None else self.models.port

@@ -71,10 +71,12 @@ class Recording:
         watched: Watched | None,
         trace: Trace | None,
         step_uses: Sequence[TraceUse] = (),
+        models: Sequence[str] = (),
     ) -> TrialRecord:
         """Write the final record; it is complete if all pins are known.
 
-        `step_uses` are those of the traces of steps, for a trial without a trace of its own.
+        `step_uses` are those of the traces of steps, for a trial without a trace of its own;
+        `models` those that the gateway saw answering.
 
         Raises:
             OSError: it cannot be written.
@@ -82,6 +84,8 @@ class Recording:
         """
         source = self._make_source(result, watched, trace, None)
         counted = count_trace(trace) if trace is not None else merge_uses(step_uses)
+        if models:
+            counted = msgspec.structs.replace(counted, models=tuple(models))
         if counted.models:
             agent = make_agent(self._spec, result, counted.models)
             source = msgspec.structs.replace(source, agent=agent)

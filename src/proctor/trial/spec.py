@@ -66,6 +66,10 @@ class TrialSpec:
     clean_room: bool = True
     """Whether to repeat the tests without the agent's system changes; False with --no-clean-room.
     """
+    gateway: bool = True
+    """Whether its agent reaches models through the job's gateway; False with --no-gateway."""
+    replay: tuple[str, ...] = ()
+    """Files with recorded exchanges that answer its agent's requests to models."""
     attempt: int = 1
     """Number of this attempt, from 1."""
     carried: tuple[Finding, ...] = ()

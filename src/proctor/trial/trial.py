@@ -48,6 +48,7 @@ from proctor.trial.flakes import Reverification
 from proctor.trial.healthcheck import run_healthcheck
 from proctor.trial.inside import acting_as, empty_directories, is_mounted
 from proctor.trial.making import make_agent, make_environment
+from proctor.trial.model_use import compare_trace, note_unasked
 from proctor.trial.opening import open_files, opened
 from proctor.trial.order import Kinds
 from proctor.trial.paths import INSIDE
@@ -305,13 +306,15 @@ async def close_files(run: TrialRun) -> None:
     if run.result.finished_at is None:
         run.result.finished_at = run.clock.now()
     try:
+        note_unasked(run)
         run.write_findings()
         trace = await load_trace(run.place, traces)
-        if trace is not None and await compare_with_solution(run, trace):
+        if trace is not None and await _check_trace(run, trace):
             run.write_findings()
         names = [step.step_name for step in run.result.step_results or ()]
         steps = await load_step_uses(run.place, names) if trace is None else []
-        run.recording.finish(run.result, run.find_watched(), trace, steps)
+        models = run.models.summarize().models if run.models else ()
+        run.recording.finish(run.result, run.find_watched(), trace, steps, models)
     except (RecordError, ValidationError) as error:
         run.logger.warning("the record stays as it was in the last phase: %s", error)
     except OSError as error:
@@ -321,6 +324,12 @@ async def close_files(run: TrialRun) -> None:
             _write_result(run)
         finally:
             run.recording.file.close()
+
+
+async def _check_trace(run: TrialRun, trace: Trace) -> bool:
+    """Compare a trace with what else is known; return whether there are new findings."""
+    is_close = await compare_with_solution(run, trace)
+    return await compare_trace(run, trace) or is_close
 
 
 def _find_overlong_traces(run: TrialRun, sizes: Mapping[str, int]) -> None:

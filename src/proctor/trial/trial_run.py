@@ -29,6 +29,7 @@ from proctor.trial.clock import Clock, find_jump
 from proctor.trial.environment import Environment, OpenedFile, Watched, is_watched
 from proctor.trial.finding import Finding, FindingCode, render_findings
 from proctor.trial.flakes import CleanRoom, Reverification
+from proctor.trial.models import ModelAccount
 from proctor.trial.network import NetworkPlan, plan_network
 from proctor.trial.order import Kinds
 from proctor.trial.paths import TrialPaths
@@ -57,6 +58,8 @@ class TrialRun:
     recording: Recording
     findings: list[Finding] = field(default_factory=list)
     agent: Agent | None = None
+    models: ModelAccount | None = None
+    """How its agent reaches models; None if it does not, or by itself."""
     environment: Environment | None = None
     """None until it is created."""
     skills: tuple[Skill, ...] = ()

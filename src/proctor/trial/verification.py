@@ -19,7 +19,7 @@ from proctor.trial.environment import Environment, is_watched
 from proctor.trial.inside import acting_as, empty_directories, kind_of
 from proctor.trial.making import bind
 from proctor.trial.network import check_policy
-from proctor.trial.network_switch import network_of_phase
+from proctor.trial.network_switch import model_port_open, network_of_phase
 from proctor.trial.order import EnvironmentOrder
 from proctor.trial.paths import INSIDE
 from proctor.trial.trial_run import TrialRun, host_variables
@@ -53,7 +53,10 @@ async def verify_separately(
         with acting_as(environment, find_verifier_user(run, step)):
             await empty_directories(environment, [INSIDE.verifier_dir], open_to_all=True)
             await upload_artifacts(run, environment, artifacts_dir, further)
-            async with network_of_phase(environment, network.verifier_baseline, network.verifier):
+            async with (
+                model_port_open(environment),
+                network_of_phase(environment, network.verifier_baseline, network.verifier),
+            ):
                 verified = run_verifier(run, environment, step, has_tests=True)
                 return await asyncio.wait_for(verified, timeout)
 
@@ -98,6 +101,7 @@ def _order(run: TrialRun, own: EnvironmentConfig, step: Step | None) -> Environm
         persistent_env=resolve_env({**own.env, **config.environment.env}, host_variables()),
         mounts=(bind(os.path.realpath(paths.verifier_dir), INSIDE.verifier_dir),),
         logger=run.logger,
+        model_port=run.kinds.model_port,
     )
 
 

@@ -37,7 +37,10 @@ from proctor.trial.environment import (
 from proctor.trial.finding import FindingCode
 from proctor.trial.inside import acting_as, empty_directories, exec_script, is_mounted
 from proctor.trial.integrity import check_after_tests, check_before_tests, find_running
-from proctor.trial.network_switch import network_of_phase
+from proctor.trial.making import find_environment_env
+from proctor.trial.model_use import models_open
+from proctor.trial.models import VERIFIER_MODELS, ModelAccount
+from proctor.trial.network_switch import model_port_open, network_of_phase
 from proctor.trial.opened import list_made
 from proctor.trial.paths import INSIDE
 from proctor.trial.tools import check_tools, find_late_tool_changes, keep_tools, mark_tools
@@ -240,7 +243,10 @@ async def verify_shared(
     try:
         with acting_as(room, user):
             # The network policy applies to the whole environment, of which the room is a view.
-            async with network_of_phase(environment, network.baseline, network.verifier):
+            async with (
+                model_port_open(environment),
+                network_of_phase(environment, network.baseline, network.verifier),
+            ):
                 verified = await asyncio.wait_for(run_verifier(run, room, step), timeout)
     except AddTestsDirError:
         # If the upload failed, differing tests are not a sign of tampering.
@@ -363,13 +369,26 @@ async def _run_script(
     name = shlex.quote(str(script))
     env = find_verifier_env(run, step)
     command = f"({name}) > {_OUTPUT} 2>&1"
+    if not run.spec.is_harbor_compatible:
+        # Printed by the outer shell, to which the script's own output does not go.
+        command = f"{command}; code=$?; echo {_ENDED} $code; exit $code"
+    models = _open_models(run, env or {})
+    async with models_open(models):
+        given = {**(env or {}), **models.env} if models else env
+        done = await exec_script(environment, command, str(script), given)
     if run.spec.is_harbor_compatible:
-        await exec_script(environment, command, str(script), env)
         return False
-    # Printed by the outer shell, to which the script's own output does not go.
-    command = f"{command}; code=$?; echo {_ENDED} $code; exit $code"
-    done = await exec_script(environment, command, str(script), env)
     return is_killed(f"{done.stdout or ''}\n{done.stderr or ''}", done.return_code)
+
+
+def _open_models(run: TrialRun, env: Mapping[str, str]) -> ModelAccount | None:
+    """Let tests that are given a provider's key reach models through the job's gateway."""
+    models = run.kinds.models
+    if models is None:
+        return None
+    # In the environment's own variables, the agent's token may stand for a key.
+    given = {**find_environment_env(run, host_variables()), **env}
+    return models.open_verifier(run.spec.name, f"{run.place}/{VERIFIER_MODELS}", given)
 
 
 def is_killed(said: str, return_code: int) -> bool:

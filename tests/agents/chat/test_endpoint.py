@@ -171,6 +171,11 @@ def test_an_answer_that_is_not_whole_in_time_is_tried_again_and_then_an_error(
             "HTTP 429: You are out of money",
         ),
         (
+            refuses(503, "retried already", {"x-should-retry": "false"}),
+            ModelServerError,
+            "HTTP 503: retried already",
+        ),
+        (
             refuses(302, "", {"location": "http://elsewhere/v1"}),
             ModelRequestError,
             "HTTP 302: redirects to http://elsewhere/v1; set that as base_url",

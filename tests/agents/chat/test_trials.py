@@ -122,7 +122,7 @@ def test_what_a_model_did_comes_out_again_with_its_blunders(site: Site) -> None:
     assert (ran.code, site.rewards()) == (0, [1.0]), ran.err
     again = site.proctor("audit", site.job, "--rerun", 1, "-o", site.top / "new")
     assert again.code == 0, again.out
-    assert "reward 1.0 again; 3 observations equal" in again.out
+    assert "reward 1.0 again, with the recorded answers to all 3 requests" in again.out
 
 
 @pytest.fixture

@@ -68,6 +68,7 @@ def test_a_finding_of_no_weight_or_that_a_review_passed_is_not_open() -> None:
 
 OTHER_CONDITIONS = {
     *("base-substituted", "limits-not-enforced", "usr-read-only", "steps-not-replayed"),
+    *("models-replayed", "model-replay-differs"),
     *("clock-jumped", "files-refused", "verifier-not-apart", "clean-room-skipped"),
 }
 

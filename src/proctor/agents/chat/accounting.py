@@ -11,12 +11,14 @@ from datetime import datetime
 
 import msgspec
 
-from proctor.agents.chat.wire import Answer, Spent
+from proctor.agents.chat.wire import Answer
 from proctor.errors import RecordError
+from proctor.record.chat_usage import Spent
 from proctor.record.cost import (
     CostBasis,
     Spending,
     Usage,
+    describe_basis,
     find_cost,
     merge_bases,
     sum_usage,
@@ -118,7 +120,7 @@ class Account:
             "reasoning_tokens": self.reasoning_tokens,
             "model_seconds": round(self.model_seconds, 3),
             "command_seconds": round(self.command_seconds, 3),
-            "cost_basis": _without_blanks(self.basis),
+            "cost_basis": describe_basis(self.basis),
         }
 
     def fill(self, context: AgentContext) -> None:
@@ -147,8 +149,3 @@ def _price_as(name: str, spent: Spent, when: datetime) -> CostBasis:
         return find_cost([spending], when, reported_usd=spent.cost_usd)
     except RecordError as error:
         return unknown_cost(str(error))
-
-
-def _without_blanks(basis: CostBasis) -> dict[str, object]:
-    fields: dict[str, object] = msgspec.to_builtins(basis)
-    return {name: value for name, value in fields.items() if value not in (None, [], ())}

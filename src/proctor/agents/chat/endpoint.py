@@ -27,7 +27,6 @@ from proctor.agents.chat.wire import (
     make_answer,
     make_calls,
     parse_completion,
-    parse_spent,
 )
 from proctor.errors import (
     ModelAnswerError,
@@ -36,6 +35,7 @@ from proctor.errors import (
     ModelTimeoutError,
     ModelUnreachableError,
 )
+from proctor.record.chat_usage import parse_spent
 from proctor.traces.writer import Redactor
 from proctor.trial.clock import SYSTEM, Clock
 
@@ -189,6 +189,7 @@ LARGEST: Final = 32 << 20
 _LARGEST_REFUSAL: Final = 64 << 10
 _OK: Final = 200
 _STREAM: Final = "text/event-stream"
+_SHOULD_RETRY: Final = "x-should-retry"
 _COMPRESSED: Final = "the answer is compressed ({}), although the request accepts only plain ones"
 _TOO_LONG: Final = f"the answer has more than {LARGEST:,} bytes; the rest was not read"
 
@@ -249,7 +250,9 @@ class Endpoint:
         )
         failed = judge_refusal(response.status_code, said.encode(), to)
         waits = find_retry_after(response.headers, self.clock.now())
-        return Failed(failed.error, failed.is_passing, waits)
+        # The model gateway has retried already, and so has an endpoint that says so.
+        may_pass = failed.is_passing and response.headers.get(_SHOULD_RETRY) != "false"
+        return Failed(failed.error, may_pass, waits)
 
     async def _read_stream(self, response: httpx.Response) -> Answer | Failed:
         lines, pieces, n_read = Lines(), Pieces(), 0

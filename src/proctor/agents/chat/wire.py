@@ -13,14 +13,12 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from proctor.errors import ModelAnswerError, RecordError
-from proctor.record.cost import Usage
+from proctor.errors import ModelAnswerError
+from proctor.record.chat_usage import Spent, parse_spent
 
 type Object = dict[str, Any]
 """A JSON object of a request or an answer."""
 
-# Larger amounts are taken for errors of the endpoint.
-_MOST_USD: Final = 1e12
 # Calls in one answer. A model that makes more is repeating itself.
 _MOST_CALLS: Final = 1000
 # Finish reason of an answer that broke off.
@@ -38,19 +36,6 @@ class Call(msgspec.Struct, frozen=True):
     """Arguments as the model wrote them: usually JSON."""
     extra_content: Any = None
     """Signature that some endpoints attach to a call and require in the next request."""
-
-
-class Spent(msgspec.Struct, frozen=True, kw_only=True):
-    """Usage of one answer, as the endpoint reports it."""
-
-    usage: Usage = Usage()
-    """Tokens; null if not reported."""
-    reasoning: int | None = None
-    """Tokens spent on reasoning, which are part of the output tokens."""
-    cost_usd: float | None = None
-    """Cost, if the endpoint reports one."""
-    problem: str | None = None
-    """Why the reported tokens were rejected as impossible."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,50 +183,6 @@ def make_calls(found: Sequence[ToolCall]) -> tuple[Call, ...]:
         text = arguments if isinstance(arguments, str) else json.dumps(arguments or {})
         calls[name] = Call(name, function.name or "", text, one.extra_content)
     return tuple(calls.values())
-
-
-def parse_spent(usage: object) -> Spent:
-    """Parse the usage of an answer; impossible figures are rejected."""
-    if not isinstance(usage, dict):
-        return Spent()
-    prompt = _object_in(usage, "prompt_tokens_details")
-    completion = _object_in(usage, "completion_tokens_details")
-    cached = prompt.get("cached_tokens", usage.get("prompt_cache_hit_tokens"))
-    cost = _find_cost(usage)
-    try:
-        tokens = Usage.from_openai(
-            prompt_tokens=usage.get("prompt_tokens"),
-            cached_tokens=cached,
-            completion_tokens=usage.get("completion_tokens"),
-        )
-    except RecordError as error:
-        return Spent(problem=str(error), cost_usd=cost)
-    reasoning = completion.get("reasoning_tokens")
-    return Spent(
-        usage=tokens,
-        reasoning=reasoning if type(reasoning) is int and reasoning >= 0 else None,
-        cost_usd=cost,
-    )
-
-
-def _find_cost(usage: Object) -> float | None:
-    """Return the cost that the endpoint reports, including the provider's for BYOK requests."""
-    cost = _find_amount(usage.get("cost"))
-    if usage.get("is_byok") is not True or cost is None:
-        return cost
-    upstream = _find_amount(_object_in(usage, "cost_details").get("upstream_inference_cost"))
-    return None if upstream is None else cost + upstream
-
-
-def _find_amount(cost: object) -> float | None:
-    if not isinstance(cost, int | float) or isinstance(cost, bool):
-        return None
-    return float(cost) if 0 <= cost <= _MOST_USD else None
-
-
-def _object_in(usage: Object, key: str) -> Object:
-    found = usage.get(key)
-    return found if isinstance(found, dict) else {}
 
 
 def _text_in(content: object) -> str:

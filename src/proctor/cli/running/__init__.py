@@ -15,6 +15,7 @@
     drawing      … on a terminal
     report       output when it has ended
     reasons      … why trials errored, and why records are partial
+    replays      … how requests were answered from a recording
     preview      output of a dry run
     watched      runs a job with its output
 

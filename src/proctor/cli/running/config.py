@@ -20,6 +20,7 @@ from proctor.cli.running.files import load_base_config
 from proctor.cli.running.flags import (
     EnvironmentFlags,
     JobFlags,
+    ModelFlags,
     RecordFlags,
     RunFlags,
     TaskFlags,
@@ -28,6 +29,7 @@ from proctor.cli.running.flags import (
 from proctor.cli.running.options import AUTO
 from proctor.cli.running.pairs import parse_arguments, parse_tpu, parse_variables
 from proctor.errors import InputError
+from proctor.gateway.upstream import parse_endpoints
 from proctor.harbor.configs import (
     DOCKER,
     OWN_ENVIRONMENTS,
@@ -429,8 +431,37 @@ def _make_settings(flags: RunFlags) -> Settings:
             "task_order": flags.tasks.task_order or "name",
             "strict_tasks": flags.tasks.strict_tasks,
             "agent_version_command": flags.agent.agent_version_command,
+            "models": _make_models(flags.models),
         }
     )
+
+
+def _make_models(flags: ModelFlags) -> dict[str, object]:
+    limits = (flags.max_cost, flags.max_tokens, flags.max_requests)
+    of_job = (flags.max_job_cost, flags.max_job_tokens, flags.max_job_requests)
+    replay = flags.replay_model
+    given = [
+        value for value in (*limits, *of_job, *flags.model_endpoint, replay) if value is not None
+    ]
+    if given and not flags.gateway:
+        raise click.UsageError(
+            "--no-gateway does not go with --model-endpoint, --replay-model and limits, which are "
+            "the gateway's"
+        )
+    if flags.on_difference is not None and replay is None:
+        raise click.UsageError("--on-difference goes with --replay-model")
+    if replay is not None and not replay.is_dir():
+        found = "a file" if replay.exists() else "no such directory"
+        raise InputError(f"{replay}: {found}; expected the directory of a trial or a job")
+    names = ("cost_usd", "tokens", "requests")
+    return {
+        "gateway": flags.gateway,
+        "endpoints": parse_endpoints(flags.model_endpoint),
+        "trial_limits": dict(zip(names, limits, strict=True)),
+        "job_limits": dict(zip(names, of_job, strict=True)),
+        "replay": replay.resolve() if replay is not None else None,
+        "on_difference": flags.on_difference or "stop",
+    }
 
 
 def _check_experiment(flags: RecordFlags) -> str | None:

@@ -65,6 +65,10 @@ class Drawing:
         """See Watch."""
         self._progress.enter(trial, phase)
 
+    def models_used(self, trial: str, n_requests: int, cost_usd: float | None) -> None:
+        """See Watch."""
+        self._progress.spend(trial, n_requests, cost_usd)
+
     def trial_ended(self, trial: str, result: TrialResult, stats: JobStats) -> None:
         """See Watch."""
         self._progress.end(trial, stats)

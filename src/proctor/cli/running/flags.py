@@ -76,6 +76,21 @@ class VerifierFlags(msgspec.Struct, frozen=True):
     clean_room: bool
 
 
+class ModelFlags(msgspec.Struct, frozen=True):
+    """How trials reach models."""
+
+    gateway: bool
+    model_endpoint: Texts
+    max_cost: float | None
+    max_tokens: int | None
+    max_requests: int | None
+    max_job_cost: float | None
+    max_job_tokens: int | None
+    max_job_requests: int | None
+    replay_model: Path | None
+    on_difference: str | None
+
+
 class JobFlags(msgspec.Struct, frozen=True):
     """How trials are run."""
 
@@ -128,6 +143,7 @@ class RunFlags(msgspec.Struct, frozen=True):
     agent: AgentFlags
     environment: EnvironmentFlags
     verifier: VerifierFlags
+    models: ModelFlags
     job: JobFlags
     record: RecordFlags
     output: OutputFlags
@@ -140,6 +156,7 @@ def make_flags(given: Mapping[str, Any]) -> RunFlags:
         agent=_take(AgentFlags, given),
         environment=_take(EnvironmentFlags, given),
         verifier=_take(VerifierFlags, given),
+        models=_take(ModelFlags, given),
         job=_take(JobFlags, given),
         record=_take(RecordFlags, given),
         output=_take(OutputFlags, given),
@@ -148,7 +165,7 @@ def make_flags(given: Mapping[str, Any]) -> RunFlags:
 
 def make_some_flags(given: Mapping[str, Any]) -> RunFlags:
     """`make_flags` for a command that has only some of the options."""
-    kinds = (TaskFlags, AgentFlags, EnvironmentFlags, VerifierFlags, JobFlags)
+    kinds = (TaskFlags, AgentFlags, EnvironmentFlags, VerifierFlags, ModelFlags, JobFlags)
     every = [
         field
         for kind in (*kinds, RecordFlags, OutputFlags)

@@ -21,7 +21,7 @@ _ALSO_INSIDE = frozenset(
         *("tmp", "usr", "var", "app", "installed-agent", "logs", "solution", "tests", "workspace"),
     ]
 )
-_HOMES = frozenset({"root", "tmp"})
+_HOMES = frozenset({"dev", "root", "tmp"})
 # Programs whose next word is a file to run, even if it has no directory.
 _INTERPRETER = re.compile(
     r"(.*/)?(ba|z|da)?sh|(.*/)?(python[0-9.]*|node|deno|bun|ruby|perl|uv|run)"
@@ -134,5 +134,5 @@ def _is_only_here(word: str) -> bool:
     top, here = Path(word).parts[1], Path.cwd()
     if top not in _ALSO_INSIDE:
         return True
-    # A project below /root or /tmp is this machine's; other files may be the image's.
+    # A project below /root, /tmp or /dev/shm is this machine's; other files may be the image's.
     return top in _HOMES and len(here.parts) > len(("/", top)) and Path(word).is_relative_to(here)

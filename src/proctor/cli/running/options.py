@@ -54,6 +54,24 @@ class Number(click.ParamType[int]):
         return number
 
 
+class Dollars(click.ParamType[float]):
+    """An amount above 0, in US dollars."""
+
+    name = "USD"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Parse the amount."""
+        try:
+            amount = float(str(value).removeprefix("$"))
+        except ValueError:
+            amount = math.nan
+        if not 0 < amount < math.inf:
+            self.fail(f"{value!r}; expected an amount above 0, such as 0.50", param, ctx)
+        return amount
+
+
 _FROM_0, _FROM_1 = Number(0), Number(1)
 FILE = File(readable=False, path_type=Path)
 
@@ -381,6 +399,40 @@ verifier_options: Decorator = section(
         default=True,
         help="Repeat the tests of trials with a reward above 0 without the agent's changes to "
         "the system.",
+    ),
+)
+
+model_options: Decorator = section(
+    "Models",
+    _many(
+        "--model-endpoint",
+        metavar="PROVIDER=URL",
+        help="Send requests for a provider (openai, anthropic, gemini) to this URL, such as a "
+        "local server.  [default: the provider's own]",
+    ),
+    option(
+        "--gateway/--no-gateway",
+        default=True,
+        help="Record what agents with a model ask it, and keep its key out of the environment.",
+    ),
+    option("--max-cost", type=Dollars(), help="Limit what the model of one trial may cost."),
+    option("--max-tokens", type=_FROM_1, help="Limit the tokens of one trial."),
+    option("--max-requests", type=_FROM_1, help="Limit the requests of one trial to its model."),
+    option("--max-job-cost", type=Dollars(), help="Limit the cost of all trials together."),
+    option("--max-job-tokens", type=_FROM_1, help="Limit the tokens of all trials together."),
+    option("--max-job-requests", type=_FROM_1, help="Limit the requests of all trials together."),
+    option(
+        "--replay-model",
+        type=FILE,
+        metavar="TRIAL_OR_JOB",
+        help="Answer the agent's requests with the recorded answers of this trial, or of this "
+        "job's trials of the same tasks, instead of asking a model. No key is needed.",
+    ),
+    option(
+        "--on-difference",
+        type=click.Choice(["stop", "live", "position"]),
+        help="At a request that --replay-model has no answer for: end the trial, ask the model "
+        "from there on, or give the next recorded answer.  [default: stop]",
     ),
 )
 

@@ -20,6 +20,7 @@ from proctor.cli.running.reasons import (
     render_errors,
     render_partial,
 )
+from proctor.cli.running.replays import Replays, count_replays, render_replays
 from proctor.files import read_small
 from proctor.harbor.stats import GroupStats, JobResult, JobStats, render_result, stats_document
 from proctor.job.flakes import Flakes, NotReverified, TaskFlakes
@@ -215,6 +216,8 @@ class Report(msgspec.Struct, frozen=True):
     """Examples of each class of exceptions."""
     partial: Mapping[str, list[str]]
     """Trials with partial records, by what is missing."""
+    replays: Replays | None = None
+    """How requests were answered from a recording; None if models were asked."""
 
     @property
     def exit_code(self) -> int:
@@ -238,7 +241,9 @@ def make_report(outcome: JobOutcome, seconds: float) -> Report:
     # Sealing has decoded every record already, and knows that all are complete.
     is_complete = sealed is not None and sealed.sealed == len(names)
     partial = {} if is_complete else collect_partial(outcome.directory, names)
-    return Report(outcome, findings, seconds, rooms, errors, partial)
+    source = outcome.replay
+    replays = count_replays(source, outcome.directory, names) if source else None
+    return Report(outcome, findings, seconds, rooms, errors, partial, replays)
 
 
 def print_report(report: Report) -> None:
@@ -282,6 +287,7 @@ def render_report(report: Report) -> Iterator[str]:
     directory = shorten_path(outcome.directory)
     yield from render_errors(directory, _exceptions_of(outcome), report.errors)
     yield from _render_usage(outcome)
+    yield from render_replays(report.replays)
     yield from render_findings(report.findings)
     yield from render_clean_rooms(report.clean_rooms)
     yield from render_flakes(outcome.flakes)
@@ -457,6 +463,8 @@ def _describe_sealed(sealed: SealedTrials | None) -> dict[str, object] | None:
 def describe_report(report: Report) -> dict[str, object]:
     """The report as JSON."""
     outcome, counts = report.outcome, asdict(report.outcome.counts)
+    # Only where it was asked for: the document of other jobs stays as it was.
+    replays = {"model_replay": msgspec.to_builtins(report.replays)} if report.replays else {}
     return {
         "job": outcome.directory.name,
         "directory": str(outcome.directory),
@@ -491,4 +499,5 @@ def describe_report(report: Report) -> dict[str, object]:
         "unplanned": list(outcome.unplanned),
         "notes": list(outcome.notes),
         "outcome": msgspec.structs.asdict(summarize(outcome.result)),
+        **replays,
     }

@@ -10,7 +10,7 @@ from proctor.cli.printable import printable
 from proctor.harbor.render import render_json
 from proctor.harbor.stats import JobStats
 from proctor.harbor.trial_result import ExceptionInfo, TrialResult
-from proctor.sentence import render_duration, render_errored
+from proctor.sentence import count_of, render_duration, render_errored, render_money
 from proctor.traces.failures import find_message, name_exception
 
 type Clock = Callable[[], float]
@@ -29,6 +29,8 @@ class RunningTrial:
     began: float
     """When it began, by the monotonic clock."""
     phase: str = "begins"
+    spent: str = ""
+    """Its requests to models so far, and their cost."""
 
 
 @dataclass(slots=True)
@@ -54,6 +56,12 @@ class Progress:
         """A trial enters a phase."""
         if found := self.running.get(trial):
             found.phase = phase
+
+    def spend(self, trial: str, n_requests: int, cost_usd: float | None) -> None:
+        """A trial has made requests to models."""
+        if found := self.running.get(trial):
+            cost = "" if cost_usd is None else f", {render_money(cost_usd)}"
+            found.spent = f"{count_of(n_requests, 'request')}{cost}"
 
     def end(self, trial: str, stats: JobStats) -> None:
         """A trial ended."""
@@ -133,7 +141,7 @@ def render_running(
     by_age = sorted(trials, key=lambda trial: trial.began)
     shown = by_age if len(by_age) <= rows else by_age[: max(rows - 1, 0)]
     lines = [
-        (printable(_name_of(trial)), printable(trial.phase), _clock_text(now - trial.began))
+        (printable(_name_of(trial)), _render_phase(trial), _clock_text(now - trial.began))
         for trial in shown
     ]
     if rest := by_age[len(shown) :]:
@@ -141,6 +149,10 @@ def render_running(
         counts = ", ".join(f"{n} {phase}" for phase, n in phases.most_common())
         lines.append((f"… and {len(rest)} more", counts, ""))
     return lines[: max(rows, 0)]
+
+
+def _render_phase(trial: RunningTrial) -> str:
+    return printable(", ".join(filter(None, (trial.phase, trial.spent))))
 
 
 def render_number(value: object) -> str:

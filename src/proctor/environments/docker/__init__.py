@@ -5,6 +5,7 @@ For a trial:
     inside        commands and files in a running container
     room          the verifier's room: a second container that the agent cannot reach
     refusals      rejects options that it does not support
+    model_port    opens the port of the job's model gateway in a container's network
     engine        finds the engine, once per process
     image         finds, pulls or builds the image of a task once, and pins it
     containers    starts and removes containers

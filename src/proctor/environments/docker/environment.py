@@ -32,10 +32,12 @@ from proctor.environments.docker.files import Files
 from proctor.environments.docker.image import Image, prepare_image
 from proctor.environments.docker.inside import Running
 from proctor.environments.docker.merged import MergedFiles, is_mounted_here
+from proctor.environments.docker.model_port import HOST, Container, open_model_port
 from proctor.environments.docker.program import run_docker
 from proctor.environments.docker.reap import bring_in
 from proctor.environments.docker.refusals import check_order
 from proctor.environments.docker.room import SLEEP, Outside, Room, pause_container
+from proctor.environments.forwarding import ModelPort
 from proctor.environments.running import DEVICES, MEMORY, MOST_DEVICES, has_files_in_memory
 from proctor.environments.sandbox.blueprint import Part
 from proctor.environments.sandbox.delete import delete_tree
@@ -97,14 +99,14 @@ async def list_processes(container: str, first: int) -> list[Process]:
     return _without_own(list(rows.values()), first)
 
 
-def list_processes_here(first: int) -> list[Process]:
+def list_processes_here(first: int, model_port: int) -> list[Process]:
     """List the processes from /proc, if the engine runs on this machine.
 
     Raises:
         OSError: the container no longer runs.
     """
     namespace = str(Path(f"/proc/{first}/ns/pid").readlink())
-    lister = Lister(f"/proc/{first}/root")
+    lister = Lister(f"/proc/{first}/root", model_port)
     return _without_own(sorted(_find_in(namespace, lister), key=lambda row: row.pid), first)
 
 
@@ -207,10 +209,10 @@ _LOGS = tuple(map(str, (INSIDE.agent_dir, INSIDE.verifier_dir, INSIDE.artifacts_
 _PHASE = "setup"
 # Shell of each image, by its Id, found once per process.
 _SHELL_OF: dict[str, str] = {}
-_HOST = "host"
 _LOOK = "\n".join(
     (
         "{{.State.Pid}}",
+        "{{.Id}}",
         *(
             f"{{{{if .GraphDriver.Data}}}}{{{{.GraphDriver.Data.{name}}}}}{{{{end}}}}"
             for name in ("MergedDir", "UpperDir", "LowerDir")
@@ -218,7 +220,7 @@ _LOOK = "\n".join(
         *("{{.HostsPath}}", "{{.HostnamePath}}", "{{.ResolvConfPath}}"),
     )
 )
-_N_LINES = 7
+_N_LINES = 8
 
 
 class DockerEnvironment(ChangedContainer):
@@ -245,6 +247,7 @@ class DockerEnvironment(ChangedContainer):
         self._frozen: Image | None = None
         # Changed files among those that Docker mounts in /etc, when it was frozen.
         self._frozen_etc: Mapping[str, bytes] = {}
+        self._model_port: ModelPort | None = None
         self._ending: asyncio.Task[None] | None = None
 
     @property
@@ -286,7 +289,7 @@ class DockerEnvironment(ChangedContainer):
         self._snapshot = Snapshot(image.pin, "docker", tools)
         self._report_storage()
         name = await self._run_container(image, network, self.trial_paths.trial_dir)
-        files = await self._find_files(engine, name, image)
+        files = await self._find_files(engine, name, image, network)
         await files.open_directories(_LOGS)
         workdir = task.workdir or image.workdir
         self._running = Running(
@@ -316,12 +319,14 @@ class DockerEnvironment(ChangedContainer):
         await start_container([*words, image.id, *SLEEP[1:]], name, fill)
         return name
 
-    async def _find_files(self, engine: Engine, name: str, image: Image) -> Files:
-        """Return the fastest way to access the files of the container."""
+    async def _find_files(self, engine: Engine, name: str, image: Image, network: str) -> Files:
+        """Open the model port; return the fastest way to access the files of the container."""
         inspected = await run_docker("inspect", "--format", _LOOK, name)
         lines = inspected.out.removesuffix("\n").split("\n")
-        pid, merged, upper, lowers, *etc = [*lines, *[""] * (_N_LINES - len(lines))]
+        pid, number, merged, upper, lowers, *etc = [*lines, *[""] * (_N_LINES - len(lines))]
         self._first = int(pid)
+        if port := self._order.model_port:
+            self._model_port = open_model_port(Container(number, self._first, network), port)
         self._merged = merged if posixpath.isabs(merged) else ""
         if posixpath.isabs(upper) and posixpath.isabs(lowers):
             self._layers = (Part("/", tuple(lowers.split(":")), upper, ""),)
@@ -347,7 +352,7 @@ class DockerEnvironment(ChangedContainer):
                 f"{', '.join(sorted(engine.networks))}: choose one with --ek network=NAME (host is "
                 "the host's network)"
             )
-        if chosen == _HOST:
+        if chosen == HOST:
             self._find(
                 FindingCode.NETWORK_SHARED,
                 "the environment used the host's network: --ek network=host",
@@ -391,7 +396,10 @@ class DockerEnvironment(ChangedContainer):
         names, self._names = self._names, []
         scratch, self._scratch = self._scratch, []
         frozen, self._frozen = self._frozen, None
+        model_port, self._model_port = self._model_port, None
         try:
+            if model_port is not None:
+                await model_port.end()
             if is_owed:
                 # The first is the agent's, which is removed after its evidence was copied.
                 await asyncio.to_thread(bring_in, names.pop(0), self.trial_paths.trial_dir)
@@ -402,12 +410,27 @@ class DockerEnvironment(ChangedContainer):
             for directory in scratch:
                 await asyncio.to_thread(delete_session, directory)
 
+    async def open_model_port(self) -> None:
+        """Let programs inside reach the model gateway; see ModelReaching.
+
+        Raises:
+            DockerError: the container does not run.
+        """
+        self._now()
+        if self._model_port is not None:
+            self._model_port.open()
+
+    async def close_model_port(self) -> None:
+        """End connections to the model gateway; see ModelReaching."""
+        if self._model_port is not None:
+            await self._model_port.close()
+
     async def list_processes(self) -> Sequence[Process]:
         """List its processes, without the two that keep it running."""
         now = self._now()
         if isinstance(now.files, MergedFiles):
             with suppress(OSError):
-                return list_processes_here(self._first)
+                return list_processes_here(self._first, self._order.model_port or 0)
         return await list_processes(now.container, self._first)
 
     async def pause(self) -> int:
@@ -490,8 +513,9 @@ class DockerEnvironment(ChangedContainer):
         self._ending = None
         try:
             engine = await find_engine()
-            name = await self._run_container(image, self._choose_network(engine), None, fill)
-            files = await self._find_files(engine, name, image)
+            network = self._choose_network(engine)
+            name = await self._run_container(image, network, None, fill)
+            files = await self._find_files(engine, name, image, network)
             self._etc_files.write(etc)
         except BaseException:
             await self._end()

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from proctor.environments.docker.engine import BRIDGE
+from proctor.environments.docker.model_port import check_can_forward
 from proctor.environments.sandbox.refusals import check_hardware, find_refusals
 from proctor.errors import UnsupportedError
 from proctor.harbor.configs import EnvironmentConfig
@@ -33,7 +35,20 @@ def check_order(order: EnvironmentOrder) -> RequestedSettings:
             f"network_mode 'allowlist' ({', '.join(order.network.allowed_hosts)}): {_WHO} cannot "
             "restrict a task to a list of hosts; use 'public' or 'no-network'"
         )
+    if order.model_port is not None:
+        is_public = order.network.mode is NetworkMode.PUBLIC
+        check_can_forward(request.network or BRIDGE if is_public else "none")
     return request
+
+
+def check_reaches_models(config: EnvironmentConfig) -> None:
+    """Check, before a job starts, that its containers can reach the model gateway.
+
+    Raises:
+        UnsupportedError: they cannot; the message says why, and what to do.
+    """
+    # A task without a network needs root even if public ones use the host's: checked for each.
+    check_can_forward(check_options(config).network or BRIDGE)
 
 
 def check_options(config: EnvironmentConfig) -> RequestedSettings:

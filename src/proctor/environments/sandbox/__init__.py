@@ -9,6 +9,7 @@ For a trial:
     limits        memory, processors and processes, by control groups
     network       none, the host's, or one that slirp4netns or pasta connects
     host_ports    relays ports of the host that a job lets its agents reach
+    loopback      where PID 1 listens for connections to the job's model gateway
     scratch       directories for what is written; uses runs, delete, subordinate
     slots         scratch directories that one sandbox after the other uses
     ranges        host ids for the users of one sandbox, if proctor runs as root

@@ -57,6 +57,10 @@ class Blueprint:
     host_ports: tuple[tuple[str, int], ...] = ()
     """Addresses and TCP ports of the host for a relay: PID 1 binds the same ones, and sends the
     sockets to the runner. Only on a network that a helper connects."""
+    model_port: int = 0
+    """Port of the host's loopback where the model gateway listens: PID 1 listens on the same one
+    and sends the socket to the runner, after those of `host_ports`. 0 if there is none. Not on the
+    host's network."""
     cgroups: tuple[str, ...] = ()
     """cgroup directories that PID 1 enters before it forks anything."""
     directories: tuple[str, ...] = ()

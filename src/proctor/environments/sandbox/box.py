@@ -54,10 +54,11 @@ class Box:
         # Open files of its network namespace and, if it has one, its user namespace, for the helper
         # that connects it; empty if none is needed. Closed with the sandbox.
         self.namespaces: tuple[int, ...] = ()
-        # Sockets bound, in its network, to the host ports of the blueprint. Closed with the
-        # sandbox.
+        # Sockets bound, in its network, to the host ports of the blueprint, and then the one that
+        # listens on its model port. Closed with the sandbox.
         self.bound: tuple[int, ...] = ()
-        self._n_bound = len(blueprint.host_ports)
+        self._model_port = blueprint.model_port
+        self._n_bound = len(blueprint.host_ports) + bool(blueprint.model_port)
         self._session = blueprint.session
         self._root_id = blueprint.first_id
         self._handle = handle
@@ -172,8 +173,8 @@ class Box:
 
     async def list_processes(self) -> list[Process]:
         """List its processes as seen inside, without PID 1 and its workers."""
-        found = (await self._ask({"op": "list_processes", "room": 0}))["processes"]
-        return msgspec.convert(found, list[Process])
+        request = {"op": "list_processes", "room": 0, "model_port": self._model_port}
+        return msgspec.convert((await self._ask(request))["processes"], list[Process])
 
     async def hold(self, *, is_still: bool) -> int:
         """Stop all processes but PID 1 and its workers, or continue them.

@@ -192,7 +192,9 @@ class SandboxEnvironment(Inside):
         self._record_root(root)
         network = self._choice.network
         bound = self._host_ports if network in (Network.SLIRP, Network.PASTA) else ()
-        request = PoolRequest(root.parts, network, self._limits, _DIRECTORIES, bound)
+        request = PoolRequest(
+            root.parts, network, self._limits, _DIRECTORIES, bound, self._find_model_port()
+        )
         box, session = await self._acquire(pool, request)
         self._held.connection = await connect(
             request.network, box.pid, box.namespaces, session.directory
@@ -310,13 +312,32 @@ class SandboxEnvironment(Inside):
         if relay is None:
             raise SandboxError(f"{self.session_id}: the sandbox does not run: start it first")
         self._find_ports_open()
-        for problem in await relay.open():
+        for problem in relay.open():
             self._order.logger.warning(problem)
 
     async def close_host_ports(self) -> None:
         """Close the host ports and their connections; see Relaying."""
         if self._held.relay is not None:
             await self._held.relay.close()
+
+    def _find_model_port(self) -> int:
+        """Return the port to forward; 0 if there is none, or the host's network is shared."""
+        return 0 if self._choice.network is Network.HOST else self._order.model_port or 0
+
+    async def open_model_port(self) -> None:
+        """Let programs inside reach the model gateway; see ModelReaching.
+
+        Raises:
+            SandboxError: the sandbox does not run.
+        """
+        self._now()
+        if self._held.model_port is not None:
+            self._held.model_port.open()
+
+    async def close_model_port(self) -> None:
+        """End connections to the model gateway; see ModelReaching."""
+        if self._held.model_port is not None:
+            await self._held.model_port.close()
 
     def _find_ports_open(self) -> None:
         code, ports = FindingCode.HOST_PORTS_OPEN, list(map(str, self._host_ports))
@@ -426,7 +447,14 @@ class SandboxEnvironment(Inside):
         Raises:
             SandboxError, OSError: it cannot be started.
         """
-        request = PoolRequest(root, self._choice.network, self._limits, (), is_frozen=True)
+        request = PoolRequest(
+            root,
+            self._choice.network,
+            self._limits,
+            (),
+            model_port=self._find_model_port(),
+            is_frozen=True,
+        )
         held = self._held = Held()
         try:
             await pool_of(await shared_zygote()).hold_new(request, self.session_id, held)

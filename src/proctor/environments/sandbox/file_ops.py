@@ -126,7 +126,7 @@ def _list_processes(request: dict[str, Any], _files: list[int]) -> Message:
     """List all processes but PID 1 and its workers."""
     ours = {1, os.getpid(), *request["operations"]}
     found: list[tuple[int, Facts]] = []
-    lister = Lister()
+    lister = Lister(model_port=request["model_port"])
     for name in os.listdir("/proc"):
         if not name.isdecimal() or int(name) in ours or len(found) >= _MOST_PROCESSES:
             continue

@@ -8,7 +8,6 @@ connection to the host. There is no route to the host, so nothing else of the ho
 whatever names, redirects or spellings of the address a program inside uses.
 """
 
-import asyncio
 import os
 import re
 import socket
@@ -17,6 +16,7 @@ from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import NamedTuple
 
+from proctor.environments.forwarding import MOST_CONNECTIONS, Forwarder
 from proctor.environments.sandbox.network import choose_network
 from proctor.environments.sandbox.routes import find_local_addresses
 from proctor.errors import UnsupportedError
@@ -33,10 +33,6 @@ _EXPECTED = "expected ADDRESS:PORT, such as 127.0.0.1:8000 or [::1]:8000"
 _OF_HELPERS = frozenset({"10.0.2.2", "10.0.2.3", "10.0.2.100", "169.254.0.1"})
 # Ports of one job.
 _MOST_PORTS = 16
-# Concurrent connections of one sandbox. More are reset, or it could exhaust the runner's files.
-_MOST_CONNECTIONS = 64
-_CONNECT_SEC = 10.0
-_CHUNK = 1 << 16
 
 
 class HostPort(NamedTuple):
@@ -146,55 +142,29 @@ class Relay:
         self._sockets = [
             (port, socket.socket(fileno=os.dup(fd))) for port, fd in zip(ports, bound, strict=True)
         ]
-        self._is_open = False
-        self._servers: list[asyncio.Server] = []
-        self._connections: set[asyncio.Task[None]] = set()
+        self._forwarder = Forwarder()
 
-    async def open(self) -> Sequence[str]:
+    def open(self) -> Sequence[str]:
         """Listen until closed; return error messages for ports that fail."""
         failed = []
-        self._is_open = True
         for port, bound in self._sockets:
             try:
-                self._servers.append(await self._listen(port, bound.dup()))
+                bound.listen(MOST_CONNECTIONS)
             except OSError as error:
                 # A program inside listens there. An exception would let an agent force a retry of
                 # the trial.
                 failed.append(f"{port} cannot be reached from the sandbox: {reason_of(error)}")
+            else:
+                self._forwarder.listen(bound.dup(), port.address, port.port)
         return failed
-
-    async def _listen(self, port: HostPort, copy: socket.socket) -> asyncio.Server:
-        async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            task = asyncio.current_task()
-            is_full = len(self._connections) >= _MOST_CONNECTIONS
-            # A connection accepted just before `close` may get here after it.
-            if task is None or is_full or not self._is_open:
-                writer.transport.abort()
-                return
-            self._connections.add(task)
-            task.add_done_callback(self._connections.discard)
-            await _pass_on(port, reader, writer)
-
-        try:
-            return await asyncio.start_server(accept, sock=copy)
-        except BaseException:
-            copy.close()
-            raise
 
     async def close(self) -> None:
         """Refuse new connections, and end existing ones."""
-        self._is_open = False
-        servers, self._servers = self._servers, []
-        for server in servers:
-            server.close()
         for _, bound in self._sockets:
             # It stays bound, but no longer listens.
             with suppress(OSError):
                 bound.shutdown(socket.SHUT_RDWR)
-        ending = list(self._connections)
-        for task in ending:
-            task.cancel()
-        await asyncio.gather(*ending, return_exceptions=True)
+        await self._forwarder.stop()
 
     async def end(self) -> None:
         """Close it for good."""
@@ -202,33 +172,3 @@ class Relay:
         for _, bound in self._sockets:
             bound.close()
         self._sockets.clear()
-
-
-async def _pass_on(
-    port: HostPort, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-) -> None:
-    """Connect to the host, and copy in both directions until both sides have closed."""
-    writers = [writer]
-    try:
-        async with asyncio.timeout(_CONNECT_SEC):
-            far_reader, far_writer = await asyncio.open_connection(port.address, port.port)
-        writers.append(far_writer)
-        async with asyncio.TaskGroup() as both:
-            both.create_task(_copy(reader, far_writer))
-            both.create_task(_copy(far_reader, writer))
-        for each in writers:
-            each.close()
-            await each.wait_closed()
-    except* (OSError, TimeoutError):
-        # One side has ended; `finally` resets the connection of the other.
-        pass
-    finally:
-        for each in writers:
-            each.transport.abort()
-
-
-async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-    while chunk := await source.read(_CHUNK):
-        target.write(chunk)
-        await target.drain()
-    target.write_eof()

@@ -10,13 +10,14 @@ third probably does too, and its sandbox is made while they run. It contains not
 import asyncio
 import time
 import weakref
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import count
 from pathlib import Path
 
+from proctor.environments.forwarding import ModelPort
 from proctor.environments.sandbox.blueprint import Blueprint, Network
 from proctor.environments.sandbox.box import Box, Zygote
 from proctor.environments.sandbox.host_ports import HostPort, Relay
@@ -51,6 +52,8 @@ class PoolRequest:
     limits: Limits
     directories: tuple[str, ...]
     host_ports: tuple[HostPort, ...] = ()
+    model_port: int = 0
+    """Port of the model gateway; 0 if there is none, or the sandbox is on the host's network."""
     is_frozen: bool = False
     """Its root contains a trial's files: only for that trial, and nothing is added to it."""
 
@@ -65,6 +68,7 @@ class Held:
     box: Box | None = None
     connection: Connection | None = None
     relay: Relay | None = None
+    model_port: ModelPort | None = None
     is_owed: bool = False
     """A download failed: salvage the evidence before the scratch is deleted."""
     ids_shared: str | None = None
@@ -76,15 +80,8 @@ class Held:
         Raises:
             SandboxError, OSError: something cannot be removed.
         """
-        ends: list[Awaitable[None]] = []
-        if self.connection is not None:
-            ends.append(self.connection.close())
-        if self.relay is not None:
-            ends.append(self.relay.end())
-        if self.box is not None:
-            ends.append(self.box.kill())
         # All of them are ended even if one fails; the first failure is raised at the end.
-        failed = await asyncio.gather(*ends, return_exceptions=True)
+        failed = await asyncio.gather(*self._end(), return_exceptions=True)
         traces: list[Awaitable[None]] = [remove_groups(self.groups.directories)]
         if self.slots is not None and self.slot is not None:
             if self.is_owed:
@@ -95,6 +92,16 @@ class Held:
         for failure in failed:
             if failure is not None:
                 raise failure
+
+    def _end(self) -> Iterator[Awaitable[None]]:
+        if self.connection is not None:
+            yield self.connection.close()
+        if self.relay is not None:
+            yield self.relay.end()
+        if self.model_port is not None:
+            yield self.model_port.end()
+        if self.box is not None:
+            yield self.box.kill()
 
 
 def _bring_in(slot: Slot) -> None:
@@ -175,13 +182,16 @@ class SandboxPool:
             parts=slot.parts,
             network=request.network,
             host_ports=request.host_ports,
+            model_port=request.model_port,
             cgroups=held.groups.directories,
             directories=request.directories,
             subordinate=self._subordinate,
             first_id=0 if slot.ids is None else slot.ids.first,
         )
         held.box = await self._zygote.spawn(blueprint)
-        held.relay = Relay(request.host_ports, held.box.bound)
+        held.relay = Relay(request.host_ports, held.box.bound[: len(request.host_ports)])
+        if request.model_port:
+            held.model_port = ModelPort(request.model_port, held.box.bound[-1])
         held.slot = stamp_again(slot)
 
     async def _undo(self, held: Held) -> None:

@@ -6,6 +6,7 @@ are alive. Uses only the standard library.
 """
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -33,6 +34,8 @@ _DELETED = " (deleted)"
 # socket, and the flag of a listening Unix socket.
 _TABLES = {"tcp": b"0A", "tcp6": b"0A", "udp": b"07", "udp6": b"07"}
 _ACCEPTS = 0x10000
+# 127.0.0.1, in the byte order in which /proc/net prints addresses.
+_LOOPBACK = int.from_bytes((127, 0, 0, 1), sys.byteorder)
 _NOBODY = -1
 
 
@@ -98,6 +101,8 @@ class Lister:
 
     root: str = ""
     """Directory of their root file system, as seen by this process; empty for `/`."""
+    model_port: int = 0
+    """Port of loopback on which the runner listens in their network; 0 if it does not."""
     _n_characters: int = 0
     _n_files: int = 0
     _listening: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -164,14 +169,16 @@ class Lister:
         if namespace not in self._listening:
             # If the namespace is hidden, it is our own: commands cannot make another.
             network = f"{place}/net" if namespace else "/proc/self/net"
-            self._listening[namespace] = dict(_read_sockets(network))
+            self._listening[namespace] = dict(_read_sockets(network, self.model_port))
         return self._listening[namespace]
 
 
-def _read_sockets(network: str) -> Iterator[tuple[str, int]]:
+def _read_sockets(network: str, model_port: int) -> Iterator[tuple[str, int]]:
+    # The runner's own socket belongs to no process inside, but has a user that they may have too.
+    own = f"{_LOOPBACK:08X}:{model_port:04X}".encode()
     for table, state in _TABLES.items():
         for fields in _read_table(f"{network}/{table}"):
-            if len(fields) > 9 and fields[3] == state:
+            if len(fields) > 9 and fields[3] == state and fields[1] != own:
                 yield f"socket:[{fields[9].decode()}]", int(fields[7])
     for fields in _read_table(f"{network}/unix"):
         if len(fields) > 6 and int(fields[3], 16) & _ACCEPTS:

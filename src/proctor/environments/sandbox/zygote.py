@@ -6,14 +6,12 @@ It has no secrets and no open files of the runner. When its socket closes, it an
 Imports little, and only from the standard library, because each fork copies its memory.
 """
 
-import fcntl
 import gc
 import os
 import resource
 import select
 import signal
 import socket
-import struct
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -30,6 +28,7 @@ from proctor.environments.sandbox.identity import (
     map_self,
 )
 from proctor.environments.sandbox.init import forget_imports, make_init, serve
+from proctor.environments.sandbox.loopback import bring_loopback_up, listen_for_models
 from proctor.environments.sandbox.premade import premake
 from proctor.environments.sandbox.privileges import (
     bound_init,
@@ -70,9 +69,6 @@ _HELPERS = tuple(
     for last in (2, 3, 100)
 )
 _IPV6_FREEBIND = 78
-_IFF_UP = 1
-_SIOCGIFFLAGS = 0x8913
-_SIOCSIFFLAGS = 0x8914
 _MOST_PROCESSES = 4096
 _FAILED = 1
 # Above the largest descriptor that may be open.
@@ -240,7 +236,7 @@ def _become_init(
         name_process("proctor-init")
         premade = _enter(blueprint, told, owner)
         namespaces = _open_namespaces(blueprint, owner)
-        bound = _bind_ports(blueprint.host_ports)
+        bound = [*_bind_ports(blueprint.host_ports), *_listen(blueprint.model_port)]
         root = build_root(blueprint, premade, in_user_namespace=owner is not None)
         with step("giving up privileges"):
             room = room_capability()
@@ -335,7 +331,7 @@ def _unshare(network: Network) -> None:
         os.unshare(flags)
     if network != Network.HOST:
         with step("bringing loopback up"):
-            _bring_loopback_up()
+            bring_loopback_up()
     with step("refusing the host's addresses"):
         make_unreachable(hidden)
 
@@ -379,10 +375,9 @@ def _bind_ports(ports: Sequence[tuple[str, int]]) -> list[socket.socket]:
     return bound
 
 
-def _bring_loopback_up() -> None:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
-        request = bytearray(struct.pack("16sH22x", b"lo", 0))
-        fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request)
-        flags = struct.unpack_from("H", request, 16)[0] | _IFF_UP
-        struct.pack_into("H", request, 16, flags)
-        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, request)
+def _listen(model_port: int) -> list[socket.socket]:
+    """Listen on the port of the model gateway, if there is one."""
+    if not model_port:
+        return []
+    with step(f"opening port {model_port} for models"):
+        return [listen_for_models(model_port)]

@@ -45,7 +45,7 @@ def make_plan(
         TaskError: there is no task to run, or one cannot be run.
         InputError: another part of the configuration is invalid.
     """
-    check_kinds(config)
+    check_kinds(config, settings.models)
     resolved = asyncio.run(resolve_tasks(config, settings, host=host))
     _check_none_refused(resolved)
     settings_by_agent = [_settings_of(config, agent) for agent in config.agents]

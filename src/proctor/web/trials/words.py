@@ -55,6 +55,7 @@ STATUSES: Final[dict[str, str]] = {
 COSTS: Final[dict[str, str]] = {
     "reported": "the amount that the provider or the agent reported",
     "estimated": "tokens times listed prices of the day",
+    "replayed": "the model's answers came from a recording; nothing was spent",
     "unknown": "no amount was reported, and not all of the tokens have a price",
 }
 """Source of a cost."""
