@@ -406,6 +406,8 @@ def test_of_a_trial_its_trajectory_is_followed_else_what_its_commands_print(
     (tmp_path / "agent").mkdir()
     (tmp_path / "agent" / "proctor-output.jsonl").write_text(printed(1))
     assert proctor("trace", "follow", "--once", tmp_path).out == "00:00:01.000  line 1\n"
+    (tmp_path / "agent" / "model-trace.jsonl").write_text('{"role": "system", "step": 0}\n')
+    assert proctor("trace", "follow", "--once", tmp_path).out == "step 0  system\n"
     (tmp_path / "agent" / "trajectory.jsonl").write_text('{"role": "user", "step": 0}\n')
     assert proctor("trace", "follow", "--once", tmp_path).out == "step 0  user\n"
 

@@ -31,12 +31,12 @@ from proctor.cli.trace_text import LONGEST, render_entry, render_header
 from proctor.diagnostic import Diagnostic
 from proctor.digest import sha256_hex
 from proctor.errors import InputError, TraceError
-from proctor.traces.entry import OUTPUT, OUTPUT_FILE
+from proctor.traces.entry import MODEL_TRACE, OUTPUT, OUTPUT_FILE
 from proctor.traces.trajectory import CarefulReader, LineReading
 
 _WRITER = "trajectory_writer.py"
 _POLL_SECONDS = 0.2
-_OF_TRIALS = ("trajectory.jsonl", OUTPUT_FILE)
+_OF_TRIALS = ("trajectory.jsonl", MODEL_TRACE, OUTPUT_FILE)
 
 
 # Commands in proctor.cli.trace_NAME, imported on use because they are slow to import.
@@ -300,7 +300,7 @@ def _find_file(thing: str, idle_seconds: float | None, *, is_waiting: bool) -> s
             return str(found or thing)
         if not is_waiting:
             raise InputError(
-                f"{thing}: has neither agent/{_OF_TRIALS[0]} nor agent/{_OF_TRIALS[1]}; expected "
+                f"{thing}: has none of agent/{', agent/'.join(_OF_TRIALS)}; expected "
                 "a trajectory or the directory of a trial. --wait waits for its agent to begin"
             )
         if idle_seconds is not None and time.monotonic() - began >= idle_seconds:

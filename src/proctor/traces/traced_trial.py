@@ -22,7 +22,7 @@ import msgspec
 from proctor.errors import DamageError, InputError, TraceError
 from proctor.files import read_small
 from proctor.traces.conversation import read_turns
-from proctor.traces.entry import OUTPUT_FILE, TraceKind
+from proctor.traces.entry import MODEL_TRACE, OUTPUT_FILE, TraceKind
 from proctor.traces.trajectory import has_entries
 from proctor.traces.turn import Turn
 
@@ -35,8 +35,11 @@ _NAMES = (
     (TraceKind.CONVERSATION, "conversation.jsonl"),
     (TraceKind.ATIF, "trajectory.json"),
 )
-_OUTPUT = (TraceKind.OUTPUT, f"agent/{OUTPUT_FILE}")
-"""The last: an agent's own trace is preferred, wherever it lies."""
+_LAST = (
+    (TraceKind.TRAJECTORY, f"agent/{MODEL_TRACE}"),
+    (TraceKind.OUTPUT, f"agent/{OUTPUT_FILE}"),
+)
+"""Made by the runner: an agent's own trace is preferred, wherever it lies."""
 _KINDS = [kind for kind, _ in _NAMES]
 _FOLDERS = ("agent", "", "artifacts")
 """Where traces lie in a trial or a step of one, the preferred first; "" is the place itself."""
@@ -110,8 +113,8 @@ def _list_candidates(named: Named, place: str) -> list[tuple[TraceKind, str]]:
     # Sorting is stable: files named by the record stay before the usual names.
     told = [each for each in named.candidates() if each[0] is not TraceKind.OUTPUT]
     own = sorted([*told, *own], key=lambda each: _KINDS.index(each[0]))
-    kind, output = _OUTPUT
-    return list(dict.fromkeys([*own, *artifacts, (kind, str(PurePosixPath(place, output)))]))
+    last = [(kind, str(PurePosixPath(place, name))) for kind, name in _LAST]
+    return list(dict.fromkeys([*own, *artifacts, *last]))
 
 
 type Opened = contextlib.AbstractContextManager[str]
