@@ -1,6 +1,5 @@
 """Fixtures: a provider, and a gateway in front of it."""
 
-import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
@@ -71,29 +70,33 @@ def opened(provider: Provider, tmp_path: Path) -> OpenIt:
     return open_it
 
 
+@pytest.fixture(scope="session")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache of their own for these images: other tests clean the one that all share."""
+    return tmp_path_factory.mktemp("images")
+
+
 @pytest.fixture
-def runs(site: Site, provider: Provider) -> Runs:
-    """Runs agents in front of the provider; images are shared with other tests."""
-    site.env = {"PROCTOR_CACHE": os.environ["PROCTOR_CACHE"]}
+def runs(site: Site, provider: Provider, images: Path) -> Runs:
+    """Runs agents in front of the provider."""
+    site.env = {"PROCTOR_CACHE": str(images)}
     return Runs(site, provider)
 
 
 @pytest.fixture(scope="session")
-def clients_image(nobodys_key: Path) -> str:
+def clients_image(images: Path) -> str:
     """An image with the clients of OpenAI and Anthropic."""
-    assert nobodys_key.is_absolute()
-    return import_image("clients:1", find_image("clients", CLIENTS))
+    return import_image("clients:1", find_image("clients", CLIENTS), images)
 
 
 @pytest.fixture(scope="session")
-def mini_image(nobodys_key: Path) -> str:
+def mini_image(images: Path) -> str:
     """An image with mini-swe-agent."""
-    assert nobodys_key.is_absolute()
-    return import_image("mini:1", find_image("mini", MINI))
+    return import_image("mini:1", find_image("mini", MINI), images)
 
 
-def import_image(name: str, archive: Path) -> str:
-    """Let sandboxes of this worker use an image."""
-    done = run_child("image", "import", name, archive)
+def import_image(name: str, archive: Path, cache: Path) -> str:
+    """Let sandboxes with this cache use an image."""
+    done = run_child("image", "import", name, archive, env={"PROCTOR_CACHE": str(cache)})
     assert done.code == 0, done.err
     return name
