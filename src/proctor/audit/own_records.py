@@ -1,8 +1,8 @@
 """Compare each trial's record.json, if proctor wrote one, with its reward files and result.json.
 
-The record repeats the rewards, the ids and the exceptions of its trial, so whoever edits the other
-files must edit it too. It is not evidence of its own: a job of harbor has none, and a trial
-without one is not a finding.
+The record repeats the rewards, the ids and the exceptions of its trial, so an edit of the other
+files needs an edit of the record too. It is not evidence of its own: a job of harbor has none, and
+a trial without one is not a finding.
 """
 
 import math

@@ -210,7 +210,7 @@ async def _forward(near: socket.socket, address: str, port: int) -> None:
             if side.transport is not None:
                 _reset(side.transport.get_extra_info("socket"))
                 side.transport.abort()
-        # If it was never connected: whoever opened this one closes it.
+        # If it was never connected, the caller that opened this one closes it.
         _reset(near)
 
 

@@ -80,7 +80,7 @@ class Weather:
         waiting = asyncio.get_running_loop().create_future()
         self._waiting.append(waiting)
         try:
-            # Whoever wakes it has counted it.
+            # The request that wakes it has counted it.
             await waiting
         except asyncio.CancelledError:
             if not waiting.cancelled():
