@@ -9,6 +9,7 @@ from benchmarks.changes import changes_rows, clean_room_rows
 from benchmarks.commands import score_rows, start_up_rows
 from benchmarks.docker_trials import docker_rows
 from benchmarks.gateway import gateway_rows
+from benchmarks.growth import growth_rows
 from benchmarks.inspect_import import import_rows
 from benchmarks.inspect_search import search_rows
 from benchmarks.inspect_show import show_rows
@@ -46,4 +47,5 @@ SUBJECTS: dict[str, Subject] = {
     "view-trace": trace_page_rows,
     "board": board_rows,
     "gateway": gateway_rows,
+    "growth": growth_rows,
 }

@@ -54,7 +54,7 @@ def load_board_ledger(bench: Bench, records: int) -> Path:
     with OpenLedger.create(directory, make_key(directory / "key", "bench"), "bench") as ledger:
         for batch in itertools.batched(range(records), _BATCH):
             with ledger.writing():
-                drafts: list[AnyEntry] = [_make_entry(number, tasks, draw) for number in batch]
+                drafts: list[AnyEntry] = [make_board_entry(number, tasks, draw) for number in batch]
                 ledger.append(drafts)
         ledger.refresh()
         _remark(ledger)
@@ -71,7 +71,8 @@ def _remark(ledger: OpenLedger) -> None:
     append_supersession(ledger, first, second, "infrastructure", reason="no disk", author="ana")
 
 
-def _make_entry(number: int, tasks: int, draw: random.Random) -> TrialEntry:
+def make_board_entry(number: int, tasks: int, draw: random.Random) -> TrialEntry:
+    """A trial of the dataset."""
     sitter, task = number % _SITTERS, number // _SITTERS % tasks
     reward = draw.choice(_REWARDS)
     record = {

@@ -20,6 +20,7 @@ from benchmarks.commands import score_rows, start_up_rows
 from benchmarks.docker_trials import docker_rows
 from benchmarks.drawn import NEVER_STARTED, TIMED_OUT, draw_trials
 from benchmarks.gateway import gateway_rows
+from benchmarks.growth import growth_rows
 from benchmarks.inspect_import import import_rows
 from benchmarks.inspect_search import search_rows
 from benchmarks.inspect_show import show_rows
@@ -61,6 +62,7 @@ TINY: dict[str, Subject] = {
     "view-trace": partial(trace_page_rows, steps=500),
     "board": partial(board_rows, records=500),
     "gateway": partial(gateway_rows, requests=3, chunks=5, streams=4, every=0.001),
+    "growth": partial(growth_rows, small=500, large=1000),
 }
 
 
@@ -128,6 +130,8 @@ SLOW_BARS = {
     "show-sealed-1gb-memory": "<= 1",
     "summarise-10k": "<= 4",
     "board-500": "<= 4",
+    "proof-growth": "<= 1.5",
+    "proof-growth-command": "<= 1.5",
     "run-fixed": "<= 0.2",
     "run-null-4": "<= 0.5",
     "run-null-6": "<= 2",
@@ -159,7 +163,7 @@ SLOW = (
         "show",
         "summarise",
     ),
-    *("view-job", "view-memory", "view-trace", "board"),
+    *("view-job", "view-memory", "view-trace", "board", "growth"),
 )
 
 

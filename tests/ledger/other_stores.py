@@ -24,7 +24,7 @@ from proctor.ledger.log import Place, Stamp
 from proctor.ledger.row import TrialRow, read_row
 from proctor.ledger.rows import kind_and_time, remark_columns
 from proctor.ledger.supersession import Replaceable, judge_supersessions
-from proctor.ledger.tree import Frontier
+from proctor.ledger.tree import Frontier, root_of
 from proctor.ledger.trial_index import (
     EVERYTHING,
     Indexed,
@@ -288,8 +288,10 @@ class MemoryIndex:
     def count_kinds(self, *, size: int = EVERYTHING) -> dict[str, int]:
         return dict(Counter(facts.kind for facts, _ in self._all(size)))
 
-    def leaves(self, size: int) -> list[bytes]:
-        return [facts.leaf for facts, _ in self._all(size)]
+    def hashes(self, level: int, first: int, end: int) -> list[bytes]:
+        leaves, width = [facts.leaf for facts, _ in self._entries], 16**level
+        numbers = range(first, min(end, len(leaves) // width))
+        return [root_of(leaves[at * width : (at + 1) * width]) for at in numbers]
 
     def _withholdings(self) -> list[WithholdEntry]:
         return [entry for _, entry in self._entries if isinstance(entry, WithholdEntry)]

@@ -21,7 +21,7 @@ from proctor.ledger.entry import AttestEntry, PlanEntry, WithholdEntry
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.query import find_trial
 from proctor.ledger.review import append_review
-from proctor.ledger.tree import leaf_hash
+from proctor.ledger.tree import leaf_hash, subtree_of
 from proctor.ledger.verification.verify import verify_ledger
 from proctor.ledger.withhold import Why, withhold_entry, withhold_trial
 from tests.cli.programs import Proctor
@@ -86,12 +86,12 @@ def told(claim: Claim, path: Path) -> str:
 
 def packed_without(ledger: OpenLedger, claim: Claim, gone: int, **changes: object) -> Claim:
     """The claim as its owner would make it without an entry: everything else is right."""
-    leaves = ledger.index.leaves(ledger.refresh().tree.size)
+    leaves = ledger.index.hashes(0, 0, ledger.refresh().tree.size)
     entries = [each for each in claim.entries if each.seq != gone]
     hashed = changes.pop("hashed", claim.hashed)
     assert isinstance(hashed, list)
     places = sorted(each.seq for each in (*entries, *hashed))
-    nodes = [node.hex() for node in prove_entries(leaves, places)]
+    nodes = [node.hex() for node in prove_entries(subtree_of(leaves), len(leaves), places)]
     return msgspec.structs.replace(claim, entries=entries, nodes=nodes, hashed=hashed, **changes)
 
 
@@ -225,7 +225,7 @@ def test_a_claim_that_leaves_an_attested_entry_out_contradicts_the_statement(
 def test_a_trial_cannot_hide_behind_its_hash(ledger: OpenLedger, tmp_path: Path) -> None:
     attest(ledger)
     claim = claim_of(ledger)
-    leaves = ledger.index.leaves(10)
+    leaves = ledger.index.hashes(0, 0, 10)
     hidden = [Packed(seq=4, leaf=leaves[4].hex())]
     forged = packed_without(ledger, claim, 4, hashed=hidden)
     found = problems(forged, tmp_path / "claim")

@@ -284,7 +284,7 @@ def test_a_claim_with_a_part_missing_is_caught(ledger: OpenLedger, cut: str) -> 
     elif cut == "node":
         claim = msgspec.structs.replace(claim, nodes=claim.nodes[:-1])
     else:
-        proof = ledger.index.leaves(10)[claim.entries[-1].seq].hex()
+        proof = ledger.index.hashes(0, 0, 10)[claim.entries[-1].seq].hex()
         last = msgspec.structs.replace(claim.entries[-1], line=None, leaf=proof)
         claim = msgspec.structs.replace(claim, entries=[*claim.entries[:-1], last])
     with pytest.raises(DamageError, match=r"hashes|not in the ledger|has no line"):

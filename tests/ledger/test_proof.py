@@ -21,7 +21,7 @@ from proctor.ledger.entry import TrialEntry
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.note import Checkpoint
 from proctor.ledger.sealing import Submission, seal
-from proctor.ledger.tree import Tree, leaf_hash, root_of
+from proctor.ledger.tree import Tree, leaf_hash, root_of, subtree_of
 from tests.ledger.ledgers import find_key, make_ledger, record_bytes
 
 LEAVES = [leaf_hash(b"%d" % number) for number in range(40)]
@@ -32,26 +32,26 @@ def test_one_proof_leads_from_any_set_of_entries_to_the_root(size: int) -> None:
     leaves = LEAVES[:size]
     for step in range(1, size + 1):
         places = list(range(0, size, step))
-        nodes = prove_entries(leaves, places)
+        nodes = prove_entries(subtree_of(leaves), len(leaves), places)
         assert root_from({place: leaves[place] for place in places}, size, nodes) == root_of(leaves)
 
 
 def test_a_proof_of_many_entries_has_every_hash_once() -> None:
-    assert prove_entries(LEAVES, range(40)) == []
-    assert len(prove_entries(LEAVES, [7])) == 6
-    assert len(prove_entries(LEAVES, range(8, 16))) == 3
+    assert prove_entries(subtree_of(LEAVES), len(LEAVES), range(40)) == []
+    assert len(prove_entries(subtree_of(LEAVES), len(LEAVES), [7])) == 6
+    assert len(prove_entries(subtree_of(LEAVES), len(LEAVES), range(8, 16))) == 3
 
 
 @pytest.mark.parametrize("change", [-1, 1])
 def test_a_proof_of_many_entries_with_a_hash_too_few_or_too_many_is_refused(change: int) -> None:
-    nodes = prove_entries(LEAVES, [3, 20])
+    nodes = prove_entries(subtree_of(LEAVES), len(LEAVES), [3, 20])
     nodes = nodes[:-1] if change < 0 else [*nodes, nodes[0]]
     with pytest.raises(ProofError, match="fewer hashes" if change < 0 else "more hashes"):
         root_from({3: LEAVES[3], 20: LEAVES[20]}, 40, nodes)
 
 
 def test_an_entry_at_another_place_gives_another_root() -> None:
-    nodes = prove_entries(LEAVES, [3])
+    nodes = prove_entries(subtree_of(LEAVES), len(LEAVES), [3])
     assert root_from({2: LEAVES[3]}, 40, nodes) != root_of(LEAVES)
 
 
@@ -206,7 +206,7 @@ def prove_lines(*lines: bytes) -> InclusionProof:
     """The proof of the last of these lines, whatever it holds."""
     checkpoint = Checkpoint("example.org/x", _tree(lines))
     leaves = [leaf_hash(line) for line in lines]
-    nodes = prove_entries(leaves, [len(lines) - 1])
+    nodes = prove_entries(subtree_of(leaves), len(leaves), [len(lines) - 1])
     return InclusionProof(
         format="proctor-proof-1",
         kind="inclusion",

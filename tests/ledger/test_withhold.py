@@ -46,14 +46,14 @@ def withholdings(ledger: Ledger) -> list[WithholdEntry]:
 
 def test_nothing_of_a_withheld_trial_is_left_but_its_digests(ledger: Ledger) -> None:
     trial = ledger.find("leaky")
-    leaves = ledger.index.leaves(4)
+    leaves = ledger.index.hashes(0, 0, 4)
     done = ledger.withhold(trial, **WHY)
     assert (done.is_new, done.line, len(done.removed)) == (True, trial.seq, 2)
     assert KEY not in all_bytes(Path(ledger.where))
     left = ledger.entry(trial.seq)
     assert isinstance(left, Withheld)
     assert bytes.fromhex(left.withheld) == leaves[trial.seq]
-    assert ledger.index.leaves(4) == leaves
+    assert ledger.index.hashes(0, 0, 4) == leaves
     (said,) = withholdings(ledger)
     assert (said.reason, said.author) == ("a key leaked", "ana")
     assert said.subject is not None

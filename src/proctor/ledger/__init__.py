@@ -21,6 +21,7 @@
     trial_index  the interface of an index: TrialIndex
     index        the index in SQLite
     upkeep       updates the index from the log
+    tiles        the tree in tiles, and proofs from them
     lock         the write lock
     memory       checkpoints that a witness or a monitor has seen
     reader       the interface of a ledger for reading: LedgerReader

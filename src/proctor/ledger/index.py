@@ -33,7 +33,7 @@ from proctor.ledger.rows import (
     withholding_columns,
 )
 from proctor.ledger.supersession import read_supersessions, update_statuses
-from proctor.ledger.tree import HASH_SIZE, Frontier
+from proctor.ledger.tree import BRANCHES, HASH_SIZE, Frontier, root_of
 from proctor.ledger.trial_index import (
     EVERYTHING,
     Indexed,
@@ -52,6 +52,8 @@ _NAMED = "SELECT seq FROM trials WHERE experiment_id = ? AND trial_id = ?"
 _AT = "SELECT experiment_id, trial_id, record FROM trials WHERE seq = ?"
 _REVIEWS = "SELECT record, verdict FROM remarks WHERE verdict IS NOT NULL AND seq < ? ORDER BY seq"
 _ENTRY = "SELECT seq, kind, at, segment, offset, length, leaf FROM entries"
+_LEAVES = "SELECT leaf FROM entries WHERE seq >= ? AND seq < ? ORDER BY seq"
+_HASHES = "SELECT hash FROM hashes WHERE level = ? AND number >= ? AND number < ? ORDER BY number"
 _REMARKED = " JOIN trials USING (record)"
 _HIGHEST = "\U0010ffff"
 _UNNAMED_LINES = (
@@ -145,6 +147,7 @@ class Index:
                 self._add_line(line)
             update_statuses(self.connection)
             frontier, place = position.frontier, position.place
+            self._add_hashes(after, frontier.size)
             values = (frontier.size, place.segment, place.offset, b"".join(frontier.peaks))
             self.connection.execute(
                 "UPDATE position SET size = ?, segment = ?, offset = ?, peaks = ?, key = ?",
@@ -156,6 +159,17 @@ class Index:
             raise
         self.connection.execute("COMMIT")
         return True
+
+    def _add_hashes(self, before: int, size: int) -> None:
+        """Add the roots of the subtrees that were completed between two sizes."""
+        level = 0
+        while size := size // BRANCHES:
+            before //= BRANCHES
+            for number in range(before, size):
+                below = self.hashes(level, number * BRANCHES, (number + 1) * BRANCHES)
+                values = (level + 1, number, root_of(below))
+                self.connection.execute("INSERT INTO hashes VALUES (?, ?, ?)", values)
+            level += 1
 
     def size(self) -> int:
         """The number of entries read."""
@@ -280,12 +294,13 @@ class Index:
         ).fetchone()
         return (found[0], found[1], found[2]) if found else None
 
-    def leaves(self, size: int) -> list[bytes]:
-        """The leaf hashes of the first entries."""
-        rows = self.connection.execute(
-            "SELECT leaf FROM entries WHERE seq < ? ORDER BY seq", (size,)
-        )
-        return [leaf for (leaf,) in rows]
+    def hashes(self, level: int, first: int, end: int) -> list[bytes]:
+        """Consecutive hashes of the Merkle tree: see `TrialIndex`."""
+        if level == 0:
+            rows = self.stream(_LEAVES, (first, end))
+        else:
+            rows = self.stream(_HASHES, (level, first, end))
+        return [found for (found,) in rows]
 
     def trials(self, wanted: TrialFilter, *, size: int = EVERYTHING) -> Iterator[TrialRow]:
         """The trials that a filter selects: see `TrialIndex`.

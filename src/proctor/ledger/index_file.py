@@ -11,7 +11,7 @@ from proctor.ledger.derived import expect_schema, list_schema, remove_database
 from proctor.ledger.row import declare_columns
 
 # Version of the tables below; an index of another version is built again.
-VERSION = 9
+VERSION = 10
 
 _TABLES = f"""
 CREATE TABLE position (
@@ -22,6 +22,9 @@ CREATE TABLE entries (
     seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, at TEXT NOT NULL,
     segment INTEGER NOT NULL, offset INTEGER NOT NULL, length INTEGER NOT NULL, leaf BLOB NOT NULL
 );
+CREATE TABLE hashes (
+    level INTEGER NOT NULL, number INTEGER NOT NULL, hash BLOB NOT NULL, PRIMARY KEY (level, number)
+) WITHOUT ROWID;
 CREATE INDEX entries_kind ON entries (kind, seq) WHERE kind <> 'trial';
 CREATE TABLE trials ({declare_columns()});
 CREATE TABLE conditions (id INTEGER PRIMARY KEY, document BLOB NOT NULL UNIQUE);
@@ -43,7 +46,7 @@ CREATE TABLE withholdings (
 );
 CREATE INDEX withholdings_entry ON withholdings (entry);
 """
-ALL_TABLES = ("entries", "trials", "conditions", "remarks", "withholdings")
+ALL_TABLES = ("entries", "hashes", "trials", "conditions", "remarks", "withholdings")
 
 
 def has_schema(connection: sqlite3.Connection) -> bool:

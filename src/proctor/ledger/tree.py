@@ -5,10 +5,11 @@
     prove_inclusion, check_inclusion   a leaf is the n-th of a tree
     prove_consistency, check_consistency   a tree is the beginning of another one
 
-Pure functions over hashes.
+Pure functions over hashes. `inclusion_path` and `consistency_path` ask for the subtrees that a
+proof needs, which tiles.py reads from the index.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -17,6 +18,8 @@ from proctor.digest import sha256_digest
 from proctor.errors import ProofError
 
 HASH_SIZE = 32
+BRANCHES = 16
+"""Hashes of one level of an index below one hash of the next: see `TrialIndex.hashes`."""
 EMPTY_ROOT = sha256_digest(b"")
 """Root of a tree without leaves."""
 
@@ -73,29 +76,44 @@ def root_of(leaves: Iterable[bytes]) -> bytes:
     return frontier.root()
 
 
+type Subtree = Callable[[int, int], bytes]
+"""The root over the leaves from one position up to before another, where RFC 6962 splits a tree."""
+
+
+def subtree_of(leaves: Sequence[bytes]) -> Subtree:
+    """The subtrees over these leaves; each is hashed anew."""
+    return lambda low, high: root_of(leaves[place] for place in range(low, high))
+
+
 def prove_inclusion(leaves: Sequence[bytes], index: int) -> list[bytes]:
     """The sibling hashes from a leaf up to the root."""
-    if not 0 <= index < len(leaves):
-        raise ProofError(f"there is no entry {index} in a tree of {len(leaves)}")
-    return _path(leaves, index, 0, len(leaves))
+    return inclusion_path(subtree_of(leaves), len(leaves), index)
 
 
-def _path(leaves: Sequence[bytes], index: int, low: int, high: int) -> list[bytes]:
-    if high - low == 1:
-        return []
-    middle = low + _split(high - low)
-    if index < middle:
-        return [*_path(leaves, index, low, middle), _subtree(leaves, middle, high)]
-    return [*_path(leaves, index, middle, high), _subtree(leaves, low, middle)]
+def inclusion_path(subtree: Subtree, size: int, index: int) -> list[bytes]:
+    """`prove_inclusion` for a tree of this size.
+
+    Raises:
+        ProofError: there is no such leaf.
+    """
+    if not 0 <= index < size:
+        raise ProofError(f"there is no entry {index} in a tree of {size}")
+    path: list[bytes] = []
+    low, high = 0, size
+    while high - low > 1:
+        middle = split(low, high)
+        if index < middle:
+            path.append(subtree(middle, high))
+            high = middle
+        else:
+            path.append(subtree(low, middle))
+            low = middle
+    return path[::-1]
 
 
-def _split(size: int) -> int:
-    """The largest power of two below the size."""
-    return 1 << ((size - 1).bit_length() - 1)
-
-
-def _subtree(leaves: Sequence[bytes], low: int, high: int) -> bytes:
-    return root_of(leaves[place] for place in range(low, high))
+def split(low: int, high: int) -> int:
+    """Where a subtree is split: after the largest power of two below its size."""
+    return low + (1 << ((high - low - 1).bit_length() - 1))
 
 
 def check_inclusion(leaf: bytes, index: int, size: int, path: Sequence[bytes], root: bytes) -> None:
@@ -140,26 +158,31 @@ def root_before(index: int, size: int, path: Sequence[bytes]) -> bytes:
 
 def prove_consistency(leaves: Sequence[bytes], older: int) -> list[bytes]:
     """The hashes that prove the first `older` leaves to be the beginning of all leaves."""
-    size = len(leaves)
+    return consistency_path(subtree_of(leaves), len(leaves), older)
+
+
+def consistency_path(subtree: Subtree, size: int, older: int) -> list[bytes]:
+    """`prove_consistency` for a tree of this size.
+
+    Raises:
+        ProofError: the older tree is larger.
+    """
     if not 0 <= older <= size:
         raise ProofError(f"a tree of {size} cannot have grown from one of {older}")
     if older in (0, size):
         return []
-    return _consistency(leaves, older, (0, size), is_whole=True)
-
-
-def _consistency(
-    leaves: Sequence[bytes], older: int, span: tuple[int, int], *, is_whole: bool
-) -> list[bytes]:
-    low, high = span
-    if older == high:
-        return [] if is_whole else [_subtree(leaves, low, high)]
-    middle = low + _split(high - low)
-    if older <= middle:
-        left = _consistency(leaves, older, (low, middle), is_whole=is_whole)
-        return [*left, _subtree(leaves, middle, high)]
-    right = _consistency(leaves, older, (middle, high), is_whole=False)
-    return [*right, _subtree(leaves, low, middle)]
+    path: list[bytes] = []
+    low, high = 0, size
+    while high != older:
+        middle = split(low, high)
+        if older <= middle:
+            path.append(subtree(middle, high))
+            high = middle
+        else:
+            path.append(subtree(low, middle))
+            low = middle
+    # A checker knows the older root, and with it the subtree that begins the log.
+    return [*([subtree(low, high)] if low else []), *path[::-1]]
 
 
 class Tree(msgspec.Struct, frozen=True):

@@ -177,8 +177,12 @@ class TrialIndex(Protocol):
         """The number of entries of each kind."""
         ...
 
-    def leaves(self, size: int) -> list[bytes]:
-        """The leaf hashes of the first entries."""
+    def hashes(self, level: int, first: int, end: int) -> list[bytes]:
+        """Consecutive hashes of the Merkle tree: at level 0 the leaf hashes of entries.
+
+        At level n, each is the root over 16 complete hashes of the level below. Those that do not
+        exist yet are left out.
+        """
         ...
 
     def withheld_lines(self) -> list[IndexedEntry]:

@@ -12,7 +12,7 @@ from proctor.ledger.derived import SEARCH_INDEX, remove_index
 from proctor.ledger.place import open_reader
 from proctor.ledger.query import snapshot
 from proctor.ledger.reader import LedgerReader
-from proctor.ledger.tree import Frontier
+from proctor.ledger.tiles import TiledTree
 from proctor.search.index import ROW_BITS, SearchIndex, is_of, waiting
 from proctor.search.upkeep import TOLD
 
@@ -70,13 +70,11 @@ def _find_problem(ledger: LedgerReader, path: Path) -> str | None:
 def _compare(ledger: LedgerReader, index: SearchIndex) -> str | None:
     position, select = index.position(), index.connection.execute
     with snapshot(ledger) as size:
-        leaves = ledger.index.leaves(position.size)
+        root = TiledTree(ledger.index, min(position.size, size)).root()
         told = sorted(
             (seq,) for kind in TOLD for seq in ledger.index.places(kind, size=position.size)
         )
-    frontier = Frontier()
-    frontier.extend(leaves)
-    if position.size > size or frontier.root() != position.root():
+    if position.size > size or root != position.root():
         return "it was made from another log"
     if select("SELECT seq FROM read ORDER BY seq").fetchall() != told:
         return "it has read entries that the log does not have"

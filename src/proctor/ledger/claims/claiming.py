@@ -15,12 +15,13 @@ from proctor.ledger.claims.claim import (
 )
 from proctor.ledger.claims.multiproof import prove_entries
 from proctor.ledger.claims.operands import certify
-from proctor.ledger.claims.proof import signed_leaves
+from proctor.ledger.claims.proof import signed_tree
 from proctor.ledger.claims.trials import Scope, classify_trials
 from proctor.ledger.entry import AnyEntry, Withheld, decode_line
 from proctor.ledger.note import Checkpoint
 from proctor.ledger.query import render_missing
 from proctor.ledger.reader import LedgerReader
+from proctor.ledger.tiles import TiledTree
 from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.withheld import list_unnamed
 from proctor.ledger.withhold import list_withholdings
@@ -47,9 +48,9 @@ def make_claim(ledger: LedgerReader, options: ClaimOptions, checkpoint: Checkpoi
         DamageError: the ledger does not match the checkpoint.
     """
     scope = options.scope
-    leaves = signed_leaves(ledger, checkpoint, "the checkpoint")
-    chosen = _find_entries(ledger, scope, len(leaves))
-    packed, entries, missing = _pack(ledger, leaves, chosen.places)
+    tree = signed_tree(ledger, checkpoint, "the checkpoint")
+    chosen = _find_entries(ledger, scope, tree.size)
+    packed, entries, missing = _pack(ledger, tree, chosen.places)
     trials = classify_trials(entries, missing, scope)
     there = len(trials.counted) + len(trials.withheld) + len(trials.diagnostic)
     planned = there if options.planned is None else options.planned
@@ -59,6 +60,7 @@ def make_claim(ledger: LedgerReader, options: ClaimOptions, checkpoint: Checkpoi
             "and not superseded: the denominators do not add up"
         )
     certificate = certify(trials.counted, scope.experiment, options.metrics, planned)
+    proven = sorted({*chosen.places, *chosen.hashed})
     claim = Claim(
         format=FORMAT,
         experiment=scope.experiment,
@@ -68,11 +70,9 @@ def make_claim(ledger: LedgerReader, options: ClaimOptions, checkpoint: Checkpoi
         counts=count_trials(trials, certificate, planned, len(chosen.others)),
         certificate=certificate,
         entries=packed,
-        nodes=[
-            node.hex() for node in prove_entries(leaves, sorted({*chosen.places, *chosen.hashed}))
-        ],
+        nodes=[node.hex() for node in prove_entries(tree.subtree, tree.size, proven)],
         attestation=chosen.attestation,
-        hashed=[Packed(seq=seq, leaf=leaves[seq].hex()) for seq in chosen.hashed],
+        hashed=[Packed(seq=seq, leaf=tree.leaf(seq).hex()) for seq in chosen.hashed],
     )
     _check(claim)
     return claim
@@ -155,7 +155,7 @@ def _render_missing(ledger: LedgerReader, scope: Scope, *, is_there: bool) -> st
 
 
 def _pack(
-    ledger: LedgerReader, leaves: Sequence[bytes], places: Sequence[int]
+    ledger: LedgerReader, tree: TiledTree, places: Sequence[int]
 ) -> tuple[list[Packed], list[AnyEntry], dict[int, bytes]]:
     packed: list[Packed] = []
     entries: list[AnyEntry] = []
@@ -164,8 +164,8 @@ def _pack(
         line = ledger.line(seq)
         entry = decode_line(line, f"{ledger.where}: entry {seq}")
         if isinstance(entry, Withheld):
-            missing[seq] = leaves[seq]
-            packed.append(Packed(seq=seq, leaf=leaves[seq].hex()))
+            missing[seq] = tree.leaf(seq)
+            packed.append(Packed(seq=seq, leaf=missing[seq].hex()))
         else:
             entries.append(entry)
             packed.append(Packed(seq=seq, line=line.decode()))

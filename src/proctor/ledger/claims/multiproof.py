@@ -10,28 +10,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 
 from proctor.errors import ProofError
-from proctor.ledger.tree import EMPTY_ROOT, node_hash, root_of
+from proctor.ledger.tree import EMPTY_ROOT, Subtree, node_hash, split
 
 type Span = tuple[int, int]
 
 
-def prove_entries(leaves: Sequence[bytes], places: Sequence[int]) -> list[bytes]:
-    """The hashes that lead from the entries at these positions to the root.
+def prove_entries(subtree: Subtree, size: int, places: Sequence[int]) -> list[bytes]:
+    """The hashes that lead from the entries at these positions to the root of a tree of this size.
 
     Raises:
         ProofError: a position is not in the tree.
     """
     ordered = sorted(set(places))
-    if not ordered or ordered[0] < 0 or ordered[-1] >= len(leaves):
-        raise ProofError(f"there is no such set of entries in a tree of {len(leaves)}")
+    if not ordered or ordered[0] < 0 or ordered[-1] >= size:
+        raise ProofError(f"there is no such set of entries in a tree of {size}")
     nodes: list[bytes] = []
-    spans: list[Span] = [(0, len(leaves))]
+    spans: list[Span] = [(0, size)]
     while spans:
         low, high = spans.pop()
         if not _holds(ordered, low, high):
-            nodes.append(root_of(leaves[place] for place in range(low, high)))
+            nodes.append(subtree(low, high))
         elif high - low > 1:
-            middle = _middle(low, high)
+            middle = split(low, high)
             spans += [(middle, high), (low, middle)]
     return nodes
 
@@ -53,7 +53,7 @@ def root_before_entry(parts: Parts, size: int, place: int) -> bytes:
     """Root of the tree before a proven entry; its subtrees are all in the proof."""
     low, high, lefts = 0, size, list[bytes]()
     while high - low > 1:
-        middle = _middle(low, high)
+        middle = split(low, high)
         if place < middle:
             high = middle
         else:
@@ -96,7 +96,7 @@ def _hash(
     elif high - low == 1:
         node = entries[low]
     else:
-        middle = _middle(low, high)
+        middle = split(low, high)
         left = _hash((low, middle), entries, ordered, rest, parts)
         node = node_hash(left, _hash((middle, high), entries, ordered, rest, parts))
     parts[span] = node
@@ -106,8 +106,3 @@ def _hash(
 def _holds(ordered: Sequence[int], low: int, high: int) -> bool:
     at = bisect_left(ordered, low)
     return at < len(ordered) and ordered[at] < high
-
-
-def _middle(low: int, high: int) -> int:
-    """Where a subtree is split: after the largest power of two below its size."""
-    return low + (1 << ((high - low - 1).bit_length() - 1))

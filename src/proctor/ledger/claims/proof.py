@@ -19,13 +19,13 @@ from proctor.ledger.claims.document import check_unique, parse_document, parse_h
 from proctor.ledger.entry import AnyEntry, Seq, Withheld, decode_line
 from proctor.ledger.note import LARGEST_NOTE, Checkpoint, parse_checkpoint
 from proctor.ledger.reader import LedgerReader
+from proctor.ledger.tiles import TiledTree
 from proctor.ledger.tree import (
     check_consistency,
     check_inclusion,
+    consistency_path,
+    inclusion_path,
     leaf_hash,
-    prove_consistency,
-    prove_inclusion,
-    root_of,
 )
 
 FORMAT = "proctor-proof-1"
@@ -89,27 +89,27 @@ def load_checkpoint(path: str) -> Checkpoint:
     return parse_checkpoint(data, path)
 
 
-def signed_leaves(ledger: LedgerReader, checkpoint: Checkpoint, where: str) -> list[bytes]:
-    """The leaf hashes under a checkpoint of this ledger; call `refresh` first.
+def signed_tree(ledger: LedgerReader, checkpoint: Checkpoint, where: str) -> TiledTree:
+    """The tree under a checkpoint of this ledger; call `refresh` first.
 
     Raises:
         DamageError: the ledger does not extend the checkpoint.
         LedgerError: it is a checkpoint of another ledger.
     """
     check_origin(checkpoint, ledger.checkpoint(), where)
-    size = checkpoint.tree.size
-    leaves = ledger.index.leaves(size)
-    if len(leaves) < size:
+    size, there = checkpoint.tree.size, ledger.index.size()
+    if there < size:
         raise DamageError(
-            f"{where}: signs {size:,} entries; the ledger has {len(leaves):,}: it was cut, or "
+            f"{where}: signs {size:,} entries; the ledger has {there:,}: it was cut, or "
             "this copy of it is older than the checkpoint"
         )
-    if root_of(leaves) != checkpoint.tree.root:
+    tree = TiledTree(ledger.index, size)
+    if tree.root() != checkpoint.tree.root:
         raise DamageError(
             f"{where}: the first {size:,} entries of the ledger are not those that it signs: "
             "they are different histories"
         )
-    return leaves
+    return tree
 
 
 def check_origin(checkpoint: Checkpoint, other: Checkpoint, where: str) -> None:
@@ -133,22 +133,25 @@ def make_inclusion(
         LedgerError: there is no such entry under the checkpoint.
         DamageError: the ledger does not match the checkpoint.
     """
-    leaves = signed_leaves(ledger, checkpoint, "the checkpoint")
-    if not 0 <= seq < len(leaves):
+    tree = signed_tree(ledger, checkpoint, "the checkpoint")
+    if not 0 <= seq < tree.size:
         raise LedgerError(
-            f"{ledger.where}: there is no entry {seq} among the {len(leaves):,} of the checkpoint"
+            f"{ledger.where}: there is no entry {seq} among the {tree.size:,} of the checkpoint"
         )
     line = ledger.line(seq)
     is_withheld = isinstance(decode_line(line, f"entry {seq}"), Withheld)
     as_leaf = leaf_only or is_withheld
+    leaf, path = tree.leaf(seq), inclusion_path(tree.subtree, tree.size, seq)
+    # The index is derived: a wrong hash in it must not become a wrong proof.
+    check_inclusion(leaf, seq, tree.size, path, checkpoint.tree.root)
     return InclusionProof(
         format=FORMAT,
         kind="inclusion",
         checkpoint=checkpoint.render().decode(),
         seq=seq,
         line=None if as_leaf else line.decode(),
-        leaf=leaves[seq].hex() if as_leaf else None,
-        path=[node.hex() for node in prove_inclusion(leaves, seq)],
+        leaf=leaf.hex() if as_leaf else None,
+        path=[node.hex() for node in path],
     )
 
 
@@ -161,19 +164,21 @@ def make_consistency(
         LedgerError: one of them is of another ledger.
         DamageError: the ledger does not match one of them.
     """
-    signed_leaves(ledger, older, "the older checkpoint")
-    leaves = signed_leaves(ledger, newer, "the newer checkpoint")
+    signed_tree(ledger, older, "the older checkpoint")
+    tree = signed_tree(ledger, newer, "the newer checkpoint")
     if older.tree.size > newer.tree.size:
         raise LedgerError(
             f"the older checkpoint has {older.tree.size:,} entries, the newer one "
             f"{newer.tree.size:,}; swap them"
         )
+    path = consistency_path(tree.subtree, tree.size, older.tree.size)
+    check_consistency(older.tree, newer.tree, path)
     return ConsistencyProof(
         format=FORMAT,
         kind="consistency",
         older=older.render().decode(),
         newer=newer.render().decode(),
-        path=[node.hex() for node in prove_consistency(leaves, older.tree.size)],
+        path=[node.hex() for node in path],
     )
 
 

@@ -9,6 +9,7 @@ import os
 import sqlite3
 from array import array
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Self
 
@@ -18,7 +19,7 @@ from proctor.ledger.index import Index
 from proctor.ledger.index_file import has_schema, is_of
 from proctor.ledger.log import LogStore
 from proctor.ledger.note import Checkpoint
-from proctor.ledger.tree import Tree
+from proctor.ledger.tree import BRANCHES, Tree, root_of
 from proctor.ledger.trial_index import Position
 from proctor.ledger.upkeep import catch_up
 from proctor.ledger.verification.columns import find_wrong_rows, open_read_only
@@ -113,15 +114,30 @@ class IndexReader:
             key = entry.key if line < frontier.size else key
         if (place, self.position.key) != (found.end_of(frontier.size), key):
             return "its position is wrong"
-        withholding = [entry for line, entry in found.withholdings if line < frontier.size]
         try:
-            connection = self.index.connection
-            ((last,),) = self.index.select("SELECT max(seq) FROM entries")
-            if (-1 if last is None else last) != frontier.size - 1:
-                return "its entries end before its position"
-            return find_wrong_rows(connection, frontier.size, withholding)
+            return self._find_wrong_rows(found, frontier.size)
         except (sqlite3.Error, LedgerError, ValueError):
             return "it cannot be read"
+
+    def _find_wrong_rows(self, found: FoundLog, size: int) -> str | None:
+        ((last,),) = self.index.select("SELECT max(seq) FROM entries")
+        if (-1 if last is None else last) != size - 1:
+            return "its entries end before its position"
+        if not self._has_hashes(found.leaves, size):
+            return "its hashes are not those of the log's tree"
+        withholding = [entry for line, entry in found.withholdings if line < size]
+        return find_wrong_rows(self.index.connection, size, withholding)
+
+    def _has_hashes(self, leaves: Leaves, size: int) -> bool:
+        """Whether the hashes above the leaves are right, and no others are there."""
+        level, below = 0, list(islice(leaves, size))
+        while len(below) >= BRANCHES:
+            level, whole = level + 1, len(below) // BRANCHES
+            below = [root_of(below[at * BRANCHES : (at + 1) * BRANCHES]) for at in range(whole)]
+            if self.index.hashes(level, 0, whole + 1) != below:
+                return False
+        ((highest,),) = self.index.select("SELECT max(level) FROM hashes")
+        return (highest or 0) == level
 
 
 def repair_index(path: Path, log: LogStore, own: Checkpoint) -> str | None:

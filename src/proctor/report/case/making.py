@@ -3,7 +3,7 @@
 Depends only on the ledger under a checkpoint: the same input gives the same bytes.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,7 +12,7 @@ import msgspec
 from proctor import __version__
 from proctor.errors import DamageError, InputError, LedgerError
 from proctor.ledger.artifacts import ArtifactStore
-from proctor.ledger.claims.proof import signed_leaves
+from proctor.ledger.claims.proof import signed_tree
 from proctor.ledger.entry import (
     AnyEntry,
     EvidenceFile,
@@ -24,7 +24,8 @@ from proctor.ledger.entry import (
 from proctor.ledger.note import Checkpoint
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
-from proctor.ledger.tree import leaf_hash, prove_inclusion
+from proctor.ledger.tiles import TiledTree
+from proctor.ledger.tree import check_inclusion, inclusion_path, leaf_hash
 from proctor.report.case.document import (
     FORMAT,
     LARGEST_UNPACKED,
@@ -63,13 +64,13 @@ def make_case(
         DamageError: the ledger does not match the checkpoint, or evidence is missing or altered.
         InputError: even a page without evidence is larger.
     """
-    leaves = signed_leaves(ledger, checkpoint, "the checkpoint")
+    tree = signed_tree(ledger, checkpoint, "the checkpoint")
     name = row.name
-    if row.seq >= len(leaves):
-        raise LedgerError(f"{name}: entry {row.seq}; the checkpoint has {len(leaves):,} entries")
-    places = {row.seq, *ledger.index.places("key", size=len(leaves))}
-    places |= set(ledger.index.remarks(record=row.record, size=len(leaves)))
-    packed = [_pack_entry(ledger, leaves, seq) for seq in sorted(places)]
+    if row.seq >= tree.size:
+        raise LedgerError(f"{name}: entry {row.seq}; the checkpoint has {tree.size:,} entries")
+    places = {row.seq, *ledger.index.places("key", size=tree.size)}
+    places |= set(ledger.index.remarks(record=row.record, size=tree.size))
+    packed = [_pack_entry(ledger, tree, seq) for seq in sorted(places)]
     entries = {each.seq: entry for each, entry in packed if entry is not None}
     trial = entries.get(row.seq)
     if not isinstance(trial, TrialEntry):
@@ -91,21 +92,23 @@ def make_case(
             "larger --max-size"
         )
     withheld = _find_withheld(ledger, entries.values(), row)
-    _check_disclosed(ledger, row, withheld, len(leaves))
+    _check_disclosed(ledger, row, withheld, tree.size)
     files, left_out = _choose_files(ledger.artifacts, trial, withheld, room, largest)
     opened = open_case(msgspec.structs.replace(bare, files=files, left_out=left_out), name)
     return MadeCase(opened, render_page(opened))
 
 
 def _pack_entry(
-    ledger: LedgerReader, leaves: Sequence[bytes], seq: int
+    ledger: LedgerReader, tree: TiledTree, seq: int
 ) -> tuple[CaseEntry, AnyEntry | None]:
     line = ledger.line(seq)
     entry = decode_line(line, f"{ledger.where}: entry {seq}")
-    path = [node.hex() for node in prove_inclusion(leaves, seq)]
+    leaf, nodes = tree.leaf(seq), inclusion_path(tree.subtree, tree.size, seq)
+    check_inclusion(leaf, seq, tree.size, nodes, tree.root())
+    path = [node.hex() for node in nodes]
     if isinstance(entry, Withheld):
-        return CaseEntry(seq=seq, line=None, leaf=leaves[seq].hex(), path=path), None
-    if leaf_hash(line) != leaves[seq]:
+        return CaseEntry(seq=seq, line=None, leaf=leaf.hex(), path=path), None
+    if leaf_hash(line) != leaf:
         raise DamageError(
             f"{ledger.where}: the line of entry {seq} is not the one that was sealed; "
             "run `proctor ledger verify`"

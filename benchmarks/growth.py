@@ -1,0 +1,51 @@
+"""What a ledger of a million trials takes beyond one of 20,000, in processor time."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.bench import Bench, cpu_seconds, entry_point, run_python
+from benchmarks.growth_data import load_growth_ledger
+from benchmarks.row import Row, share_of
+from benchmarks.sizes import name_of_size
+from proctor.ledger.claims.proof import make_inclusion
+from proctor.ledger.ledger import OpenLedger
+
+_SMALL = 20_000
+_LARGE = 1_000_000
+_PROOFS = 100
+
+
+def growth_rows(bench: Bench, *, small: int = _SMALL, large: int = _LARGE) -> Iterator[Row]:
+    """Proofs."""
+    ledgers = [load_growth_ledger(bench, trials) for trials in (large, small)]
+    for directory in ledgers:
+        # Once unmeasured: the first command makes the index.
+        run_python(_prove(directory))
+    other = f"at {name_of_size(small)} trials"
+    yield from _proof_rows(bench, ledgers, other)
+
+
+def _prove(directory: Path) -> list[str]:
+    words = ("ledger", "prove", "7", "--json", "--ledger", str(directory))
+    return entry_point("proctor.cli.main", "main", *words)
+
+
+def _proof_rows(bench: Bench, ledgers: list[Path], other: str) -> Iterator[Row]:
+    large, small = ledgers
+    figures = bench.least(lambda: _proof_seconds(large), lambda: _proof_seconds(small))
+    yield share_of("proof-growth", figures, other, at_most=1.5)
+    commands = [_prove(directory) for directory in ledgers]
+    figures = bench.least(lambda: cpu_seconds(commands[0]), lambda: cpu_seconds(commands[1]))
+    yield share_of("proof-growth-command", figures, other, at_most=1.5)
+
+
+def _proof_seconds(directory: Path) -> float:
+    """One inclusion proof in an open ledger, of entries all over the log."""
+    with OpenLedger.open(directory) as ledger:
+        checkpoint = ledger.refresh()
+        step = max(checkpoint.tree.size // _PROOFS, 1)
+        start = time.process_time()
+        for seq in range(0, step * _PROOFS, step):
+            make_inclusion(ledger, seq % checkpoint.tree.size, checkpoint)
+        return (time.process_time() - start) / _PROOFS

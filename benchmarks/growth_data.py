@@ -1,0 +1,49 @@
+"""Ledgers of up to a million small trials of one dataset, made in large batches and kept.
+
+Trials are those of the board's benchmark, each with one file of evidence: one of a few hundred that
+many trials share, and every thousandth trial a file of its own.
+"""
+
+import io
+import itertools
+import random
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.bench import Bench
+from benchmarks.viewer_board import make_board_entry
+from proctor.ledger.entry import AnyEntry, EvidenceFile, TrialEntry
+from proctor.ledger.keys import make_key
+from proctor.ledger.ledger import OpenLedger
+
+OWN_EVIDENCE = 1000
+"""Every so many trials one has a file that no other trial has."""
+_BATCH = 5000
+_TASKS = 100
+_SHARED = 256
+
+
+def load_growth_ledger(bench: Bench, trials: int) -> Path:
+    """A ledger of so many trials, not indexed yet; it is kept from run to run."""
+    directory = bench.data / f"growth-1-{trials}"
+    if (directory / "whole").exists():
+        return directory
+    directory.mkdir(parents=True, exist_ok=True)
+    draw = random.Random(trials)
+    with OpenLedger.create(directory, make_key(directory / "key", "bench"), "bench") as ledger:
+        for batch in itertools.batched(range(trials), _BATCH):
+            drafts: list[AnyEntry] = [_make_trial(ledger, number, draw) for number in batch]
+            ledger.artifacts.settle()
+            with ledger.writing():
+                ledger.append(drafts)
+    (directory / "whole").touch()
+    return directory
+
+
+def _make_trial(ledger: OpenLedger, number: int, draw: random.Random) -> TrialEntry:
+    is_own = number % OWN_EVIDENCE == 0
+    text = f"evidence of trial {number}" if is_own else f"shared evidence {number % _SHARED}"
+    sha256, size = ledger.artifacts.put(io.BytesIO(text.encode()))
+    file = EvidenceFile(path="agent/output.txt", sha256=sha256, size=size)
+    return msgspec.structs.replace(make_board_entry(number, _TASKS, draw), evidence=(file,))
