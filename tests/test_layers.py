@@ -79,7 +79,7 @@ BESIDES = {
     "cli": frozenset({"click", "rich"}),
     "environments": frozenset({"backports"}),
     "exchange": frozenset({"httpx", "pyarrow"}),
-    "gateway": frozenset({"httpx", "uvicorn"}),
+    "gateway": frozenset({"httpcore", "httpx", "uvicorn"}),
     "job": frozenset({"yaml"}),
     "ledger": frozenset({"backports", "cryptography"}),
     "record": frozenset({"genai_prices"}),

@@ -58,6 +58,7 @@ class Provider:
     model: str = "gpt-4o-2024-08-06"
     """The model that answers."""
     asked: list[Asked] = field(default_factory=list)
+    scheme: str = "http"
     port: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
     _n_taken: int = 0
@@ -65,7 +66,7 @@ class Provider:
     @property
     def origin(self) -> str:
         """Its address."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self.scheme}://127.0.0.1:{self.port}"
 
     @property
     def answered(self) -> list[Reply]:

@@ -1,6 +1,7 @@
 """A provider for tests that answers with bytes as given, at its own pace, or not at all."""
 
 import asyncio
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -83,11 +84,12 @@ async def hang(_: asyncio.StreamWriter) -> None:
 
 @asynccontextmanager
 async def opened_raw(
-    opened: OpenIt, provider: Provider, answer: Answer
+    opened: OpenIt, provider: Provider, answer: Answer, tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[tuple[Opened, Raw]]:
     """Open a gateway in front of such a provider; requests are not retried."""
     raw = Raw(answer)
-    server = await asyncio.start_server(raw.accept, "127.0.0.1", 0)
+    server = await asyncio.start_server(raw.accept, "127.0.0.1", 0, ssl=tls)
+    provider.scheme = "http" if tls is None else "https"
     provider.port = server.sockets[0].getsockname()[1]
     try:
         async with opened() as at:

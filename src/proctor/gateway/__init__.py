@@ -5,6 +5,7 @@
     server      answers requests: sends them on, delivers the answers, records both
     delivery    what a client is given of an answer, and what is kept of it
     routing     whose a request is, and where it goes
+    connections the connections to providers
     upstream    the providers, their addresses and keys
     account     one trial's token, files and spending
     budget      limits on what may be spent

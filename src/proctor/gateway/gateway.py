@@ -7,14 +7,13 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
-from urllib.request import getproxies, proxy_bypass
 
-import httpx
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from proctor.gateway.account import Account
 from proctor.gateway.budget import NO_LIMITS, Budget
+from proctor.gateway.connections import Connections
 from proctor.gateway.options import GatewayOptions, point_at_gateway
 from proctor.gateway.recordings import find_providers, find_trial
 from proctor.gateway.replay import Cassette
@@ -25,11 +24,12 @@ from proctor.harbor.agents import CHAT
 from proctor.harbor.configs import AgentConfig
 from proctor.trial.models import ModelAccount
 
-_LIMITS: Final = httpx.Limits(max_connections=None, max_keepalive_connections=200)
 # Longer than clients keep connections: one that is closed while a request comes fails it.
 _IDLE_SEC: Final = 120
 # Time in which the first request of a connection must have begun.
 _FIRST_SEC: Final = 30.0
+# How the head of an answer begins; a body that does too is only sent a little later.
+_HEAD: Final = b"HTTP/1."
 _LOGGER = logging.getLogger(__name__)
 
 
@@ -101,52 +101,35 @@ class Gateway:
         return account
 
 
-class _Transport(httpx.AsyncBaseTransport):
-    """Connections to providers, through the host's proxies if its variables name some."""
-
-    def __init__(self) -> None:
-        self._direct = httpx.AsyncHTTPTransport(limits=_LIMITS)
-        proxies = getproxies()
-        urls = {scheme: proxies.get(scheme) or proxies.get("all") for scheme in ("http", "https")}
-        self._proxied = {
-            scheme: httpx.AsyncHTTPTransport(limits=_LIMITS, proxy=url)
-            for scheme, url in urls.items()
-            if url
-        }
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send a request."""
-        proxied = self._proxied.get(request.url.scheme)
-        if proxied is None or proxy_bypass(request.url.host):
-            return await self._direct.handle_async_request(request)
-        return await proxied.handle_async_request(request)
-
-    async def aclose(self) -> None:
-        """End all connections."""
-        for transport in (self._direct, *self._proxied.values()):
-            await transport.aclose()
-
-
 class _Gathering(asyncio.Transport):
-    """A transport that sends what is written in one turn of the event loop as one packet.
+    """A transport that sends a head, and what is written in the same turn of the loop, as one.
 
     A head and its body do not wake the client twice; nor do chunks that come faster than they can
-    be passed on: the busier it is, the fewer packets there are.
+    be passed on: the busier it is, the fewer packets there are. A chunk that comes alone is sent at
+    once.
     """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__()
         self._transport, self._loop = transport, loop
-        self._parts: list[bytes] = []
+        self._parts: list[bytes] | None = None
+        """What is sent at the end of this turn; None before its first write."""
         for name in ("get_extra_info", "is_closing", "pause_reading", "resume_reading", "abort"):
             setattr(self, name, getattr(transport, name))
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Send bytes, soon."""
-        if data and not self._parts:
-            self._loop.call_soon(self._flush)
-        if data:
+        """Send bytes, at once or soon."""
+        if not data:
+            return
+        if self._parts is not None:
             self._parts.append(bytes(data))
+            return
+        self._parts = []
+        self._loop.call_soon(self._flush)
+        if bytes(data[: len(_HEAD)]) == _HEAD:
+            self._parts.append(bytes(data))
+        else:
+            self._transport.write(data)
 
     def close(self) -> None:
         """Send what is left, and end."""
@@ -154,7 +137,7 @@ class _Gathering(asyncio.Transport):
         self._transport.close()
 
     def _flush(self) -> None:
-        parts, self._parts = self._parts, []
+        parts, self._parts = self._parts, None
         if parts:
             self._transport.write(b"".join(parts))
 
@@ -203,8 +186,8 @@ async def open_gateway(options: GatewayOptions) -> AsyncIterator[Gateway]:
     # asyncio turns Nagle's algorithm off only for sockets that name TCP: 40 ms a request.
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.bind((HOST, 0))
-    async with _Transport() as transport:
-        server = Server(transport)
+    async with Connections() as connections:
+        server = Server(connections)
         http = _Quiet(_configure(server))
         serving = asyncio.create_task(http.serve(sockets=[listening]))
         try:
