@@ -76,6 +76,20 @@ def _audit_record(found: FoundTrial) -> Iterator[Finding]:
         yield from _audit_evaluation(found, own.evaluation, path)
 
 
+def find_record_faults(found: FoundTrial, record: bytes, where: str) -> list[str]:
+    """How the rewards and errors in a trial's record contradict its other files.
+
+    The ids are not compared: a trial may be sealed under another name.
+
+    Raises:
+        MsgspecError: it is not a record.
+    """
+    own = _OWN.decode(record).evaluation
+    if any(error.startswith(DID_NOT_END) for error in own.validity.errors):
+        return []
+    return [finding.message for finding in _audit_evaluation(found, own, where)]
+
+
 def _audit_ids(found: FoundTrial, own: _Own, path: str) -> Iterator[Finding]:
     pairs = [("trial_id", own.trial_id, make_id(found.trial.name))]
     if own.task.task_id != UNRESOLVED:

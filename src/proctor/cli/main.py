@@ -123,6 +123,7 @@ GROUPS = {
     },
     "Ledger and exchange": {
         "ledger": "Manage the sealed log: append-only, and verifiable by anyone.",
+        "serve": "Serve a ledger to many machines, over HTTP or HTTPS.",
         "import": "Import runs into the ledger: from other systems, or from bundles.",
         "import-prime-eval": "The name of `proctor import prime` in aec-bench.",
         "export": "Export sealed trials in a format that other tools read.",
@@ -131,7 +132,7 @@ GROUPS = {
 }
 COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 # Commands with commands of their own: someone who types `proctor verify` wants `ledger verify`.
-_WITH_COMMANDS = ("ledger", "trace", "import", "task", "image", "record")
+_WITH_COMMANDS = ("ledger", "trace", "import", "task", "image", "record", "serve")
 # Width of the names in the help; the text of a longer one begins on the next line.
 _COLUMN = 9
 _EXAMPLES = """\

@@ -1,6 +1,9 @@
 """Serves the pages of `proctor view`. Imported on use."""
 
+import contextlib
 import socket
+import threading
+import time
 import webbrowser
 from pathlib import Path
 
@@ -8,11 +11,19 @@ from proctor.cli.ledger.options import choose_directory
 from proctor.cli.output import print_json
 from proctor.cli.printable import printable
 from proctor.cli.stdout import print_stderr
-from proctor.errors import DamageError, InputError, JobError, LedgerError, NoteError
+from proctor.errors import (
+    DamageError,
+    InputError,
+    JobError,
+    LedgerError,
+    NoteError,
+    ProctorError,
+)
 from proctor.exchange.harbor_job import find_jobs
 from proctor.harbor.job import load_job
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.log import FileLog, is_ledger
-from proctor.ledger.place import open_reader
+from proctor.ledger.place import find_url, open_reader
 from proctor.web.app import make_app
 from proctor.web.server import HOST, listen, serve
 from proctor.web.subject import Subject
@@ -20,6 +31,7 @@ from proctor.web.writing import new_token
 
 PORT = 8380
 """The default port."""
+_FETCH_SEC = 5.0
 
 
 def view(
@@ -42,7 +54,18 @@ def view(
         print_stderr(f"{_describe(subject)}: {opened} (Ctrl-C ends it)")
     if opens and not webbrowser.open(opened):
         print_stderr("no browser could be started; open the address yourself")
+    if subject.ledger is not None and find_url(subject.ledger) is not None:
+        threading.Thread(target=_keep_up, args=(subject.ledger,), daemon=True).start()
     serve(app, listening)
+
+
+def _keep_up(directory: Path) -> None:
+    """Fetch what is new in a served ledger, every few seconds."""
+    while True:
+        # A server that shows another history is named by every page, from the copy's own check.
+        with contextlib.suppress(ProctorError), OpenLedger.open(directory) as ledger:
+            ledger.keep_up()
+        time.sleep(_FETCH_SEC)
 
 
 def _listen(port: int | None) -> socket.socket:
@@ -56,7 +79,7 @@ def _listen(port: int | None) -> socket.socket:
 
 def _describe(subject: Subject) -> str:
     if subject.ledger is not None:
-        return printable(f"the ledger {subject.ledger}")
+        return printable(f"the ledger {find_url(subject.ledger) or subject.ledger}")
     jobs = subject.jobs
     return printable(f"the job {jobs[0]}") if len(jobs) == 1 else f"{len(jobs):,} jobs"
 

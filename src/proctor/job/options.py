@@ -102,6 +102,8 @@ class SealedTrials:
     """Trials with complete records."""
     diagnostic: int = 0
     """Trials with partial records."""
+    waiting: int = 0
+    """Trials that wait for a server which could not be reached."""
     refused: list[str] = field(default_factory=list)
     """A sentence for each trial that was not sealed."""
     unrecorded: list[str] = field(default_factory=list)

@@ -160,7 +160,8 @@ class Sealer:
     def _count(self, answers: Sequence[Sealed]) -> None:
         new = [answer for answer in answers if answer.is_new]
         self.trials.sealed += sum(answer.status == "sealed" for answer in new)
-        self.trials.diagnostic += sum(answer.status != "sealed" for answer in new)
+        self.trials.waiting += sum(answer.status == "waiting" for answer in new)
+        self.trials.diagnostic += sum(answer.status == "diagnostic" for answer in new)
 
 
 def check_ledger(request: Request) -> None:

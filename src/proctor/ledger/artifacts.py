@@ -96,6 +96,8 @@ def _open(directory: Path, more: int = 0) -> int:
 
 
 _LEVEL = 3
+# Bytes of an artifact of unknown size.
+_LARGEST = 1 << 40
 LARGEST_LOADED = 1 << 29
 """Bytes: the largest artifact that `load` reads into memory, 512 MiB."""
 # Bytes. Smaller files are hashed in memory first, and not written if they are stored already.
@@ -149,6 +151,20 @@ class _Frames:
         self._file.write(zstd.compress(bytes(memoryview(self._locked)[:size]), level=_LEVEL))
         del self._locked[:size]
         self._is_empty = False
+
+
+def _check_compressed(file: BinaryIO, sha256: str, size: int | None) -> None:
+    limit = cast(BinaryIO, _Bounded(_LARGEST if size is None else size))
+    try:
+        with zstd.open(file, "rb") as plain:
+            found = sha256_copy(cast(BinaryIO, plain), limit)
+            n_bytes = plain.tell()
+    except (EOFError, zstd.ZstdError) as error:
+        raise AlteredArtifactError(f"artifact {sha256} cannot be read: {error}") from error
+    if found != sha256 or size not in (None, n_bytes):
+        raise AlteredArtifactError(
+            f"artifact {sha256} holds {n_bytes:,} bytes with the SHA-256 {found}"
+        )
 
 
 class ArtifactStore(ABC):
@@ -317,6 +333,28 @@ class FileArtifacts(ArtifactStore):
         if len(self._unnamed) >= _MAX_UNNAMED:
             self._name_all()
         return digest, size
+
+    def put_compressed(self, sha256: str, size: int | None, source: BinaryIO) -> None:
+        """Add an artifact that is compressed already; the size of its content may be unknown.
+
+        It is durable and has its name after `settle`.
+
+        Raises:
+            AlteredArtifactError: the content has another digest or size.
+            OSError: it cannot be read or written.
+        """
+        if self._is_stored(sha256):
+            return
+        temporary = self._make_temporary()
+        try:
+            with temporary.open("xb+") as file:
+                shutil.copyfileobj(source, file)
+                file.seek(0)
+                _check_compressed(file, sha256, size)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        self._unnamed[sha256] = temporary
 
     def _write_small(self, data: bytes) -> Path:
         temporary = self._make_temporary()

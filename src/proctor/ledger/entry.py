@@ -28,6 +28,15 @@ type Cause = Literal["infrastructure", "configuration", "task", "agent", "other"
 """Why a trial was run again; leaderboards should accept `infrastructure` only."""
 
 
+class MachineSignature(msgspec.Struct, frozen=True, kw_only=True):
+    """Signature of the machine that submitted an entry; see `proctor.ledger.machines`."""
+
+    machine: str
+    """Its name, as an earlier entry enrolled it."""
+    signature: str
+    """Base64 of an Ed25519 signature."""
+
+
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
     """Common fields of all entries."""
 
@@ -36,6 +45,8 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     seq: Seq
     """Its position in the log, from 0."""
+    signed: MachineSignature | msgspec.UnsetType = msgspec.UNSET
+    """Who submitted it to a server; missing if the owner of the ledger wrote it."""
 
 
 class EvidenceFile(msgspec.Struct, frozen=True, kw_only=True, order=True):
@@ -207,6 +218,18 @@ class NoteEntry(Entry, frozen=True, kw_only=True):
     """Digests of the records that it is about."""
 
 
+class MachineEntry(Entry, frozen=True, kw_only=True):
+    """Enrols a machine, whose key signs what it submits from here on; or revokes it."""
+
+    kind: Literal["machine"] = "machine"
+    name: str
+    key: str
+    """The machine's public key, as name+key id+base64."""
+    is_revoked: bool
+    author: str
+    """Who enrolled or revoked it."""
+
+
 type AnyEntry = (
     TrialEntry
     | ReviewEntry
@@ -217,6 +240,7 @@ type AnyEntry = (
     | KeyEntry
     | NoteEntry
     | AttestEntry
+    | MachineEntry
 )
 
 KINDS: dict[str, type[AnyEntry]] = {
@@ -229,6 +253,7 @@ KINDS: dict[str, type[AnyEntry]] = {
     "key": KeyEntry,
     "note": NoteEntry,
     "attest": AttestEntry,
+    "machine": MachineEntry,
 }
 
 

@@ -8,6 +8,8 @@ writer at a time; readers need no lock.
 
 import base64
 import contextlib
+import importlib
+import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -38,13 +40,16 @@ from proctor.ledger.note import (
     parse_verifier_key,
     sign_checkpoint,
 )
-from proctor.ledger.reader import SealedTrial
+from proctor.ledger.reader import Remote, SealedTrial
 from proctor.ledger.tree import Frontier, Tree, leaf_hash
 from proctor.ledger.trial_index import Position, TrialIndex, key_after
 from proctor.ledger.upkeep import catch_up, check_leaf
 
 # Bytes. The first entry, which names a key, has about 300; more than this is not a first entry.
 _LARGEST_FIRST = 1 << 16
+
+REMOTE = "remote.json"
+"""File in the copy of a ledger that a server owns; it names the server."""
 
 type Clock = Callable[[], str]
 """The time of an entry, in the format of entries."""
@@ -118,6 +123,26 @@ def check_format(log: LogStore) -> KeyEntry:
     return entry
 
 
+def find_remote(directory: Path) -> Remote | None:
+    """The server that owns the ledger of which this directory is a copy; None if it is none.
+
+    Raises:
+        LedgerError: the file that names the server is invalid.
+    """
+    if not os.path.lexists(directory / REMOTE):
+        return None
+    # Imported on use: it loads an HTTP client.
+    mirror = importlib.import_module("proctor.ledger.remote.mirror")
+    remote: Remote = mirror.connect(directory)
+    return remote
+
+
+def open_artifacts(directory: Path) -> ArtifactStore:
+    """The evidence of the ledger in a directory; in a copy, what is missing is fetched."""
+    remote = find_remote(directory)
+    return FileArtifacts(directory) if remote is None else remote.artifacts
+
+
 _REFRESH_TRIES = 100
 
 
@@ -125,13 +150,20 @@ class OpenLedger:
     """An open ledger."""
 
     def __init__(
-        self, log: LogStore, artifacts: ArtifactStore, index: TrialIndex, key: Signer | None = None
+        self,
+        log: LogStore,
+        artifacts: ArtifactStore,
+        index: TrialIndex,
+        key: Signer | None = None,
+        remote: Remote | None = None,
     ) -> None:
         self.log = log
         self.artifacts = artifacts
         self.index = index
         self.key = key
-        self.where = log.where
+        """Signs the log; in a copy, what this machine submits."""
+        self.remote = remote
+        self.where = log.where if remote is None else remote.url
         """The name of the ledger in messages."""
         self.patience_sec: float | None = None
         """Seconds to wait for another writer; None: without limit."""
@@ -178,7 +210,9 @@ class OpenLedger:
         if key is not None:
             # Checked here because evidence is written before the log is locked.
             log.check_writable()
-        return cls(log, FileArtifacts(directory), open_index(directory, first.origin), key)
+        index, remote = open_index(directory, first.origin), find_remote(directory)
+        artifacts = FileArtifacts(directory) if remote is None else remote.artifacts
+        return cls(log, artifacts, index, key, remote)
 
     def __enter__(self) -> Self:
         return self
@@ -187,8 +221,10 @@ class OpenLedger:
         self.close()
 
     def close(self) -> None:
-        """Close the index."""
+        """Close the index, and the connection to a server."""
         self.index.close()
+        if self.remote is not None:
+            self.remote.close()
 
     def checkpoint(self) -> Checkpoint:
         """The checkpoint that was signed last; its signature is not checked."""
@@ -249,8 +285,15 @@ class OpenLedger:
             raise LedgerError(f"{path}: cannot be removed: {why}") from error
         self.index = Index.open(path, check_format(self.log).origin)
 
+    @property
+    def position(self) -> Position:
+        """The end of the signed log, as of the last refresh."""
+        return self._position
+
     def keep_up(self) -> None:
-        """Refresh the index if another process has appended since."""
+        """Refresh the index if another process, or the server, has appended since."""
+        if self.remote is not None:
+            self.remote.fetch(self)
         if self._read_checkpoint() != self._signed:
             self.refresh()
 
@@ -287,6 +330,11 @@ class OpenLedger:
         Raises:
             BusyError: another process holds the lock for longer than `patience_sec`.
         """
+        if self.remote is not None:
+            # The server has the lock, and decides what is appended.
+            self.check_key()
+            yield
+            return
         try:
             with self.log.locked(self.patience_sec):
                 self.keep_up()
@@ -307,6 +355,8 @@ class OpenLedger:
         key = self.key
         if key is None:
             raise KeyFileError(f"{self.where}: opened without a key; it can only be read")
+        if self.remote is not None:
+            return
         if self._position.key != str(key.verifier):
             raise KeyFileError(
                 f"{self.where}: signed by {self._position.key}; the key at hand is "
@@ -335,6 +385,9 @@ class OpenLedger:
             LedgerError: an entry is too large.
             OSError: they cannot be written; then none of them is in the log.
         """
+        if self.remote is not None and self.key is not None:
+            self._is_behind = True
+            return self.remote.submit(self, drafts, self.key)
         position, at = self._position, self.clock()
         entries = [
             msgspec.structs.replace(draft, at=at, seq=position.frontier.size + number)
@@ -360,6 +413,8 @@ class OpenLedger:
             KeyFileError: the present key is not the ledger's, or the new one was used before.
             LedgerError: it cannot be written; the present key remains.
         """
+        if self.remote is not None:
+            raise LedgerError(f"{self.where}: its key is changed on the server's machine")
         with self.writing():
             former, text = self.key, str(successor.verifier)
             if former is None or text == self._position.key:

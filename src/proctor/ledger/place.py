@@ -1,23 +1,60 @@
 """Which ledger is used: `--ledger DIR`, else PROCTOR_LEDGER, else ./ledger.
 
+In place of a directory, the address of a `proctor serve` names the copy of its ledger, which is
+fetched first.
+
 Commands that write create a missing ledger; commands that read do not. Keys are loaded in keys.py,
 which is slow to import and not needed for reading.
 """
 
+import importlib
 import os
+import re
+import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from functools import cache
 from pathlib import Path
 
 from proctor.errors import LedgerError
-from proctor.ledger.ledger import OpenLedger
+from proctor.ledger.ledger import OpenLedger, find_remote
 from proctor.ledger.note import Signer
 from proctor.ledger.reader import LedgerReader
 
+# A path has one slash where an address has two.
+_URL = re.compile(r"(https?):/+(?=[^/])", re.IGNORECASE)
 
-def ledger_directory(given: Path | None, env: Mapping[str, str]) -> Path:
-    """The directory of the ledger, whether or not it exists."""
-    return given or Path(env.get("PROCTOR_LEDGER") or "ledger")
+
+def ledger_directory(given: Path | str | None, env: Mapping[str, str]) -> Path:
+    """The directory of the ledger, whether or not it exists; for an address, of the copy.
+
+    Raises:
+        LedgerError: the server of an address cannot be used.
+        DamageError: it shows another history than before.
+    """
+    chosen = str(given or env.get("PROCTOR_LEDGER") or "ledger")
+    if found := _URL.match(chosen):
+        return _fetch(f"{found[1].lower()}://{chosen[found.end() :]}")
+    return Path(chosen)
+
+
+@cache
+def _fetch(url: str) -> Path:
+    """The copy of a server's ledger, fetched once by a command."""
+    # Imported on use: it loads an HTTP client.
+    mirror = importlib.import_module("proctor.ledger.remote.mirror")
+    directory: Path = mirror.open_mirror(url, os.environ, _warn)
+    return directory
+
+
+def _warn(text: str) -> None:
+    sys.stderr.write(f"proctor: {text}\n")
+
+
+def find_url(directory: Path) -> str | None:
+    """The address of the server whose ledger this directory is a copy of; None if it is none."""
+    remote = find_remote(directory)
+    return None if remote is None else remote.url
 
 
 def open_reader(directory: Path) -> AbstractContextManager[LedgerReader]:

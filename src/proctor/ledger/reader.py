@@ -3,13 +3,14 @@
 Implemented by `OpenLedger` (ledger.py), and by the viewer for damaged ledgers.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from proctor.ledger.artifacts import ArtifactStore
 from proctor.ledger.entry import AnyEntry, Withheld
 from proctor.ledger.log import LogStore
-from proctor.ledger.note import Checkpoint
+from proctor.ledger.note import Checkpoint, Signer
 from proctor.ledger.trial_index import TrialIndex
 
 
@@ -74,4 +75,44 @@ class LedgerReader(Protocol):
 
     def find_sealed(self, experiment_id: str, trial_id: str) -> SealedTrial | None:
         """The sealed trial with these ids, or None; call `refresh` first."""
+        ...
+
+
+WAITING = -1
+"""Position of an entry that waits for a server which could not be reached."""
+
+
+class Remote(Protocol):
+    """The server that owns a ledger; what is on this machine is a copy."""
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        ...
+
+    @property
+    def artifacts(self) -> ArtifactStore:
+        """Its evidence: fetched when it is opened."""
+        ...
+
+    def close(self) -> None:
+        """End the connection."""
+        ...
+
+    def fetch(self, ledger: LedgerReader) -> None:
+        """Update the copy, and send what waits; a server that cannot be reached is no error.
+
+        Raises:
+            DamageError: the server shows another history than before.
+            LedgerError: it refuses to answer.
+        """
+
+    def submit(self, ledger: LedgerReader, drafts: Sequence[AnyEntry], key: Signer) -> list[int]:
+        """Submit entries, signed by this machine's key; returns their positions, or WAITING.
+
+        Raises:
+            NotSealedError: the server refuses one; then it has sealed none of them.
+            ConflictError: a trial is already sealed with different bytes.
+            LedgerError: it refuses to answer.
+        """
         ...

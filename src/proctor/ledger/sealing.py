@@ -43,7 +43,7 @@ from proctor.ledger.keeping import (
     open_job_files,
 )
 from proctor.ledger.ledger import OpenLedger
-from proctor.ledger.reader import SealedTrial
+from proctor.ledger.reader import WAITING, SealedTrial
 from proctor.record.document import check_strict
 from proctor.record.evidence import find_evidence
 from proctor.record.ids import check_id
@@ -100,7 +100,8 @@ class Sealed(msgspec.Struct, frozen=True):
     record: str
     """SHA-256 of the record as stored."""
     status: str
-    """sealed, diagnostic (a partial record), or withheld (after it was sealed before)."""
+    """sealed, diagnostic (a partial record), withheld (after it was sealed before), or waiting (for
+    a server that cannot be reached)."""
     is_new: bool
     """False if the same bytes were sealed before."""
 
@@ -248,6 +249,25 @@ def _draft(submission: Submission, needles: Mapping[bytes, str]) -> _Draft:
         _check_listed(loaded.document, where)
     status = "sealed" if loaded.record.completeness == "complete" else "diagnostic"
     return _Draft(submission, record, _subject_of(loaded.record, record), status)
+
+
+def check_stored(entry: TrialEntry, where: str) -> NewEntry:
+    """Check the entry of a trial that another machine made, as `seal` checks its own.
+
+    Raises:
+        NotSealedError: it may not be sealed.
+        RecordError: its record is invalid.
+    """
+    record = bytes(entry.record)
+    loaded = check_record(record, where)
+    if loaded.generation == "G2" or msgspec.json.format(record, indent=-1) != record:
+        raise NotSealedError(f"{where}: its record is not in the form that is stored")
+    _check_listed(loaded.document, where)
+    subject = _subject_of(loaded.record, record)
+    if fault := find_trial_fault(entry, subject.experiment_id, subject.trial_id):
+        raise NotSealedError(f"{where}: {fault.message}")
+    status = "sealed" if loaded.record.completeness == "complete" else "diagnostic"
+    return NewEntry(entry, subject, status)
 
 
 def _check_listed(document: dict[str, Any], where: str) -> None:
@@ -421,7 +441,8 @@ def _make_answer(
 ) -> Sealed:
     name = (new.subject.experiment_id, new.subject.trial_id)
     if name in places:
-        return Sealed(places[name], *name, new.subject.record, new.status, is_new=True)
+        status = "waiting" if places[name] == WAITING else new.status
+        return Sealed(places[name], *name, new.subject.record, status, is_new=True)
     found = before[name]
     status = new.status if found.evidence is not None else "withheld"
     return Sealed(found.seq, *name, new.subject.record, status, is_new=False)

@@ -111,7 +111,7 @@ def submit_record(record: bytes, trial: Path, context: TrialContext | None = Non
         loaded = parse_record(record, f"{trial}: its record", salvage=True)
     except RecordError as error:
         raise NotSealedError(str(error)) from error
-    score, reason = _find_score(trial, loaded.record, context.found)
+    score, reason = find_score(trial, loaded.record, context.found)
     linked = read_linked(trial) if refused else {}
     return Submission(
         record=record,
@@ -254,10 +254,14 @@ def make_refused_finding(names: list[str]) -> list[dict[str, Any]]:
     ]
 
 
-def _find_score(
-    trial: Path, record: TrialRecord, found: FoundTrial | None
+def find_score(
+    trial: Path, record: TrialRecord, found: FoundTrial | None = None
 ) -> tuple[TrialScore | None, str | None]:
-    """The score, or the reason code if there is none."""
+    """The score of the trial in a directory, or the reason code if there is none.
+
+    Raises:
+        NotSealedError: the record has a reward that the files do not have.
+    """
     if found is None and not (trial / "result.json").exists():
         scored = record.evaluation.reward is not None
         return None, None if scored else str(ReasonCode.HARBOR_TRIAL_RESULT_MISSING)

@@ -24,6 +24,7 @@ from proctor.ledger.entry import (
     AttestEntry,
     EvidenceFile,
     KeyEntry,
+    MachineEntry,
     Subject,
     TrialEntry,
     Withheld,
@@ -189,7 +190,7 @@ def _target_entry(ledger: OpenLedger, seq: int) -> _Target:
     if isinstance(entry, Withheld):
         return _target_withheld(ledger, seq)
     # Without these, signatures, gaps and completeness could not be verified any more.
-    if isinstance(entry, KeyEntry | WithholdEntry | AttestEntry):
+    if isinstance(entry, KeyEntry | WithholdEntry | AttestEntry | MachineEntry):
         raise LedgerError(
             f"{ledger.where}: entry {seq} is of kind {entry.kind!r}, which others depend on; "
             "it cannot be withheld"

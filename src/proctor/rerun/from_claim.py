@@ -15,11 +15,12 @@ import msgspec
 from proctor.errors import DamageError, MissingArtifactError, NotReplayableError
 from proctor.harbor.documents import TRIAL, TrialDocument, WrittenRewards
 from proctor.harbor.record import UNRESOLVED
-from proctor.ledger.artifacts import ArtifactStore, FileArtifacts
+from proctor.ledger.artifacts import ArtifactStore
 from proctor.ledger.claims.claim import Proven, find_differences, parse_claim, prove_claim
 from proctor.ledger.claims.document import load_document
 from proctor.ledger.claims.operands import operand_of
 from proctor.ledger.entry import AnyEntry, EvidenceFile, TrialEntry, WithholdEntry
+from proctor.ledger.ledger import open_artifacts
 from proctor.ledger.row import read_row
 from proctor.rerun.recorded import (
     RecordedTrial,
@@ -120,7 +121,7 @@ def load_claim_trials(path: str, ledger: Path) -> ClaimTrials:
         title=claim.experiment,
         entries=_name(proven),
         withheld=_find_withheld(proven.entries),
-        artifacts=FileArtifacts(ledger),
+        artifacts=open_artifacts(ledger),
         n_withheld=len(proven.trials.withheld),
     )
 

@@ -63,7 +63,7 @@ _THREADS = 8
 
 
 def make_app(
-    subject: Subject, *, token: str | None = None, hosts: tuple[str, ...] = LOOPBACK
+    subject: Subject, *, token: str | None = None, hosts: tuple[str, ...] | None = LOOPBACK
 ) -> Starlette:
     """Make the viewer of a subject; without a token it is read-only."""
     app = Starlette(

@@ -23,9 +23,9 @@ _LONGEST_PATH = 4096
 
 
 class Guard:
-    """Middleware around the application."""
+    """Middleware around the application; `hosts` None: requests are authorized elsewhere."""
 
-    def __init__(self, app: ASGIApp, hosts: tuple[str, ...] = LOOPBACK) -> None:
+    def __init__(self, app: ASGIApp, hosts: tuple[str, ...] | None = LOOPBACK) -> None:
         self._app = app
         self._hosts = hosts
 
@@ -57,8 +57,9 @@ class Guard:
     def _check(self, request: Request) -> None:
         host = request.headers.get("host", "").lower()
         name, _, port = host.partition(":")
-        if name not in self._hosts or (port and not port.isdecimal()):
-            raise HTTPException(400, f"this viewer is asked by {' or '.join(self._hosts)} alone")
+        hosts = self._hosts
+        if hosts is not None and (name not in hosts or (port and not port.isdecimal())):
+            raise HTTPException(400, f"this viewer is asked by {' or '.join(hosts)} alone")
         if len(request.scope.get("raw_path") or b"") > _LONGEST_PATH:
             raise HTTPException(414, f"an address has at most {_LONGEST_PATH:,} characters")
 

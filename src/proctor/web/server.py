@@ -6,12 +6,15 @@ import socket
 import threading
 from asyncio import BaseTransport, TimerHandle
 from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import h11
 import uvicorn
 from starlette.applications import Starlette
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from proctor.errors import InputError
@@ -47,18 +50,37 @@ def listen(port: int, host: str = HOST) -> socket.socket:
     return found
 
 
-def serve(app: Starlette, listening: socket.socket) -> None:
-    """Serve until interrupted; running requests get a moment to end."""
-    server = make_server(app)
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """A certificate, and its key."""
+
+    certificate: Path
+    key: Path
+
+
+def serve(
+    app: Starlette,
+    listening: socket.socket,
+    *,
+    front: ASGIApp | None = None,
+    tls: Tls | None = None,
+) -> None:
+    """Serve until interrupted; running requests get a moment to end.
+
+    `front` gets the requests first, if it is given.
+    """
+    server = make_server(app, front=front, tls=tls)
     threading.Thread(target=app.state.subject.prepare, name="prepare", daemon=True).start()
     with _ended_by_signals(server):
         server.run(sockets=[listening])
 
 
-def make_server(app: Starlette) -> "ViewerServer":
+def make_server(
+    app: Starlette, *, front: ASGIApp | None = None, tls: Tls | None = None
+) -> "ViewerServer":
     """Make the server of an app; the caller provides its socket."""
     config = uvicorn.Config(
-        app,
+        front or app,
         http=PatientProtocol,
         ws="none",
         log_level="warning",
@@ -69,6 +91,8 @@ def make_server(app: Starlette) -> "ViewerServer":
         limit_concurrency=_MOST,
         timeout_keep_alive=5,
         timeout_graceful_shutdown=2,
+        ssl_certfile=tls.certificate if tls else None,
+        ssl_keyfile=tls.key if tls else None,
     )
     return ViewerServer(config, app)
 

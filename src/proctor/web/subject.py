@@ -19,10 +19,9 @@ from markupsafe import Markup
 
 from proctor.errors import DamageError, LedgerError, NoteError, NotThereError, ProctorError
 from proctor.ledger.admission import admit_line
-from proctor.ledger.artifacts import FileArtifacts
 from proctor.ledger.derived import INDEX
 from proctor.ledger.index import Index
-from proctor.ledger.ledger import OpenLedger
+from proctor.ledger.ledger import OpenLedger, open_artifacts
 from proctor.ledger.log import FileLog, Place, Stamp, read_lines
 from proctor.ledger.note import Checkpoint
 from proctor.ledger.query import list_trials, snapshot
@@ -105,7 +104,7 @@ class Health:
             with OpenLedger.open(self._directory) as ledger:
                 yield ledger
             return
-        log, artifacts = FileLog(self._directory), FileArtifacts(self._directory)
+        log, artifacts = FileLog(self._directory), open_artifacts(self._directory)
         with DamagedLedger(log, artifacts, Index.open(kept / INDEX, "")) as found:
             yield found
 

@@ -13,6 +13,7 @@
     watch        monitors ledgers
     review       adds a review of a trial
     withhold     withholds bytes, and restores them
+    sync         fetches the copy of a served ledger
     stats        prints counts and sizes
     options      common options
     target       opens the ledger for writing
@@ -43,6 +44,7 @@ COMMANDS = {
     "watch": "Watch ledgers and report forks, rollbacks, duplicates, withholdings and damage.",
     "review": "Record your verdict on a trial, without changing the trial.",
     "withhold": "Remove bytes but keep their digests, or restore them.",
+    "sync": "Fetch what is new in a served ledger, and send what waits for it.",
     "stats": "Show counts and bytes per experiment.",
 }
 

@@ -15,7 +15,8 @@ ledger_option = click.option(
     "--ledger",
     "directory",
     type=PATH,
-    help="Ledger directory.  [default: PROCTOR_LEDGER, ./ledger]",
+    help="Ledger directory, or the address of a `proctor serve`.  [default: PROCTOR_LEDGER, "
+    "./ledger]",
 )
 key_option = click.option(
     "--key", "key_file", type=PATH, help="Signing key.  [default: PROCTOR_KEY, your own key]"
@@ -36,7 +37,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print one JS
 
 def choose_directory(given: str | None) -> Path:
     """The directory of the ledger, whether or not it exists."""
-    return ledger_directory(Path(given) if given else None, os.environ)
+    return ledger_directory(given, os.environ)
 
 
 def open_ledger(given: str | None) -> AbstractContextManager[LedgerReader]:

@@ -25,6 +25,7 @@ from proctor.files import read_small
 from proctor.harbor.stats import GroupStats, JobResult, JobStats, render_result, stats_document
 from proctor.job.flakes import Flakes, NotReverified, TaskFlakes
 from proctor.job.options import JobOutcome, SealedTrials
+from proctor.ledger.place import find_url
 from proctor.record.cost import LARGEST_USD
 from proctor.record.outcome import MISSING, Summary, render_line, summarize_result
 from proctor.record.reasons import ReasonCode
@@ -391,7 +392,9 @@ def _render_sealed(sealed: SealedTrials | None) -> Iterator[str]:
     text = f"{sealed.sealed} sealed"
     if sealed.diagnostic:
         text += f", {sealed.diagnostic} diagnostic"
-    yield f"ledger: {shorten_path(sealed.directory)}{made}: {text}"
+    if sealed.waiting:
+        text += f", {sealed.waiting} waiting for the server (`proctor ledger sync` sends them)"
+    yield f"ledger: {find_url(sealed.directory) or shorten_path(sealed.directory)}{made}: {text}"
     for sentence in sealed.refused[:_MOST_REFUSED]:
         yield f"  not sealed: {sentence}"
     if len(sealed.refused) > _MOST_REFUSED:
@@ -455,6 +458,8 @@ def _describe_sealed(sealed: SealedTrials | None) -> dict[str, object] | None:
         "directory": str(sealed.directory),
         "sealed": sealed.sealed,
         "diagnostic": sealed.diagnostic,
+        # Only for a served ledger: the document of others stays as it was.
+        **({"waiting": sealed.waiting} if sealed.waiting else {}),
         "refused": sealed.refused,
         "unrecorded": sealed.unrecorded,
     }

@@ -51,6 +51,8 @@ class DamageKind(StrEnum):
     """The ledger belongs to another key than the trusted one, or names none."""
     BAD_KEY_CHANGE = "bad-key-change"
     """A new key that the former one did not sign for this position, or that was replaced before."""
+    BAD_SUBMISSION = "bad-submission"
+    """An entry whose machine did not sign it or was not enrolled, or a false enrolment."""
     FALSE_ATTESTATION = "false-attestation"
     """An attestation that the log contradicts."""
     WRONG_ORIGIN = "wrong-origin"

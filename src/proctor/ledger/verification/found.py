@@ -9,8 +9,9 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 
 from proctor.ledger.admission import Fault
-from proctor.ledger.entry import AttestEntry, KeyEntry, WithholdEntry
+from proctor.ledger.entry import AttestEntry, KeyEntry, MachineEntry, WithholdEntry
 from proctor.ledger.log import Place, segment_name
+from proctor.ledger.machines import Machines
 from proctor.ledger.verification.evidence import NamedEvidence
 from proctor.ledger.verification.leaves import Leaves
 from proctor.ledger.verification.scan import Scanned, Torn
@@ -29,6 +30,9 @@ class FoundLog:
     keys: list[tuple[int, KeyEntry]] = field(default_factory=list)
     withholdings: list[tuple[int, WithholdEntry]] = field(default_factory=list)
     attestations: list[tuple[int, AttestEntry]] = field(default_factory=list)
+    machines: Machines = field(default_factory=Machines)
+    unsigned: list[tuple[int, str]] = field(default_factory=list)
+    """Entries that a machine did not validly sign, or that do not validly enrol one, and why."""
     withheld: dict[int, str] = field(default_factory=dict)
     """Withheld lines, each with a problem of its placeholder, or ""."""
     malformed: list[tuple[int, str]] = field(default_factory=list)
@@ -54,6 +58,7 @@ class FoundLog:
                 self.attestations.append((first + number, entry))
             else:
                 self.withholdings.append((first + number, entry))
+        self._check_submitted(first, piece)
         self.withheld.update((first + number, wrong) for number, wrong in piece.withheld)
         self.malformed += [(first + number, message) for number, message in piece.malformed]
         self.faults += [(first + number, fault) for number, fault in piece.faults]
@@ -62,6 +67,16 @@ class FoundLog:
             self.evidence.add((first + line, sha256, size) for line, sha256, size in piece.evidence)
         if piece.torn is not None:
             self.torn[len(self)] = piece.torn
+
+    def _check_submitted(self, first: int, piece: Scanned) -> None:
+        # At once and in order: which machines are enrolled depends on the position.
+        origin = self.keys[0][1].origin if self.keys else ""
+        for number, entry in piece.submitted:
+            fault = self.machines.find_fault(entry, origin)
+            if fault is None and isinstance(entry, MachineEntry):
+                fault = self.machines.take(entry)
+            if fault is not None:
+                self.unsigned.append((first + number, fault))
 
     def place_of(self, line: int) -> tuple[Place, int]:
         """The position and length of a line."""

@@ -16,8 +16,10 @@ from proctor.errors import DamageError
 from proctor.ledger.admission import Fault, check_written, find_fault, find_trial_fault
 from proctor.ledger.entry import (
     LARGEST_ENTRY,
+    AnyEntry,
     AttestEntry,
     KeyEntry,
+    MachineEntry,
     TrialEntry,
     Withheld,
     WithholdEntry,
@@ -72,6 +74,8 @@ class Scanned:
     seqs: array[int] = field(default_factory=lambda: array("q"))
     """The sequence numbers that lines state; empty if trials were not decoded."""
     entries: list[tuple[int, KeyEntry | WithholdEntry | AttestEntry]] = field(default_factory=list)
+    submitted: list[tuple[int, AnyEntry]] = field(default_factory=list)
+    """Entries that a machine signed, and those that enrol machines, in order."""
     withheld: list[tuple[int, str]] = field(default_factory=list)
     """Withheld lines, each with a problem of its placeholder, or ""."""
     malformed: list[tuple[int, str]] = field(default_factory=list)
@@ -237,6 +241,8 @@ def _take_trial(line: memoryview, number: int, scanned: Scanned) -> int:
     if scanned.is_compared:
         scanned.trials.append(to_columns(read_row(entry)))
         scanned.kinds[number] = kind_and_time(entry)
+    if entry.signed is not msgspec.UNSET:
+        scanned.submitted.append((number, entry))
     for file in entry.evidence:
         scanned.evidence.append((number, bytes.fromhex(file.sha256), file.size))
     return entry.seq
@@ -264,6 +270,8 @@ def _take_other(line: bytes, leaf: bytes, number: int, scanned: Scanned) -> tupl
         return leaf, entry.seq
     scanned.remarks += remark_columns(entry)
     scanned.kinds[number] = kind_and_time(entry)
+    if isinstance(entry, MachineEntry) or entry.signed is not msgspec.UNSET:
+        scanned.submitted.append((number, entry))
     if isinstance(entry, KeyEntry | WithholdEntry | AttestEntry):
         scanned.entries.append((number, entry))
     return leaf, entry.seq

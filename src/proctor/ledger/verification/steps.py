@@ -47,6 +47,8 @@ class Check:
     findings: Findings = field(default_factory=Findings)
     total: int = 0
     """Bytes of the segments."""
+    where: str = ""
+    """The name of the ledger in messages; empty: that of its log."""
     index: Path | None = None
     """The file of the index; None if there can be none."""
     index_problem: str | None = None
@@ -291,6 +293,15 @@ def check_entries(scope: Scope, findings: Findings) -> None:
         kind = DamageKind.EDITED if line in found.withheld else DamageKind.MALFORMED
         message = f"entry {seq} says that it is entry {number}"
         findings.add(kind, found.where(line), message, seq)
+
+
+def check_submissions(scope: Scope, findings: Findings) -> None:
+    """Check that machines signed what they submitted, and were enrolled."""
+    found = scope.found
+    for line, wrong in found.unsigned if scope.is_same else ():
+        if (seq := scope.seq_of(line)) is not None:
+            kind = DamageKind.BAD_SUBMISSION
+            findings.add(kind, found.where(line), f"entry {seq} {wrong}", seq)
 
 
 def check_withheld(scope: Scope, findings: Findings) -> int:

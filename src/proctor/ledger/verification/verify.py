@@ -25,6 +25,7 @@ from proctor.ledger.artifacts import FileArtifacts
 from proctor.ledger.attestation import false_attestations, survey_log
 from proctor.ledger.derived import INDEX, find_folder
 from proctor.ledger.entry import Subject, TrialEntry, WithholdEntry, decode_line
+from proctor.ledger.ledger import find_remote
 from proctor.ledger.log import FileLog, LogStore, read_line
 from proctor.ledger.note import (
     LARGEST_NOTE,
@@ -52,6 +53,7 @@ from proctor.ledger.verification.steps import (
     check_index,
     check_keys,
     check_signatures,
+    check_submissions,
     check_withheld,
     no_progress,
     note_unsigned_lines,
@@ -281,9 +283,11 @@ def verify_ledger(
     log = FileLog(directory)
     log.check_begun()
     folder = find_folder(directory)
+    remote = find_remote(directory)
     check = Check(
         log=log,
-        artifacts=FileArtifacts(directory),
+        artifacts=FileArtifacts(directory) if remote is None else remote.artifacts,
+        where=log.where if remote is None else remote.url,
         given=key,
         is_fast=fast,
         progress=progress or no_progress,
@@ -347,6 +351,7 @@ def _verify(
         report_older_signatures(check, scope, signed)
         check_keys(check, scope, signed)
         check_entries(scope, findings)  # (5)
+        check_submissions(scope, findings)
         withheld = check_withheld(scope, findings)
         check_identities(check, scope)
         counts = check_artifacts(check, scope)  # (6)
@@ -357,7 +362,7 @@ def _verify(
             check_index(check, scope, own, index_reader)  # (8)
     trusted = signed.keys.trusted
     return Verification(
-        where=check.log.where,
+        where=check.where or check.log.where,
         origin=own.origin if own else None,
         size=scope.size,
         root=own.tree.root.hex() if own else None,

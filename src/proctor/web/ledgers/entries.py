@@ -8,6 +8,7 @@ from proctor.ledger.entry import (
     AnyEntry,
     AttestEntry,
     KeyEntry,
+    MachineEntry,
     NoteEntry,
     PlanEntry,
     RescoreEntry,
@@ -72,7 +73,7 @@ def summarize_entry(entry: AnyEntry | Withheld) -> tuple[str, Reference | None]:
             reward = row.reward
             score = "not scored" if reward is None else f"reward {reward!r}"
             return score, Reference(row.experiment_id, row.trial_id)
-        case PlanEntry() | KeyEntry() | NoteEntry() | AttestEntry():
+        case PlanEntry() | KeyEntry() | NoteEntry() | AttestEntry() | MachineEntry():
             return _describe_own(entry), None
         case _:
             return "withheld; its hash stays", None
@@ -91,7 +92,7 @@ def _describe_remark(entry: ReviewEntry | SupersedeEntry | RescoreEntry | Withho
             return f"{_describe_withheld(entry)}: {entry.reason}"
 
 
-def _describe_own(entry: PlanEntry | KeyEntry | NoteEntry | AttestEntry) -> str:
+def _describe_own(entry: PlanEntry | KeyEntry | NoteEntry | AttestEntry | MachineEntry) -> str:
     match entry:
         case PlanEntry():
             return f"plan of {entry.experiment_id} by {entry.author}"
@@ -99,6 +100,9 @@ def _describe_own(entry: PlanEntry | KeyEntry | NoteEntry | AttestEntry) -> str:
             return f"the key {'+'.join(entry.key.split('+')[:2])} signs from here on"
         case NoteEntry():
             return f"{entry.author}: {entry.text}"
+        case MachineEntry():
+            what = "revokes" if entry.is_revoked else "enrols"
+            return f"{entry.author} {what} the machine {entry.name}"
         case AttestEntry():
             entries = count_of(entry.entries, "entry", "entries")
             return f"{entry.author} attests {entries} of {entry.experiment_id} before {entry.size}"

@@ -1,0 +1,50 @@
+"""`proctor ledger sync`: fetches the copy of a served ledger, and sends what waits."""
+
+import os
+
+import click
+
+from proctor.cli.ledger.options import choose_directory, json_option, ledger_option
+from proctor.cli.output import print_json, print_line
+from proctor.cli.stdout import print_stderr
+from proctor.errors import LedgerError
+from proctor.ledger.ledger import REMOTE, OpenLedger
+from proctor.ledger.remote.client import UnreachableError
+from proctor.ledger.remote.mirror import Mirror
+from proctor.sentence import count_of
+
+_SOME_REFUSED = 3
+
+
+@click.command("sync")
+@ledger_option
+@json_option
+def command(directory: str | None, as_json: bool) -> int:
+    """Fetch what is new in a served ledger, and send what waits for it.
+
+    A run whose server cannot be reached goes on; its trials wait on this machine and are sent by
+    this command, or before the next ones are. The server seals nothing twice. What it refuses is
+    kept apart, with the reason; the exit code is then 3.
+
+    Example: proctor ledger sync --ledger https://ledger.example.org
+    """
+    place = choose_directory(directory)
+    if not os.path.lexists(place / REMOTE):
+        raise LedgerError(f"{place}: a ledger of this machine; there is nothing to fetch or send")
+    with OpenLedger.open(place) as ledger:
+        remote = ledger.remote
+        if not isinstance(remote, Mirror):
+            raise LedgerError(f"{place}: not a copy of a served ledger")
+        try:
+            sent = remote.send_waiting(ledger)
+        except UnreachableError as error:
+            raise LedgerError(f"{error}; {len(remote.spool):,} entries wait") from error
+        ledger.keep_up()
+        size = ledger.checkpoint().tree.size
+    if as_json:
+        print_json({"url": remote.url, "size": size, "sent": sent, "refused": remote.refused})
+    else:
+        print_line(f"{remote.url}: {count_of(size, 'entry', 'entries')}, {sent:,} sent")
+        for sentence in remote.refused:
+            print_stderr(sentence)
+    return _SOME_REFUSED if remote.refused else 0

@@ -1,0 +1,228 @@
+"""`proctor serve`: a ledger for many machines, behind HTTP."""
+
+import os
+from importlib import import_module
+from pathlib import Path
+
+import click
+
+from proctor.cli.ledger.options import choose_directory, json_option, key_option, ledger_option
+from proctor.cli.options import PATH
+from proctor.cli.output import print_json, print_line
+from proctor.cli.stdout import print_stderr
+from proctor.errors import InputError
+from proctor.ledger.claims.trust import load_verifier_key
+from proctor.ledger.keys import find_key
+from proctor.ledger.ledger import OpenLedger
+from proctor.ledger.machines import load_machines
+from proctor.serve.tokens import Tokens, serve_directory
+from proctor.serve.writer import revoke
+
+
+@click.group("serve", invoke_without_command=True)
+@ledger_option
+@key_option
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8390, show_default=True,
+              help="Port to listen on; 0 picks a free one.")  # fmt: skip
+@click.option("--tls-certificate", type=PATH, help="Certificate, with its chain, in PEM form.")
+@click.option("--tls-key", type=PATH, help="Private key of the certificate, in PEM form.")
+@click.option("--public", is_flag=True, help="Let everybody read; writing still needs a token.")
+@click.option("--max-artifact", metavar="MB", type=click.IntRange(1), default=8192,
+              show_default=True, help="Largest evidence file that is taken.")  # fmt: skip
+@click.option("--witness", "witnesses", nargs=2, multiple=True, metavar="URL KEY",
+              help="Witness to cosign checkpoints, and its public key; repeatable.")  # fmt: skip
+@json_option
+@click.pass_context
+def command(
+    context: click.Context,
+    directory: str | None,
+    key_file: str | None,
+    host: str,
+    port: int,
+    tls_certificate: str | None,
+    tls_key: str | None,
+    public: bool,
+    max_artifact: int,
+    witnesses: tuple[tuple[str, str], ...],
+    as_json: bool,
+) -> int:
+    """Serve a ledger to many machines, over HTTP or HTTPS.
+
+    Other machines name it as `--ledger https://HOST:PORT` in run, resume, import, seal, verify,
+    board, compare, report, search and view, with a token in PROCTOR_TOKEN. What they submit is
+    checked again before it is sealed; this machine alone signs. Outside of this machine, a
+    certificate is required. Runs until interrupted.
+
+    Example: proctor serve --ledger ledger
+    """
+    if context.invoked_subcommand is not None:
+        context.obj = directory
+        return 0
+    # Imported late: the server is slow to import, and --help does not need it.
+    serving = import_module("proctor.serve.serving")
+    tls = _find_tls(tls_certificate, tls_key)
+    options = serving.ServeOptions(
+        directory=choose_directory(directory),
+        host=host,
+        port=port,
+        tls=tls,
+        key_file=Path(key_file) if key_file else None,
+        is_public=public,
+        largest=max_artifact << 20,
+        witnesses=[_find_witness(url, key) for url, key in witnesses],
+    )
+    server = serving.prepare(options, os.environ)
+    if as_json:
+        print_json({"address": server.address, "origin": server.served.origin})
+    else:
+        print_stderr(f"the ledger {options.directory}: {server.address} (Ctrl-C ends it)")
+        if not server.served.tokens.read() and not public:
+            print_stderr(
+                "nobody can use it yet: `proctor serve token add NAME [--write]` makes a token"
+            )
+    server.run()
+    return 0
+
+
+def _find_tls(certificate: str | None, key: str | None) -> object:
+    if (certificate is None) != (key is None):
+        raise InputError("--tls-certificate and --tls-key: expected both or neither")
+    if certificate is None or key is None:
+        return None
+    for path in (certificate, key):
+        if not os.access(path, os.R_OK):
+            raise InputError(f"{path}: cannot be read; expected a file in PEM form")
+    return import_module("proctor.web.server").Tls(Path(certificate), Path(key))
+
+
+def _find_witness(url: str, key: str) -> object:
+    made = import_module("proctor.serve.witnesses").Witness
+    return made(url.rstrip("/"), load_verifier_key(key))
+
+
+def _tokens(directory: str | None) -> Tokens:
+    with OpenLedger.open(choose_directory(directory)) as ledger:
+        return Tokens(serve_directory(ledger.checkpoint().origin, os.environ))
+
+
+@command.group("token")
+def token() -> None:
+    """Make, list and revoke the tokens of a served ledger."""
+
+
+@token.command("add")
+@click.argument("name")
+@click.option("--write", "may_write", is_flag=True, help="Allow submitting, not only reading.")
+@click.option("--experiment", "experiments", multiple=True, metavar="ID",
+              help="Allow submitting to this experiment only; repeatable.")  # fmt: skip
+@ledger_option
+@click.pass_context
+def add_token(
+    context: click.Context,
+    name: str,
+    may_write: bool,
+    experiments: tuple[str, ...],
+    directory: str | None,
+) -> int:
+    """Make a token and print it, once: only its hash is stored.
+
+    A token that may not write reads the whole ledger.
+
+    Example: proctor serve token add node-1 --write --ledger ledger
+    """
+    if experiments and not may_write:
+        raise InputError(
+            "--experiment limits what is written: it needs --write. A reader verifies the whole "
+            "ledger; `proctor ledger claim` gives somebody one experiment with its proof"
+        )
+    tokens = _tokens(directory or context.obj)
+    print_line(tokens.add(name, may_write=may_write, experiments=experiments))
+    return 0
+
+
+@token.command("list")
+@ledger_option
+@json_option
+@click.pass_context
+def list_tokens(context: click.Context, directory: str | None, as_json: bool) -> int:
+    """List the tokens by name; nobody can print them again.
+
+    Example: proctor serve token list --ledger ledger
+    """
+    found = _tokens(directory or context.obj).read()
+    if as_json:
+        print_json(
+            [
+                {
+                    "name": each.name,
+                    "may_write": each.may_write,
+                    "experiments": list(each.experiments),
+                    "made": each.made,
+                }
+                for each in found
+            ]
+        )
+        return 0
+    for each in found:
+        what = "reads and writes" if each.may_write else "reads"
+        of = f" {', '.join(each.experiments)}" if each.experiments else ""
+        print_line(f"{each.name}: {what}{of}, made {each.made}")
+    return 0
+
+
+@token.command("revoke")
+@click.argument("name")
+@ledger_option
+@click.pass_context
+def revoke_token(context: click.Context, name: str, directory: str | None) -> int:
+    """Revoke a token; a running server refuses it from now on.
+
+    Example: proctor serve token revoke node-1 --ledger ledger
+    """
+    _tokens(directory or context.obj).revoke(name)
+    return 0
+
+
+@command.group("machine")
+def machine() -> None:
+    """List and revoke the machines whose keys sign what they submit."""
+
+
+@machine.command("list")
+@ledger_option
+@json_option
+@click.pass_context
+def list_machines(context: click.Context, directory: str | None, as_json: bool) -> int:
+    """List the enrolled machines with their public keys.
+
+    Example: proctor serve machine list --ledger ledger
+    """
+    with OpenLedger.open(choose_directory(directory or context.obj)) as ledger:
+        ledger.refresh()
+        keys = load_machines(ledger).keys
+    if as_json:
+        print_json([{"name": name, "key": str(key)} for name, key in keys.items()])
+        return 0
+    for name, key in keys.items():
+        print_line(f"{name}: {key}")
+    return 0
+
+
+@machine.command("revoke")
+@click.argument("name")
+@ledger_option
+@key_option
+@click.pass_context
+def revoke_machine(
+    context: click.Context, name: str, directory: str | None, key_file: str | None
+) -> int:
+    """Revoke a machine: what it submits is refused from now on; what is sealed stays.
+
+    Example: proctor serve machine revoke node-1-2f9c1a3b --ledger ledger
+    """
+    key = find_key(Path(key_file) if key_file else None, os.environ)
+    with OpenLedger.open(choose_directory(directory or context.obj), key=key) as ledger:
+        seq = revoke(ledger, name, "owner")
+    print_line(f"{name}: revoked, entry {seq}")
+    return 0

@@ -1,0 +1,355 @@
+"""Requests to a `proctor serve`, and what its answers may be.
+
+Nothing that a server answers is believed here: lines and evidence are checked by the caller, sizes
+are limited on the way.
+"""
+
+import os
+import ssl
+import time
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, BinaryIO
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+
+from proctor.errors import ConflictError, DamageError, LedgerError, NotSealedError
+from proctor.files import read_head
+from proctor.ledger.entry import LARGEST_ENTRY
+from proctor.ledger.note import LARGEST_NOTE
+from proctor.ledger.tiles import TILE, tile_path
+
+PIECE = 2 << 20
+"""Bytes of an upload, at most: what a slow line sends before a server gives up on it."""
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+_LARGEST_ANSWER = 8 << 20
+_CHUNK = 1 << 20
+# Answers of a server or a proxy that may be different a moment later.
+_PASSING = frozenset({429, 500, 502, 503, 504})
+_TRIES = 4
+_LARGEST_TOKEN = 4096
+
+
+class UnreachableError(Exception):
+    """The server cannot be reached now; what it would have got can be sent later."""
+
+
+def check_url(url: str) -> str:
+    """The address of a server in the form that it is remembered by.
+
+    Raises:
+        LedgerError: it is not an address, or one that is neither encrypted nor on this machine.
+    """
+    try:
+        parts = urlsplit(url)
+        host, is_plain = parts.hostname or "", not (parts.query or parts.fragment or parts.username)
+        _ = parts.port
+    except ValueError:
+        host, is_plain, parts = "", False, urlsplit("")
+    if not host or not is_plain or parts.scheme not in ("http", "https"):
+        raise LedgerError(f"{url}: not the address of a ledger; expected https://HOST[:PORT]")
+    if parts.scheme == "http" and host not in _LOOPBACK:
+        raise LedgerError(
+            f"{url}: tokens and evidence would cross the network unencrypted; expected https://"
+        )
+    return f"{parts.scheme}://{parts.netloc.lower()}{parts.path.rstrip('/')}"
+
+
+def find_token(url: str, env: Mapping[str, str]) -> str | None:
+    """The token for a server: PROCTOR_TOKEN, else the file proctor/tokens/HOST of the user.
+
+    Raises:
+        LedgerError: the file cannot be read, or others can read it.
+    """
+    if given := env.get("PROCTOR_TOKEN"):
+        return given.strip()
+    home = Path(env.get("HOME") or "~").expanduser()
+    config = Path(env.get("XDG_CONFIG_HOME") or home / ".config")
+    path = config / "proctor" / "tokens" / urlsplit(url).netloc
+    try:
+        mode = path.stat().st_mode & 0o777
+        if mode & 0o077:
+            raise LedgerError(
+                f"{path}: others can read this token (mode {mode:04o}); chmod 600 {path}"
+            )
+        return read_head(str(path), _LARGEST_TOKEN).decode().strip() or None
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise LedgerError(f"{path}: the token cannot be read: {error}") from error
+
+
+class LedgerClient:
+    """A connection to a server."""
+
+    def __init__(self, url: str, token: str | None) -> None:
+        self.url = url
+        self._headers = {"authorization": f"Bearer {token}"} if token else {}
+
+    @cached_property
+    def _http(self) -> httpx.Client:
+        # SSL_CERT_FILE names the certificate of a server that signed its own.
+        file = os.environ.get("SSL_CERT_FILE")
+        try:
+            context = ssl.create_default_context(cafile=file) if file else True
+        except OSError as error:
+            raise LedgerError(f"SSL_CERT_FILE={file}: cannot be read: {error}") from error
+        # Not proxies, which would see the token; redirects could lead to another server.
+        http = httpx.Client(
+            headers=self._headers, timeout=_TIMEOUT, verify=context, trust_env=False
+        )
+        # Readers of evidence are not closed.
+        weakref.finalize(self, http.close)
+        return http
+
+    def close(self) -> None:
+        """End the connection; the next request begins another."""
+        if (http := self.__dict__.pop("_http", None)) is not None:
+            http.close()
+
+    def checkpoint(self) -> bytes:
+        """The checkpoint that the server signed last.
+
+        Raises:
+            UnreachableError: it cannot be reached.
+            LedgerError: it refuses.
+        """
+        return self._ask("GET", "/checkpoint", largest=LARGEST_NOTE)
+
+    def lines(self, first: int, size: int) -> Iterator[bytes]:
+        """The stored lines from `first` up to before `size`, without their newlines.
+
+        Raises:
+            UnreachableError: the server cannot be reached.
+            DamageError: it sends something else.
+            LedgerError: it refuses.
+        """
+        for number in range(first // TILE, -(-size // TILE)):
+            begin, width = number * TILE, min(TILE, size - number * TILE)
+            for at, line in enumerate(self._bundle(number, width), start=begin):
+                if at >= first:
+                    yield line
+
+    def _bundle(self, number: int, width: int) -> Iterator[bytes]:
+        path, count, rest = tile_path(None, number, width), 0, b""
+        with self._streaming(f"/{path}") as pieces:
+            for piece in pieces:
+                *whole, rest = (rest + piece).split(b"\n")
+                count += len(whole)
+                if count > width or len(rest) > LARGEST_ENTRY:
+                    break
+                yield from whole
+        if count != width or rest:
+            raise DamageError(
+                f"{self.url}/{path}: {count} lines and {len(rest)} bytes; expected {width} lines"
+            )
+
+    def save_artifact(self, sha256: str, target: BinaryIO) -> None:
+        """Write the compressed bytes of an artifact to a file.
+
+        Raises:
+            UnreachableError: the server cannot be reached.
+            DamageError: it does not have it.
+            LedgerError: it refuses.
+        """
+        with self._streaming(f"/artifacts/sha256/{sha256}") as pieces:
+            target.writelines(pieces)
+
+    def _streaming(self, path: str) -> "_Streaming":
+        return _Streaming(self._http, self.url, path)
+
+    def enrol(self, name: str, key: str) -> str:
+        """Enrol this machine; returns the name under which its key is known.
+
+        Raises:
+            UnreachableError: the server cannot be reached.
+            LedgerError: it refuses.
+        """
+        answer = self._ask_json("/machines", {"name": name, "key": key})
+        found = answer.get("name")
+        if not isinstance(found, str):
+            raise LedgerError(f"{self.url}: not an answer of proctor serve")
+        return found
+
+    def missing(self, digests: Sequence[str]) -> set[str]:
+        """Which of these artifacts the server does not have.
+
+        Raises:
+            UnreachableError: the server cannot be reached.
+            LedgerError: it refuses.
+        """
+        answer = self._ask_json("/artifacts/missing", {"artifacts": list(digests)})
+        found = answer.get("missing")
+        if not isinstance(found, list) or not set(found) <= set(digests):
+            raise LedgerError(f"{self.url}: not an answer of proctor serve")
+        return set(found)
+
+    def upload_small(self, bundle: bytes) -> None:
+        """Upload artifacts that `pack_artifact` packed.
+
+        Raises:
+            UnreachableError: the server cannot be reached.
+            LedgerError: it refuses.
+        """
+        self._ask("POST", "/artifacts", content=bundle)
+
+    def upload_large(self, sha256: str, size: int, total: int, source: BinaryIO) -> None:
+        """Upload one artifact of `total` compressed bytes, from where an earlier upload ended.
+
+        Raises:
+            UnreachableError: the server cannot be reached.
+            LedgerError: it refuses.
+        """
+        path = f"/artifacts/sha256/{sha256}"
+        offset = _read_offset(self._ask("GET", f"{path}/upload"))
+        while offset < total:
+            source.seek(offset)
+            given = {"offset": str(offset), "size": str(size), "total": str(total)}
+            before = offset
+            answer = self._ask("PUT", path, content=source.read(PIECE), params=given)
+            offset = _read_offset(answer)
+            if offset <= before:
+                raise LedgerError(f"{self.url}: the upload of {sha256} does not advance")
+
+    def submit(self, lines: Sequence[bytes]) -> list[tuple[int, bool]]:
+        """Submit entries; returns the position of each, and whether it is new.
+
+        Raises:
+            UnreachableError: the server cannot be reached; it may have sealed them.
+            NotSealedError: it refuses one, and has sealed none.
+            ConflictError: a trial is sealed already with different bytes.
+            LedgerError: it refuses to answer.
+        """
+        body = b"\n".join(lines) + b"\n"
+        answer = _decode(self._ask("POST", "/submit", content=body), self.url)
+        found = answer.get("entries")
+        try:
+            places = [(int(each["seq"]), bool(each["is_new"])) for each in found or ()]
+        except (TypeError, KeyError, ValueError):
+            places = []
+        if len(places) != len(lines):
+            raise LedgerError(f"{self.url}: not an answer of proctor serve")
+        return places
+
+    def _ask_json(self, path: str, document: object) -> dict[str, Any]:
+        return _decode(self._ask("POST", path, content=msgspec.json.encode(document)), self.url)
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        content: bytes | None = None,
+        params: dict[str, str] | None = None,
+        largest: int = _LARGEST_ANSWER,
+    ) -> bytes:
+        status = 0
+        for attempt in range(_TRIES):
+            try:
+                with self._http.stream(
+                    method, f"{self.url}{path}", content=content, params=params
+                ) as response:
+                    body = _read(response, largest)
+            except httpx.TransportError as error:
+                raise UnreachableError(f"{self.url}: {_why(error)}") from error
+            status = response.status_code
+            if status not in _PASSING:
+                _check(response, body, self.url)
+                return body
+            if attempt < _TRIES - 1:
+                time.sleep(_pause(response, attempt))
+        raise UnreachableError(f"{self.url}: HTTP {status}")
+
+
+class _Streaming:
+    """The body of an answer, piece by piece."""
+
+    def __init__(self, http: httpx.Client, url: str, path: str) -> None:
+        self._url = url
+        self._request = http.stream("GET", f"{url}{path}")
+
+    def __enter__(self) -> Iterator[bytes]:
+        try:
+            response = self._request.__enter__()
+        except httpx.TransportError as error:
+            raise UnreachableError(f"{self._url}: {_why(error)}") from error
+        if response.status_code in _PASSING:
+            raise UnreachableError(f"{self._url}: HTTP {response.status_code}")
+        if response.status_code != httpx.codes.OK:
+            _check(response, _read(response, _LARGEST_ANSWER), self._url)
+        return self._pieces(response)
+
+    def _pieces(self, response: httpx.Response) -> Iterator[bytes]:
+        try:
+            # Raw: nothing here is sent compressed, and what is decompressed is not limited.
+            yield from response.iter_raw(_CHUNK)
+        except httpx.TransportError as error:
+            raise UnreachableError(f"{self._url}: {_why(error)}") from error
+
+    def __exit__(self, *why: object) -> None:
+        self._request.__exit__(*why)  # type: ignore[arg-type]
+
+
+def pack_artifact(sha256: str, size: int, compressed: bytes) -> bytes:
+    """An artifact in a body that carries several: digest, two sizes in hex, compressed bytes."""
+    return b"%s%016x%016x%s" % (sha256.encode(), size, len(compressed), compressed)
+
+
+def _read(response: httpx.Response, largest: int) -> bytes:
+    found = bytearray()
+    for piece in response.iter_raw(_CHUNK):
+        found += piece
+        if len(found) > largest:
+            raise LedgerError(f"{response.url}: an answer of more than {largest:,} bytes")
+    return bytes(found)
+
+
+def _check(response: httpx.Response, body: bytes, url: str) -> None:
+    status = response.status_code
+    if status in (httpx.codes.OK, httpx.codes.CREATED, httpx.codes.NO_CONTENT):
+        return
+    try:
+        message = str(msgspec.json.decode(body, type=dict[str, Any]).get("message") or "")[:2000]
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        message = ""
+    said = "".join(char if char.isprintable() else " " for char in message)
+    if status == httpx.codes.CONFLICT:
+        raise ConflictError(f"{url}: {said}")
+    if status == httpx.codes.UNPROCESSABLE_ENTITY:
+        raise NotSealedError(f"{url}: {said}")
+    if status == httpx.codes.NOT_FOUND:
+        raise DamageError(f"{response.url}: {said or 'not found'}")
+    if status == httpx.codes.UNAUTHORIZED:
+        raise LedgerError(
+            f"{url}: {said or 'a token is needed'}; PROCTOR_TOKEN or the file "
+            f"~/.config/proctor/tokens/{urlsplit(url).netloc} holds it"
+        )
+    raise LedgerError(f"{url}: {said or f'HTTP {status}: not an answer of proctor serve'}")
+
+
+def _decode(body: bytes, url: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(body, type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise LedgerError(f"{url}: not an answer of proctor serve") from error
+
+
+def _read_offset(body: bytes) -> int:
+    try:
+        return int(msgspec.json.decode(body, type=dict[str, int])["offset"])
+    except (msgspec.MsgspecError, UnicodeDecodeError, KeyError) as error:
+        raise LedgerError("the server does not say how far an upload is") from error
+
+
+def _pause(response: httpx.Response, attempt: int) -> float:
+    after = response.headers.get("retry-after", "")
+    return min(float(after), 10.0) if after.isdecimal() else 0.25 * 2**attempt
+
+
+def _why(error: httpx.TransportError) -> str:
+    return str(error) or type(error).__name__

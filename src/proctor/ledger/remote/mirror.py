@@ -1,0 +1,519 @@
+"""The copy of a ledger that a server owns.
+
+    $XDG_STATE_HOME/proctor/ledgers/DIGEST-OF-THE-ADDRESS/
+        remote.json           the server's address
+        checkpoint, entries/  as in any ledger: fetched, and verified before they count
+        artifacts/            evidence that was read or made here
+        spool/                what waits to be sent
+
+Every new line is hashed into the tree of the copy, which must be the tree that the server signed.
+The last checkpoint seen of each origin is remembered apart from the copy (memory.py), so that a
+server that rewrites, forks, truncates or rolls back its history is caught, under any address and
+with a new copy too. A copy is read like any ledger; what is appended to it goes to the server.
+"""
+
+import contextlib
+import os
+import re
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from proctor.digest import sha256_hex
+from proctor.errors import (
+    ConflictError,
+    DamageError,
+    ForkError,
+    LedgerError,
+    MissingArtifactError,
+    NotSealedError,
+)
+from proctor.files import replace_durably
+from proctor.ledger.artifacts import FileArtifacts
+from proctor.ledger.entry import (
+    AnyEntry,
+    KeyEntry,
+    TrialEntry,
+    Withheld,
+    WithholdEntry,
+    decode_line,
+    encode_entry,
+)
+from proctor.ledger.handover import Chain, Handover
+from proctor.ledger.ledger import REMOTE, OpenLedger
+from proctor.ledger.log import FileLog, Place
+from proctor.ledger.machines import sign_entry
+from proctor.ledger.memory import Memory, Seen, default_memory_path
+from proctor.ledger.note import Checkpoint, Signer, parse_checkpoint, parse_verifier_key
+from proctor.ledger.reader import WAITING, LedgerReader
+from proctor.ledger.remote.client import (
+    PIECE,
+    LedgerClient,
+    UnreachableError,
+    check_url,
+    find_token,
+    pack_artifact,
+)
+from proctor.ledger.remote.spool import Spool
+from proctor.ledger.signature import check_signature
+from proctor.ledger.tree import Frontier
+from proctor.ledger.upkeep import leaf_of
+
+FORMAT = "proctor-remote-1"
+# Bytes of lines that are appended to the copy at a time.
+_BATCH = 4 << 20
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True):
+    format: str
+    url: str
+
+
+def mirror_path(url: str, env: Mapping[str, str]) -> Path:
+    """The directory of the copy of a server's ledger."""
+    state = default_memory_path(env).parent
+    return state / "ledgers" / sha256_hex(url.encode())[:32]
+
+
+def open_mirror(url: str, env: Mapping[str, str], warn: Callable[[str], None]) -> Path:
+    """Fetch the ledger of a server; returns the directory of the copy.
+
+    A server that cannot be reached is a warning if there is a copy.
+
+    Raises:
+        LedgerError: there is no such server, or it refuses.
+        DamageError: it shows another history than before.
+    """
+    url = check_url(url)
+    directory = mirror_path(url, env)
+    _prepare(directory, url)
+    remote = connect(directory, env)
+    try:
+        if not FileLog(directory).has_checkpoint():
+            remote.begin()
+        else:
+            with OpenLedger.open(directory) as ledger:
+                ledger.refresh()
+                ledger.keep_up()
+        if remote.problem is not None:
+            warn(f"{remote.problem}; what follows is the copy that was fetched last")
+        if waiting := len(remote.spool):
+            warn(f"{url}: {waiting:,} entries wait to be sent (`proctor ledger sync` sends them)")
+    finally:
+        remote.close()
+    return directory
+
+
+def _prepare(directory: Path, url: str) -> None:
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.path.lexists(directory / REMOTE):
+            data = msgspec.json.encode(_File(format=FORMAT, url=url))
+            replace_durably(str(directory / REMOTE), data + b"\n")
+    except OSError as error:
+        raise LedgerError(f"{directory}: a copy of {url} cannot be kept there: {error}") from error
+
+
+def connect(directory: Path, env: Mapping[str, str] = os.environ) -> "Mirror":
+    """The server of a copy.
+
+    Raises:
+        LedgerError: the file that names it is invalid.
+    """
+    try:
+        found = msgspec.json.decode((directory / REMOTE).read_bytes(), type=_File)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise LedgerError(f"{directory / REMOTE}: cannot be read: {error}") from error
+    if found.format != FORMAT:
+        raise LedgerError(f"{directory / REMOTE}: of format {found.format[:40]!r}, not {FORMAT}")
+    url = check_url(found.url)
+    client = LedgerClient(url, find_token(url, env))
+    return Mirror(url, directory, client, Memory(default_memory_path(env)))
+
+
+class FetchedArtifacts(FileArtifacts):
+    """Artifacts of a copy; one that is missing is fetched."""
+
+    def __init__(self, directory: Path, client: LedgerClient) -> None:
+        super().__init__(directory)
+        self._client = client
+        self._fetching = threading.Lock()
+
+    def open(self, sha256: str) -> BinaryIO:
+        """Open the compressed file; fetch it first if it is missing."""
+        try:
+            return super().open(sha256)
+        except MissingArtifactError:
+            self._fetch(sha256)
+        return super().open(sha256)
+
+    def holds(self, sha256: str) -> bool:
+        """Whether the artifact is here, or on the server."""
+        if super().holds(sha256):
+            return True
+        try:
+            return not self._client.missing([sha256])
+        except (UnreachableError, LedgerError):
+            return False
+
+    def _fetch(self, sha256: str) -> None:
+        with self._fetching:
+            part = self.path_of(sha256).with_suffix(f".{os.getpid()}-{threading.get_ident()}.part")
+            try:
+                part.parent.mkdir(parents=True, exist_ok=True)
+                with part.open("wb+") as file:
+                    self._client.save_artifact(sha256, file)
+                    file.seek(0)
+                    self.put_compressed(sha256, None, file)
+                self.settle()
+            except UnreachableError as error:
+                raise MissingArtifactError(f"artifact {sha256}: {error}") from error
+            except DamageError as error:
+                raise MissingArtifactError(f"artifact {sha256} is missing: {error}") from error
+            except OSError as error:
+                raise LedgerError(f"artifact {sha256} cannot be stored: {error}") from error
+            finally:
+                self.discard()
+                part.unlink(missing_ok=True)
+
+
+@dataclass(slots=True)
+class _Copying:
+    """What is known while new lines are added to the copy."""
+
+    frontier: Frontier
+    place: Place
+    chain: Chain
+    seen: Checkpoint | None
+    """The last checkpoint seen of this origin."""
+    withheld: list[int] = field(default_factory=list)
+    """Entries that new lines withhold."""
+    waiting: list[bytes] = field(default_factory=list)
+    n_bytes: int = 0
+
+
+class Mirror:
+    """A server, and the copy of its ledger."""
+
+    def __init__(self, url: str, directory: Path, client: LedgerClient, memory: Memory) -> None:
+        self.url = url
+        self.client = client
+        self.spool = Spool(directory / "spool")
+        self.artifacts = FetchedArtifacts(directory, client)
+        self.problem: str | None = None
+        """Why the server could not be reached; None if it was."""
+        self.refused: list[str] = []
+        """Sentences about waiting entries that the server refused."""
+        self._log = FileLog(directory)
+        self._memory = memory
+        self._machine: str | None = None
+        # Positions that the server promised, with the digests of the entries there.
+        self._promised: dict[int, str] = {}
+
+    def close(self) -> None:
+        """End the connection."""
+        self.client.close()
+
+    # Reading
+
+    def begin(self) -> None:
+        """Fetch the ledger for the first time.
+
+        Raises:
+            LedgerError: the server cannot be reached.
+        """
+        try:
+            with self._log.locked():
+                if not self._log.has_checkpoint():
+                    self._copy(Frontier(), Place(), None)
+        except UnreachableError as error:
+            raise LedgerError(
+                f"{error}; there is no copy of this ledger yet, so that nothing can be shown or "
+                "sealed without the server"
+            ) from error
+
+    def fetch(self, ledger: LedgerReader) -> None:
+        """Update the copy, and send what waits: see `Remote`."""
+        self.problem = None
+        try:
+            if not isinstance(ledger, OpenLedger):
+                raise TypeError("only an open ledger has a position")
+            with self._log.locked():
+                ledger.refresh()
+                position = ledger.position
+                withheld = self._copy(position.frontier.copy(), position.place, ledger)
+            if withheld:
+                ledger.refresh()
+                self._replace_withheld(ledger, withheld)
+            self._check_promises(ledger)
+        except UnreachableError as error:
+            self.problem = str(error)
+
+    def _copy(self, frontier: Frontier, place: Place, ledger: OpenLedger | None) -> list[int]:
+        """Add the new lines of the server; returns the entries that they withhold."""
+        served = parse_checkpoint(self.client.checkpoint(), f"{self.url}/checkpoint")
+        with self._memory.locked():
+            seen = self._memory.find(served.origin)
+            if ledger is not None and served.origin != ledger.checkpoint().origin:
+                raise ForkError(
+                    f"{self.url}: it now shows another ledger, {served.origin!r}; the copy is of "
+                    f"{ledger.checkpoint().origin!r}"
+                )
+            keys = list(seen.keys) if seen else []
+            if ledger is not None and not keys:
+                keys = [parse_verifier_key(ledger.position.key)]
+            if frontier.size == 0:
+                keys = []
+            copying = _Copying(frontier, place, Chain(keys), seen.checkpoint if seen else None)
+            self._check_size(served, copying)
+            start, known = place, frontier.size
+            try:
+                self._add_lines(served, copying)
+                self._check_tree(served, copying, seen)
+            except (DamageError, LedgerError):
+                # Lines after the signed size are not part of the copy: set them aside.
+                with contextlib.suppress(OSError):
+                    self._log.set_aside(start)
+                raise
+            if seen is None or seen.checkpoint.tree.size < served.tree.size or known == 0:
+                self._memory.keep(
+                    Seen(
+                        checkpoint=served,
+                        keys=tuple(copying.chain.keys),
+                        is_key_given=seen is not None and seen.is_key_given,
+                    )
+                )
+        data = served.render()
+        if not self._log.has_checkpoint():
+            self._log.write_checkpoint(data, is_new=True)
+        elif self._log.read_checkpoint() != data:
+            self._log.write_checkpoint(data)
+        return copying.withheld
+
+    def _check_size(self, served: Checkpoint, copying: _Copying) -> None:
+        """Refuse a history that is shorter than what was seen, or differs at the same size."""
+        known = Checkpoint(served.origin, served.tree)
+        size = copying.frontier.size
+        if copying.seen is not None and copying.seen.tree.size > size:
+            known, size = copying.seen, copying.seen.tree.size
+        if served.tree.size < size:
+            self._refuse(
+                served,
+                copying,
+                f"it shows {served.tree.size:,} entries; {size:,} were signed before: its history "
+                "was cut off, or an older state was restored",
+            )
+        if served.tree.size == size and size:
+            root = known.tree.root if known is copying.seen else copying.frontier.root()
+            if served.tree.root != root:
+                self._refuse(served, copying, f"two histories of {size:,} entries are signed")
+
+    def _add_lines(self, served: Checkpoint, copying: _Copying) -> None:
+        try:
+            for line in self.client.lines(copying.frontier.size, served.tree.size):
+                self._take(line, served, copying)
+            self._flush(copying)
+        except OSError as error:
+            raise LedgerError(f"{self._log.where}: the copy cannot be written: {error}") from error
+
+    def _take(self, line: bytes, served: Checkpoint, copying: _Copying) -> None:
+        frontier, where = copying.frontier, f"{self.url}: entry {copying.frontier.size}"
+        entry = decode_line(line, where)
+        if isinstance(entry, KeyEntry):
+            fault = copying.chain.take(Handover(entry, frontier.root()))
+            if fault or entry.origin != served.origin:
+                raise DamageError(f"{where} {fault or 'names a key of another ledger'}")
+        elif isinstance(entry, WithholdEntry) and entry.entry is not None:
+            copying.withheld.append(entry.entry)
+        frontier.append(leaf_of(line, entry))
+        copying.waiting.append(line)
+        copying.n_bytes += len(line)
+        seen = copying.seen
+        is_there = seen is not None and frontier.size == seen.tree.size
+        if seen is not None and is_there and frontier.root() != seen.tree.root:
+            self._refuse(served, copying, f"the first {seen.tree.size:,} entries were rewritten")
+        if copying.n_bytes > _BATCH:
+            self._flush(copying)
+
+    def _flush(self, copying: _Copying) -> None:
+        if not copying.waiting:
+            return
+        try:
+            places = self._log.append(copying.place, copying.waiting)
+        except FileExistsError:
+            # Lines of an earlier attempt that was interrupted.
+            self._log.set_aside(copying.place)
+            places = self._log.append(copying.place, copying.waiting)
+        copying.place, copying.n_bytes = places[-1], 0
+        copying.waiting.clear()
+
+    def _check_tree(self, served: Checkpoint, copying: _Copying, seen: Seen | None) -> None:
+        where = f"{self.url}/checkpoint"
+        if copying.frontier.root() != served.tree.root:
+            raise DamageError(
+                f"{where}: the {served.tree.size:,} entries that the server sends are not the ones "
+                "that it signed, or do not extend the copy"
+            )
+        keys = copying.chain.keys
+        if not keys:
+            raise DamageError(f"{where}: no entry names the ledger's key")
+        if seen is not None and seen.keys[-1] not in keys:
+            raise ForkError(
+                f"{where}: {served.origin!r} was signed by {seen.keys[-1]} before, which is no key "
+                "of this ledger"
+            )
+        check_signature(served, keys[-1], where)
+
+    def _refuse(self, served: Checkpoint, copying: _Copying, why: str) -> None:
+        kept = ""
+        if copying.seen is not None and copying.chain.keys:
+            # Evidence only if the owner really signed both.
+            with contextlib.suppress(DamageError):
+                check_signature(served, copying.chain.keys[-1], self.url)
+                paths = self._memory.keep_evidence(copying.seen, served)
+                kept = f". Both signed checkpoints are kept: {paths[0]} and {paths[1]}"
+        raise ForkError(f"{self.url}: {why}{kept}")
+
+    def _replace_withheld(self, ledger: OpenLedger, seqs: Sequence[int]) -> None:
+        """Replace lines of the copy that the owner has withheld since."""
+        changed = False
+        for seq in seqs:
+            found = ledger.index.entry(seq)
+            if found is None:
+                continue
+            (line,) = self.client.lines(seq, seq + 1)
+            entry = decode_line(line, f"{self.url}: entry {seq}")
+            is_same = isinstance(entry, Withheld) and leaf_of(line, entry) == found.leaf
+            if is_same and len(line) == found.length and found.kind:
+                self._remove_evidence(ledger, seq)
+                with self._log.locked():
+                    self._log.overwrite(found.place, line)
+                changed = True
+        if changed:
+            ledger.refresh()
+
+    def _remove_evidence(self, ledger: OpenLedger, seq: int) -> None:
+        entry = ledger.entry(seq)
+        for file in entry.evidence if isinstance(entry, TrialEntry) else ():
+            FileArtifacts.remove(self.artifacts, file.sha256)
+
+    # Writing
+
+    def submit(self, ledger: LedgerReader, drafts: Sequence[AnyEntry], key: Signer) -> list[int]:
+        """Submit entries, signed by this machine's key: see `Remote`."""
+        origin = ledger.checkpoint().origin
+        lines: list[bytes] = []
+        try:
+            self.send_waiting(ledger)
+            name = self._enrol(key)
+            lines = [encode_entry(sign_entry(draft, origin, name, key)) for draft in drafts]
+            self._upload(ledger, drafts)
+            places = self.client.submit(lines)
+        except UnreachableError as error:
+            self.problem = str(error)
+            name = self._machine or _machine_name(key)
+            lines = [encode_entry(sign_entry(draft, origin, name, key)) for draft in drafts]
+            self.spool.add(lines)
+            return [WAITING] * len(drafts)
+        for (seq, is_new), draft in zip(places, drafts, strict=True):
+            if is_new:
+                self._promised[seq] = _digest(draft)
+        self._drop_own(drafts)
+        return [seq for seq, _ in places]
+
+    def send_waiting(self, ledger: LedgerReader) -> int:
+        """Send what waits; returns the number of entries sent.
+
+        Raises:
+            UnreachableError: the server cannot be reached.
+            LedgerError: it refuses to answer.
+        """
+        sent = 0
+        for name, lines in self.spool:
+            entries = [decode_line(line, f"{name}: an entry") for line in lines]
+            drafts = [entry for entry in entries if not isinstance(entry, Withheld)]
+            try:
+                self._upload(ledger, drafts)
+                self.client.submit(lines)
+            except (NotSealedError, ConflictError) as error:
+                self.refused.append(f"{error}; it is kept in {self.spool.refuse(name, str(error))}")
+                continue
+            self.spool.remove(name)
+            self._drop_own(drafts)
+            sent += len(lines)
+        return sent
+
+    def _enrol(self, key: Signer) -> str:
+        if self._machine is None:
+            self._machine = self.client.enrol(_machine_name(key), str(key.verifier))
+        return self._machine
+
+    def _upload(self, ledger: LedgerReader, drafts: Sequence[AnyEntry]) -> None:
+        sizes = {
+            file.sha256: file.size
+            for draft in drafts
+            if isinstance(draft, TrialEntry)
+            for file in draft.evidence
+        }
+        if not sizes:
+            return
+        body = bytearray()
+        for sha256 in sorted(self.client.missing(sorted(sizes))):
+            with FileArtifacts.open(self.artifacts, sha256) as file:
+                total = file.seek(0, os.SEEK_END)
+                file.seek(0)
+                if total > PIECE:
+                    self.client.upload_large(sha256, sizes[sha256], total, file)
+                    continue
+                body += pack_artifact(sha256, sizes[sha256], file.read())
+            if len(body) > PIECE:
+                self.client.upload_small(bytes(body))
+                body.clear()
+        if body:
+            self.client.upload_small(bytes(body))
+
+    def _drop_own(self, drafts: Sequence[AnyEntry]) -> None:
+        """Remove evidence that the server has now; the trials still have their files."""
+        for draft in drafts:
+            for file in draft.evidence if isinstance(draft, TrialEntry) else ():
+                FileArtifacts.remove(self.artifacts, file.sha256)
+
+    def _check_promises(self, ledger: OpenLedger) -> None:
+        """Check that entries which the server acknowledged are where it said."""
+        if not self._promised:
+            return
+        size = ledger.refresh().tree.size
+        for seq, digest in list(self._promised.items()):
+            if seq >= size:
+                raise ForkError(
+                    f"{self.url}: the server acknowledged entry {seq}, and shows {size:,} entries"
+                )
+            entry = ledger.entry(seq)
+            if not isinstance(entry, Withheld) and _digest(entry) != digest:
+                raise ForkError(
+                    f"{self.url}: the server acknowledged entry {seq} with other content than it "
+                    "shows there"
+                )
+            del self._promised[seq]
+
+
+def _digest(entry: AnyEntry) -> str:
+    draft = msgspec.structs.replace(entry, at="", seq=0, signed=msgspec.UNSET)
+    return sha256_hex(encode_entry(draft))
+
+
+def _machine_name(key: Signer) -> str:
+    host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())[:100] or "machine"
+    return f"{host}-{key.verifier.key_id.hex()}"
+
+
+def list_mirrors(env: Mapping[str, str]) -> Iterator[Path]:
+    """The copies on this machine."""
+    root = mirror_path("", env).parent
+    with contextlib.suppress(FileNotFoundError):
+        yield from sorted(path for path in root.iterdir() if (path / REMOTE).is_file())

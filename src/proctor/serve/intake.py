@@ -1,0 +1,211 @@
+"""What a machine submits is checked again before it is sealed, whatever the machine has checked.
+
+Ids, record and evidence as in sealing; the machine's signature; and the score: what an entry says
+about rewards must follow from the reward files and the result.json in its own evidence.
+"""
+
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import msgspec
+
+from proctor.audit.own_records import find_record_faults
+from proctor.errors import DamageError, InputError, JobError, NotSealedError
+from proctor.harbor.trial import load_trial
+from proctor.ledger.admission import find_fault
+from proctor.ledger.artifacts import ArtifactStore
+from proctor.ledger.entry import (
+    LARGEST_ENTRY,
+    AnyEntry,
+    EvidenceFile,
+    PlanEntry,
+    SupersedeEntry,
+    TrialEntry,
+    decode_line,
+    encode_entry,
+)
+from proctor.ledger.machines import Machines
+from proctor.ledger.sealing import NewEntry, check_stored
+from proctor.ledger.submission import find_score
+from proctor.record.read import parse_record
+from proctor.reward.profile import DEFAULT_PROFILE
+from proctor.reward.read import LARGEST
+
+MOST_ENTRIES = 1000
+"""Entries of one request, at most."""
+# A file that decides a score is read into memory and written to a temporary directory.
+_LARGEST_RESULT = 1 << 26
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    """Entries that passed the checks."""
+
+    trials: list[NewEntry]
+    others: list[AnyEntry]
+    """Plans and supersessions; a request has trials or others, never both."""
+
+    def __len__(self) -> int:
+        return len(self.trials) + len(self.others)
+
+
+def decode_submission(body: bytes) -> list[AnyEntry]:
+    """The entries in a request: one a line.
+
+    Raises:
+        NotSealedError: it has something else.
+    """
+    lines = body.splitlines()
+    if not lines or len(lines) > MOST_ENTRIES:
+        raise NotSealedError(f"{len(lines):,} entries; expected 1 to {MOST_ENTRIES:,}")
+    entries: list[AnyEntry] = []
+    for number, line in enumerate(lines):
+        where = f"line {number + 1}"
+        if len(line) > LARGEST_ENTRY:
+            raise NotSealedError(f"{where}: {len(line):,} bytes; at most {LARGEST_ENTRY:,}")
+        try:
+            entry = decode_line(line, where)
+        except DamageError as error:
+            raise NotSealedError(str(error)) from error
+        if not isinstance(entry, TrialEntry | SupersedeEntry | PlanEntry):
+            kind = getattr(entry, "kind", "withheld")
+            raise NotSealedError(
+                f"{where}: an entry of kind {kind!r}; a server takes trials, supersessions and "
+                "plans: make others on its own machine"
+            )
+        if encode_entry(entry) != line or entry.at or entry.seq:
+            raise NotSealedError(
+                f"{where}: not as proctor writes what it submits: it has another key, a time or a "
+                "position"
+            )
+        entries.append(entry)
+    if len({isinstance(entry, TrialEntry) for entry in entries}) > 1:
+        raise NotSealedError("trials and other entries in one request; expected one of the two")
+    return entries
+
+
+def check_submission(
+    entries: Sequence[AnyEntry],
+    machines: Machines,
+    origin: str,
+    artifacts: ArtifactStore,
+    may_submit: Callable[[str], bool],
+) -> Submitted:
+    """Check everything that can be checked without the log.
+
+    Raises:
+        NotSealedError: an entry may not be sealed.
+        PermissionError: an experiment is not the token's.
+    """
+    found = Submitted([], [])
+    for number, entry in enumerate(entries):
+        where = f"entry {number + 1} of {len(entries)}"
+        if entry.signed is msgspec.UNSET:
+            raise NotSealedError(f"{where} is not signed by a machine")
+        if fault := machines.find_fault(entry, origin):
+            raise NotSealedError(f"{where} {fault}")
+        if isinstance(entry, TrialEntry):
+            new = _check_trial(entry, where, artifacts)
+            _check_scope([new.subject.experiment_id], may_submit)
+            found.trials.append(new)
+        else:
+            _check_other(entry, where, may_submit)
+            found.others.append(entry)
+    return found
+
+
+def _check_scope(experiments: Sequence[str], may_submit: Callable[[str], bool]) -> None:
+    for experiment in experiments:
+        if not may_submit(experiment):
+            raise PermissionError(f"this token may not write to the experiment {experiment!r}")
+
+
+def _check_other(entry: AnyEntry, where: str, may_submit: Callable[[str], bool]) -> None:
+    if fault := find_fault(entry):
+        raise NotSealedError(f"{where}: {fault.message}")
+    match entry:
+        case SupersedeEntry():
+            _check_scope([entry.subject.experiment_id, entry.by.experiment_id], may_submit)
+        case PlanEntry():
+            _check_scope([entry.experiment_id], may_submit)
+
+
+def _check_trial(entry: TrialEntry, where: str, artifacts: ArtifactStore) -> NewEntry:
+    try:
+        new = check_stored(entry, where)
+    except InputError as error:
+        raise NotSealedError(f"{where}: {error}") from error
+    for file in entry.evidence:
+        if not artifacts.holds(file.sha256):
+            raise NotSealedError(f"{where}: the evidence {file.path!r} was not uploaded")
+    try:
+        _check_score(entry, where, artifacts)
+    except (DamageError, OSError) as error:
+        raise NotSealedError(f"{where}: its evidence cannot be read: {error}") from error
+    return new
+
+
+def _check_score(entry: TrialEntry, where: str, artifacts: ArtifactStore) -> None:
+    """Compute the score again from the files that decide it."""
+    deciding = [file for file in entry.evidence if _decides(file.path)]
+    if not any(file.path == "result.json" for file in deciding):
+        if entry.score is not None:
+            raise NotSealedError(f"{where}: it has a score, and its evidence no result.json")
+        return
+    with tempfile.TemporaryDirectory(prefix="proctor-serve-") as made:
+        trial = Path(made)
+        for file in deciding:
+            _write(file, trial, artifacts, where)
+        _compare(entry, trial, where)
+
+
+def _compare(entry: TrialEntry, trial: Path, where: str) -> None:
+    """Compare what an entry says about rewards with the files in a directory."""
+    record = bytes(entry.record)
+    try:
+        found = load_trial(str(trial), DEFAULT_PROFILE)
+    except JobError:
+        found = None
+    if found is not None and (faults := find_record_faults(found, record, where)):
+        raise NotSealedError(f"{where}: {faults[0]}")
+    if entry.score is None and entry.source is not None:
+        # Some imports come with the score in the record alone, which was compared above.
+        return
+    score, reason = find_score(trial, parse_record(record, where).record, found)
+    stated = msgspec.to_builtins(entry.score), entry.reason_code
+    computed = msgspec.to_builtins(score), reason
+    if stated != computed:
+        raise NotSealedError(
+            f"{where}: its score is {_show(*stated)}; its files give {_show(*computed)}"
+        )
+
+
+def _decides(path: str) -> bool:
+    """Whether a file decides what a trial scored."""
+    parts = path.split("/")
+    if path in ("result.json", "config.json"):
+        return True
+    is_reward = parts[-1] in ("reward.txt", "reward.json")
+    return is_reward and (parts[:-1] == ["verifier"] or _is_step(parts))
+
+
+def _is_step(parts: Sequence[str]) -> bool:
+    return len(parts) == 4 and parts[0] == "steps" and parts[2] == "verifier"
+
+
+def _write(file: EvidenceFile, trial: Path, artifacts: ArtifactStore, where: str) -> None:
+    largest = LARGEST if file.path.rpartition("/")[2].startswith("reward") else _LARGEST_RESULT
+    if file.size > largest:
+        raise NotSealedError(f"{where}: {file.path} has {file.size:,} bytes; at most {largest:,}")
+    path = trial / file.path
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("xb") as target:
+        artifacts.copy_sealed(file.sha256, file.size, cast(BinaryIO, target))
+
+
+def _show(score: object, reason: str | None) -> str:
+    rewards = None
+    if isinstance(score, dict) and isinstance(certificate := score.get("certificate"), dict):
+        rewards = certificate.get("rewards")
+    return f"{rewards} ({reason or 'scored'})"

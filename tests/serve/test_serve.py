@@ -1,0 +1,243 @@
+"""A ledger that is served: machines read it, verify it and submit to it."""
+
+import json
+import ssl
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import httpx
+import msgspec
+import pytest
+
+from proctor.errors import ConflictError, LedgerError, NotSealedError
+from proctor.ledger.entry import MachineEntry, TrialEntry
+from proctor.ledger.keys import load_key
+from proctor.ledger.ledger import OpenLedger
+from proctor.ledger.query import list_trials
+from proctor.ledger.review import append_note
+from proctor.ledger.sealing import seal
+from proctor.ledger.verification.verify import verify_ledger
+from proctor.ledger.withhold import Why, withhold_trial
+from proctor.serve.tokens import Tokens, serve_directory
+from proctor.serve.writer import revoke
+from tests.ledger.ledgers import ORIGIN, record_bytes
+from tests.serve.servers import EXPERIMENT, ServedLedger, serving, submission_of
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedLedger]:
+    """A server over TLS that tests of this file share."""
+    with serving(tmp_path_factory.mktemp("served")) as served:
+        yield served
+
+
+@pytest.fixture
+def evidence(tmp_path: Path) -> Path:
+    """Files of a trial, one of them too large for a bulk upload."""
+    made = tmp_path / "evidence"
+    made.mkdir()
+    (made / "small.txt").write_text("small\n")
+    # Hardly compressible: hex digits of a simple generator.
+    state, parts = 1, []
+    for _ in range(700_000):
+        state = state * 6364136223846793005 + 1442695040888963407 & (1 << 64) - 1
+        parts.append(f"{state >> 32:08x}")
+    (made / "large.txt").write_text("".join(parts))
+    return made
+
+
+def test_a_machine_seals_over_tls_and_everybody_can_check_it(
+    shared: ServedLedger, evidence: Path
+) -> None:
+    machine, reader = shared.machine(), shared.machine(may_write=False)
+    (sealed,) = machine.seal("over-tls", evidence=evidence)
+    assert sealed.status == "sealed"
+    assert "over-tls" in shared.trials()
+    assert verify_ledger(shared.directory).damage == []
+    with reader.opened() as copy:
+        entry = copy.entry(sealed.seq)
+        assert isinstance(entry, TrialEntry)
+        assert bytes(entry.record) == msgspec.json.format(record_bytes("over-tls"), indent=-1)
+        assert entry.signed is not msgspec.UNSET
+        named = {file.path: file for file in entry.evidence}
+        large = copy.artifacts.load(named["large.txt"].sha256, named["large.txt"].size)
+        assert large == (evidence / "large.txt").read_bytes()
+    with reader.using():
+        assert verify_ledger(reader.fetch()).is_sound
+
+
+def test_what_is_sealed_again_is_sealed_once(shared: ServedLedger) -> None:
+    machine, other = shared.machine(), shared.machine()
+    first = machine.seal("twice")
+    again = machine.seal("twice")
+    elsewhere = other.seal("twice")
+    assert [each.seq for each in first] == [each.seq for each in again]
+    assert [each.is_new for each in (*again, *elsewhere)] == [False, False]
+    assert shared.trials().count("twice") == 1
+
+
+def test_other_bytes_under_the_same_name_are_refused(shared: ServedLedger) -> None:
+    machine, other = shared.machine(), shared.machine()
+    machine.seal("disputed")
+    changed = record_bytes("disputed", **{"evaluation.reward": 0.0})
+    with other.opened() as ledger, pytest.raises(ConflictError, match="disputed"):
+        seal(ledger, [replace(submission_of("disputed"), record=changed)])
+
+
+def test_a_server_that_is_down_gets_it_later_and_once(tmp_path: Path) -> None:
+    with serving(tmp_path, is_encrypted=False) as served:
+        machine = served.machine()
+        machine.seal("before")
+        served.stop()
+        (waiting,) = machine.seal("meanwhile")
+        (again,) = machine.seal("meanwhile")
+        assert (waiting.status, again.status) == ("waiting", "waiting")
+        assert served.trials() == ["before"]
+        served.start()
+        done = machine.proctor("ledger", "sync", "--ledger", served.url, "--json")
+        assert json.loads(done.stdout)["sent"] == 1
+        (after,) = machine.seal("after")
+        assert after.is_new
+        assert served.trials() == ["before", "meanwhile", "after"]
+        assert verify_ledger(served.directory).is_sound
+
+
+def test_a_token_writes_to_its_experiments_and_a_reader_to_none(shared: ServedLedger) -> None:
+    allowed = shared.machine(experiments=(EXPERIMENT,))
+    elsewhere, reader = shared.machine(experiments=("other",)), shared.machine(may_write=False)
+    assert allowed.seal("in-scope")[0].is_new
+    for machine, message in ((elsewhere, "may not write to the experiment"), (reader, "only read")):
+        with pytest.raises(LedgerError, match=message):
+            machine.seal("out-of-scope")
+    assert "out-of-scope" not in shared.trials()
+
+
+def test_without_a_valid_token_nothing_is_shown(shared: ServedLedger) -> None:
+    stranger = shared.machine(has_token=False)
+    with pytest.raises(LedgerError, match="PROCTOR_TOKEN"):
+        stranger.fetch()
+    stranger = replace(stranger, token="a guess")  # noqa: S106
+    with pytest.raises(LedgerError, match="not valid"):
+        stranger.fetch()
+
+
+def test_a_revoked_token_is_refused_by_the_running_server(shared: ServedLedger) -> None:
+    machine = shared.machine()
+    machine.seal("before-revocation")
+    Tokens(serve_directory(ORIGIN, shared.env)).revoke(machine.home.name)
+    with pytest.raises(LedgerError, match="not valid"):
+        machine.seal("after-revocation")
+
+
+def test_a_revoked_machine_is_refused_and_what_it_sealed_stays(tmp_path: Path) -> None:
+    with serving(tmp_path, is_encrypted=False) as served:
+        machine = served.machine()
+        machine.seal("kept")
+        with OpenLedger.open(served.directory, key=served.key) as ledger:
+            ledger.refresh()
+            (seq,) = ledger.index.places("machine")
+            entry = ledger.entry(seq)
+            assert isinstance(entry, MachineEntry)
+            revoke(ledger, entry.name, "owner")
+        with pytest.raises(LedgerError, match="revoked"):
+            machine.seal("refused")
+        assert served.trials() == ["kept"]
+        assert verify_ledger(served.directory).is_sound
+
+
+def test_a_withheld_trial_leaves_the_copies_too(tmp_path: Path, evidence: Path) -> None:
+    with serving(tmp_path, is_encrypted=False) as served:
+        machine, reader = served.machine(), served.machine(may_write=False)
+        (sealed,) = machine.seal("secret", evidence=evidence)
+        with reader.opened() as copy:
+            entry = copy.entry(sealed.seq)
+            assert isinstance(entry, TrialEntry)
+            copy.artifacts.load(entry.evidence[1].sha256, entry.evidence[1].size)
+        with OpenLedger.open(served.directory, key=served.key) as ledger:
+            (row,) = list_trials(ledger)
+            withhold_trial(ledger, row, Why("private", "owner"))
+        directory = reader.fetch()
+        assert b"g1-complete" not in b"".join(
+            path.read_bytes() for path in (directory / "entries").iterdir()
+        )
+        assert not list((directory / "artifacts").rglob("*.zst"))
+        with reader.using():
+            assert verify_ledger(directory).damage == []
+
+
+def test_the_interface_of_tiles_and_the_viewer(shared: ServedLedger) -> None:
+    machine = shared.machine()
+    machine.seal("tiled")
+    headers = {"authorization": f"Bearer {machine.token}"}
+    certificate = ssl.create_default_context(cafile=machine.certificate)
+    with httpx.Client(base_url=shared.url, headers=headers, verify=certificate) as http:
+        size = int(http.get("/checkpoint").text.split("\n")[1])
+        hashes = http.get(f"/tile/0/000.p/{size}").content
+        lines = http.get(f"/tile/entries/000.p/{size}").content.splitlines()
+        assert len(hashes) == 32 * size
+        assert len(lines) == size
+        assert http.get(f"/tile/0/000.p/{size + 1}").status_code == 404
+        assert http.get("/tile/0/../../checkpoint").status_code in (200, 404)
+        page = http.get("/")
+        assert page.status_code == 200
+        assert EXPERIMENT in page.text
+        assert http.post("/submit", content=b"").status_code == 422
+    with httpx.Client(base_url=shared.url, verify=certificate) as http:
+        assert http.get("/").status_code == 401
+        assert http.get("/", auth=("anybody", machine.token or "")).status_code == 200
+
+
+def test_commands_read_and_write_by_the_address(shared: ServedLedger, tmp_path: Path) -> None:
+    machine = shared.machine()
+    record = tmp_path / "record.json"
+    record.write_bytes(record_bytes("by-command"))
+    sealed = machine.proctor("ledger", "seal", record, "--ledger", shared.url)
+    assert "by-command: sealed" in sealed.stdout
+    assert "by-command" in machine.proctor("ledger", "list", "--ledger", shared.url).stdout
+    verified = machine.proctor("ledger", "verify", "--ledger", shared.url).stdout
+    assert verified.startswith(f"{shared.url}: sound")
+    for words in (["board"], ["ledger", "stats"], ["report", EXPERIMENT]):
+        assert machine.proctor(*words, "--ledger", shared.url).returncode == 0
+    refused = machine.proctor(
+        "ledger", "withhold", f"{EXPERIMENT}/by-command", "--reason", "r", "--ledger", shared.url,
+        check=False,
+    )  # fmt: skip
+    assert refused.returncode == 2
+
+
+def test_bad_addresses_get_a_sentence(shared: ServedLedger, tmp_path: Path) -> None:
+    machine = shared.machine()
+    for url, message in (
+        ("http://198.51.100.1", "unencrypted"),
+        ("https://127.0.0.1:1", "no copy of this ledger yet"),
+        ("https://user@127.0.0.1", "expected https://"),
+    ):
+        done = machine.proctor("ledger", "list", "--ledger", url, check=False)
+        assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+    machine.certificate = None
+    done = machine.proctor("ledger", "list", "--ledger", shared.url, check=False)
+    assert done.returncode == 2
+    assert "certificate" in done.stderr.lower()
+
+
+def test_a_host_outside_needs_a_certificate(tmp_path: Path) -> None:
+    served = ServedLedger(tmp_path)
+    served.create()
+    owner = served.machine(has_token=False)
+    owner.home = served.home
+    done = owner.proctor(
+        "serve", "--ledger", served.directory, "--host", "198.51.100.1", check=False
+    )
+    assert (done.returncode, "unencrypted" in done.stderr) == (2, True)
+
+
+def test_the_key_of_the_ledger_stays_with_the_server(shared: ServedLedger) -> None:
+    machine = shared.machine()
+    machine.seal("own-key")
+    assert str(machine.key.verifier) != str(shared.key.verifier)
+    load_key(machine.home / ".config/proctor/keys/default")
+    with pytest.raises(NotSealedError, match="takes trials"), machine.opened() as ledger:
+        append_note(ledger, "a note", author="me")
