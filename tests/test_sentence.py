@@ -9,6 +9,7 @@ from proctor.sentence import (
     reason_of,
     render_duration,
     render_errored,
+    render_figure,
     render_money,
     render_size,
     shown,
@@ -42,6 +43,28 @@ def test_values_are_cut_and_never_fail() -> None:
 @pytest.mark.parametrize(("number", "text"), [(0, "0 errored"), (5, "5 errored (scored or not)")])
 def test_errored_trials_may_be_scored_too(number: int, text: str) -> None:
     assert render_errored(number) == text
+
+
+@pytest.mark.parametrize(
+    ("figure", "text"),
+    [
+        (0.3999999999999999, "0.4"),
+        (2 / 3, "0.667"),
+        (0.9999999999999999, "1"),
+        (1.0, "1"),
+        (0, "0"),
+        (-0.0, "0"),
+        (-0.25, "-0.25"),
+        (0.9996, "0.9996"),
+        (0.0001, "0.0001"),
+        (12345.6, "12,346"),
+        (1e300, "1e+300"),
+        (10**400, "1" + "0" * 58 + "…"),
+        (math.nan, "nan"),
+    ],
+)
+def test_figures_have_one_form(figure: float, text: str) -> None:
+    assert render_figure(figure) == text
 
 
 def test_money_has_one_form() -> None:

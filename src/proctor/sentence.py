@@ -1,8 +1,12 @@
 """Helpers for messages: counts, reasons and quoted values, formatted the same everywhere."""
 
 import json
+import math
 
 _LEAST_MONEY = 0.0001
+# Decimals of a figure; more only where these would make a figure look like a whole number.
+_DECIMALS, _MOST_DECIMALS = 3, 9
+_LARGE, _HUGE = 1000, 1e15
 _MINUTE, _HOUR = 60, 3600
 _UNITS, _STEP = ("B", "kB", "MB", "GB", "TB"), 1000
 # Characters of a value that a message quotes.
@@ -12,6 +16,28 @@ _SHOWN = 60
 def count_of(number: int, noun: str, plural: str | None = None) -> str:
     """Format a count with its noun: 1 entry, 2 entries."""
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
+
+
+def render_figure(value: float) -> str:
+    """Format a score, a rate or a count: 0.4, 0.667, 1, 0.9996, 12,345."""
+    if isinstance(value, int):
+        return f"{value:,}" if abs(value) < _HUGE else shown(value)
+    if not math.isfinite(value) or abs(value) >= _HUGE:
+        return f"{value:g}"
+    if abs(value) >= _LARGE:
+        return f"{value:,.0f}"
+    decimals = _DECIMALS
+    # 0.9996 is not 1, but 0.9999999999999999 is.
+    while decimals < _MOST_DECIMALS and _looks_whole(value, decimals):
+        decimals += 1
+    # Adding 0.0 turns -0.0 into 0.0.
+    return f"{round(value, decimals) + 0.0:.{decimals}f}".rstrip("0").rstrip(".")
+
+
+def _looks_whole(value: float, decimals: int) -> bool:
+    """Whether a figure that is not a whole number would be shown as one."""
+    whole = round(value)
+    return round(value, decimals) == whole != round(value, _MOST_DECIMALS)
 
 
 def render_money(amount: float) -> str:

@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from proctor.cli import check_policy
+from proctor.report.policy.document import load_policy
+from proctor.report.policy.reason import Check, PolicyCode
+from proctor.report.policy.verdict import CheckOutcome, Failure, Verdict
 from tests.audit.directories import COPIED, copy_job, find_trial, set_reward
 from tests.cli.programs import Proctor, Ran
 
@@ -45,6 +49,22 @@ def test_one_that_fails_is_exit_1_with_a_reason_for_each_trial(proctor: Proctor)
     trial = next(JOB.glob("pass-two__*")).name
     at = lines.index(f"{JOB.name}/{trial}")
     assert "foreign-task  ran pass-two, which is not a task of terminal-bench-2-1" in lines[at + 1]
+
+
+def test_what_most_trials_have_is_said_once_and_the_rest_by_trial(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = ["base-substituted", "base-substituted", "base-substituted, late-reward"]
+    failures = tuple(
+        Failure(PolicyCode.OPEN_FINDING, f"e/{n}", each) for n, each in enumerate(found)
+    )
+    outcome = CheckOutcome(Check.FINDINGS, is_asked=True, failures=failures)
+    check_policy._print(Verdict(load_policy("leaderboard"), "e", 4, [outcome], {}))
+    lines = capsys.readouterr().out.splitlines()
+    (once,) = [line for line in lines if "base-substituted" in line]
+    assert once.startswith("open-finding  base-substituted in 3 of 4 trials: Ran on the host's ")
+    assert [line for line in lines if line.startswith("e/")] == ["e/2"]
+    assert lines[lines.index("e/2") + 1] == "  open-finding  late-reward"
 
 
 def test_json_has_every_reason(proctor: Proctor, policy: Path) -> None:

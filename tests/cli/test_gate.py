@@ -101,9 +101,9 @@ def test_a_run_that_is_not_over_is_told_of_even_where_it_is_let_pass(proctor: Pr
 
 def test_an_interval_for_few_tasks_is_wider(proctor: Proctor) -> None:
     asked = ["gate", ERRORS, "--min-mean", "0"]
-    assert "mean  0.3333333333333333  [0.1111, 0.6667]" in proctor(*asked).out
+    assert "mean  0.333  [0.111, 0.667]" in proctor(*asked).out
     ran = proctor(*asked, "--interval", "student")
-    assert "mean  0.3333333333333333  [-0.0510, 0.7177]" in ran.out
+    assert "mean  0.333  [-0.051, 0.718]" in ran.out
 
 
 def test_an_interval_whose_library_is_missing_names_what_installs_it(

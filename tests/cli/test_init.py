@@ -55,7 +55,7 @@ def test_the_printed_commands_work_when_pasted(here: Path, proctor: Proctor) -> 
     }
     ran = proctor(*run[1:], "-q")
     assert ran.code == 0
-    assert "  mean  1.0\n" in ran.out
+    assert "  mean  1\n" in ran.out
     assert "ledger: ledger: 1 sealed\n" in ran.out
 
 

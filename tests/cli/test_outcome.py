@@ -30,8 +30,19 @@ def test_the_line_is_on_stdout_and_its_reading_on_stderr(proctor: Proctor, thing
     ran = proctor("outcome", thing)
     assert (ran.code, ran.out) == (0, f"{LINE}\n")
     reading = "its reader, at exit code 0, makes of it: completed, score 0.6666666666666666"
-    said = "resolved is score x total, rounded; it is not a count of passed trials"
-    assert ran.err == f"{reading}\n{said}\n"
+    assert ran.err == f"{reading}\n"
+
+
+def test_resolved_is_explained_where_it_was_rounded(proctor: Proctor, tmp_path: Path) -> None:
+    (tmp_path / "result.json").write_text(
+        '{"n_total_trials": 2, "stats": {"evals": {"a": {"metrics": [{"mean": 0.75}]}}}}'
+    )
+    ran = proctor("outcome", tmp_path / "result.json")
+    assert '"resolved": 2, "score": 0.75' in ran.out
+    assert ran.err.splitlines()[1] == (
+        "resolved is score x total, rounded (0.75 x 2 = 1.5, so 2); it is not a count of passed "
+        "trials"
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -240,7 +251,7 @@ def test_a_score_record_is_written_under_its_policy(
     ran = proctor("outcome", job, "--score-record", path, *arguments)
     assert ran.code == 0
     assert ran.out.startswith(f"{path}: ")
-    assert f"score {score!r}" in ran.out
+    assert f"score {score:g}" in ran.out
     again = proctor("outcome", job, "--score-record", path, *arguments, "--json", "--run-id", "r1")
     facts = json.loads(again.out)
     assert (facts["score"], facts["total_tasks"]) == (score, 3)

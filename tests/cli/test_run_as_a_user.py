@@ -389,7 +389,7 @@ def test_a_cache_that_can_hold_no_overlay_is_done_without(home: Path) -> None:
     script = f"proctor run -p {TASKS} -a oracle && proctor audit jobs/* && proctor clean"
     ran = run_as_ordinary_user("/bin/sh", "-c", script, home=home, machine=(OVERLAY,))
     assert ran.code == 0, ran.err
-    assert "  mean  1.0\n" in ran.out
+    assert "  mean  1\n" in ran.out
     assert ran.out.endswith("nothing to clean: no killed run left anything behind\n")
 
 

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from proctor.cli.running.report import UNREADABLE, collect_findings, count_alarmed, render_findings
-from proctor.trial.finding import FindingCode, meaning_of
+from proctor.trial.finding import FindingCode, is_common, meaning_of
 
 FOUND = {
     "one": ["output-cut", "system-changed"],
@@ -46,8 +46,23 @@ def test_a_substituted_base_says_what_was_used_and_how_to_use_the_image() -> Non
     assert list(render_findings({"base-substituted": ["one"]})) == [
         "for information, in findings.json: base-substituted 1",
         "  base-substituted: Ran on the host's system (--base) instead of the task's image; "
-        "-e docker uses the image.",
+        "use -e docker, or import the image with `proctor image import`.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("code", "n", "total", "is_folded"),
+    [
+        ("base-substituted", 3, 5, True),
+        ("base-substituted", 2, 4, False),
+        ("base-substituted", 1, 1, False),
+        ("late-reward", 5, 5, False),
+    ],
+)
+def test_only_what_informs_and_most_trials_have_is_folded(
+    code: str, n: int, total: int, is_folded: bool
+) -> None:
+    assert is_common(code, n, total) is is_folded
 
 
 def test_every_code_has_a_meaning() -> None:

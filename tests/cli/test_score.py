@@ -40,7 +40,7 @@ def test_denominators_are_printed_with_every_mean(proctor: Proctor) -> None:
         "oracle__errors: 9 run, 3 scored, 7 errored (scored or not), 6 missing (counted as 0)"
         in ran.out
     )
-    assert "  mean  0.3333333333333333" in ran.out
+    assert "  mean  0.333" in ran.out
     assert "trials: 9 planned = 9 run + 0 broken + 0 not run" in ran.out
     assert "9 run = 3 scored + 6 missing (counted as 0); 7 errored (scored or not)" in ran.out
     assert "rewards taken from: " in ran.out
@@ -79,7 +79,7 @@ def test_several_jobs_are_scored_as_one(proctor: Proctor, tmp_path: Path) -> Non
     jobs = [make_job(tmp_path / f"j{i}", {"a": [text]}) for i, text in enumerate("10011")]
     ran = proctor("score", *jobs)
     assert ran.code == 0
-    assert "  mean    0.6\n  pass@2  0.9\n  pass@4  1.0\n  pass@5  1.0\n" in ran.out
+    assert "  mean    0.6\n  pass@2  0.9\n  pass@4  1\n  pass@5  1\n" in ran.out
     assert ran.out.startswith("j0, j1, j2, j3, j4, scored by harbor-0.13.1\n")
 
 
@@ -113,7 +113,7 @@ def test_another_profile_scores_otherwise(proctor: Proctor) -> None:
     ran = proctor("score", COPIED / "12-nan-oracle", "--profile", "harbor-0.25")
     assert ran.code == 3
     assert "scored by harbor-0.25" in ran.out
-    assert "  mean  0.3333333333333333" in ran.out
+    assert "  mean  0.333" in ran.out
 
 
 def test_a_group_without_metrics_says_so(proctor: Proctor) -> None:

@@ -81,7 +81,7 @@ def test_a_trace_is_broken_at_the_width_of_the_terminal(trace: Path, columns: in
 def test_a_record_is_shown_at_any_width(columns: int) -> None:
     text = show_on_terminal(DATA / "g1-complete.json", columns)
     assert text.startswith("trial-001, complete, of experiment experiment-001\n")
-    assert "\n  reward       1.0\n" in text
+    assert "\n  reward       1\n" in text
 
 
 def test_a_pipe_has_no_width(proctor: Proctor, trace: Path) -> None:

@@ -100,6 +100,14 @@ def test_what_is_wrong_is_named_with_the_output_that_shows_it(
 
 
 @pytest.mark.sandbox
+def test_a_misspelt_key_is_named_once(tmp_path: Path, proctor: Proctor) -> None:
+    config = str(render_example()["task.toml"]) + "\n[metadata]\n[solution]\nenvv = {}\n"
+    ran = proctor("task", "try", make(tmp_path / "task", {"task.toml": config}), "-k", "1")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.count("solution.envv is not a key that harbor knows") == 1
+
+
+@pytest.mark.sandbox
 def test_a_task_without_problems_leaves_nothing(
     tmp_path: Path, proctor: Proctor, temporary: Path
 ) -> None:

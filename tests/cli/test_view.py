@@ -87,6 +87,16 @@ def test_two_at_once_have_a_port_and_a_token_each() -> None:
         assert httpx.get(crossed).status_code == 403
 
 
+def test_a_job_that_is_named_opens_at_its_page_and_others_at_the_list(tmp_path: Path) -> None:
+    with viewing(JOB, "--port", "0") as viewer:
+        page = f"{viewer.address}/experiments/{JOB.name}"
+        assert viewer.said["open"] == f"{page}?token={viewer.said['token']}"
+        assert httpx.get(page).status_code == 200
+    shutil.copytree(JOB, tmp_path / JOB.name)
+    with viewing(tmp_path, "--port", "0") as viewer:
+        assert viewer.said["open"] == f"{viewer.address}/?token={viewer.said['token']}"
+
+
 def test_it_looks_at_the_ledger_that_is_named_or_usual(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from proctor.record.outcome import (
     PREFIX,
     JobNumbers,
     Summary,
+    explain_resolved,
     parse_numbers,
     render_line,
     summarize_numbers,
@@ -72,6 +73,29 @@ def test_the_line_is_the_same_to_the_byte(score: float, text: str) -> None:
         'BASE_BENCHMARK_RESULT={"reason_code": null, "resolved": 1, '
         f'"score": {text}, "status": "completed", "total": 3}}'
     )
+
+
+@pytest.mark.parametrize(
+    ("summary", "said"),
+    [
+        (Summary("completed", 0.75, 3, 4, None), None),
+        (Summary("completed", 2 / 3, 2, 3, None), None),
+        (MISSING, None),
+        (
+            Summary("completed", 0.75, 2, 3, None),
+            "resolved is score x total, rounded (0.75 x 3 = 2.25, so 2); it is not a count of "
+            "passed trials",
+        ),
+        (
+            Summary("completed", 1e308, 0, 20, None),
+            "resolved is 0 because the result does not say how many trials were planned",
+        ),
+    ],
+)
+def test_resolved_is_explained_where_the_mean_suggests_another_number(
+    summary: Summary, said: str | None
+) -> None:
+    assert explain_resolved(summary) == said
 
 
 @pytest.mark.parametrize(("mean", "resolved"), [(1.0, 3), (2 / 3, 2), (0.0, 0)])

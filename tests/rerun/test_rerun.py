@@ -159,7 +159,9 @@ def test_a_command_that_leaves_a_trajectory_is_replayed(again: Again, tmp_path: 
     assert (found["verdict"], found["code"]) == ("not replayable", 3)
     assert (
         found["reason"]
-        == "its agent wrote no trace with steps; recorded output cannot be run again"
+        == "its agent wrote no trace with steps, and recorded output cannot be run again; to make "
+        "such trials replayable, run them with a model through the gateway (-m MODEL), or let the "
+        "agent write a trace to $PROCTOR_TRAJECTORY"
     )
 
 

@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -20,9 +20,11 @@ from proctor.report.policy.checking import check_submission
 from proctor.report.policy.document import load_policy
 from proctor.report.policy.from_jobs import load_jobs_submission
 from proctor.report.policy.from_ledger import opened_experiment, verify_sealed
+from proctor.report.policy.reason import PolicyCode
 from proctor.report.policy.submission import SealedIn, Submission
 from proctor.report.policy.verdict import CheckOutcome, Failure, Verdict
 from proctor.sentence import count_of
+from proctor.trial.finding import is_common, render_common
 
 _MOST_SHOWN = 50
 _MOST_NAMED = 5
@@ -151,13 +153,45 @@ def _print(verdict: Verdict) -> None:
     print_line()
     for code, message, subjects in _group(verdict.of_submission()):
         print_line(f"{code}  {subjects or 'the submission'}: {message}")
-    for trial, failures in islice(verdict.by_trial().items(), _MOST_SHOWN):
-        print_line(f"{trial}")
-        for failure in failures:
-            print_line(f"  {failure.code}  {failure.message}")
-    _print_more(len(verdict.by_trial()))
+    _print_trials(verdict)
     for what in _find_unchecked(verdict):
         print_line(f"not checked: {what}")
+
+
+def _print_trials(verdict: Verdict) -> None:
+    """Print what most trials have once, then the other reasons trial by trial."""
+    common = _find_common(verdict)
+    for code, n in common.items():
+        print_line(f"{PolicyCode.OPEN_FINDING}  {render_common(code, n, verdict.n_trials)}")
+    trials = {
+        trial: said
+        for trial, failures in verdict.by_trial().items()
+        if (said := [line for each in failures if (line := _render_failure(each, common))])
+    }
+    for trial, lines in islice(trials.items(), _MOST_SHOWN):
+        print_line(trial)
+        for line in lines:
+            print_line(f"  {line}")
+    _print_more(len(trials))
+
+
+def _find_common(verdict: Verdict) -> dict[str, int]:
+    """Open findings that most trials have, with the number of trials."""
+    counts = Counter(code for each in verdict.failures for code in _list_findings(each))
+    return {code: n for code, n in counts.items() if is_common(code, n, verdict.n_trials)}
+
+
+def _list_findings(failure: Failure) -> list[str]:
+    return failure.message.split(", ") if failure.code is PolicyCode.OPEN_FINDING else []
+
+
+def _render_failure(failure: Failure, common: Collection[str]) -> str | None:
+    """A reason, without what most trials have; None if that is all of it."""
+    found = _list_findings(failure)
+    rest = [code for code in found if code not in common]
+    if found and not rest:
+        return None
+    return f"{failure.code}  {', '.join(rest) or failure.message}"
 
 
 def _group(failures: list[Failure]) -> Iterator[tuple[str, str, str]]:

@@ -1,12 +1,11 @@
 """Prints scores: a group with its counts and values, and the denominators of all numbers."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
 from proctor.harbor.render import render_json
 from proctor.harbor.stats import Group
-from proctor.sentence import render_errored
+from proctor.sentence import render_errored, render_figure
 
 _SHOWN = {"zero_by_missing": "missing (counted as 0)"}
 
@@ -75,9 +74,9 @@ def render_parts(parts: Parts, *, broken: int = 0) -> Iterator[str]:
 
 
 def render_value(value: object) -> str:
-    """A number with full precision."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return repr(value)
+    """A metric for people; what is not a number is shown as it is."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return render_figure(value)
     return render_json(value)
 
 

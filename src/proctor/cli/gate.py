@@ -26,8 +26,10 @@ from proctor.report.gate.limits import Check, Limits, MaxErrors, Miss, gravest
 from proctor.report.gate.markdown import render_markdown
 from proctor.report.gate.measured import Measured, measure_experiment, measure_job
 from proctor.report.gate.numbers import FindInterval, GroupNumbers
+from proctor.report.page.figures import render_ends
 from proctor.report.runs import check_job, check_name, is_sealed
 from proctor.report.statistics.intervals import Interval
+from proctor.sentence import render_figure
 
 # Parameter types for the limits
 
@@ -114,14 +116,14 @@ def _lines_of(group: GroupNumbers) -> list[str]:
     return [
         f"{group.key}: {group.run} run, {group.scored} scored, {group.zero_by_missing} missing "
         "(counted as 0)",
-        f"  mean{of}  {group.mean!r}{_between(group.mean_interval)}",
-        f"  pass rate  {group.pass_rate!r}{_between(group.pass_interval)}: {group.passed} of "
-        f"{group.run}",
+        f"  mean{of}  {render_figure(group.mean)}{_between(group.mean_interval)}",
+        f"  pass rate  {render_figure(group.pass_rate)}{_between(group.pass_interval)}: "
+        f"{group.passed} of {group.run}",
     ]
 
 
 def _between(interval: Interval | None) -> str:
-    return f"  [{interval.low:.4f}, {interval.high:.4f}]" if interval else ""
+    return f"  {render_ends(interval)}" if interval else ""
 
 
 def _basis_of(judged: Judged) -> list[str]:

@@ -15,7 +15,13 @@ from proctor.errors import InputError, ProctorError
 from proctor.files import read_small
 from proctor.harbor.documents import JobDocument
 from proctor.harbor.job import load_job
-from proctor.record.outcome import RunReading, read_run, render_line, summarize_result
+from proctor.record.outcome import (
+    RunReading,
+    explain_resolved,
+    read_run,
+    render_line,
+    summarize_result,
+)
 from proctor.record.policy import Keep, KeepPolicy, parse_aggregation, parse_keep_policy
 from proctor.record.reasons import (
     RETRYABLE,
@@ -26,6 +32,7 @@ from proctor.record.reasons import (
     is_retryable,
 )
 from proctor.record.score_record import ScoringPolicy, make_score_record, render_score_record
+from proctor.sentence import render_figure
 
 _COMPANIONS = {
     "exit_code": "stdout",
@@ -159,7 +166,8 @@ def _print_result(data: bytes | None, *, as_json: bool, is_explained: bool = Tru
     if not is_explained:
         return
     click.echo(f"its reader, at exit code 0, makes of it: {_sentence(reading)}", err=True)
-    click.echo("resolved is score x total, rounded; it is not a count of passed trials", err=True)
+    if note := explain_resolved(summary):
+        click.echo(note, err=True)
 
 
 def _has_finished(data: bytes) -> bool:
@@ -254,7 +262,7 @@ def _write_record(
         print_json(facts)
         return
     passed = f"{record.passed_tasks} of {record.total_tasks} tasks passed"
-    print_line(f"{path}: {passed}, score {record.job_score!r}")
+    print_line(f"{path}: {passed}, score {render_figure(record.job_score)}")
     print_line(f"sha256 {record.digest}")
 
 

@@ -18,7 +18,7 @@ from proctor.exchange.harbor_trial import RecordRequest, make_record
 from proctor.exchange.trial_sources import MadeRecord
 from proctor.record.read import load_adaptation, render_record
 from proctor.record.schema import render_schema
-from proctor.sentence import count_of, render_money
+from proctor.sentence import count_of, render_figure, render_money
 from proctor.traces.writer import Redactor
 
 
@@ -202,7 +202,7 @@ def _describe(path: str, digest: str, made: MadeRecord) -> Iterator[str]:
         ("input files", f"{len(record.inputs.input_files or ())}"),
         ("trace", f"{pins.trace.path} sha256 {pins.trace.sha256}" if pins.trace else "none"),
         ("evidence", count_of(len(made.evidence), "file")),
-        ("reward", "not scored" if reward is None else f"{reward}"),
+        ("reward", "not scored" if reward is None else render_figure(reward)),
         ("cost", f"{amount}"),
     ):
         yield f"  {label:<13}  {text}"

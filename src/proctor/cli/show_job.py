@@ -17,6 +17,7 @@ from proctor.report.in_jobs import JobTrials, load_jobs
 from proctor.report.page.figures import render_number, render_seconds
 from proctor.sentence import count_of
 from proctor.traces.failures import has_failed, name_exception
+from proctor.trial.finding import is_common, render_common
 
 _PASSED, _FAILED, _ERRORED, _NOT_SCORED = "passed", "failed", "errored", "not scored"
 _OUTCOMES = (_PASSED, _FAILED, _ERRORED, _NOT_SCORED)
@@ -80,10 +81,19 @@ def _render(
         first = next((row for row in rows if has_failed(row.reward)), rows[0])
         yield ""
         yield printable(f"  proctor show {shlex.quote(str(Path(path) / _find_name(first)))}")
+    yield from _render_findings([row for row, _ in trials])
     for each in found.unreadable:
         yield printable(f"not read: {each.message}")
     for status, n in count_left_out(found.trials).items():
         yield f"not listed: {count_of(n, 'trial')} ({SHOWN.get(status, status)})"
+
+
+def _render_findings(rows: Sequence[TrialRow]) -> Iterator[str]:
+    """Findings that most trials have, said once; others are on the trials that have them."""
+    counts = Counter(code for row in rows for code in row.findings)
+    for code, n in counts.items():
+        if is_common(code, n, len(rows)):
+            yield f"note: {render_common(code, n, len(rows))}"
 
 
 def _render_counts(rows: Sequence[TrialRow]) -> str:

@@ -23,7 +23,7 @@ from proctor.record.cost import CostRecord
 from proctor.record.model import TimingRecord, TrialRecord
 from proctor.record.read import LoadedRecord, load_record
 from proctor.record.rules import explain_partial, find_missing
-from proctor.sentence import render_duration, render_money
+from proctor.sentence import render_duration, render_figure, render_money
 from proctor.traces.failures import TrialFailures, read_failures
 from proctor.traces.traced_trial import TracedTrial, opened_traces
 from proctor.trial.change_files import CHANGES, CLEAN_ROOM
@@ -35,15 +35,13 @@ _UNKNOWN = "unknown"
 _LONGEST = 400
 
 
-def render_record_text(loaded: LoadedRecord) -> Iterator[str]:
-    """Render a record in lines."""
+def render_record_text(loaded: LoadedRecord, dataset: str | None = None) -> Iterator[str]:
+    """Render a record in lines, without its input files; `dataset` if the record has none."""
     record = loaded.record
     yield f"{record.trial_id}, {record.completeness}, of experiment {record.experiment_id}"
-    fields = list(_fields(record))
+    fields = list(_fields(record, dataset))
     width = max(len(label) for label, _ in fields)
     yield from (f"  {label:<{width}}  {text}" for label, text in fields)
-    for file in record.inputs.input_files or ():
-        yield f"  input  {file.hash}  {file.path}"
     for error in record.evaluation.validity.errors:
         yield f"  error  {_cut(error)}"
     yield from (f"  not complete: {why}" for why in explain_partial(record))
@@ -51,15 +49,21 @@ def render_record_text(loaded: LoadedRecord) -> Iterator[str]:
         yield f"  {'problem' if found.is_problem else 'note'}: {found}"
 
 
-def _fields(record: TrialRecord) -> Iterator[tuple[str, str]]:
+def render_inputs(record: TrialRecord) -> Iterator[str]:
+    """Render the digests of the task's files."""
+    for file in record.inputs.input_files or ():
+        yield f"  input  {file.hash}  {file.path}"
+
+
+def _fields(record: TrialRecord, dataset: str | None) -> Iterator[tuple[str, str]]:
     agent, environment, outputs = record.agent, record.environment, record.outputs
     reward = record.evaluation.reward
-    yield "reward", "not scored" if reward is None else f"{reward}"
+    yield "reward", "not scored" if reward is None else render_figure(reward)
     if record.evaluation.breakdown:
         rewards = record.evaluation.breakdown.items()
-        yield "rewards", _cut(", ".join(f"{key} {value}" for key, value in rewards))
+        yield "rewards", _cut(", ".join(f"{key} {render_figure(value)}" for key, value in rewards))
     yield "task", f"{record.task.task_id} at {record.task.task_revision}"
-    yield "dataset", record.dataset_id or _UNKNOWN
+    yield "dataset", record.dataset_id or dataset or _UNKNOWN
     yield "agent", f"{agent.adapter} {agent.adapter_revision or '(revision unknown)'}"
     yield "model", render_model(agent.model, agent.configuration)
     yield "image", environment.runtime_image
@@ -134,9 +138,11 @@ def _render_record(path: str, loaded: LoadedRecord) -> Iterator[str]:
     is_in_trial = place.name == "record.json" and (place.parent / "config.json").exists()
     if is_in_trial:
         yield from _render_failures(_find_trial(path), place.parent)
-    yield from map(printable, render_record_text(loaded))
+    dataset = _find_trial(path).dataset if is_in_trial else None
+    yield from map(printable, render_record_text(loaded, dataset))
     if place.name == "record.json" and any((place.parent / name).exists() for name in _BESIDE):
         yield from map(printable, render_summary(_changed(_find_trial(path))))
+    yield from map(printable, render_inputs(loaded.record))
 
 
 def _render_failures(trial: TracedTrial, directory: Path) -> Iterator[str]:
@@ -208,7 +214,13 @@ def show_trial(path: str, options: ShowOptions) -> None:
     if options.as_json:
         _print_trial(trial, options, sources)
     else:
-        Showing(path, sources, options, head=lambda: _render_head(path, trial, attempts)).print()
+        Showing(
+            path,
+            sources,
+            options,
+            head=lambda: _render_head(path, trial, attempts),
+            tail=lambda: map(printable, render_inputs(trial.record) if trial.record else ()),
+        ).print()
 
 
 def _render_head(path: str, trial: TracedTrial, attempts: list[TracedTrial]) -> Iterator[str]:
@@ -217,7 +229,7 @@ def _render_head(path: str, trial: TracedTrial, attempts: list[TracedTrial]) -> 
         yield printable(f"{trial.name}: no record: {trial.problem}")
     else:
         loaded = LoadedRecord(generation="G1", record=trial.record, original=b"", document={})
-        yield from map(printable, render_record_text(loaded))
+        yield from map(printable, render_record_text(loaded, trial.dataset))
     yield from map(printable, render_summary(_changed(trial)))
     for attempt in attempts:
         yield printable(f"  earlier attempt  {attempt.name}")

@@ -52,7 +52,7 @@ from proctor.ledger.review import list_remarks
 from proctor.ledger.row import TrialRow
 from proctor.ledger.step_parts import LARGE, read_sealed_steps
 from proctor.record.comparable import render_model
-from proctor.sentence import render_duration, render_money
+from proctor.sentence import render_duration, render_figure, render_money
 from proctor.traces.failures import TrialFailures, read_failures
 from proctor.traces.traced_trial import (
     Named,
@@ -206,8 +206,12 @@ def _print_trial(
     def head() -> Iterator[str]:
         yield from map(printable, _render_trial(ledger, row, entry, options))
 
+    def tail() -> Iterator[str]:
+        if isinstance(entry, TrialEntry):
+            yield from map(printable, _render_evidence(ledger, entry, is_full=options.full))
+
     if not options.as_json:
-        Showing(row.name, sources, options, head).print()
+        Showing(row.name, sources, options, head, tail).print()
     elif options.selection.is_all:
         document = _describe(row, entry, _find_remarks(ledger, row))
         document["failures"] = msgspec.to_builtins(_failures_of(ledger, row, entry))
@@ -271,7 +275,6 @@ def _render_trial(
         longest = None if options.full else _LONGEST
         yield from (f"  {label:<11}  {_cut(text, longest)}" for label, text in _fields(row, entry))
         yield from (f"  diagnostic   {_cut(why, longest)}" for why in _explain(row, entry))
-        yield from _render_evidence(ledger, entry, is_full=options.full)
         for finding in entry.findings:
             code, message = str(finding.get("code")), str(finding.get("message"))
             yield f"  finding  {level_of(code)}  {code}: {_cut(message, longest)}"
@@ -318,9 +321,13 @@ def _fields(row: TrialRow, entry: TrialEntry) -> Iterator[tuple[str, str]]:
     agent, outputs = record["agent"], record["outputs"]
     reason = f" ({row.reason_code})" if row.reason_code else ""
     yield "sealed at", entry.at
-    yield "reward", f"not scored{reason}" if row.reward is None else f"{row.reward}"
+    reward = row.reward
+    yield "reward", f"not scored{reason}" if reward is None else render_figure(reward)
     if rewards := record["evaluation"].get("breakdown"):
-        yield "rewards", ", ".join(f"{key} {value}" for key, value in rewards.items())
+        yield (
+            "rewards",
+            ", ".join(f"{key} {render_figure(value)}" for key, value in rewards.items()),
+        )
     yield "task", f"{row.task_id} at {record['task']['task_revision']}"
     yield "dataset", row.dataset_id or "unknown"
     yield "agent", f"{row.agent} {agent.get('adapter_revision') or '(revision unknown)'}"

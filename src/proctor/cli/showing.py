@@ -1,4 +1,4 @@
-"""The options of `proctor show`, and the output of a trial: its head, then its traces."""
+"""The options of `proctor show`, and the output of a trial: its head, its traces, its digests."""
 
 import contextlib
 import importlib
@@ -67,6 +67,8 @@ class Showing:
     options: ShowOptions
     head: Callable[[], Iterable[str]] = tuple
     """Makes the lines before the traces; omitted if steps are selected."""
+    tail: Callable[[], Iterable[str]] = tuple
+    """Makes the lines after the traces; omitted if steps are selected."""
     is_lone: bool = False
     """Whether it is a single file, which needs no title."""
     _view: View | None = field(default=None, init=False)
@@ -98,6 +100,8 @@ class Showing:
                 if not self.is_lone and (first := next(lines, None)) is not None:
                     yield from ["", printable(_title(source)), first]
                 yield from lines
+        if view.selection.is_all and (last := list(self.tail())):
+            yield from ["", *last]
 
 
 def choose_part(name: str, sources: list[Source], part: str | None) -> list[Source]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from proctor.cli.failures import list_failures
 from proctor.cli.printable import printable
 from proctor.report.page.figures import UNKNOWN, render_seconds
-from proctor.sentence import count_of, render_money
+from proctor.sentence import count_of, render_figure, render_money
 from proctor.traces.calls import LoopSummary
 from proctor.traces.causes import Cause
 from proctor.traces.summary import Behaviour, TraceSummary
@@ -106,7 +106,7 @@ def _trace_fields(trace: TraceSummary, turns: str | None = None) -> Iterator[Fie
 def render_reward(summary: TrialSummary) -> str:
     """The reward, or why there is none."""
     if summary.reward is not None:
-        return f"{summary.reward:g}"
+        return render_figure(summary.reward)
     return "not scored" + (f": {summary.reason_code}" if summary.reason_code else "")
 
 

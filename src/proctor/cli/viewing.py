@@ -26,6 +26,7 @@ from proctor.ledger.log import FileLog, is_ledger
 from proctor.ledger.place import find_url, open_reader
 from proctor.web.app import make_app
 from proctor.web.server import HOST, listen, serve
+from proctor.web.shown import experiment_path
 from proctor.web.subject import Subject
 from proctor.web.writing import new_token
 
@@ -47,7 +48,7 @@ def view(
     app = make_app(subject, token=token)
     listening = _listen(port)
     address = f"http://{HOST}:{listening.getsockname()[1]}/"
-    opened = f"{address}?token={token}"
+    opened = f"{address}{_find_page(subject)}?token={token}"
     if as_json:
         print_json({"address": address, "token": token, "open": opened})
     else:
@@ -75,6 +76,12 @@ def _listen(port: int | None) -> socket.socket:
         return listen(PORT)
     except InputError:
         return listen(0)
+
+
+def _find_page(subject: Subject) -> str:
+    """The page to open first: that of the job if one was named, else the list."""
+    is_list = subject.ledger is not None or subject.root is not None
+    return "" if is_list else experiment_path(subject.jobs[0].name).removeprefix("/")
 
 
 def _describe(subject: Subject) -> str:

@@ -8,7 +8,9 @@ from pathlib import Path
 from proctor.audit.file_kind import TRACES, FileKind, find_file_kind
 from proctor.errors import InputError
 from proctor.exchange.submission import SealOptions, find_submissions
+from proctor.ledger.row import find_dataset
 from proctor.ledger.sealing import Submission
+from proctor.record.comparable import find_requested_model
 from proctor.record.ids import make_id
 from proctor.record.read import parse_record
 from proctor.traces.entry import TraceKind
@@ -77,11 +79,15 @@ def _trials_at(path: Path) -> Iterator[TracedTrial]:
 
 def _traced(submission: Submission) -> TracedTrial:
     root = submission.root or Path(submission.where).parent
+    record = parse_record(submission.record, submission.where, salvage=True).record
+    agent = record.agent
+    models = find_requested_model(agent.configuration or {}), agent.model
     return TracedTrial(
         name=submission.where,
         files=submission.evidence,
         open_file=_Directory(root).open,
-        record=parse_record(submission.record, submission.where, salvage=True).record,
+        record=record,
+        dataset=record.dataset_id or find_dataset(submission.score, agent.adapter, *models),
         reason_code=submission.reason_code,
         findings=submission.findings,
     )

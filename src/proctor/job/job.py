@@ -396,7 +396,8 @@ def _report_notes(plan: JobPlan, request: Request, files: JobFiles, watch: Watch
     odd += find_unmatched(request.also, plan.decisions, plan.directory, unplanned)
     for sentence in odd:
         files.append_log(sentence)
-        watch.said(sentence)
+        if sentence not in request.known:
+            watch.said(sentence)
 
 
 async def _run_trials(

@@ -62,6 +62,8 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Called with the tasks before anything is created; raises to refuse them."""
     ledger: LedgerOptions | None = None
     """None: do not seal the trials."""
+    known: frozenset[str] = frozenset()
+    """Notes about the plan that the caller reports itself; they are only logged."""
 
 
 class ResumeOptions(msgspec.Struct, frozen=True, kw_only=True):

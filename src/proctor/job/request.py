@@ -154,6 +154,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     stop_at_once: Callable[[], None]
     ledger: LedgerOptions | None
     """None: do not seal the trials."""
+    known: frozenset[str] = frozenset()
+    """Notes about the plan that the caller reports itself."""
 
     def plan(self) -> JobPlan:
         """Plan the job by the current contents of its directory.
@@ -202,6 +204,7 @@ async def request_run(options: JobOptions) -> Request:
         host=options.host,
         stop_at_once=options.stop_at_once,
         ledger=options.ledger,
+        known=options.known,
     )
 
 

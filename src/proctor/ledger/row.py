@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, get_type_hints
 import msgspec
 
 from proctor.errors import DamageError
-from proctor.ledger.entry import Subject, TrialEntry, evidence_digest, record_digest
+from proctor.ledger.entry import Subject, TrialEntry, TrialScore, evidence_digest, record_digest
 from proctor.record.comparable import (
     UNKNOWN,
     RunConditions,
@@ -196,6 +196,7 @@ def read_row(entry: TrialEntry, *, status: str | None = None, place: str | None 
     """
     record, configuration, run_conditions, task_conditions = _read_record(entry)
     agent, cost, timing = record.agent, record.cost or _Cost(), record.timing or _Timing()
+    models = _requested_model(bytes(agent.configuration)), agent.model
     return TrialRow(
         seq=entry.seq if place is None else NOT_IN_A_LOG,
         experiment_id=record.experiment_id,
@@ -203,7 +204,7 @@ def read_row(entry: TrialEntry, *, status: str | None = None, place: str | None 
         record=record_digest(entry),
         status=status or admitted_status(record.completeness),
         completeness=record.completeness,
-        dataset_id=record.dataset_id or _find_dataset(entry, agent),
+        dataset_id=record.dataset_id or find_dataset(entry.score, agent.adapter, *models),
         recorded_dataset=record.dataset_id,
         task_id=record.task.task_id,
         agent=agent.adapter,
@@ -309,19 +310,19 @@ def find_exception(entry: TrialEntry, tags: Sequence[ErrorTag] | None) -> str | 
     return entry.reason_code or next(mechanical, None)
 
 
-def _find_dataset(entry: TrialEntry, agent: _Agent) -> str | None:
+def find_dataset(score: TrialScore | None, adapter: str, *models: str | None) -> str | None:
     """The dataset in harbor's group name of a trial: `agent__model__dataset`.
 
     Harbor uses the name of the requested model, without its provider; the record has the model that
-    answered, whose name may differ.
+    answered, whose name may differ. `models` are both.
     """
-    certificate = entry.score.certificate if entry.score else None
+    certificate = score.certificate if score else None
     group = certificate.get("group") if certificate else None
     if not isinstance(group, str):
         return None
     # Names may contain `__` themselves: strip known names instead of splitting.
-    rest = group.removeprefix(f"{agent.adapter}__")
-    for model in (_requested_model(bytes(agent.configuration)), agent.model):
+    rest = group.removeprefix(f"{adapter}__")
+    for model in models:
         for name in (model, model.partition("/")[2], model.rpartition("/")[2]) if model else ():
             if name and rest.startswith(f"{name}__"):
                 return rest.removeprefix(f"{name}__") or None

@@ -10,6 +10,7 @@ passed on); reading rejects a score outside 0 to 1 and repairs nothing.
 """
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -21,6 +22,7 @@ from proctor.json_values import MOST_VALUES, check_values
 from proctor.record.policy import Aggregation, aggregate_trials, passed_task
 from proctor.record.reasons import ReasonCode, classify, is_retryable, normalize_reason
 from proctor.reward.number import exact_sum
+from proctor.sentence import render_figure
 
 PREFIX = "BASE_BENCHMARK_RESULT="
 OLDER_PREFIX = "PLATFORM_BENCHMARK_RESULT="
@@ -103,6 +105,19 @@ def render_line(summary: Summary) -> str:
         "total": summary.total,
     }
     return PREFIX + json.dumps(fields)
+
+
+def explain_resolved(summary: Summary) -> str | None:
+    """One sentence about what `resolved` counts; None where it is exactly score x total."""
+    product = summary.score * summary.total
+    if summary.reason_code is not None or math.isclose(product, summary.resolved, abs_tol=1e-9):
+        return None
+    if summary.resolved == 0 and abs(product) > 0.5:
+        return "resolved is 0 because the result does not say how many trials were planned"
+    return (
+        f"resolved is score x total, rounded ({render_figure(summary.score)} x {summary.total:,} = "
+        f"{render_figure(product)}, so {summary.resolved:,}); it is not a count of passed trials"
+    )
 
 
 def parse_numbers(data: bytes) -> JobNumbers:

@@ -71,7 +71,9 @@ def plan_rerun(trial: RecordedTrial, wanted: str | None) -> RerunPlan:
         raise NotReplayableError("its task has several steps, and its trace does not separate them")
     if trial.trace is None:
         raise NotReplayableError(
-            "its agent wrote no trace with steps; recorded output cannot be run again"
+            "its agent wrote no trace with steps, and recorded output cannot be run again; to make "
+            "such trials replayable, run them with a model through the gateway (-m MODEL), or let "
+            "the agent write a trace to $PROCTOR_TRAJECTORY"
         )
     commands = load_commands(trial.trace)
     env = _keep_plain(recorded.env, "agent", notes)

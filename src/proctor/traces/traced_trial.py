@@ -232,6 +232,8 @@ class TracedTrial:
     """Why it has no score, from the closed set."""
     findings: tuple[dict[str, Any], ...] = ()
     """Its integrity findings."""
+    dataset: str | None = None
+    """The dataset on record, else the one that harbor's group names."""
     seq: int | None = None
     """Its entry's place in the ledger."""
     lone: TraceKind | None = None

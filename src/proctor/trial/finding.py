@@ -8,6 +8,8 @@ from enum import StrEnum
 
 import msgspec
 
+from proctor.sentence import count_of
+
 ATTEMPT = "attempt"
 """Key in `detail` for findings of an earlier attempt at the trial: the attempt's number."""
 
@@ -180,7 +182,7 @@ _MEANINGS: dict[str, str] = {
     FindingCode.VERIFIER_FLAKY: "Repeating the verification gave a different result.",
     FindingCode.CLOCK_JUMPED: "The system clock jumped: the times of this trial are unreliable.",
     FindingCode.BASE_SUBSTITUTED: "Ran on the host's system (--base) instead of the task's "
-    "image; -e docker uses the image.",
+    "image; use -e docker, or import the image with `proctor image import`.",
     FindingCode.NETWORK_SHARED: "The trial used the host's network.",
     FindingCode.HOST_PORTS_OPEN: "The agent could reach host ports that the job allowed.",
     FindingCode.MODELS_REPLAYED: "The model's answers came from a recording: --replay-model.",
@@ -221,6 +223,20 @@ _MEANINGS: dict[str, str] = {
 def meaning_of(code: str) -> str | None:
     """One sentence about what a code means; None for an unknown code, from a newer version."""
     return _MEANINGS.get(code)
+
+
+def is_common(code: str, n: int, total: int) -> bool:
+    """Whether a finding only informs, and most trials have it.
+
+    It is about the machine rather than about a trial: lists say it once, with `render_common`.
+    """
+    return level_of(code) is Level.INFO and n > 1 and 2 * n > total
+
+
+def render_common(code: str, n: int, total: int) -> str:
+    """One sentence about a finding that most trials have: how many, and what it means."""
+    meaning = meaning_of(code)
+    return f"{code} in {n:,} of {count_of(total, 'trial')}" + (f": {meaning}" if meaning else "")
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,15 +25,13 @@ class Scale:
 
 
 def draw_bar(value: float | None, interval: Interval | None, scale: Scale, label: str) -> Markup:
-    """Draw a dot at a number and a line over its interval; empty without a number."""
-    if value is None:
+    """Draw a dot at a number and a line over its interval; empty without an interval."""
+    if value is None or interval is None:
         return Markup()
     middle = _HEIGHT / 2
-    whisker = Markup()
-    if interval is not None:
-        whisker = Markup('<line class="span" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(
-            scale.place(interval.low), scale.place(interval.high), middle, middle
-        )
+    whisker = Markup('<line class="span" x1="{}" x2="{}" y1="{}" y2="{}"/>').format(
+        scale.place(interval.low), scale.place(interval.high), middle, middle
+    )
     return Markup(
         '<svg class="bar" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
         'role="img" aria-label="{label}">'

@@ -22,7 +22,7 @@ from proctor.report.scores import choose_ks
 from proctor.report.statistics.efficiency import efficiency_of, is_success, time_phases
 from proctor.report.statistics.passk import PassEstimate, pass_at
 from proctor.sentence import render_errored
-from proctor.trial.finding import Level, level_of, sort_codes, worst_level
+from proctor.trial.finding import Level, is_common, level_of, render_common, sort_codes, worst_level
 from proctor.web.bars import draw_bar, draw_shares, find_scale
 from proctor.web.experiment import (
     ASIDE,
@@ -317,6 +317,13 @@ class _Summary:
             )
             for kind, count in sorted(self.numbers.exceptions.items(), key=lambda each: -each[1])
         ]
+        total = len(counted)
+        self.common = {
+            code: render_common(code, n, total)
+            for code, n in self.numbers.findings.items()
+            if is_common(code, n, total)
+        }
+        """Findings that most trials have, each with its sentence: lists of trials omit them."""
         self.has_alarms = any(level_of(code) is Level.ALARM for code in self.numbers.findings)
 
     def finding_path(self, code: str) -> str:

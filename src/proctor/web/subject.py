@@ -309,6 +309,8 @@ class Subject:
         root: Path | None = None,
     ) -> None:
         self.ledger = ledger
+        self.root = root
+        """The directory of the jobs; None for a ledger, and for jobs that were named one by one."""
         self.shelf = JobShelf(jobs, root)
         """The jobs; those in `root` are listed as they come and go."""
         self.kept = PageCache()

@@ -18,6 +18,7 @@ from proctor.ledger.query import list_trials
 from proctor.ledger.row import PUBLIC, TrialRow
 from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.withheld import UnnamedWithholding, list_unnamed, render_unnamed
+from proctor.sentence import render_figure
 
 # Columns of the list
 
@@ -63,7 +64,7 @@ def cells_of(row: TrialRow, columns: Sequence[str]) -> list[str]:
 def _render(row: TrialRow, column: str) -> str:
     value = getattr(row, PUBLIC[column])
     if value is not None:
-        return str(value)
+        return render_figure(value) if column == "reward" else str(value)
     return "not scored" if column == "reward" and row.status != "withheld" else "-"
 
 

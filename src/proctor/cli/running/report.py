@@ -21,13 +21,20 @@ from proctor.cli.running.reasons import (
     render_partial,
 )
 from proctor.cli.running.replays import Replays, count_replays, render_replays
+from proctor.cli.stdout import print_stderr
 from proctor.files import read_small
 from proctor.harbor.stats import GroupStats, JobResult, JobStats, render_result, stats_document
 from proctor.job.flakes import Flakes, NotReverified, TaskFlakes
 from proctor.job.options import JobOutcome, SealedTrials
 from proctor.ledger.place import find_url
 from proctor.record.cost import LARGEST_USD
-from proctor.record.outcome import MISSING, Summary, render_line, summarize_result
+from proctor.record.outcome import (
+    MISSING,
+    Summary,
+    explain_resolved,
+    render_line,
+    summarize_result,
+)
 from proctor.record.reasons import ReasonCode
 from proctor.sentence import count_of, render_duration, render_money
 from proctor.traces.failures import PASSED, name_exception
@@ -259,8 +266,11 @@ def print_report_json(report: Report) -> None:
 
 
 def print_result_line(result: JobResult) -> None:
-    """Print the result line, computed from the text of result.json."""
-    print_line(render_line(summarize(result)))
+    """Print the result line, computed from the text of result.json; stderr explains `resolved`."""
+    summary = summarize(result)
+    print_line(render_line(summary))
+    if note := explain_resolved(summary):
+        print_stderr(note)
 
 
 def print_failed_line(reason: ReasonCode) -> None:

@@ -1,16 +1,21 @@
 """The state of a running job, and the lines that report it. Control characters are escaped."""
 
-import math
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from proctor.cli.denominators import render_value
 from proctor.cli.printable import printable
-from proctor.harbor.render import render_json
 from proctor.harbor.stats import JobStats
 from proctor.harbor.trial_result import ExceptionInfo, TrialResult
-from proctor.sentence import count_of, render_duration, render_errored, render_money
+from proctor.sentence import (
+    count_of,
+    render_duration,
+    render_errored,
+    render_figure,
+    render_money,
+)
 from proctor.traces.failures import find_message, name_exception
 
 type Clock = Callable[[], float]
@@ -78,7 +83,7 @@ def render_means(stats: JobStats) -> list[str]:
     lines = []
     for key, group in stats.evals.items():
         values = [
-            f"{label} {render_number(value)}"
+            f"{label} {render_value(value)}"
             for entry in group.metrics
             for label, value in entry.items()
         ]
@@ -155,13 +160,6 @@ def _render_phase(trial: RunningTrial) -> str:
     return printable(", ".join(filter(None, (trial.phase, trial.spent))))
 
 
-def render_number(value: object) -> str:
-    """A metric for people: three decimals, or as it is if it is not an ordinary number."""
-    if isinstance(value, float):
-        return f"{value:.3f}" if math.isfinite(value) else repr(value)
-    return render_json(value)
-
-
 def _name_of(trial: RunningTrial) -> str:
     return trial.name if trial.attempt == 1 else f"{trial.name} (attempt {trial.attempt})"
 
@@ -175,7 +173,7 @@ def _clock_text(seconds: float) -> str:
 def _render_rewards(rewards: dict[str, float | int] | None) -> str:
     if not rewards:
         return "not scored"
-    shown = [f"{key} {value:.4g}" for key, value in rewards.items()]
+    shown = [f"{key} {render_figure(value)}" for key, value in rewards.items()]
     more = f", … {len(shown) - _MOST_REWARDS} more" if len(shown) > _MOST_REWARDS else ""
     return ", ".join(shown[:_MOST_REWARDS]) + more
 

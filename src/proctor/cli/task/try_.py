@@ -29,7 +29,7 @@ from proctor.job.flakes import Flakes
 from proctor.job.job import run_job
 from proctor.job.options import INTERRUPTED, JobOptions, JobOutcome
 from proctor.job.settings import Settings
-from proctor.sentence import count_of
+from proctor.sentence import count_of, render_figure
 from proctor.task.check import check_task
 from proctor.task.terminal_bench import is_terminal_bench_task
 from proctor.traces.failures import (
@@ -105,7 +105,9 @@ def command(
     report.notes += [each for each in checked if not each.is_problem]
     if not report.problems:
         with _kept_if(_make_place(output), lambda: bool(output or report.problems)) as place:
-            outcome = _run(config, place, title=task, yes=yes)
+            # The report lists them in the end.
+            known = frozenset(f"{directory.absolute().name}: {note}" for note in report.notes)
+            outcome = _run(config, place, title=task, yes=yes, known=known)
             if outcome.interrupted:
                 return INTERRUPTED
             _judge(outcome, report)
@@ -137,7 +139,9 @@ def _kept_if(place: Path, is_kept: Callable[[], bool]) -> Iterator[Path]:
             shutil.rmtree(place, ignore_errors=True)
 
 
-def _run(config: JobConfig, place: Path, *, title: str, yes: bool) -> JobOutcome:
+def _run(
+    config: JobConfig, place: Path, *, title: str, yes: bool, known: frozenset[str]
+) -> JobOutcome:
     config.jobs_dir = place
     options = JobOptions(
         config=config,
@@ -145,6 +149,7 @@ def _run(config: JobConfig, place: Path, *, title: str, yes: bool) -> JobOutcome
         invocation=sys.argv,
         stop_at_once=leave_at_once,
         approve=Consent(os.environ, frozenset(), yes=yes, remedy="export what is missing"),
+        known=known,
     )
     # The verdict says all of it: progress is for somebody who waits.
     with watching(title, quiet=not (sys.stderr and sys.stderr.isatty())) as watch:
@@ -186,7 +191,7 @@ class AgentTrials:
         return next((trial for trial, reward in pairs if is_wanted(reward)), None)
 
     def __str__(self) -> str:
-        shown = ", ".join("none" if each is None else f"{each:g}" for each in self.rewards)
+        shown = ", ".join("none" if each is None else render_figure(each) for each in self.rewards)
         return f"{self.n_passed} of {count_of(len(self.trials), 'attempt')} passed ({shown})"
 
 

@@ -39,7 +39,7 @@ from proctor.ledger.claims.trust import (
 from proctor.ledger.entry import AnyEntry, TrialEntry, record_digest
 from proctor.ledger.note import Checkpoint, VerifierKey
 from proctor.ledger.row import read_row
-from proctor.sentence import count_of, shown
+from proctor.sentence import count_of, render_figure, shown
 
 type Keys = Sequence[VerifierKey]
 type Given = Sequence[str]
@@ -238,7 +238,7 @@ def render_claimed(claim: Claim) -> str | None:
 def _render_number(written: object) -> str:
     """A number of a certificate for people; results of custom scripts are shown as they are."""
     with contextlib.suppress(ValueError, OverflowError):
-        return repr(float.fromhex(written)) if isinstance(written, str) else str(written)
+        return render_figure(float.fromhex(written)) if isinstance(written, str) else str(written)
     return shown(written)
 
 

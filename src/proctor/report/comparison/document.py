@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from proctor.report.comparison.compared import Comparison, SideFacts, TaskPair
 from proctor.report.comparison.likeness import name_some
-from proctor.report.comparison.measures import Mean, Measure
+from proctor.report.comparison.measures import OF_TRACES, Mean, Measure
 from proctor.report.levels import tone_of_codes
 from proctor.report.marks import LEGEND, render_marks
 from proctor.report.page.blocks import (
@@ -291,18 +291,33 @@ def _render_measures(compared: Comparison) -> Iterator[Block]:
         Column("known of A", is_number=True, is_extra=True),
         Column("known of B", is_number=True, is_extra=True),
     )
-    rows = tuple(map(_render_measure, compared.measures))
-    yield Table(columns, rows, "Behaviour, time, tokens and cost")
+    known = [each for each in compared.measures if each.a.n or each.b.n]
+    if known:
+        rows = tuple(map(_render_measure, known))
+        yield Table(columns, rows, "Behaviour, time, tokens and cost")
     if not compared.with_traces:
         yield Paragraph("Traces were not read: turns and tools are not compared.", "soft")
-    short = [each for each in compared.measures if not _is_full(each)]
+    if unknown := [each.name for each in compared.measures if not (each.a.n or each.b.n)]:
+        yield Paragraph(_render_unknown(unknown, with_traces=compared.with_traces), "soft")
+    short = [each for each in known if not _is_full(each)]
     if short:
         text = "; ".join(_render_coverage(short))
         yield Paragraph(f"Known for some trials only (unknown is not 0): {text}.")
     yield Paragraph(
-        f"{count_of(len(compared.measures), 'measure')}, each with a 95% interval: about one in "
+        f"{count_of(len(known), 'measure')}, each with a 95% interval: about one in "
         "twenty misses by chance alone.",
         "soft",
+    )
+
+
+def _render_unknown(names: Sequence[str], *, with_traces: bool) -> str:
+    """One sentence about measures that no trial of either side has."""
+    said = f"Unknown on both sides, and not listed: {', '.join(names)}."
+    if not with_traces or not set(names) & OF_TRACES:
+        return said
+    return (
+        f"{said} Behaviour needs a trace with steps: run the agent with a model through the "
+        "gateway (-m MODEL), or let it write a trace to $PROCTOR_TRAJECTORY."
     )
 
 

@@ -72,6 +72,8 @@ _OF_TRACES: Final[dict[str, tuple[str, _OfTrial]]] = {
     ),
     "agent's wall time": ("seconds", lambda trial: trial.trace.times.wall_seconds),
 }
+OF_TRACES: Final = frozenset(_OF_TRACES)
+"""The measures that need a trace."""
 _OF_RECORDS: Final[dict[str, tuple[str, _OfAttempt]]] = {
     "trial's time": ("seconds", lambda attempt: attempt.seconds),
     "tokens in": ("tokens", lambda attempt: attempt.tokens_in),

@@ -52,7 +52,7 @@ from proctor.report.wording import (
 )
 from proctor.sentence import count_of
 from proctor.traces.experiment import ExperimentSummary
-from proctor.trial.finding import level_of, sort_codes
+from proctor.trial.finding import is_common, level_of, render_common, sort_codes
 
 # Sections about one agent and model
 
@@ -351,13 +351,32 @@ def _render_top(facts: ReportFacts) -> Iterator[Block]:
             "for a leaderboard.",
             "warn",
         )
+    common = _find_common(facts)
     found = [
-        code for group in facts.groups for code, trials in group.findings.items() for _ in trials
+        code
+        for group in facts.groups
+        for code, trials in group.findings.items()
+        for _ in trials
+        if code not in common
     ]
+    yield from (Paragraph(sentence, "soft") for sentence in common.values())
     if found:
         levels = Counter(str(level_of(code)) for code in sort_codes(found))
         which = f"{count_of(len(found), 'integrity finding')} ({render_counts(levels)})"
         yield Paragraph(f"{which}; see Integrity and reviews below.", tone_of_codes(found))
+
+
+def _find_common(facts: ReportFacts) -> dict[str, str]:
+    """Findings that most trials have, each with its sentence."""
+    total = sum(sum(group.statuses.values()) for group in facts.groups)
+    counts = Counter(
+        code for group in facts.groups for code, trials in group.findings.items() for _ in trials
+    )
+    return {
+        code: render_common(code, n, total)
+        for code, n in counts.items()
+        if is_common(code, n, total)
+    }
 
 
 def _render_overview(facts: ReportFacts) -> Iterator[Block]:
@@ -387,7 +406,7 @@ def _render_overview(facts: ReportFacts) -> Iterator[Block]:
         yield Paragraph(f"Only {which}: intervals from so few tasks are too narrow.", "warn")
     yield Paragraph(
         "Intervals resample whole tasks (bootstrap); those of pass rates are Wilson's. A job's "
-        "official scores, bit for bit as harbor computes them, are in `proctor score`.",
+        "official scores, bit for bit as harbor computes them, are in `proctor score --json`.",
         "soft",
     )
 
@@ -460,8 +479,10 @@ def _render_integrity(facts: ReportFacts) -> Iterator[Block]:
             for code in sort_codes(found)
         ]
         yield Table(columns, tuple(rows), "Integrity findings")
-        listed = [f"{code}: {trial}" for code in sort_codes(found) for trial in found[code]]
-        if len(listed) > len(rows):
+        common = _find_common(facts)
+        apart = [code for code in sort_codes(found) if code not in common]
+        listed = [f"{code}: {trial}" for code in apart for trial in found[code]]
+        if len(listed) > len(apart):
             yield Lines(tuple(listed), "All trials with findings")
     else:
         yield Paragraph("No integrity findings.")

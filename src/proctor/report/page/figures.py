@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from proctor.sentence import render_duration, render_money
+from proctor.sentence import render_duration, render_figure, render_money
 
 UNKNOWN = "unknown"
 
@@ -27,12 +27,8 @@ def render_seconds(seconds: float | None) -> str:
 
 
 def render_number(value: float | None) -> str:
-    """Format a score or a count with up to three decimals."""
-    if value is None:
-        return UNKNOWN
-    if abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.3f}".rstrip("0").rstrip(".") or "0"
+    """Format a score or a count."""
+    return UNKNOWN if value is None else render_figure(value)
 
 
 def render_signed(value: float | None) -> str:
