@@ -8,7 +8,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -131,10 +131,11 @@ class _Handler(BaseHTTPRequestHandler):
         if reply.cut_after is not None:
             data = data[: reply.cut_after]
             self.close_connection = True
-        # In small pieces, as models answer.
-        for start in range(0, len(data), 64):
-            self.wfile.write(data[start : start + 64])
-            self.wfile.flush()
+        # In small pieces, as models answer; the client may be gone.
+        with suppress(ConnectionError):
+            for start in range(0, len(data), 64):
+                self.wfile.write(data[start : start + 64])
+                self.wfile.flush()
 
 
 @contextmanager
