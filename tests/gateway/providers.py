@@ -281,7 +281,8 @@ def _anthropic(body: dict[str, Any], reply: Reply, model: str) -> tuple[str, byt
         )
     stop = "tool_use" if reply.command else "end_turn"
     whole = {
-        "id": "msg_000001",
+        # harbor's claude-code takes answers of one id for one answer.
+        "id": f"msg_{len(body.get('messages', ())):06}",
         "type": "message",
         "role": "assistant",
         "model": model,
