@@ -106,9 +106,9 @@ class Site:
             yield process
 
     @contextmanager
-    def resuming(self) -> Iterator[subprocess.Popen[str]]:
+    def resuming(self, **changes: str) -> Iterator[subprocess.Popen[str]]:
         """`proctor resume` of the job, while it runs; killed at the end if it still does."""
-        with self._started(("resume", self.job), {}, {}) as process:
+        with self._started(("resume", self.job), changes, {}) as process:
             yield process
 
     @contextmanager

@@ -1,6 +1,6 @@
 """Fixtures: a provider, and a gateway in front of it."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from tests.faults.site import Site
 from tests.gateway.images import CLIENTS, MINI, find_image
 from tests.gateway.providers import KEY, Provider, running
 from tests.gateway.trials import Runs
+from tests.parity.shared import made_once
 
 PATHS = {"openai": "/v1", "anthropic": "", "gemini": ""}
 
@@ -73,30 +74,38 @@ def opened(provider: Provider, tmp_path: Path) -> OpenIt:
 @pytest.fixture(scope="session")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A cache of their own for these images: other tests clean the one that all share."""
-    return tmp_path_factory.mktemp("images")
+    return made_once(tmp_path_factory, "images", lambda _: None)
 
 
 @pytest.fixture
 def runs(site: Site, provider: Provider, images: Path) -> Runs:
     """Runs agents in front of the provider."""
-    site.env = {"PROCTOR_CACHE": str(images)}
+    site.env = {"PROCTOR_CACHE": str(images), "PROCTOR_SCRATCH": str(site.top / "scratch")}
     return Runs(site, provider)
 
 
 @pytest.fixture(scope="session")
-def clients_image(images: Path) -> str:
+def clients_image(images: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """An image with the clients of OpenAI and Anthropic."""
-    return import_image("clients:1", find_image("clients", CLIENTS), images)
+    return import_image("clients", CLIENTS, images, tmp_path_factory)
 
 
 @pytest.fixture(scope="session")
-def mini_image(images: Path) -> str:
+def mini_image(images: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """An image with mini-swe-agent."""
-    return import_image("mini:1", find_image("mini", MINI), images)
+    return import_image("mini", MINI, images, tmp_path_factory)
 
 
-def import_image(name: str, archive: Path, cache: Path) -> str:
-    """Let sandboxes with this cache use an image."""
-    done = run_child("image", "import", name, archive, env={"PROCTOR_CACHE": str(cache)})
-    assert done.code == 0, done.err
-    return name
+def import_image(
+    name: str, packages: Sequence[str], cache: Path, factory: pytest.TempPathFactory
+) -> str:
+    """Let sandboxes with this cache use an image; once, whichever worker needs it first."""
+    tag = f"{name}:1"
+
+    def make(_: Path) -> None:
+        archive = find_image(name, packages)
+        done = run_child("image", "import", tag, archive, env={"PROCTOR_CACHE": str(cache)})
+        assert done.code == 0, done.err
+
+    made_once(factory, f"image-{name}", make)
+    return tag

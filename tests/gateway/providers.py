@@ -8,7 +8,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -131,10 +131,11 @@ class _Handler(BaseHTTPRequestHandler):
         if reply.cut_after is not None:
             data = data[: reply.cut_after]
             self.close_connection = True
-        # In small pieces, as models answer.
-        for start in range(0, len(data), 64):
-            self.wfile.write(data[start : start + 64])
-            self.wfile.flush()
+        # In small pieces, as models answer; the client may be gone.
+        with suppress(ConnectionError):
+            for start in range(0, len(data), 64):
+                self.wfile.write(data[start : start + 64])
+                self.wfile.flush()
 
 
 @contextmanager
@@ -280,7 +281,8 @@ def _anthropic(body: dict[str, Any], reply: Reply, model: str) -> tuple[str, byt
         )
     stop = "tool_use" if reply.command else "end_turn"
     whole = {
-        "id": "msg_000001",
+        # harbor's claude-code takes answers of one id for one answer.
+        "id": f"msg_{len(body.get('messages', ())):06}",
         "type": "message",
         "role": "assistant",
         "model": model,

@@ -62,6 +62,38 @@ def test_claude_code_is_recorded_as_its_provider_counts(runs: Runs) -> None:
     assert (result.stdout or "").strip() == "made"
 
 
+# harbor's installer is fetched from the network: these are found first, and nothing is fetched.
+FETCHED = {
+    "apt-get": "#!/bin/sh\n",
+    "curl": "#!/bin/sh\necho 'mkdir -p ~/.local/bin && ln -s /opt/claude ~/.local/bin/claude'\n",
+}
+
+
+@pytest.mark.harbor
+def test_harbors_claude_code_is_recorded_as_its_provider_counts(runs: Runs) -> None:
+    runs.provider.model, runs.provider.side = SONNET, Reply(text=TITLE)
+    runs.provider.script = [
+        Reply(text="I write it.", command=GREET, tool="Bash", input_tokens=5000),
+        Reply(text="Done.", input_tokens=5100, cached_tokens=5000),
+    ]
+    task = runs.make_task("debian:12")
+    place = task / "environment"
+    shutil.copy2(find_claude() / "claude", place)
+    for name, text in FETCHED.items():
+        (place / name).write_text(text)
+        (place / name).chmod(0o755)
+    with (place / "Dockerfile").open("a") as file:
+        file.write("COPY claude /opt/claude\nCOPY apt-get curl /usr/local/bin/\n")
+    ran = runs.run("-p", task, "-a", "claude-code", "-m", f"anthropic/{SONNET}")
+    assert (ran.code, runs.site.rewards()) == (0, [1.0]), ran.err
+    assert {asked.body["model"] for asked in runs.provider.asked} == {SONNET}
+    runs.check_account()
+    runs.check_no_key()
+    said = [entry.content for entry in runs.trace if entry.role == "assistant"]
+    assert [text for text in said if text != TITLE] == ["I write it.", "Done."]
+    assert runs.site.findings() & {"model-use-differs", "models-direct"} == set()
+
+
 @pytest.mark.harbor
 @pytest.mark.skipif(shutil.which("tmux") is None, reason="terminus-2 needs tmux")
 def test_terminus_2_is_recorded_as_its_provider_counts(runs: Runs) -> None:

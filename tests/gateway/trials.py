@@ -2,7 +2,9 @@
 
 import json
 import os
+import subprocess
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,19 +46,32 @@ class Runs:
 
     def run(self, *words: object, **changes: str) -> Ran:
         """Run the job; every provider is the scripted one."""
+        env = {**without_keys(), **KEYS, **changes}
+        return self.site.run(*words, *self.places, **env)
+
+    def begun(self, *words: object) -> AbstractContextManager[subprocess.Popen[str]]:
+        """The same, while it runs."""
+        return self.site.begun(*words, *self.places, **without_keys(), **KEYS)
+
+    def run_program(self, task: Path, model: str, words: str, *further: object) -> Ran:
+        """Run a program of `programs` in the task's image."""
+        return self.run(*self.program_words(task, model, words), *further)
+
+    def program_words(self, task: Path, model: str, words: str) -> tuple[object, ...]:
+        """The arguments that run a program of `programs`."""
+        command = f"{PROGRAM} -W ignore /installed-agent/{words}"
+        direct = ("--ae", f"DIRECT={self.provider.port}")
+        return "-p", task, "-m", model, "--agent-tree", PROGRAMS, "--command", command, *direct
+
+    @property
+    def places(self) -> tuple[object, ...]:
+        """Arguments that name the provider and the ledger."""
         endpoints = [
             word
             for name, path in PATHS.items()
             for word in ("--model-endpoint", f"{name}={self.provider.origin}{path}")
         ]
-        ledger = ("--ledger", self.ledger)
-        return self.site.run(*words, *endpoints, *ledger, **{**without_keys(), **KEYS, **changes})
-
-    def run_program(self, task: Path, model: str, words: str, *further: object) -> Ran:
-        """Run a program of `programs` in the task's image."""
-        command = f"{PROGRAM} -W ignore /installed-agent/{words}"
-        given = ("-p", task, "-m", model, "--agent-tree", PROGRAMS, "--command", command)
-        return self.run(*given, "--ae", f"DIRECT={self.provider.port}", *further)
+        return (*endpoints, "--ledger", self.ledger)
 
     @property
     def ledger(self) -> Path:

@@ -2,6 +2,7 @@
 
     subject                     the data behind the pages: a ledger, or job directories
     shelf, job_files            job directories, which may change while they are viewed
+    live_cost                   what trials without a result have cost so far
     experiment                  an experiment or a job: its rows, and the counts
     pages                       templates to responses, and their headers
     shown, listing              formatting of values; pagination

@@ -28,6 +28,8 @@ _METRICS = 3
 class _ListedJob:
     name: str
     about: JobSummary
+    live_cost: float | None
+    """What its trials without a result have cost so far."""
     changed_at: float
 
     @property
@@ -109,7 +111,9 @@ def _page_of_jobs(shelf: JobShelf, words: str, number: int) -> tuple[int, list[_
     dated = sorted(((job.changed_at(), job.directory.name, job) for job in jobs), key=_order)
     first = min(number - 1, max(len(dated) - 1, 0) // _ON_A_PAGE) * _ON_A_PAGE
     page = dated[first : first + _ON_A_PAGE]
-    return len(dated), [_ListedJob(name, job.glance(), at) for at, name, job in page]
+    return len(dated), [
+        _ListedJob(name, job.glance(), job.live_cost(), at) for at, name, job in page
+    ]
 
 
 def _order(dated: tuple[float, str, JobFiles]) -> tuple[float, str]:

@@ -29,9 +29,12 @@ from proctor.ledger.submission import list_attempts
 from proctor.record.ids import shown_name
 from proctor.reward.profile import DEFAULT_PROFILE
 from proctor.web.experiment import BROKEN, RUNNING, Experiment
+from proctor.web.live_cost import LiveCosts
 
 # Seconds for which a reading of a job is reused, by whether the job has finished.
 _FRESH = {False: 0.5, True: 2.0}
+# Seconds for which the costs of running trials are reused: new ones make a page load again.
+_COSTS_FRESH = 3.0
 _LONGEST = 300
 _REWARDS = ("verifier/reward.txt", "verifier/reward.json")
 
@@ -83,6 +86,10 @@ class JobFiles:
         self._made_with: JobSummary | None = None
         self._at = 0.0
         self._changes = time.time_ns()
+        self._live_costs = LiveCosts()
+        self._costs: dict[str, float] = {}
+        """What trials without a result have cost so far, by directory."""
+        self._costs_at = -_COSTS_FRESH
 
     @property
     def size(self) -> int:
@@ -114,6 +121,14 @@ class JobFiles:
         with self._lock:
             self._read_about()
             return self._about
+
+    def live_cost(self) -> float | None:
+        """What trials without a result have cost so far, as far as it is known."""
+        with self._lock:
+            if self._about.is_finished:
+                return None
+            self._read_costs()
+            return sum(self._costs.values()) if self._costs else None
 
     def changed_at(self) -> float:
         """When its result or directory was last written, in seconds; 0 if it is gone."""
@@ -161,6 +176,16 @@ class JobFiles:
             problems=tuple(problems),
         )
 
+    def _read_costs(self) -> None:
+        if time.monotonic() - self._costs_at < _COSTS_FRESH:
+            return
+        places: list[str] = []
+        with contextlib.suppress(OSError):
+            places = [f"{self.directory}/{name}" for name in _list_directories(self.directory)]
+        running = [place for place in places if _stamp(f"{place}/result.json") is None]
+        self._costs = self._live_costs.find(running)
+        self._costs_at = time.monotonic()
+
     def _read_trials(self) -> bool:
         """Read new and changed trials; return whether there were any."""
         try:
@@ -174,6 +199,8 @@ class JobFiles:
                 self._about = JobSummary(stamps=self._about.stamps, problems=(problem,))
             self._trials = {}
             return False
+        if not self._about.is_finished:
+            self._read_costs()
         try:
             read = {name: self._read_trial(name, root) for name in names}
         finally:
@@ -186,15 +213,17 @@ class JobFiles:
         return has_changed
 
     def _read_trial(self, name: str, root: int) -> _Read | None:
-        known = self._trials.get(name)
+        known, place = self._trials.get(name), f"{self.directory}/{name}"
         stamp = _stamp(f"{name}/result.json", root)
         if known is not None and known.stamp == stamp:
             reward = known.reward
             # The reward file is checked too: it decides the score, and may be edited without
             # result.json.
-            if reward is None or _stamp(f"{name}/{reward}", root) == known.reward_stamp:
+            is_same = reward is None or _stamp(f"{name}/{reward}", root) == known.reward_stamp
+            if is_same and (
+                stamp is not None or known.trials[0].cost_usd == self._costs.get(place)
+            ):
                 return known
-        place = f"{self.directory}/{name}"
         status = SET_ASIDE if name in self._about.aside else UNSEALED
         if stamp is None:
             row = self._make_unfinished(name, place)
@@ -208,7 +237,8 @@ class JobFiles:
         # Other directories may be in a job; a trial writes one of these first.
         if not any(os.path.lexists(f"{place}/{each}") for each in ("config.json", "trial.log")):
             return None
-        return self._row(name, place, RUNNING, task_id=_task_of(name))
+        usd = self._costs.get(place)
+        return self._row(name, place, RUNNING, task_id=_task_of(name), cost_usd=usd)
 
     def _read_attempts(self, name: str, place: str, status: str) -> Iterator[TrialRow]:
         """The attempts kept in a trial; unreadable ones are reported with the trial."""

@@ -324,11 +324,19 @@ class _Summary:
             if is_common(code, n, total)
         }
         """Findings that most trials have, each with its sentence: lists of trials omit them."""
+        self.live_cost = _sum_live_costs(experiment.trials)
         self.has_alarms = any(level_of(code) is Level.ALARM for code in self.numbers.findings)
 
     def finding_path(self, code: str) -> str:
         """The address of the trials with a finding."""
         return make_address(self.path, {"finding": code, "view": "trials"})
+
+
+def _sum_live_costs(trials: Sequence[TrialRow]) -> float | None:
+    """What trials without a result have cost so far, as far as it is known."""
+    costs = [row.cost_usd for row in trials if row.status == RUNNING]
+    known = [usd for usd in costs if usd is not None]
+    return sum(known) if known else None
 
 
 def _estimate_passes(counted: Sequence[TrialRow]) -> list[PassEstimate]:
