@@ -2,14 +2,17 @@
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from benchmarks.bench import Bench, cpu_seconds, entry_point, run_python
-from benchmarks.growth_data import load_growth_ledger
+from benchmarks.growth_data import append_trials, load_growth_ledger, open_for_writing
 from benchmarks.row import Row, share_of
 from benchmarks.sizes import name_of_size
 from proctor.ledger.claims.proof import make_inclusion
 from proctor.ledger.ledger import OpenLedger
+from proctor.ledger.trial_index import TrialFilter
+from proctor.ledger.withhold import Why, withhold_trial
 
 _SMALL = 20_000
 _LARGE = 1_000_000
@@ -17,13 +20,15 @@ _PROOFS = 100
 
 
 def growth_rows(bench: Bench, *, small: int = _SMALL, large: int = _LARGE) -> Iterator[Row]:
-    """Proofs."""
+    """Proofs, withholding."""
     ledgers = [load_growth_ledger(bench, trials) for trials in (large, small)]
     for directory in ledgers:
         # Once unmeasured: the first command makes the index.
         run_python(_prove(directory))
     other = f"at {name_of_size(small)} trials"
     yield from _proof_rows(bench, ledgers, other)
+    figures = bench.least(*(partial(_withhold_seconds, directory) for directory in ledgers))
+    yield share_of("withhold-growth", figures, other, at_most=2)
 
 
 def _prove(directory: Path) -> list[str]:
@@ -49,3 +54,15 @@ def _proof_seconds(directory: Path) -> float:
         for seq in range(0, step * _PROOFS, step):
             make_inclusion(ledger, seq % checkpoint.tree.size, checkpoint)
         return (time.process_time() - start) / _PROOFS
+
+
+def _withhold_seconds(directory: Path) -> float:
+    """Withhold a trial that was sealed for it, with the evidence that it alone has."""
+    with open_for_writing(directory) as ledger:
+        number = ledger.refresh().tree.size
+        append_trials(ledger, [-number])
+        ledger.refresh()
+        row = next(ledger.index.trials(TrialFilter(seqs=(number,))))
+        start = time.process_time()
+        withhold_trial(ledger, row, Why("a benchmark", "bench"))
+        return time.process_time() - start

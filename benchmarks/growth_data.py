@@ -7,6 +7,7 @@ many trials share, and every thousandth trial a file of its own.
 import io
 import itertools
 import random
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -14,11 +15,10 @@ import msgspec
 from benchmarks.bench import Bench
 from benchmarks.viewer_board import make_board_entry
 from proctor.ledger.entry import AnyEntry, EvidenceFile, TrialEntry
-from proctor.ledger.keys import make_key
+from proctor.ledger.keys import load_key, make_key
 from proctor.ledger.ledger import OpenLedger
 
-OWN_EVIDENCE = 1000
-"""Every so many trials one has a file that no other trial has."""
+_OWN_EVIDENCE = 1000
 _BATCH = 5000
 _TASKS = 100
 _SHARED = 256
@@ -30,19 +30,29 @@ def load_growth_ledger(bench: Bench, trials: int) -> Path:
     if (directory / "whole").exists():
         return directory
     directory.mkdir(parents=True, exist_ok=True)
-    draw = random.Random(trials)
     with OpenLedger.create(directory, make_key(directory / "key", "bench"), "bench") as ledger:
         for batch in itertools.batched(range(trials), _BATCH):
-            drafts: list[AnyEntry] = [_make_trial(ledger, number, draw) for number in batch]
-            ledger.artifacts.settle()
-            with ledger.writing():
-                ledger.append(drafts)
+            append_trials(ledger, batch)
     (directory / "whole").touch()
     return directory
 
 
+def open_for_writing(directory: Path) -> OpenLedger:
+    """Such a ledger, with its key."""
+    return OpenLedger.open(directory, key=load_key(directory / "key"))
+
+
+def append_trials(ledger: OpenLedger, numbers: Sequence[int]) -> None:
+    """Append trials with these numbers; a negative one has a file of its own."""
+    draw = random.Random(numbers[0])
+    drafts: list[AnyEntry] = [_make_trial(ledger, number, draw) for number in numbers]
+    ledger.artifacts.settle()
+    with ledger.writing():
+        ledger.append(drafts)
+
+
 def _make_trial(ledger: OpenLedger, number: int, draw: random.Random) -> TrialEntry:
-    is_own = number % OWN_EVIDENCE == 0
+    is_own = number < 0 or number % _OWN_EVIDENCE == 0
     text = f"evidence of trial {number}" if is_own else f"shared evidence {number % _SHARED}"
     sha256, size = ledger.artifacts.put(io.BytesIO(text.encode()))
     file = EvidenceFile(path="agent/output.txt", sha256=sha256, size=size)

@@ -132,6 +132,7 @@ SLOW_BARS = {
     "board-500": "<= 4",
     "proof-growth": "<= 1.5",
     "proof-growth-command": "<= 1.5",
+    "withhold-growth": "<= 2",
     "run-fixed": "<= 0.2",
     "run-null-4": "<= 0.5",
     "run-null-6": "<= 2",

@@ -227,6 +227,21 @@ class MemoryIndex:
         self._entries: list[tuple[IndexedEntry, AnyEntry | Withheld]] = []
         self._rows: dict[int, TrialRow] = {}
 
+    def replace(self, line: Indexed, said: Sequence[WithholdEntry]) -> None:
+        seq = line.entry.seq
+        later = self._entries[seq + 1 :]
+        self._entries, self._rows = self._entries[:seq], {**self._rows}
+        self._rows.pop(seq, None)
+        self._add(line)
+        self._entries += later
+        for entry in said:
+            self._add_withheld(entry)
+
+    def naming(self, sha256: str) -> Iterator[int]:
+        for facts, entry in self._entries:
+            if isinstance(entry, TrialEntry) and sha256 in {file.sha256 for file in entry.evidence}:
+                yield facts.seq
+
     def position(self) -> Position:
         return self._position
 
@@ -255,10 +270,15 @@ class MemoryIndex:
         self._entries.append((facts, entry))
         if isinstance(entry, TrialEntry):
             self._add_row(line.row or read_row(entry))
-        if isinstance(entry, WithholdEntry) and entry.subject and entry.entry is not None:
-            there = self.entry(entry.entry)
-            if there and there.kind == "" and there.leaf.hex() == entry.leaf:
-                self._add_row(TrialRow(entry.entry, *_ids(entry), "withheld"))
+        if isinstance(entry, WithholdEntry):
+            self._add_withheld(entry)
+
+    def _add_withheld(self, entry: WithholdEntry) -> None:
+        if entry.subject is None or entry.entry is None or entry.entry in self._rows:
+            return
+        there = self.entry(entry.entry)
+        if there and there.kind == "" and there.leaf.hex() == entry.leaf:
+            self._add_row(TrialRow(entry.entry, *_ids(entry), "withheld"))
 
     def _add_row(self, row: TrialRow) -> None:
         for known in self._rows.values():

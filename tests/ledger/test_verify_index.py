@@ -17,6 +17,7 @@ from proctor.ledger.verification.verify import verify_ledger
 from proctor.ledger.withhold import Why, withhold_trial
 from tests.cli.programs import run_here
 from tests.ledger.ledgers import find_key, index_of, record_bytes, search_index_of, small
+from tests.ledger.trials import open_ledger, seal_files
 
 
 def test_an_index_that_is_behind_or_missing_is_fine_and_left_alone(tmp_path: Path) -> None:
@@ -106,6 +107,7 @@ MORE_LIES = [
     "INSERT INTO entries SELECT 99, kind, at, segment, offset, length, leaf FROM entries LIMIT 1",
     "DELETE FROM trials WHERE status = 'withheld'",
     "DELETE FROM withholdings",
+    "INSERT INTO evidence VALUES (7, 99)",
     "UPDATE trials SET status = 'superseded' WHERE trial_id = 'd'",
     "UPDATE trials SET status = 'sealed' WHERE status = 'superseded'",
     "UPDATE trials SET status = 'withheld' WHERE trial_id = 'a'",
@@ -171,6 +173,14 @@ def test_no_row_can_be_added_or_taken_unseen(full: Path, statement: str) -> None
     lie(full, statement)
     found = verify_ledger(full)
     assert (found.damage, "it was rebuilt" in "".join(found.notes)) == ([], True)
+
+
+def test_the_evidence_of_a_trial_cannot_be_taken_unseen(tmp_path: Path) -> None:
+    with open_ledger(tmp_path) as ledger:
+        seal_files(ledger, "a", {"f.txt": b"data"})
+        ledger.refresh()
+    lie(tmp_path / "ledger", "DELETE FROM evidence")
+    assert "it was rebuilt" in "".join(verify_ledger(tmp_path / "ledger").notes)
 
 
 SEARCH_LIES = [

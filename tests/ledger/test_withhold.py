@@ -1,6 +1,7 @@
 """Withheld is not absent: bytes go, digests stay, and a preimage is taken back."""
 
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -13,9 +14,13 @@ import pytest
 from proctor.errors import LedgerError
 from proctor.ledger.api import Ledger
 from proctor.ledger.entry import Withheld, WithholdEntry
+from proctor.ledger.index import Index
+from proctor.ledger.restore import restore
+from proctor.ledger.row import COLUMNS
+from proctor.ledger.upkeep import catch_up
 from proctor.ledger.verification.verify import verify_ledger
 from tests.cli.programs import environment
-from tests.ledger.ledgers import find_key, record_bytes
+from tests.ledger.ledgers import ORIGIN, find_key, index_of, record_bytes
 from tests.ledger.trials import all_bytes, open_ledger, seal_files
 
 KEY = b"sk-leaked-0123456789"
@@ -277,3 +282,58 @@ def test_a_kill_is_mended_by_withholding_again(
         assert list((Path(after.where) / "entries").glob(".*")) == []
         verified = verify_ledger(Path(after.where))
         assert (verified.damage, verified.notes, verified.withheld) == ([], [], 1)
+
+
+def dump(index: Index) -> dict[str, list[tuple[object, ...]]]:
+    """All rows of an index, with documents instead of their numbers."""
+    documents = "(SELECT document FROM conditions WHERE id = {})"
+    resolved = {name: documents.format(name) for name in ("run_conditions", "task_conditions")}
+    columns = ", ".join(resolved.get(name, name) for name in COLUMNS)
+    queries = {
+        "trials": f"SELECT {columns} FROM trials ORDER BY seq",  # noqa: S608
+        "conditions": "SELECT document FROM conditions ORDER BY document",
+        "remarks": "SELECT * FROM remarks ORDER BY seq, record",
+        **{name: f"SELECT * FROM {name}" for name in ("entries", "withholdings", "hashes")},  # noqa: S608
+        "position": "SELECT * FROM position",
+    }
+    return {name: index.select(query) for name, query in queries.items()}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_an_index_that_followed_every_withholding_is_the_one_built_anew(
+    tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    with open_ledger(tmp_path) as ledger:
+        for number in range(12):
+            backend = {"environment.compute_backend": f"{KEY.decode()}-{number % 7}"}
+            seal_files(ledger, f"t{number}", {"f": b"%d" % (number % 5)}, **backend)
+        for one, other in ((1, 2), (3, 4)):
+            pair = (ledger.find(f"t{one}"), ledger.find(f"t{other}"))
+            ledger.supersede(*pair, "infrastructure", reason="a disk", author="ana")
+            ledger.review(pair[0], "pass", reviewer="ana")
+        copy = tmp_path / "copy"
+        shutil.copytree(ledger.where, copy)
+        lines = ledger.refresh().tree.size
+        gone: set[int] = set()
+        for _ in range(14):
+            seq = chance.randrange(1, lines)
+            if seq in gone and chance.random() < 0.5:
+                restore(ledger, seq, copy)
+                gone.discard(seq)
+            elif seq not in gone:
+                if seq <= 12:
+                    ledger.withhold(ledger.find(f"t{seq - 1}"), **WHY)
+                else:
+                    ledger.withhold_entry(seq, **WHY)
+                gone.add(seq)
+            fresh = Index.in_memory(ORIGIN)
+            catch_up(fresh, ledger.log, ledger.refresh().tree)
+            assert isinstance(ledger.index, Index)
+            assert dump(ledger.index) == dump(fresh)
+        assert "rebuilt" not in "".join(verify_ledger(Path(ledger.where)).notes)
+        left = {f"{KEY.decode()}-{(seq - 1) % 7}".encode() for seq in {*range(1, 13)} - gone}
+        held = index_of(Path(ledger.where)).read_bytes()
+        for number in range(7):
+            key = f"{KEY.decode()}-{number}".encode()
+            assert (key in held) == (key in left)

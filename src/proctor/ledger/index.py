@@ -5,6 +5,7 @@ is deleted and built again from the log.
 """
 
 import contextlib
+import json
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,12 +28,13 @@ from proctor.ledger.log import Place
 from proctor.ledger.row import COLUMNS, DOCUMENTS, TrialRow, from_columns, read_row, to_columns
 from proctor.ledger.rows import (
     IS_WITHHELD,
+    evidence_key,
     kind_and_time,
     remark_columns,
     withheld_columns,
     withholding_columns,
 )
-from proctor.ledger.supersession import read_supersessions, update_statuses
+from proctor.ledger.supersession import SET_STATUS, read_supersessions, update_statuses
 from proctor.ledger.tree import BRANCHES, HASH_SIZE, Frontier, root_of
 from proctor.ledger.trial_index import (
     EVERYTHING,
@@ -52,6 +54,13 @@ _NAMED = "SELECT seq FROM trials WHERE experiment_id = ? AND trial_id = ?"
 _AT = "SELECT experiment_id, trial_id, record FROM trials WHERE seq = ?"
 _REVIEWS = "SELECT record, verdict FROM remarks WHERE verdict IS NOT NULL AND seq < ? ORDER BY seq"
 _ENTRY = "SELECT seq, kind, at, segment, offset, length, leaf FROM entries"
+_REFERRED = "SELECT run_conditions, task_conditions FROM trials WHERE seq = ?"
+_DELETE_UNUSED = (
+    "DELETE FROM conditions WHERE id IN (SELECT value FROM json_each(?)) "
+    "AND id NOT IN (SELECT run_conditions FROM trials WHERE run_conditions = id) "
+    "AND id NOT IN (SELECT task_conditions FROM trials WHERE task_conditions = id)"
+)
+_SUPERSEDED_BY = "SELECT record FROM remarks WHERE seq = ? AND kind = 'supersede' AND is_subject"
 _LEAVES = "SELECT leaf FROM entries WHERE seq >= ? AND seq < ? ORDER BY seq"
 _HASHES = "SELECT hash FROM hashes WHERE level = ? AND number >= ? AND number < ? ORDER BY number"
 _REMARKED = " JOIN trials USING (record)"
@@ -127,6 +136,18 @@ class Index:
         hashes = [peaks[at : at + HASH_SIZE] for at in range(0, len(peaks), HASH_SIZE)]
         return Position(Place(segment, offset), Frontier(size, hashes), key)
 
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """All or nothing; the only writer."""
+        self.connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self.connection.execute("ROLLBACK")
+            self._conditions.clear()
+            raise
+        self.connection.execute("COMMIT")
+
     def add(self, lines: Iterable[Indexed], position: Position, *, after: int) -> bool:
         """Add lines and store the new position, all or nothing.
 
@@ -136,12 +157,10 @@ class Index:
             sqlite3.Error: the file cannot be written.
             DamageError: an entry has no record, or is the same trial as another entry.
         """
-        self.connection.execute("BEGIN IMMEDIATE")
-        try:
+        with self._writing():
             # Optimistic concurrency: another process may have added the same lines since they were
             # read.
             if self.size() != after:
-                self.connection.execute("ROLLBACK")
                 return False
             for line in lines:
                 self._add_line(line)
@@ -153,12 +172,27 @@ class Index:
                 "UPDATE position SET size = ?, segment = ?, offset = ?, peaks = ?, key = ?",
                 (*values, position.key),
             )
-        except BaseException:
-            self.connection.execute("ROLLBACK")
-            self._conditions.clear()
-            raise
-        self.connection.execute("COMMIT")
         return True
+
+    def replace(self, line: Indexed, said: Sequence[WithholdEntry]) -> None:
+        """Index a line again that was withheld or restored: see `TrialIndex`."""
+        seq, execute = (line.entry.seq,), self.connection.execute
+        with self._writing():
+            former = execute(_REFERRED, seq).fetchone() or ()
+            superseded = execute(_SUPERSEDED_BY, seq).fetchall()
+            for table in ("entries", "trials", "remarks"):
+                execute(f"DELETE FROM {table} WHERE seq = ?", seq)  # noqa: S608 - our own names
+            self._add_line(line)
+            for entry in said:
+                self._insert_withheld(entry)
+            execute(_DELETE_UNUSED, (json.dumps(former),))
+            self._conditions.clear()
+            # Its supersession may be gone: `update_statuses` looks only at those that are there.
+            for record in superseded:
+                execute(SET_STATUS, (False, *record))
+            update_statuses(self.connection)
+        # The WAL has pages as they were before.
+        execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def _add_hashes(self, before: int, size: int) -> None:
         """Add the roots of the subtrees that were completed between two sizes."""
@@ -191,6 +225,9 @@ class Index:
         self.connection.execute(_INSERT_ENTRY, (entry.seq, *kind_and_time(entry), *where))
         if isinstance(entry, TrialEntry):
             self._add_trial(line.row or read_row(entry))
+            keys = {evidence_key(file.sha256) for file in entry.evidence}
+            rows = ((key, entry.seq) for key in keys)
+            self.connection.executemany("INSERT OR IGNORE INTO evidence VALUES (?, ?)", rows)
         elif not isinstance(entry, Withheld):
             self._add_remarks(entry)
 
@@ -285,6 +322,11 @@ class Index:
         """Withholdings that name no trial: see `TrialIndex`."""
         queries = (_UNNAMED_LINES, _UNNAMED_EVIDENCE)
         return [(line, said) for query in queries for line, said in self.select(query, (size,))]
+
+    def naming(self, sha256: str) -> Iterator[int]:
+        """Positions of the trials that name this evidence: see `TrialIndex`."""
+        query = "SELECT seq FROM evidence WHERE key = ? ORDER BY seq"
+        return (seq for (seq,) in self.stream(query, (evidence_key(sha256),)))
 
     def find_trial(self, experiment_id: str, trial_id: str) -> tuple[int, str, str | None] | None:
         """The position, record digest and evidence digest of a sealed trial, or None."""

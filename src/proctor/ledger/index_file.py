@@ -34,6 +34,10 @@ CREATE INDEX trials_task ON trials (task_id);
 CREATE INDEX trials_model ON trials (model);
 CREATE INDEX trials_dataset ON trials (dataset_id);
 CREATE INDEX trials_record ON trials (record);
+CREATE INDEX trials_run_conditions ON trials (run_conditions);
+CREATE INDEX trials_task_conditions ON trials (task_conditions);
+CREATE TABLE evidence (key INTEGER NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (key, seq)
+) WITHOUT ROWID;
 CREATE TABLE remarks (
     record TEXT NOT NULL, seq INTEGER NOT NULL, kind TEXT NOT NULL, verdict TEXT,
     is_subject INTEGER NOT NULL
@@ -46,7 +50,7 @@ CREATE TABLE withholdings (
 );
 CREATE INDEX withholdings_entry ON withholdings (entry);
 """
-ALL_TABLES = ("entries", "hashes", "trials", "conditions", "remarks", "withholdings")
+ALL_TABLES = ("entries", "hashes", "trials", "evidence", "conditions", "remarks", "withholdings")
 
 
 def has_schema(connection: sqlite3.Connection) -> bool:
@@ -102,6 +106,8 @@ def _try_connect(path: Path, origin: str) -> sqlite3.Connection | None:
         # again.
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
+        # Deleted rows are overwritten: they may have been withheld.
+        connection.execute("PRAGMA secure_delete = ON")
         if not list_schema(connection):
             create(connection, origin)
         if is_of(connection, origin):

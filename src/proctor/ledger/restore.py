@@ -76,7 +76,6 @@ def restore(ledger: OpenLedger, seq: int, source: Path) -> Restored:
         restored.missing = [*([wanted.leaf] if wanted.leaf else []), *sorted(wanted.artifacts)]
         if restored.line is None and not restored.artifacts:
             raise LedgerError(f"{source}: has none of the withheld bytes")
-        ledger.index.erase()
         ledger.refresh()
     return restored
 

@@ -50,6 +50,11 @@ def remark_columns(entry: AnyEntry) -> list[RemarkColumns]:
             return []
 
 
+def evidence_key(sha256: str) -> int:
+    """The first 64 bits of a digest, as the index has it: two digests may share them."""
+    return int.from_bytes(bytes.fromhex(sha256[:16]), signed=True)
+
+
 def kind_and_time(entry: AnyEntry | Withheld) -> tuple[str, str]:
     """Kind and time of an entry; both empty if it was withheld."""
     return ("", "") if isinstance(entry, Withheld) else (entry.kind, entry.at)

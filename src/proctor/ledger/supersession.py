@@ -23,6 +23,12 @@ _NAMED: Final = (
     "FROM trials WHERE seq < ? AND record IN (SELECT record FROM remarks WHERE kind = 'supersede')"
 )
 _EVERYTHING: Final = 1 << 62
+SET_STATUS: Final = (
+    "UPDATE trials SET status = CASE WHEN ? THEN 'superseded' "
+    "WHEN completeness = 'complete' THEN 'sealed' ELSE 'diagnostic' END "
+    "WHERE record = ? AND status <> 'withheld'"
+)
+"""Sets the status of a trial: whether it is superseded, and its record."""
 
 
 class Replaceable(msgspec.Struct, frozen=True):
@@ -93,9 +99,4 @@ def read_supersessions(
 def update_statuses(connection: sqlite3.Connection) -> None:
     """Set the present status of every trial that a supersession names."""
     for record, refusal in read_supersessions(connection).items():
-        connection.execute(
-            "UPDATE trials SET status = CASE WHEN ? THEN 'superseded' "
-            "WHEN completeness = 'complete' THEN 'sealed' ELSE 'diagnostic' END "
-            "WHERE record = ? AND status <> 'withheld'",
-            (refusal is None, record),
-        )
+        connection.execute(SET_STATUS, (refusal is None, record))

@@ -6,7 +6,7 @@ again. `Index` (index.py) is the implementation in SQLite.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from proctor.errors import InputError
-from proctor.ledger.entry import AnyEntry, KeyEntry, Withheld
+from proctor.ledger.entry import AnyEntry, KeyEntry, Withheld, WithholdEntry
 from proctor.ledger.log import Place
 from proctor.ledger.row import TrialRow
 from proctor.ledger.tree import Frontier
@@ -151,6 +151,16 @@ class TrialIndex(Protocol):
         """
         ...
 
+    def replace(self, line: Indexed, said: Sequence[WithholdEntry]) -> None:
+        """Index a line again that was withheld or restored, leaving no withheld bytes behind.
+
+        `said` are the entries that withhold it, in the order of the log.
+
+        Raises:
+            DamageError: it is the same trial as another entry, or was withheld as another trial.
+        """
+        ...
+
     def erase(self) -> None:
         """Delete all rows, leaving no withheld bytes behind."""
         ...
@@ -226,6 +236,13 @@ class TrialIndex(Protocol):
         size: int = EVERYTHING,
     ) -> list[int]:
         """Positions of the entries about a record, about an experiment's trials, or of a kind."""
+        ...
+
+    def naming(self, sha256: str) -> Iterator[int]:
+        """Positions of the trials that name this evidence, in order.
+
+        There may be others among them, and trials that were withheld.
+        """
         ...
 
     def datasets(self, *, size: int = EVERYTHING) -> list[tuple[str, int, int]]:

@@ -7,11 +7,13 @@ from proctor.ledger.admission import admit_with_row
 from proctor.ledger.derived import SEARCH_INDEX, remove_index
 from proctor.ledger.entry import AnyEntry, Withheld, WithholdEntry, decode_line
 from proctor.ledger.log import Line, LogStore, read_line, read_lines
+from proctor.ledger.rows import kind_and_time
 from proctor.ledger.tree import HASH_SIZE, Frontier, Tree, leaf_hash
-from proctor.ledger.trial_index import Indexed, Position, TrialIndex, key_after
+from proctor.ledger.trial_index import Indexed, IndexedEntry, Position, TrialIndex, key_after
 
 BATCH = 2000
 """Lines added to the index in one transaction."""
+_NEVER_WITHHELD = ("key", "withhold", "attest")
 
 
 def catch_up(index: TrialIndex, log: LogStore, tree: Tree) -> Position | None:
@@ -31,9 +33,9 @@ def catch_up(index: TrialIndex, log: LogStore, tree: Tree) -> Position | None:
         )
     if position.frontier.size <= tree.size:
         read = _read_on(index, log, position, tree.size)
-        if read is None or (_fits(read, tree) and not _is_stale(index, log)):
+        if read is None or (_fits(read, tree) and _replace_stale(index, log)):
             return read
-    # The index is of another log, or of this one before it was damaged or lines were withheld.
+    # The index is of another log, or of this one before it was damaged.
     _remove_search_index(index)
     index.erase()
     read = _read_on(index, log, index.position(), tree.size)
@@ -56,19 +58,45 @@ def _holds(log: LogStore, position: Position) -> bool:
     return frontier.size == size and frontier.root() == position.frontier.root()
 
 
-def _is_stale(index: TrialIndex, log: LogStore) -> bool:
-    """Whether a line was withheld or restored since it was read: neither changes the tree."""
+def _replace_stale(index: TrialIndex, log: LogStore) -> bool:
+    """Read lines again that were withheld or restored since: neither changes the tree.
+
+    Returns False if the index must be built again.
+    """
     try:
-        return any(
-            (line.kind == "") != _is_withheld(read_line(log, line.place, line.length))
-            for line in index.withheld_lines()
-        )
+        stale = [found for line in index.withheld_lines() if (found := _read_stale(line, log))]
+        if not stale:
+            return True
+        _remove_search_index(index)
+        withholdings = _read_withholdings(index, log)
+        for line in stale:
+            index.replace(line, [each for each in withholdings if each.entry == line.entry.seq])
     except DamageError:
-        return True
+        return False
+    return True
 
 
-def _is_withheld(line: bytes) -> bool:
-    return isinstance(decode_line(line, "the line"), Withheld)
+def _read_stale(known: IndexedEntry, log: LogStore) -> Indexed | None:
+    """The line of an entry, if it was withheld or restored since it was indexed.
+
+    Raises:
+        DamageError: it is another line, or of a kind that is never withheld.
+    """
+    data = read_line(log, known.place, known.length)
+    if (known.kind == "") == isinstance(decode_line(data, "the line"), Withheld):
+        return None
+    line = _index_line(Line(known.place, data), log, known.seq)
+    kinds = {known.kind, kind_and_time(line.entry)[0]}
+    if line.leaf != known.leaf or not kinds.isdisjoint(_NEVER_WITHHELD):
+        raise DamageError(f"{log.where}: entry {known.seq} differs from what was indexed")
+    return line
+
+
+def _read_withholdings(index: TrialIndex, log: LogStore) -> list[WithholdEntry]:
+    places = [index.entry(seq) for seq in index.places("withhold")]
+    lines = [read_line(log, found.place, found.length) for found in places if found]
+    entries = [decode_line(line, "the line") for line in lines]
+    return [entry for entry in entries if isinstance(entry, WithholdEntry)]
 
 
 def _remove_search_index(index: TrialIndex) -> None:

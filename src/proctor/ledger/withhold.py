@@ -4,19 +4,17 @@
    evidence. It is signed and durable before anything is removed.
 2. The line is overwritten by a placeholder of the same length, so that nothing else moves.
 3. Evidence that no other trial names is deleted; the rest stays until those are withheld too.
-4. The index is rebuilt and the search index deleted, so that they contain nothing of it either;
-   also those that earlier versions kept in the ledger. Indexes of other users are rebuilt when they
-   read the entry.
+4. The index reads the line again, and the search index is deleted, so that they contain nothing of
+   it either; also those that earlier versions kept in the ledger. Indexes of other users follow
+   when they read the entry.
 
 A crash after (1) leaves the bytes; withholding again for the same reason continues with (2).
 Restoring (restore.py) accepts any file with the right hashes.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-
-import msgspec
 
 from proctor.errors import LedgerError, MissingArtifactError
 from proctor.ledger.derived import SEARCH_INDEX, remove_from_ledger, remove_index
@@ -34,11 +32,14 @@ from proctor.ledger.entry import (
     record_digest,
 )
 from proctor.ledger.ledger import OpenLedger
-from proctor.ledger.log import FileLog, read_lines
+from proctor.ledger.log import FileLog
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.review import LONGEST_NAME, check_words
 from proctor.ledger.row import TrialRow, read_row
 from proctor.ledger.tree import leaf_hash
+
+# Other trials that are named for evidence that stays.
+_MOST_NAMED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class Withholding:
     removed: list[str] = field(default_factory=list)
     """Digests of the deleted evidence."""
     kept: dict[str, list[str]] = field(default_factory=dict)
-    """Digests of evidence that stays, with the trials that also name it."""
+    """Digests of evidence that stays, with trials that also name it: the first few."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,55 +266,37 @@ def _carry_out(ledger: OpenLedger, target: _Target, done: Withholding) -> None:
         else:
             ledger.artifacts.remove(digest)  # (3)
             done.removed.append(digest)
-    ledger.index.erase()  # (4)
     if ledger.index.path is not None:
         remove_index(ledger.index.path.with_name(SEARCH_INDEX))
     # Versions before the user's cache kept indexes inside of the ledger.
     if isinstance(ledger.log, FileLog):
         remove_from_ledger(ledger.log.directory)
-    ledger.refresh()
-
-
-class _Named(msgspec.Struct, frozen=True):
-    sha256: str
-
-
-class _Naming(msgspec.Struct, frozen=True):
-    """The fields of a line that name evidence."""
-
-    seq: int
-    evidence: tuple[_Named, ...] = ()
-
-
-_NAMING = msgspec.json.Decoder(_Naming)
+    ledger.refresh()  # (4)
 
 
 def _find_shared(ledger: OpenLedger, target: _Target) -> dict[str, list[str]]:
-    """The evidence that other trials also name, with these trials."""
-    wanted = set(target.artifacts)
-    if not wanted:
-        return {}
+    """The evidence that other trials also name, with the first few of these trials."""
     gone = {
         (entry.subject.record, digest)
         for entry in list_withholdings(ledger)
         if entry.subject is not None and entry.entry is None
         for digest in entry.artifacts
     }
-    others: dict[str, list[str]] = {}
-    for entry in _find_naming(ledger, wanted):
-        record, row = record_digest(entry), read_row(entry)
-        if target.subject is not None and record == target.subject.record:
-            continue
-        for digest in {file.sha256 for file in entry.evidence} & wanted:
-            if (record, digest) not in gone:
-                others.setdefault(digest, []).append(row.name)
-    return others
+    if target.subject is not None:
+        gone |= {(target.subject.record, digest) for digest in target.artifacts}
+    found = {digest: _find_others(ledger, digest, gone) for digest in target.artifacts}
+    return {digest: others for digest, others in found.items() if others}
 
 
-def _find_naming(ledger: OpenLedger, wanted: set[str]) -> Iterator[TrialEntry]:
-    size = ledger.checkpoint().tree.size
-    for line in islice(read_lines(ledger.log), size):
-        if any(named.sha256 in wanted for named in _NAMING.decode(line.data).evidence):
-            entry = decode_line(line.data, f"{ledger.where}: an entry")
-            if isinstance(entry, TrialEntry):
-                yield entry
+def _find_others(ledger: OpenLedger, digest: str, gone: set[tuple[str, str]]) -> list[str]:
+    """The first trials that name an artifact, except those for which it is withheld."""
+    # A million trials may share an empty file: the rest of them change nothing.
+    entries = map(ledger.entry, ledger.index.naming(digest))
+    others = (
+        read_row(entry).name
+        for entry in entries
+        if isinstance(entry, TrialEntry)
+        and any(file.sha256 == digest for file in entry.evidence)
+        and (record_digest(entry), digest) not in gone
+    )
+    return list(islice(others, _MOST_NAMED))

@@ -18,6 +18,8 @@ from proctor.ledger.supersession import read_supersessions
 
 type EntryColumns = tuple[int, str, str, int, int, int, bytes]
 """Position, kind, time, segment, offset, length, leaf."""
+type EvidenceColumns = tuple[int, int]
+"""Key of the digest (`rows.evidence_key`), and position of the trial that names it."""
 
 _ENTRIES = (
     "SELECT seq, kind, at, segment, offset, length, leaf FROM entries "
@@ -37,9 +39,10 @@ _REMARKS = (
     "SELECT record, seq, kind, verdict, is_subject FROM remarks WHERE seq BETWEEN ? AND ? "
     "ORDER BY seq, is_subject DESC, rowid"
 )
+_NAMED = "SELECT 1 FROM evidence WHERE key = ? AND seq = ?"
 _STRAY = " UNION ALL ".join(
     f"SELECT count(*) FROM {table} WHERE seq < 0 OR seq >= :size"  # noqa: S608 - our own names
-    for table in ("entries", "trials", "remarks", "withholdings")
+    for table in ("entries", "trials", "remarks", "withholdings", "evidence")
 )
 _SUPERSEDED = "SELECT DISTINCT record FROM trials WHERE status = 'superseded'"
 _IS_TRIAL = (
@@ -66,8 +69,12 @@ def has_columns(
     entries: Sequence[EntryColumns],
     trials: Sequence[Columns],
     remarks: Sequence[RemarkColumns],
+    evidence: Iterable[EvidenceColumns] = (),
 ) -> bool:
-    """Whether an index has exactly these rows for consecutive entries."""
+    """Whether an index has exactly these rows for consecutive entries, and at least this evidence.
+
+    More evidence is harmless: it was withheld, or nobody names it.
+    """
     try:
         (size,) = connection.execute("SELECT size FROM position").fetchone()
         # Entries that it has not read yet may be missing, and so may invalid lines.
@@ -76,11 +83,17 @@ def has_columns(
         found = connection.execute(_ENTRIES, span).fetchall()
         found_rows = _resolve(connection, connection.execute(_TRIALS, span))
         remarked = connection.execute(_REMARKS, span).fetchall()
+        named = all(
+            connection.execute(_NAMED, columns).fetchone()
+            for columns in evidence
+            if 0 <= columns[1] < size
+        )
     except (sqlite3.Error, TypeError):
         return False
     places = {entry[0] for entry in known}
     return (
-        found == known
+        named
+        and found == known
         and found_rows == [trial for trial in trials if trial[0] in places]
         and remarked == [remark for remark in remarks if remark[1] in places]
     )

@@ -121,7 +121,13 @@ def scan_segment(
             start, scanned.unreadable = None, error.strerror or str(error)
         if index is not None:
             entries = _entry_columns(scanned, begin)
-            scanned.is_indexed = has_columns(index, entries, scanned.trials, scanned.remarks)
+            evidence = (
+                (int.from_bytes(sha256[:8], signed=True), scanned.seqs[number])
+                for number, sha256, _ in scanned.evidence
+            )
+            scanned.is_indexed = has_columns(
+                index, entries, scanned.trials, scanned.remarks, evidence
+            )
         if scanned.lengths or scanned.torn or scanned.unreadable:
             yield scanned
 
