@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -153,10 +154,8 @@ class Writer:
             self._check_enrolled(ledger, [new.entry for new in news])
             answers = iter(append_trials(ledger, news))
         self._appended()
-        return [
-            [(found.seq, found.is_new) for found, _ in zip(answers, part, strict=False)]
-            for part in parts
-        ]
+        # `islice`, because zip would take one answer more than it uses.
+        return [[(each.seq, each.is_new) for each in islice(answers, len(part))] for part in parts]
 
     def _load_machines(self, ledger: OpenLedger) -> None:
         found = ledger.index.places("machine")

@@ -92,20 +92,19 @@ def open_mirror(url: str, env: Mapping[str, str], warn: Callable[[str], None]) -
     url = check_url(url)
     directory = mirror_path(url, env)
     _prepare(directory, url)
-    remote = connect(directory, env)
-    try:
-        if not FileLog(directory).has_checkpoint():
+    if not FileLog(directory).has_checkpoint():
+        with contextlib.closing(connect(directory, env)) as remote:
             remote.begin()
-        else:
-            with OpenLedger.open(directory) as ledger:
-                ledger.refresh()
-                ledger.keep_up()
+    with (
+        OpenLedger.open(directory) as ledger,
+        contextlib.closing(connect(directory, env)) as remote,
+    ):
+        ledger.refresh()
+        remote.fetch(ledger)
         if remote.problem is not None:
             warn(f"{remote.problem}; what follows is the copy that was fetched last")
         if waiting := len(remote.spool):
             warn(f"{url}: {waiting:,} entries wait to be sent (`proctor ledger sync` sends them)")
-    finally:
-        remote.close()
     return directory
 
 
