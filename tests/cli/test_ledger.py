@@ -224,7 +224,7 @@ def test_filters_and_columns(proctor: Proctor) -> None:
     ran = proctor("ledger", "list", "--experiment", "nightly", "--reward", "1", "-l", "2")
     head, *rows = ran.out.splitlines()
     assert head.split() == ["seq", "trial", "model", "reward", "status"]
-    assert [row.split()[3] for row in rows] == ["1.0", "1.0"]
+    assert [row.split()[3] for row in rows] == ["1", "1"]
     for arguments, n in (
         (("--task", "pass-"), 5),
         (("--harness", "scripted"), 5),
