@@ -1,11 +1,14 @@
 """Fixtures: a provider, and a gateway in front of it."""
 
+import asyncio
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from proctor.gateway.account import Account
@@ -18,6 +21,7 @@ from tests.faults.conftest import site as site  # a fixture
 from tests.faults.site import Site
 from tests.gateway.images import CLIENTS, MINI, find_image
 from tests.gateway.providers import KEY, Provider, running
+from tests.gateway.raw import CHAT, Answer, Raw
 from tests.gateway.trials import Runs
 from tests.parity.shared import made_once
 
@@ -42,8 +46,41 @@ class Opened:
         """The variables of the agent."""
         return dict(self.account.env)
 
+    async def post(self, body: bytes = b"{}", path: str = CHAT) -> httpx.Response:
+        """Ask through the gateway."""
+        async with httpx.AsyncClient(timeout=20) as client:
+            url, key = f"http://127.0.0.1:{self.gateway.port}{path}", self.account.token
+            return await client.post(url, content=body, headers={"authorization": f"Bearer {key}"})
+
+    def make_request(self, line: str = f"POST {CHAT}", body: bytes = b"{}", *more: bytes) -> bytes:
+        """Return the bytes of a request with the account's token."""
+        lines = [
+            f"{line} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {self.account.token}".encode(),
+            *more,
+            f"Content-Length: {len(body)}".encode(),
+        ]
+        return b"\r\n".join(lines) + b"\r\n\r\n" + body
+
+    async def talk(self, data: bytes, *, seconds: float = 5.0) -> bytes:
+        """Send bytes to the gateway; returns what it says until it closes, or the time is over."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.gateway.port)
+        said = bytearray()
+        try:
+            async with asyncio.timeout(seconds):
+                writer.write(data)
+                while chunk := await reader.read(1 << 16):
+                    said += chunk
+                    if b"\r\n\r\n" in said and seconds > 1:
+                        break
+        except (TimeoutError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+        return bytes(said)
+
 
 type OpenIt = Callable[..., AbstractAsyncContextManager[Opened]]
+type OpenRaw = Callable[..., AbstractAsyncContextManager[tuple[Opened, Raw]]]
 
 
 @pytest.fixture
@@ -67,6 +104,34 @@ def opened(provider: Provider, tmp_path: Path) -> OpenIt:
             assert isinstance(account, Account)
             async with account.opened():
                 yield Opened(gateway, account, tmp_path)
+
+    return open_it
+
+
+@pytest.fixture
+def opened_raw(opened: OpenIt, provider: Provider) -> OpenRaw:
+    """Opens a gateway in front of a provider that answers with bytes; requests are not retried."""
+
+    @asynccontextmanager
+    async def open_it(
+        answer: Answer, tls: ssl.SSLContext | None = None
+    ) -> AsyncIterator[tuple[Opened, Raw]]:
+        raw = Raw(answer)
+        server = await asyncio.start_server(raw.accept, "127.0.0.1", 0, ssl=tls)
+        provider.scheme = "http" if tls is None else "https"
+        provider.port = server.sockets[0].getsockname()[1]
+        try:
+            async with opened() as at:
+                at.account.n_retries = 0
+                yield at, raw
+        finally:
+            server.close()
+            for task in raw.serving:
+                task.cancel()
+            await asyncio.gather(*raw.serving, return_exceptions=True)
+            for writer in raw.writers:
+                writer.transport.abort()
+            await asyncio.sleep(0)
 
     return open_it
 

@@ -15,9 +15,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from proctor.gateway import server
 from proctor.gateway.connections import Connections, _Stream
-from tests.gateway.conftest import OpenIt
+from tests.gateway.conftest import OpenIt, OpenRaw
 from tests.gateway.providers import Provider, Reply, render
-from tests.gateway.raw import CHAT, chunked, hang, opened_raw, post, says, sized, until
+from tests.gateway.raw import CHAT, chunked, hang, says, sized, until
 
 pytestmark = pytest.mark.process
 
@@ -53,12 +53,12 @@ def tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
 
 @pytest.mark.parametrize("body", [EVENTS, LARGE])
 def test_answers_over_tls_are_delivered_to_the_byte(
-    opened: OpenIt, provider: Provider, tls: ssl.SSLContext, body: bytes
+    opened_raw: OpenRaw, tls: ssl.SSLContext, body: bytes
 ) -> None:
     async def run() -> None:
         pieces = [body[start : start + 999] for start in range(0, len(body), 999)]
-        async with opened_raw(opened, provider, says(chunked(*pieces)), tls) as (at, raw):
-            answers = [await post(at) for _ in range(3)]
+        async with opened_raw(says(chunked(*pieces)), tls) as (at, raw):
+            answers = [await at.post() for _ in range(3)]
             assert [each.content for each in answers] == [body] * 3
             assert [each.response for each in at.calls] == [body] * 3
             assert len(raw.writers) == 1
@@ -67,13 +67,13 @@ def test_answers_over_tls_are_delivered_to_the_byte(
 
 
 def test_a_certificate_that_is_not_trusted_is_an_outage_with_the_reason(
-    opened: OpenIt, provider: Provider, tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+    opened_raw: OpenRaw, tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SSL_CERT_FILE")
 
     async def run() -> None:
-        async with opened_raw(opened, provider, says(sized(b"{}")), tls) as (at, raw):
-            assert (await post(at)).status_code == 502
+        async with opened_raw(says(sized(b"{}")), tls) as (at, raw):
+            assert (await at.post()).status_code == 502
             assert "CERTIFICATE_VERIFY_FAILED" in (at.calls[0].call.note or "")
             assert not raw.asked
 
@@ -81,16 +81,16 @@ def test_a_certificate_that_is_not_trusted_is_an_outage_with_the_reason(
 
 
 def test_a_provider_that_does_not_speak_tls_is_an_outage(
-    opened: OpenIt, provider: Provider, monkeypatch: pytest.MonkeyPatch
+    opened_raw: OpenRaw, opened: OpenIt, provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(server._TIMEOUT, "connect", 0.3)
 
     async def run() -> None:
-        async with opened_raw(opened, provider, hang) as (plain, _):
+        async with opened_raw(hang) as (plain, _):
             provider.scheme = "https"
             async with opened() as at:
                 at.account.n_retries = 0
-                assert (await post(at)).status_code == 502
+                assert (await at.post()).status_code == 502
                 assert "ConnectTimeout" in (at.calls[0].call.note or "")
             assert plain.account.n_calls == 0
 
@@ -98,7 +98,7 @@ def test_a_provider_that_does_not_speak_tls_is_an_outage(
 
 
 def test_a_proxy_of_the_host_is_used_for_tls(
-    opened: OpenIt, provider: Provider, tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+    opened_raw: OpenRaw, provider: Provider, tls: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[bytes] = []
 
@@ -113,8 +113,8 @@ def test_a_proxy_of_the_host_is_used_for_tls(
         port = proxy.sockets[0].getsockname()[1]
         monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{port}")
         monkeypatch.setenv("no_proxy", "")
-        async with opened_raw(opened, provider, says(chunked(EVENTS)), tls) as (at, _):
-            assert (await post(at)).content == EVENTS
+        async with opened_raw(says(chunked(EVENTS)), tls) as (at, _):
+            assert (await at.post()).content == EVENTS
             assert len(asked) == 1
             assert asked[0].startswith(f"CONNECT 127.0.0.1:{provider.port} ".encode())
         proxy.close()
@@ -133,28 +133,28 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 
 def test_a_provider_that_says_nothing_is_given_up(
-    opened: OpenIt, provider: Provider, monkeypatch: pytest.MonkeyPatch
+    opened_raw: OpenRaw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(server._TIMEOUT, "read", 0.2)
 
     async def run() -> None:
-        async with opened_raw(opened, provider, hang) as (at, _):
-            assert (await post(at)).status_code == 502
+        async with opened_raw(hang) as (at, _):
+            assert (await at.post()).status_code == 502
             assert "ReadTimeout" in (at.calls[0].call.note or "")
 
     asyncio.run(run())
 
 
 def test_a_provider_that_hangs_in_a_stream_ends_it_as_cut(
-    opened: OpenIt, provider: Provider, monkeypatch: pytest.MonkeyPatch
+    opened_raw: OpenRaw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(server._TIMEOUT, "read", 0.2)
     begun = chunked(EVENTS).removesuffix(b"0\r\n\r\n")
 
     async def run() -> None:
-        async with opened_raw(opened, provider, says(begun)) as (at, _):
+        async with opened_raw(says(begun)) as (at, _):
             with pytest.raises(httpx.RemoteProtocolError):
-                await post(at)
+                await at.post()
             await until(lambda: len(at.calls) == 1)
             assert (at.calls[0].call.ended, at.calls[0].response) == ("cut", EVENTS)
 
@@ -179,7 +179,7 @@ def test_a_provider_that_does_not_read_is_given_up(
         provider.port = deaf.sockets[0].getsockname()[1]
         async with opened() as at:
             at.account.n_retries = 0
-            assert (await post(at, b"x" * 30_000_000)).status_code == 502
+            assert (await at.post(b"x" * 30_000_000)).status_code == 502
             await at.account.settle()
             assert "Timeout" in (at.calls[0].call.note or "")
         stop.set()
@@ -193,16 +193,16 @@ def test_a_provider_that_does_not_read_is_given_up(
     "late", [b"", b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n"]
 )
 def test_a_connection_that_the_provider_gave_up_is_not_used_again(
-    opened: OpenIt, provider: Provider, late: bytes
+    opened_raw: OpenRaw, late: bytes
 ) -> None:
     async def run() -> None:
-        async with opened_raw(opened, provider, says(sized(b"{}"))) as (at, raw):
-            assert (await post(at)).status_code == 200
+        async with opened_raw(says(sized(b"{}"))) as (at, raw):
+            assert (await at.post()).status_code == 200
             raw.writers[0].write(late)
             if not late:
                 raw.writers[0].close()
             await asyncio.sleep(0.05)
-            assert (await post(at)).status_code == 200
+            assert (await at.post()).status_code == 200
             assert len(raw.writers) == 2
 
     asyncio.run(run())

@@ -16,22 +16,9 @@ import pytest
 
 from proctor.gateway import server
 from proctor.gateway.recording import Call, CallWriter, read_calls
-from tests.gateway.conftest import OpenIt
+from tests.gateway.conftest import OpenIt, OpenRaw
 from tests.gateway.providers import KEY, Provider, Reply, render
-from tests.gateway.raw import (
-    CHAT,
-    HEAD,
-    SSE,
-    chunked,
-    hang,
-    make_request,
-    opened_raw,
-    post,
-    says,
-    sized,
-    talk,
-    until,
-)
+from tests.gateway.raw import CHAT, HEAD, SSE, chunked, hang, says, sized, until
 
 pytestmark = pytest.mark.process
 
@@ -40,11 +27,11 @@ EVENTS = render(CHAT, {"stream": True}, Reply(text="some words"), "gpt-4o")[1]
 
 
 def test_an_account_with_requests_in_flight_ends_at_once(
-    opened: OpenIt, provider: Provider
+    opened_raw: OpenRaw, opened: OpenIt
 ) -> None:
     async def run() -> float:
-        async with opened_raw(opened, provider, hang) as (at, raw):
-            asking = [asyncio.create_task(post(at)) for _ in range(20)]
+        async with opened_raw(hang) as (at, raw):
+            asking = [asyncio.create_task(at.post()) for _ in range(20)]
             await until(lambda: len(raw.asked) == 20)
             start = time.monotonic()
             async with at.account.opened():
@@ -59,13 +46,13 @@ def test_an_account_with_requests_in_flight_ends_at_once(
 
 
 def test_a_client_that_reads_nothing_does_not_keep_an_account_open(
-    opened: OpenIt, provider: Provider
+    opened_raw: OpenRaw, opened: OpenIt
 ) -> None:
     async def run() -> float:
-        async with opened_raw(opened, provider, says(sized(b"x" * 8_000_000))) as (at, raw):
+        async with opened_raw(says(sized(b"x" * 8_000_000))) as (at, raw):
             reader, writer = await asyncio.open_connection("127.0.0.1", at.gateway.port)
             reader._transport.pause_reading()  # type: ignore[attr-defined]  # no other way
-            writer.write(make_request(at) + make_request(at))
+            writer.write(at.make_request() + at.make_request())
             await until(lambda: len(raw.asked) >= 1 and at.account.n_held > 1_000_000)
             start = time.monotonic()
             async with at.account.opened():
@@ -78,7 +65,7 @@ def test_a_client_that_reads_nothing_does_not_keep_an_account_open(
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_an_answer_cut_anywhere_is_never_taken_for_whole(
-    opened: OpenIt, provider: Provider, is_stream: bool
+    opened_raw: OpenRaw, is_stream: bool
 ) -> None:
     whole = chunked(*(part + b"\n\n" for part in EVENTS.split(b"\n\n")[:-1]))
     whole = whole if is_stream else sized(GOOD)
@@ -91,10 +78,10 @@ def test_an_answer_cut_anywhere_is_never_taken_for_whole(
         writer.close()
 
     async def run() -> None:
-        async with opened_raw(opened, provider, cut) as (at, _):
+        async with opened_raw(cut) as (at, _):
             for point in points:
                 try:
-                    answer = await post(at, json.dumps({"stream": is_stream}).encode())
+                    answer = await at.post(json.dumps({"stream": is_stream}).encode())
                     assert answer.status_code == 502, point
                 except httpx.RemoteProtocolError:
                     pass
@@ -106,7 +93,7 @@ def test_an_answer_cut_anywhere_is_never_taken_for_whole(
 
 
 def test_an_endless_answer_passes_through_in_bounded_memory(
-    opened: OpenIt, provider: Provider, monkeypatch: pytest.MonkeyPatch
+    opened_raw: OpenRaw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size, block = 200_000_000, b"x" * 65_536
 
@@ -117,7 +104,7 @@ def test_an_endless_answer_passes_through_in_bounded_memory(
             await writer.drain()
 
     async def run() -> tuple[int, int]:
-        async with opened_raw(opened, provider, pour) as (at, _):
+        async with opened_raw(pour) as (at, _):
             before, count = reset_peak(), 0
             async with httpx.AsyncClient(timeout=60) as client:
                 url = f"http://127.0.0.1:{at.gateway.port}{CHAT}"
@@ -149,7 +136,7 @@ def read_peak() -> int:
 
 
 def test_a_client_that_does_not_read_stops_the_provider_and_nobody_else(
-    opened: OpenIt, provider: Provider, monkeypatch: pytest.MonkeyPatch
+    opened_raw: OpenRaw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "_SLOW_SEC", 0.05)
     sent = [0]
@@ -162,9 +149,9 @@ def test_a_client_that_does_not_read_stops_the_provider_and_nobody_else(
             sent[0] += 65_536
 
     async def run() -> None:
-        async with opened_raw(opened, provider, pour) as (at, raw):
+        async with opened_raw(pour) as (at, raw):
             _, writer = await asyncio.open_connection("127.0.0.1", at.gateway.port, limit=1024)
-            writer.write(make_request(at))
+            writer.write(at.make_request())
             [weather] = await weathers(at.gateway.server)
             # The turn is given back, though the answer is still on its way.
             await until(lambda: weather.n_under_way == 0 and bool(raw.asked))
@@ -183,7 +170,7 @@ async def weathers(gateway: server.Server) -> list[Any]:
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "raw", "lie", "br"])
 def test_a_compressed_answer_is_delivered_and_read_where_that_is_possible(
-    opened: OpenIt, provider: Provider, encoding: str
+    opened_raw: OpenRaw, encoding: str
 ) -> None:
     raw_deflate = zlib.compressobj(wbits=-zlib.MAX_WBITS)
     bodies = {
@@ -197,8 +184,8 @@ def test_a_compressed_answer_is_delivered_and_read_where_that_is_possible(
     sent = sized(bodies[encoding], f"Content-Encoding: {name}".encode())
 
     async def run() -> None:
-        async with opened_raw(opened, provider, says(sent)) as (at, _):
-            said = await talk(at, make_request(at))
+        async with opened_raw(says(sent)) as (at, _):
+            said = await at.talk(at.make_request())
             assert said.endswith(bodies[encoding])
             await until(lambda: at.account.summarize().n_requests == 1)
             [recorded] = at.calls
@@ -234,10 +221,10 @@ NO_ANSWERS = {
 
 
 @pytest.mark.parametrize("name", ODD)
-def test_an_odd_answer_is_delivered(opened: OpenIt, provider: Provider, name: str) -> None:
+def test_an_odd_answer_is_delivered(opened_raw: OpenRaw, name: str) -> None:
     async def run() -> None:
-        async with opened_raw(opened, provider, says(ODD[name])) as (at, _):
-            answer = await post(at)
+        async with opened_raw(says(ODD[name])) as (at, _):
+            answer = await at.post()
             assert answer.status_code in (200, 204)
             assert answer.content in (GOOD, EVENTS, b"") or answer.content.endswith(EVENTS)
             assert [each.call.ended for each in at.calls] == ["complete"]
@@ -246,13 +233,11 @@ def test_an_odd_answer_is_delivered(opened: OpenIt, provider: Provider, name: st
 
 
 @pytest.mark.parametrize("name", NO_ANSWERS)
-def test_what_is_no_answer_is_an_error_in_the_clients_form(
-    opened: OpenIt, provider: Provider, name: str
-) -> None:
+def test_what_is_no_answer_is_an_error_in_the_clients_form(opened_raw: OpenRaw, name: str) -> None:
     async def run() -> None:
         answering = says(NO_ANSWERS[name], is_closed=True)
-        async with opened_raw(opened, provider, answering) as (at, raw):
-            answer = await post(at)
+        async with opened_raw(answering) as (at, raw):
+            answer = await at.post()
             assert answer.status_code == 502
             assert answer.json()["error"]["message"]
             assert len(raw.asked) == 1
@@ -263,15 +248,15 @@ def test_what_is_no_answer_is_an_error_in_the_clients_form(
 
 @pytest.mark.parametrize("is_stream", [False, True])
 def test_a_mirror_does_not_give_the_key_away(
-    opened: OpenIt, provider: Provider, tmp_path: Path, is_stream: bool
+    opened_raw: OpenRaw, tmp_path: Path, is_stream: bool
 ) -> None:
     text = f'{{"authorization": "Bearer {KEY}", "sk": "sk-real", "last": "{KEY[:9]}'.encode()
     pieces = [text[at : at + 3] for at in range(0, len(text), 3)]
     sent = chunked(*pieces) if is_stream else sized(text, f"X-Echo: {KEY}".encode())
 
     async def run() -> httpx.Response:
-        async with opened_raw(opened, provider, says(sent)) as (at, _):
-            answer = await post(at)
+        async with opened_raw(says(sent)) as (at, _):
+            answer = await at.post()
             assert "key" in (at.calls[0].call.note or "")
             return answer
 
@@ -282,15 +267,13 @@ def test_a_mirror_does_not_give_the_key_away(
         assert not file.is_file() or KEY.encode() not in file.read_bytes()
 
 
-def test_a_compressed_answer_with_the_key_is_not_recorded(
-    opened: OpenIt, provider: Provider
-) -> None:
+def test_a_compressed_answer_with_the_key_is_not_recorded(opened_raw: OpenRaw) -> None:
     body = gzip.compress(json.dumps({"model": KEY}).encode())
 
     async def run() -> None:
         sent = sized(body, b"Content-Encoding: gzip")
-        async with opened_raw(opened, provider, says(sent)) as (at, _):
-            await post(at)
+        async with opened_raw(says(sent)) as (at, _):
+            await at.post()
             [recorded] = at.calls
             assert (recorded.response, recorded.call.response.n_cut) == (b"", len(body))
             assert KEY not in at.account.summarize().models
@@ -300,7 +283,7 @@ def test_a_compressed_answer_with_the_key_is_not_recorded(
 
 @pytest.mark.parametrize("fault", ["gone", "file", "pipe", "link"])
 def test_a_client_gets_its_answer_when_nothing_can_be_recorded(
-    opened: OpenIt,
+    opened_raw: OpenRaw,
     provider: Provider,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
@@ -309,7 +292,7 @@ def test_a_client_gets_its_answer_when_nothing_can_be_recorded(
     caplog.set_level(logging.WARNING)
 
     async def run() -> httpx.Response:
-        async with opened_raw(opened, provider, says(sized(GOOD))) as (at, _):
+        async with opened_raw(says(sized(GOOD))) as (at, _):
             calls = tmp_path / "model-calls.jsonl"
             match fault:
                 case "gone":
@@ -321,7 +304,7 @@ def test_a_client_gets_its_answer_when_nothing_can_be_recorded(
                     os.mkfifo(calls)
                 case _:
                     calls.symlink_to("/etc/passwd")
-            answer = await post(at)
+            answer = await at.post()
             assert at.account.summarize().usage.input == 5
             return answer
 
@@ -350,21 +333,19 @@ def test_a_full_disk_leaves_no_part_of_a_line(tmp_path: Path) -> None:
     "tokens",
     ["1e308", "-5", *(pytest.param("1" + "0" * n, id=f"1e{n}") for n in (300, 5000)), "NaN", "[]"],
 )
-def test_absurd_usage_fails_nothing(opened: OpenIt, provider: Provider, tokens: str) -> None:
+def test_absurd_usage_fails_nothing(opened_raw: OpenRaw, tokens: str) -> None:
     body = GOOD.replace(b'"prompt_tokens": 5', f'"prompt_tokens": {tokens}'.encode())
 
     async def run() -> httpx.Response:
-        async with opened_raw(opened, provider, says(sized(body))) as (at, _):
-            answer = await post(at, b'{"model": "gpt-4o"}')
+        async with opened_raw(says(sized(body))) as (at, _):
+            answer = await at.post(b'{"model": "gpt-4o"}')
             assert at.account.summarize().n_requests == 1
             return answer
 
     assert asyncio.run(run()).content == body
 
 
-def test_exchanges_that_overtake_each_other_are_read_back(
-    opened: OpenIt, provider: Provider
-) -> None:
+def test_exchanges_that_overtake_each_other_are_read_back(opened_raw: OpenRaw) -> None:
     """The later request is like the earlier one, and is recorded first."""
 
     async def run() -> None:
@@ -376,11 +357,11 @@ def test_exchanges_that_overtake_each_other_are_read_back(
             writer.write(sized(GOOD))
 
         bodies = [json.dumps({"messages": ["m" * 500] * n}).encode() for n in (2, 3, 4)]
-        async with opened_raw(opened, provider, answer) as (at, raw):
-            slow = asyncio.create_task(post(at, bodies[0]))
+        async with opened_raw(answer) as (at, raw):
+            slow = asyncio.create_task(at.post(bodies[0]))
             await until(lambda: len(raw.asked) == 1)
-            await post(at, bodies[1])
-            await post(at, bodies[2])
+            await at.post(bodies[1])
+            await at.post(bodies[2])
             others.set()
             await slow
             assert [each.request for each in at.calls] == [bodies[1], bodies[2], bodies[0]]
@@ -389,14 +370,12 @@ def test_exchanges_that_overtake_each_other_are_read_back(
     asyncio.run(run())
 
 
-def test_a_large_exchange_is_recorded_before_those_after_it(
-    opened: OpenIt, provider: Provider
-) -> None:
+def test_a_large_exchange_is_recorded_before_those_after_it(opened_raw: OpenRaw) -> None:
     async def run() -> None:
-        async with opened_raw(opened, provider, says(sized(GOOD))) as (at, _):
+        async with opened_raw(says(sized(GOOD))) as (at, _):
             large = json.dumps({"messages": [{"role": "user", "content": "x" * 9_000_000}]})
-            await post(at, large.encode())
-            await asyncio.gather(*(post(at) for _ in range(5)))
+            await at.post(large.encode())
+            await asyncio.gather(*(at.post() for _ in range(5)))
             await at.account.settle()
             assert [len(each.request) for each in at.calls] == [len(large), 2, 2, 2, 2, 2]
             assert at.account.summarize().n_requests == 6

@@ -12,21 +12,9 @@ from proctor.gateway import account, gateway, server
 from proctor.gateway.account import Account
 from proctor.gateway.budget import Limits
 from proctor.harbor.configs import AgentConfig
-from tests.gateway.conftest import Opened, OpenIt
+from tests.gateway.conftest import Opened, OpenIt, OpenRaw
 from tests.gateway.providers import KEY, Provider, Reply
-from tests.gateway.raw import (
-    CHAT,
-    SSE,
-    chunked,
-    hang,
-    make_request,
-    opened_raw,
-    post,
-    says,
-    sized,
-    talk,
-    until,
-)
+from tests.gateway.raw import CHAT, SSE, chunked, hang, says, sized, until
 
 pytestmark = pytest.mark.process
 
@@ -52,12 +40,10 @@ ANSWER = sized(b"{}")
         "/%6fpenai/v1/models",
     ],
 )
-def test_no_spelling_of_a_path_leads_elsewhere(
-    opened: OpenIt, provider: Provider, path: str
-) -> None:
+def test_no_spelling_of_a_path_leads_elsewhere(opened_raw: OpenRaw, path: str) -> None:
     async def run() -> bytes:
-        async with opened_raw(opened, provider, says(ANSWER)) as (at, raw):
-            said = await talk(at, make_request(at, f"GET {path}"))
+        async with opened_raw(says(ANSWER)) as (at, raw):
+            said = await at.talk(at.make_request(f"GET {path}"))
             assert not raw.asked
             return said
 
@@ -77,14 +63,14 @@ def test_no_spelling_of_a_path_leads_elsewhere(
     ],
 )
 def test_a_credential_of_the_query_is_neither_sent_on_nor_recorded(
-    opened: OpenIt, provider: Provider, query: str
+    opened_raw: OpenRaw, query: str
 ) -> None:
     async def run() -> None:
-        async with opened_raw(opened, provider, says(ANSWER)) as (at, raw):
+        async with opened_raw(says(ANSWER)) as (at, raw):
             token = at.account.token
             target = f"/gemini/v1beta/models?pageToken=7&{query.replace('T', token)}"
             line = f"GET {target} HTTP/1.1\r\nHost: x\r\n\r\n"
-            assert b"200 OK" in await talk(at, line.encode())
+            assert b"200 OK" in await at.talk(line.encode())
             await until(lambda: at.account.n_held == 0)
             [sent] = raw.asked
             assert token.encode() not in sent
@@ -94,9 +80,7 @@ def test_a_credential_of_the_query_is_neither_sent_on_nor_recorded(
     asyncio.run(run())
 
 
-def test_headers_of_the_connection_and_credentials_are_not_sent_on(
-    opened: OpenIt, provider: Provider
-) -> None:
+def test_headers_of_the_connection_and_credentials_are_not_sent_on(opened_raw: OpenRaw) -> None:
     more = [
         *(b"Connection: keep-alive, X-Own", b"X-Own: 1", b"TE: trailers", b"Cookie: a=b"),
         *(b"X-Api-Key: mine", b"Api-Key: mine", b"X-HTTP-Method-Override: DELETE"),
@@ -104,9 +88,9 @@ def test_headers_of_the_connection_and_credentials_are_not_sent_on(
     ]
 
     async def run() -> bytes:
-        async with opened_raw(opened, provider, says(ANSWER)) as (at, raw):
-            request = make_request(at, f"POST {CHAT}", b"{}", *more)
-            assert b"200 OK" in await talk(at, request)
+        async with opened_raw(says(ANSWER)) as (at, raw):
+            request = at.make_request(f"POST {CHAT}", b"{}", *more)
+            assert b"200 OK" in await at.talk(request)
             return raw.asked[0]
 
     sent = asyncio.run(run())
@@ -118,15 +102,15 @@ def test_headers_of_the_connection_and_credentials_are_not_sent_on(
         assert name not in sent.lower()
 
 
-def test_a_request_with_two_lengths_is_one_request(opened: OpenIt, provider: Provider) -> None:
+def test_a_request_with_two_lengths_is_one_request(opened_raw: OpenRaw) -> None:
     smuggled = b"GET /openai/v1/secret HTTP/1.1\r\nHost: x\r\n\r\n"
 
     async def run() -> None:
-        async with opened_raw(opened, provider, says(ANSWER)) as (at, raw):
-            both = make_request(at, f"POST {CHAT}", b"", b"Transfer-Encoding: chunked")
-            await talk(at, both + b"0\r\n\r\n" + smuggled)
-            twice = make_request(at, f"POST {CHAT}", b"x" * 50, b"Content-Length: 3")
-            assert b" 400 " in await talk(at, twice)
+        async with opened_raw(says(ANSWER)) as (at, raw):
+            both = at.make_request(f"POST {CHAT}", b"", b"Transfer-Encoding: chunked")
+            await at.talk(both + b"0\r\n\r\n" + smuggled)
+            twice = at.make_request(f"POST {CHAT}", b"x" * 50, b"Content-Length: 3")
+            assert b" 400 " in await at.talk(twice)
             await asyncio.gather(*at.account.under_way, return_exceptions=True)
             assert all(b"secret" not in each for each in raw.asked)
             assert len(raw.asked) <= 1
@@ -135,21 +119,21 @@ def test_a_request_with_two_lengths_is_one_request(opened: OpenIt, provider: Pro
 
 
 @pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "PUT", "PATCH", "TRACE", "PROPFIND"])
-def test_other_methods_are_refused(opened: OpenIt, provider: Provider, method: str) -> None:
+def test_other_methods_are_refused(opened_raw: OpenRaw, method: str) -> None:
     async def run() -> bytes:
-        async with opened_raw(opened, provider, says(ANSWER)) as (at, raw):
-            said = await talk(at, make_request(at, f"{method} {CHAT}"))
+        async with opened_raw(says(ANSWER)) as (at, raw):
+            said = await at.talk(at.make_request(f"{method} {CHAT}"))
             assert not raw.asked
             return said
 
     assert b" 405 " in asyncio.run(run())
 
 
-def test_a_client_may_wait_for_continue(opened: OpenIt, provider: Provider) -> None:
+def test_a_client_may_wait_for_continue(opened_raw: OpenRaw) -> None:
     async def run() -> bytes:
-        async with opened_raw(opened, provider, says(ANSWER)) as (at, raw):
-            request = make_request(at, f"POST {CHAT}", b"{}", b"Expect: 100-continue")
-            said = await talk(at, request, seconds=0.5)
+        async with opened_raw(says(ANSWER)) as (at, raw):
+            request = at.make_request(f"POST {CHAT}", b"{}", b"Expect: 100-continue")
+            said = await at.talk(request, seconds=0.5)
             assert b"expect" not in raw.asked[0].lower()
             return said
 
@@ -161,7 +145,7 @@ STAGES = ["line", "head", "no-body", "half-body", "waiting", "first-chunk"]
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_client_that_vanishes_leaves_a_usable_gateway(
-    opened: OpenIt, provider: Provider, stage: str
+    opened_raw: OpenRaw, provider: Provider, stage: str
 ) -> None:
     async def answer(writer: asyncio.StreamWriter) -> None:
         if stage == "first-chunk":
@@ -169,8 +153,8 @@ def test_a_client_that_vanishes_leaves_a_usable_gateway(
         await hang(writer)
 
     async def run() -> None:
-        async with opened_raw(opened, provider, answer) as (at, raw):
-            whole = make_request(at, f"POST {CHAT}", b"x" * 1000)
+        async with opened_raw(answer) as (at, raw):
+            whole = at.make_request(f"POST {CHAT}", b"x" * 1000)
             ends = dict(zip(STAGES, [9, 60, len(whole) - 1000, len(whole) - 500], strict=False))
             reader, writer = await asyncio.open_connection("127.0.0.1", at.gateway.port)
             writer.write(whole[: ends.get(stage, len(whole))])
@@ -191,18 +175,18 @@ def test_a_client_that_vanishes_leaves_a_usable_gateway(
 
 
 async def check_usable(at: Opened, provider: Provider) -> None:
-    models = await talk(at, make_request(at, "GET /openai/elsewhere", b""))
+    models = await at.talk(at.make_request("GET /openai/elsewhere", b""))
     assert b" 404 " in models
 
 
 def test_a_request_that_never_ends_is_refused_in_time(
-    opened: OpenIt, provider: Provider, monkeypatch: pytest.MonkeyPatch
+    opened_raw: OpenRaw, provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "REQUEST_SEC", 0.1)
 
     async def run() -> None:
-        async with opened_raw(opened, provider, says(ANSWER)) as (at, raw):
-            said = await talk(at, make_request(at, f"POST {CHAT}", b"x" * 100)[:-1])
+        async with opened_raw(says(ANSWER)) as (at, raw):
+            said = await at.talk(at.make_request(f"POST {CHAT}", b"x" * 100)[:-1])
             assert b" 408 " in said
             assert not raw.asked
             await check_usable(at, provider)
@@ -211,12 +195,12 @@ def test_a_request_that_never_ends_is_refused_in_time(
 
 
 def test_a_connection_without_a_request_is_closed(
-    opened: OpenIt, provider: Provider, monkeypatch: pytest.MonkeyPatch
+    opened_raw: OpenRaw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(gateway, "_FIRST_SEC", 0.05)
 
     async def run() -> None:
-        async with opened_raw(opened, provider, says(ANSWER)) as (at, _):
+        async with opened_raw(says(ANSWER)) as (at, _):
             reader, writer = await asyncio.open_connection("127.0.0.1", at.gateway.port)
             writer.write(b"GET / HTTP/1.1\r\nX: ")
             assert await asyncio.wait_for(reader.read(), 5) == b""
@@ -226,15 +210,15 @@ def test_a_connection_without_a_request_is_closed(
 
 
 def test_requests_of_one_trial_are_held_in_bounded_memory(
-    opened: OpenIt, provider: Provider, monkeypatch: pytest.MonkeyPatch
+    opened_raw: OpenRaw, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(account, "MOST_HELD", 1_000_000)
 
     async def run() -> None:
-        async with opened_raw(opened, provider, hang) as (at, raw):
-            asking = [asyncio.create_task(post(at, b"x" * 400_000)) for _ in range(2)]
+        async with opened_raw(hang) as (at, raw):
+            asking = [asyncio.create_task(at.post(b"x" * 400_000)) for _ in range(2)]
             await until(lambda: len(raw.asked) == 2)
-            assert (await post(at, b"x" * 400_000)).status_code == 429
+            assert (await at.post(b"x" * 400_000)).status_code == 429
             for task in asking:
                 task.cancel()
             await until(lambda: at.account.n_held == 0)
@@ -250,7 +234,7 @@ def test_a_token_used_twenty_times_at_once_is_recorded_twenty_times(
     async def run() -> None:
         async with opened() as at:
             bodies = [json.dumps({"messages": ["x" * 99, n]}).encode() for n in range(20)]
-            answers = await asyncio.gather(*(post(at, body) for body in bodies))
+            answers = await asyncio.gather(*(at.post(body) for body in bodies))
             assert {each.status_code for each in answers} == {200}
             assert sorted(each.request for each in at.calls) == sorted(bodies)
             assert at.account.summarize().n_requests == 20
@@ -268,12 +252,12 @@ def test_a_token_counts_for_its_own_trial_only(
             assert isinstance(other, Account)
             # Not yet open, then open, then closed.
             there = Opened(at.gateway, other, tmp_path / "other")
-            assert (await post(there)).status_code == 401
+            assert (await there.post()).status_code == 401
             async with other.opened():
-                assert (await post(there)).status_code == 200
-                assert (await post(at)).status_code == 200
-                assert (await post(there)).status_code == 403
-            assert (await post(there)).status_code == 401
+                assert (await there.post()).status_code == 200
+                assert (await at.post()).status_code == 200
+                assert (await there.post()).status_code == 403
+            assert (await there.post()).status_code == 401
             assert len(at.calls) == 1
             assert [each.call.ended for each in there.calls] == ["complete", "refused"]
 
@@ -295,7 +279,7 @@ def test_a_limit_on_cost_cannot_be_bypassed_by_another_path(
 ) -> None:
     async def run() -> int:
         async with opened(trial_limits=Limits(cost_usd=1.0)) as at:
-            return (await post(at, path=path)).status_code
+            return (await at.post(path=path)).status_code
 
     assert asyncio.run(run()) == status
 
@@ -320,26 +304,26 @@ SAID = st.lists(st.one_of(PIECES, st.binary(max_size=20)), max_size=12).map(b"".
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=10)
 @given(spoken=st.lists(SAID, min_size=8, max_size=20))
 def test_no_bytes_without_a_token_reach_a_provider_or_end_the_gateway(
-    opened: OpenIt, provider: Provider, spoken: list[bytes]
+    opened_raw: OpenRaw, spoken: list[bytes]
 ) -> None:
-    check_withstands(opened, provider, spoken)
+    check_withstands(opened_raw, spoken)
 
 
 @pytest.mark.soak
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200)
 @given(spoken=st.lists(SAID, min_size=8, max_size=40))
 def test_no_bytes_without_a_token_reach_a_provider_in_many_more_tries(
-    opened: OpenIt, provider: Provider, spoken: list[bytes]
+    opened_raw: OpenRaw, spoken: list[bytes]
 ) -> None:
-    check_withstands(opened, provider, spoken)
+    check_withstands(opened_raw, spoken)
 
 
-def check_withstands(opened: OpenIt, provider: Provider, spoken: list[bytes]) -> None:
+def check_withstands(opened_raw: OpenRaw, spoken: list[bytes]) -> None:
     async def run() -> None:
-        async with opened_raw(opened, provider, says(chunked(b"data: {}\n\n"))) as (at, raw):
-            await asyncio.gather(*(talk(at, data, seconds=0.05) for data in spoken))
+        async with opened_raw(says(chunked(b"data: {}\n\n"))) as (at, raw):
+            await asyncio.gather(*(at.talk(data, seconds=0.05) for data in spoken))
             assert not raw.asked
-            assert (await post(at)).status_code == 200
+            assert (await at.post()).status_code == 200
             assert len(raw.asked) == 1
 
     asyncio.run(run())

@@ -7,14 +7,10 @@ import pytest
 
 from proctor.errors import ModelServerError
 from proctor.gateway.recording import read_calls
-from tests.environments.docker.engine import Engine
-from tests.environments.docker.fixtures import engine as engine  # a fixture
-from tests.environments.docker.fixtures import shared_engine as shared_engine
-from tests.environments.docker.fixtures import small_image as small_image
 from tests.faults.site import load
-from tests.gateway.images import CLIENTS, PROGRAM, find_image
+from tests.gateway.images import PROGRAM
 from tests.gateway.providers import KEY, Reply
-from tests.gateway.trials import NO_WAY, PROGRAMS, Runs
+from tests.gateway.trials import PROGRAMS, Runs
 
 ALWAYS = "echo 1 > /logs/verifier/reward.txt\n"
 GPT = "openai/gpt-4o"
@@ -147,18 +143,3 @@ def test_without_the_gateway_the_agent_has_the_key_and_a_finding_says_so(
     assert not (runs.trial / "agent" / "model-calls.jsonl").exists()
     (asked,) = runs.provider.asked
     assert asked.headers["authorization"] == f"Bearer {KEY}"
-
-
-@pytest.mark.docker
-def test_a_client_in_a_container_without_a_network_reaches_its_model(
-    runs: Runs, engine: Engine
-) -> None:
-    engine.docker("import", find_image("clients", CLIENTS), "clients:1")
-    task = runs.make_task("clients:1", test=ALWAYS)
-    runs.provider.script = [Reply(text="a"), Reply(text="b", input_tokens=200)]
-    ran = runs.run_program(task, GPT, "client_agent.py openai-chat", "-e", "docker")
-    assert (ran.code, runs.site.rewards()) == (0, [1.0]), ran.err
-    assert [json.loads(line) for line in runs.output[2:]] == ["a", "b"]
-    assert json.loads(runs.output[1]) == NO_WAY
-    runs.check_account()
-    runs.check_no_key()

@@ -1,7 +1,7 @@
 """Switch the network policy for the duration of a phase."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from typing import Protocol, runtime_checkable
 
 from proctor.task.network import NetworkPolicy
@@ -18,38 +18,29 @@ class Switchable(Protocol):
         ...
 
 
-@asynccontextmanager
-async def host_ports_open(environment: Environment) -> AsyncIterator[None]:
-    """Open the job's host ports inside the context, for the agent only.
-
-    Raises:
-        Exception: the environment cannot open them.
-    """
+def host_ports_open(environment: Environment) -> AbstractAsyncContextManager[None]:
+    """Open the job's host ports inside the context, for the agent only."""
     if not can_relay(environment):
-        yield
-        return
-    await environment.open_host_ports()
-    try:
-        yield
-    finally:
-        await environment.close_host_ports()
+        return nullcontext()
+    return _opened(environment.open_host_ports, environment.close_host_ports)
+
+
+def model_port_open(environment: Environment) -> AbstractAsyncContextManager[None]:
+    """Let programs inside reach the job's model gateway inside the context, if there is one."""
+    if not can_reach_models(environment):
+        return nullcontext()
+    return _opened(environment.open_model_port, environment.close_model_port)
 
 
 @asynccontextmanager
-async def model_port_open(environment: Environment) -> AsyncIterator[None]:
-    """Let programs inside reach the job's model gateway inside the context, if there is one.
-
-    Raises:
-        Exception: the environment does not run.
-    """
-    if not can_reach_models(environment):
-        yield
-        return
-    await environment.open_model_port()
+async def _opened(
+    open_ports: Callable[[], Awaitable[None]], close_ports: Callable[[], Awaitable[None]]
+) -> AsyncIterator[None]:
+    await open_ports()
     try:
         yield
     finally:
-        await environment.close_model_port()
+        await close_ports()
 
 
 @asynccontextmanager

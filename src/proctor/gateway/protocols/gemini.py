@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from proctor.gateway.exchange import ModelAnswer, ModelRequest
+from proctor.gateway.protocols import bodies
 from proctor.gateway.protocols.blocks import (
     bound,
     call_block,
@@ -21,18 +22,7 @@ from proctor.gateway.protocols.blocks import (
     text_block,
     thinking_block,
 )
-from proctor.gateway.protocols.bodies import (
-    Assembled,
-    Notes,
-    Protocol,
-    count_in,
-    find_error,
-    index_in,
-    list_in,
-    make_usage,
-    object_in,
-    text_in,
-)
+from proctor.gateway.protocols.bodies import Assembled, Notes, Protocol
 from proctor.record.cost import Usage
 from proctor.traces.entry import Object
 from proctor.traces.turn import ToolCall, ToolResult, Turn
@@ -50,19 +40,21 @@ def read_request(body: Object, path: str, notes: Notes) -> ModelRequest:
     contents = body.get("contents")
     for content in contents if isinstance(contents, list) else [contents]:
         if isinstance(content, dict | str):
-            role = text_in(content, "role") if isinstance(content, dict) else None
+            role = bodies.text_in(content, "role") if isinstance(content, dict) else None
             blocks = _read_parts(content)
             turns.append(make_turn(_ROLES.get(role or "", role or "user"), blocks, len(turns) + 1))
         else:
             notes.add("a content is not a JSON object")
     asked = PATH.search(path)
-    config = object_in(body, "generationConfig", "generation_config")
+    config = bodies.object_in(body, "generationConfig", "generation_config")
     return ModelRequest(
-        model=asked[1] if asked else text_in(body, "model"),
+        model=asked[1] if asked else bodies.text_in(body, "model"),
         is_stream=bool(asked and asked[2] == "streamGenerate"),
         turns=_pair_results(turns),
-        tools=tuple(bound(tool) for tool in list_in(body, "tools") if isinstance(tool, dict)),
-        max_output_tokens=count_in(config, "maxOutputTokens", "max_output_tokens"),
+        tools=tuple(
+            bound(tool) for tool in bodies.list_in(body, "tools") if isinstance(tool, dict)
+        ),
+        max_output_tokens=bodies.count_in(config, "maxOutputTokens", "max_output_tokens"),
     )
 
 
@@ -88,16 +80,16 @@ def _read_parts(content: Any) -> list[Object]:
 def _read_part(part: Object) -> Object:
     if isinstance(text := part.get("text"), str):
         return thinking_block(text) if part.get("thought") is True else text_block(text)
-    if called := object_in(part, "functionCall", "function_call"):
+    if called := bodies.object_in(part, "functionCall", "function_call"):
         return call_block(called.get("name"), called.get("args"), called.get("id"))
-    if answered := object_in(part, "functionResponse", "function_response"):
+    if answered := bodies.object_in(part, "functionResponse", "function_response"):
         response = answered.get("response")
         return result_block(_find_output(response), answered.get("id"), answered.get("name"))
-    if media := object_in(part, "inlineData", "inline_data", "fileData", "file_data"):
-        kind = (text_in(media, "mimeType", "mime_type") or "file").partition("/")[0]
+    if media := bodies.object_in(part, "inlineData", "inline_data", "fileData", "file_data"):
+        kind = (bodies.text_in(media, "mimeType", "mime_type") or "file").partition("/")[0]
         return text_block(mark_media(kind, media))
-    ran = object_in(part, "executableCode", "codeExecutionResult")
-    if (text := text_in(ran, "code", "output")) is not None:
+    ran = bodies.object_in(part, "executableCode", "codeExecutionResult")
+    if (text := bodies.text_in(ran, "code", "output")) is not None:
         return text_block(f"```\n{text}\n```")
     return text_block(f"[{', '.join(part)}]"[:200] if part else "")
 
@@ -105,7 +97,7 @@ def _read_part(part: Object) -> Object:
 def _find_output(response: Any) -> Any:
     """The text of a response that has nothing else, as client libraries wrap it."""
     if isinstance(response, dict) and len(response) == 1:
-        text = text_in(response, "result", "output", "content", "error")
+        text = bodies.text_in(response, "result", "output", "content", "error")
         return response if text is None else text
     return response
 
@@ -137,21 +129,21 @@ def _answer(result: ToolResult, waiting: list[tuple[str | None, str]]) -> ToolRe
 
 def read_answer(body: Object, notes: Notes) -> ModelAnswer:
     """Read an answer."""
-    candidates = [one for one in list_in(body, "candidates") if isinstance(one, dict)]
-    first = min(candidates, key=index_in, default={})
+    candidates = [one for one in bodies.list_in(body, "candidates") if isinstance(one, dict)]
+    first = min(candidates, key=bodies.index_in, default={})
     content = first.get("content")
-    counts = object_in(body, "usageMetadata")
-    blocked = text_in(object_in(body, "promptFeedback"), "blockReason")
+    counts = bodies.object_in(body, "usageMetadata")
+    blocked = bodies.text_in(bodies.object_in(body, "promptFeedback"), "blockReason")
     has_turn = isinstance(content, dict)
     return ModelAnswer(
         turn=make_turn("assistant", _read_parts(content), 1) if has_turn else None,
-        model=text_in(body, "modelVersion"),
-        response_id=text_in(body, "responseId"),
-        finish_reason=text_in(first, "finishReason") or blocked,
+        model=bodies.text_in(body, "modelVersion"),
+        response_id=bodies.text_in(body, "responseId"),
+        finish_reason=bodies.text_in(first, "finishReason") or blocked,
         usage=_read_usage(counts, notes) if counts else None,
-        reasoning_tokens=count_in(counts, "thoughtsTokenCount"),
+        reasoning_tokens=bodies.count_in(counts, "thoughtsTokenCount"),
         n_choices=max(len(candidates), 1),
-        error=find_error(body),
+        error=bodies.find_error(body),
     )
 
 
@@ -160,7 +152,7 @@ def _read_usage(counts: Object, notes: Notes) -> Usage | None:
     total = counts.get("totalTokenCount")
     tools, thoughts = counts.get("toolUsePromptTokenCount"), counts.get("thoughtsTokenCount")
     zero = 0 if type(total) is int else None
-    return make_usage(
+    return bodies.make_usage(
         notes,
         lambda: Usage(
             input=_add(counts.get("promptTokenCount", zero), tools),
@@ -186,13 +178,13 @@ def assemble(events: Iterator[tuple[str, Object]], _notes: Notes) -> Assembled:
         for key in ("modelVersion", "responseId", "promptFeedback", "usageMetadata", "error"):
             if piece.get(key):
                 body[key] = piece[key]
-        for candidate in list_in(piece, "candidates"):
+        for candidate in bodies.list_in(piece, "candidates"):
             if isinstance(candidate, dict):
-                known = candidates.setdefault(index_in(candidate), {"parts": []})
-                known["parts"] += list_in(object_in(candidate, "content"), "parts")
-                known["reason"] = text_in(candidate, "finishReason") or known.get("reason")
+                known = candidates.setdefault(bodies.index_in(candidate), {"parts": []})
+                known["parts"] += bodies.list_in(bodies.object_in(candidate, "content"), "parts")
+                known["reason"] = bodies.text_in(candidate, "finishReason") or known.get("reason")
                 is_complete = is_complete or known["reason"] is not None
-    if text_in(object_in(body, "promptFeedback"), "blockReason"):
+    if bodies.text_in(bodies.object_in(body, "promptFeedback"), "blockReason"):
         is_complete = True
     body["candidates"] = [_finish(index, one) for index, one in sorted(candidates.items())]
     return Assembled(body, is_complete)

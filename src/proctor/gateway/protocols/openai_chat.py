@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from proctor.gateway.exchange import ModelAnswer, ModelRequest
+from proctor.gateway.protocols import bodies
 from proctor.gateway.protocols.blocks import (
     MOST_CALLS,
     bound,
@@ -15,18 +16,7 @@ from proctor.gateway.protocols.blocks import (
     render_content,
     slim,
 )
-from proctor.gateway.protocols.bodies import (
-    DONE,
-    Assembled,
-    Notes,
-    Protocol,
-    count_in,
-    find_error,
-    index_in,
-    list_in,
-    object_in,
-    text_in,
-)
+from proctor.gateway.protocols.bodies import DONE, Assembled, Notes, Protocol
 from proctor.record.chat_usage import parse_spent
 from proctor.traces.dialects import RESULT_ROLES, parse_openai
 from proctor.traces.entry import Object
@@ -41,18 +31,20 @@ _KEPT = ("role", "name", "tool_call_id", "reasoning_content", "reasoning", "refu
 def read_request(body: Object, path: str, notes: Notes) -> ModelRequest:
     """Read a request."""
     turns: list[Turn] = []
-    for number, message in enumerate(list_in(body, "messages"), 1):
+    for number, message in enumerate(bodies.list_in(body, "messages"), 1):
         if isinstance(message, dict):
             turns.append(_read_message(message, number))
         else:
             notes.add("a message is not a JSON object")
     deployment = _DEPLOYMENT.search(path)
     return ModelRequest(
-        model=text_in(body, "model") or (deployment[1] if deployment else None),
+        model=bodies.text_in(body, "model") or (deployment[1] if deployment else None),
         is_stream=body.get("stream") is True,
         turns=name_results(turns),
-        tools=tuple(bound(tool) for tool in list_in(body, "tools") if isinstance(tool, dict)),
-        max_output_tokens=count_in(body, "max_completion_tokens", "max_tokens"),
+        tools=tuple(
+            bound(tool) for tool in bodies.list_in(body, "tools") if isinstance(tool, dict)
+        ),
+        max_output_tokens=bodies.count_in(body, "max_completion_tokens", "max_tokens"),
     )
 
 
@@ -64,7 +56,11 @@ def _read_message(message: Object, line: int) -> Turn:
         row["content"] = render_content(content)
     elif content is not None:
         row["content"] = content if isinstance(content, str) else normalise(content)
-    calls = [_bound_call(call) for call in list_in(message, "tool_calls") if isinstance(call, dict)]
+    calls = [
+        _bound_call(call)
+        for call in bodies.list_in(message, "tool_calls")
+        if isinstance(call, dict)
+    ]
     if calls:
         row["tool_calls"] = calls[:MOST_CALLS]
     if isinstance(message.get("function_call"), dict):
@@ -83,8 +79,8 @@ def _bound_call(call: Object) -> Object:
 
 def read_answer(body: Object, notes: Notes) -> ModelAnswer:
     """Read an answer."""
-    choices = [choice for choice in list_in(body, "choices") if isinstance(choice, dict)]
-    first = min(choices, key=index_in, default={})
+    choices = [choice for choice in bodies.list_in(body, "choices") if isinstance(choice, dict)]
+    first = min(choices, key=bodies.index_in, default={})
     message = first.get("message")
     spent = parse_spent(body.get("usage"))
     if spent.problem:
@@ -92,15 +88,15 @@ def read_answer(body: Object, notes: Notes) -> ModelAnswer:
     has_usage = isinstance(body.get("usage"), dict) and not spent.problem
     return ModelAnswer(
         turn=_read_said(message) if isinstance(message, dict) else None,
-        model=text_in(body, "model"),
-        response_id=text_in(body, "id"),
-        fingerprint=text_in(body, "system_fingerprint"),
-        finish_reason=text_in(first, "finish_reason"),
+        model=bodies.text_in(body, "model"),
+        response_id=bodies.text_in(body, "id"),
+        fingerprint=bodies.text_in(body, "system_fingerprint"),
+        finish_reason=bodies.text_in(first, "finish_reason"),
         usage=spent.usage if has_usage else None,
         reasoning_tokens=spent.reasoning,
         cost_usd=spent.cost_usd,
         n_choices=max(len(choices), 1),
-        error=find_error(body) or find_error(first),
+        error=bodies.find_error(body) or bodies.find_error(first),
     )
 
 
@@ -119,9 +115,9 @@ def assemble(events: Iterator[tuple[str, Object]], _notes: Notes) -> Assembled:
             # Most pieces have a usage of null; a later one may be empty.
             if piece.get(key):
                 body[key] = piece[key]
-        for choice in list_in(piece, "choices"):
+        for choice in bodies.list_in(piece, "choices"):
             if isinstance(choice, dict):
-                choices.setdefault(index_in(choice), _Choice()).add(choice)
+                choices.setdefault(bodies.index_in(choice), _Choice()).add(choice)
     if choices:
         body["choices"] = [choice.finish(index) for index, choice in sorted(choices.items())]
     return Assembled(body, is_done)
@@ -139,15 +135,15 @@ class _Choice:
     def add(self, choice: Object) -> None:
         """Add a piece."""
         # Some endpoints send the last piece as a whole message.
-        delta = object_in(choice, "delta", "message")
+        delta = bodies.object_in(choice, "delta", "message")
         for key in _TEXT_KEYS:
             value = delta.get(key)
             text = value if isinstance(value, str) else render_content(value) if value else ""
             if text:
                 self._texts.setdefault(key, []).append(text)
-        for piece in list_in(delta, "tool_calls"):
+        for piece in bodies.list_in(delta, "tool_calls"):
             if isinstance(piece, dict):
-                self._find_call(piece).add(piece, object_in(piece, "function", "custom"))
+                self._find_call(piece).add(piece, bodies.object_in(piece, "function", "custom"))
         if isinstance(function := delta.get("function_call"), dict):
             self._find_call({}).add({}, function)
         for key in ("finish_reason", "error"):
@@ -156,7 +152,7 @@ class _Choice:
 
     def _find_call(self, piece: Object) -> "_Call":
         """The call that a piece belongs to: by index, but another id is always another call."""
-        index, call_id = count_in(piece, "index"), text_in(piece, "id")
+        index, call_id = bodies.count_in(piece, "index"), bodies.text_in(piece, "id")
         found = self._slots.get(index) if index is not None else None
         if index is None and self._calls:
             found = self._calls[-1]
@@ -187,8 +183,8 @@ class _Call:
 
     def add(self, piece: Object, function: Object) -> None:
         """Add a piece: the name comes whole, the arguments in parts."""
-        self.call_id = self.call_id or text_in(piece, "id")
-        self._name = self._name or text_in(function, "name") or ""
+        self.call_id = self.call_id or bodies.text_in(piece, "id")
+        self._name = self._name or bodies.text_in(function, "name") or ""
         arguments = function.get("arguments", function.get("input"))
         if isinstance(arguments, str):
             self._arguments.append(arguments)

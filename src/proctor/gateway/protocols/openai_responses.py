@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from proctor.gateway.exchange import ModelAnswer, ModelRequest
+from proctor.gateway.protocols import bodies
 from proctor.gateway.protocols.blocks import (
     bound,
     call_block,
@@ -19,18 +20,7 @@ from proctor.gateway.protocols.blocks import (
     text_block,
     thinking_block,
 )
-from proctor.gateway.protocols.bodies import (
-    Assembled,
-    Notes,
-    Protocol,
-    count_in,
-    find_error,
-    index_in,
-    list_in,
-    make_usage,
-    object_in,
-    text_in,
-)
+from proctor.gateway.protocols.bodies import Assembled, Notes, Protocol
 from proctor.record.cost import Usage
 from proctor.traces.entry import Object
 from proctor.traces.turn import Turn
@@ -71,20 +61,22 @@ def read_request(body: Object, _path: str, notes: Notes) -> ModelRequest:
             groups.append((role, blocks))
     turns = [make_turn(role, blocks, line) for line, (role, blocks) in enumerate(groups, 1)]
     return ModelRequest(
-        model=text_in(body, "model"),
+        model=bodies.text_in(body, "model"),
         is_stream=body.get("stream") is True,
         turns=name_results(turns),
-        tools=tuple(bound(tool) for tool in list_in(body, "tools") if isinstance(tool, dict)),
-        max_output_tokens=count_in(body, "max_output_tokens"),
-        previous_id=text_in(body, "previous_response_id"),
+        tools=tuple(
+            bound(tool) for tool in bodies.list_in(body, "tools") if isinstance(tool, dict)
+        ),
+        max_output_tokens=bodies.count_in(body, "max_output_tokens"),
+        previous_id=bodies.text_in(body, "previous_response_id"),
     )
 
 
 def _read_item(item: Object) -> tuple[str, list[Object]]:
     """The role and the blocks of an item of a request or an answer."""
-    kind = text_in(item, "type") or "message"
+    kind = bodies.text_in(item, "type") or "message"
     if kind == "message":
-        return text_in(item, "role") or "user", normalise(item.get("content"))
+        return bodies.text_in(item, "role") or "user", normalise(item.get("content"))
     if kind == "reasoning":
         return _ASSISTANT, _read_reasoning(item)
     called = item.get("call_id", item.get("id"))
@@ -115,17 +107,17 @@ def _read_call(item: Object, called: Any) -> list[Object]:
 def read_answer(body: Object, notes: Notes) -> ModelAnswer:
     """Read an answer."""
     output = body.get("output")
-    counts = object_in(body, "usage")
-    reason = text_in(object_in(body, "incomplete_details"), "reason")
-    details = object_in(counts, "output_tokens_details")
+    counts = bodies.object_in(body, "usage")
+    reason = bodies.text_in(bodies.object_in(body, "incomplete_details"), "reason")
+    details = bodies.object_in(counts, "output_tokens_details")
     return ModelAnswer(
         turn=_read_output(output) if isinstance(output, list) and output else None,
-        model=text_in(body, "model"),
-        response_id=text_in(body, "id"),
-        finish_reason=reason or text_in(body, "status"),
+        model=bodies.text_in(body, "model"),
+        response_id=bodies.text_in(body, "id"),
+        finish_reason=reason or bodies.text_in(body, "status"),
         usage=_read_usage(counts, notes) if counts else None,
-        reasoning_tokens=count_in(details, "reasoning_tokens"),
-        error=find_error(body),
+        reasoning_tokens=bodies.count_in(details, "reasoning_tokens"),
+        error=bodies.find_error(body),
     )
 
 
@@ -138,8 +130,8 @@ def _read_output(output: Iterable[Any]) -> Turn:
 
 
 def _read_usage(counts: Object, notes: Notes) -> Usage | None:
-    details = object_in(counts, "input_tokens_details")
-    return make_usage(
+    details = bodies.object_in(counts, "input_tokens_details")
+    return bodies.make_usage(
         notes,
         lambda: Usage(
             input=counts.get("input_tokens"),
@@ -156,18 +148,20 @@ def assemble(events: Iterator[tuple[str, Object]], _notes: Notes) -> Assembled:
     items: dict[int, _Item] = {}
     is_complete = False
     for name, event in events:
-        kind = text_in(event, "type") or name
-        index = index_in(event, "output_index")
+        kind = bodies.text_in(event, "type") or name
+        index = bodies.index_in(event, "output_index")
         if isinstance(event.get("response"), dict):
             body |= event["response"]
             is_complete = is_complete or kind in _LAST
         elif kind == "error" or "error" in event:
-            body["error"] = event.get("error") or text_in(event, "message", "code") or "unknown"
+            body["error"] = (
+                event.get("error") or bodies.text_in(event, "message", "code") or "unknown"
+            )
         elif kind in ("response.output_item.added", "response.output_item.done"):
-            items[index] = _Item(object_in(event, "item"))
-        elif kind in _DELTAS and (delta := text_in(event, "delta")):
+            items[index] = _Item(bodies.object_in(event, "item"))
+        elif kind in _DELTAS and (delta := bodies.text_in(event, "delta")):
             items.setdefault(index, _Item({})).add(_DELTAS[kind], delta)
-    if not list_in(body, "output"):
+    if not bodies.list_in(body, "output"):
         # A cut stream, or an endpoint whose last event does not repeat the items.
         body["output"] = [item.finish() for _, item in sorted(items.items())]
     return Assembled(body, is_complete)
