@@ -18,6 +18,10 @@ _NAMED = 5
 _NOT_KNOWN = "not known"
 
 
+# Images of trials that ran on the machine's own system.
+_HOST = "host:"
+
+
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
     """One difference between the sides."""
 
@@ -201,6 +205,10 @@ def check_likeness(likeness: Likeness, *, common: bool, allow_unlike: bool) -> N
             )
     if not allow_unlike and likeness.differences:
         found += [str(each) for each in likeness.differences]
+        if any(
+            each.a.startswith(_HOST) and each.b.startswith(_HOST) for each in likeness.differences
+        ):
+            advice.append("an image host:… is the machine's own system, whose packages changed")
         advice.append("--allow-unlike compares under unlike conditions, and says so")
     if found:
         raise InputError(f"A and B are not alike: {'; '.join(found)}. {'; '.join(advice)}")
