@@ -18,6 +18,7 @@ from benchmarks.ledger import ledger_rows
 from benchmarks.load import load_rows
 from benchmarks.row import Row
 from benchmarks.runner import runner_rows
+from benchmarks.serving import serving_rows
 from benchmarks.traces import trace_rows
 from benchmarks.viewer_board import board_rows
 from benchmarks.viewer_job import view_job_rows
@@ -48,4 +49,5 @@ SUBJECTS: dict[str, Subject] = {
     "board": board_rows,
     "gateway": gateway_rows,
     "growth": growth_rows,
+    "serve": serving_rows,
 }

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -81,14 +81,16 @@ def _running(arguments: Sequence[str]) -> Iterator[Viewer]:
 
 
 @contextlib.contextmanager
-def running(arguments: Sequence[str]) -> Iterator[tuple[dict[str, object], int]]:
+def running(
+    arguments: Sequence[str], variables: Mapping[str, str] | None = None
+) -> Iterator[tuple[dict[str, object], int]]:
     """A server that prints one JSON object with its address once it takes connections."""
     with subprocess.Popen(
         [sys.executable, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         cwd=ROOT,
-        env=environment(),
+        env={**environment(), **(variables or {})},
     ) as process:
         try:
             if process.stdout is None:

@@ -11,6 +11,7 @@ says. An entry of kind `machine` enrols a machine, a later one revokes it. What 
 import base64
 import binascii
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
@@ -36,6 +37,11 @@ def sign_entry(entry: AnyEntry, origin: str, machine: str, key: Signer) -> AnyEn
     signature = base64.b64encode(key.sign(submission_message(origin, entry))).decode()
     signed = MachineSignature(machine=machine, signature=signature)
     return msgspec.structs.replace(entry, signed=signed)
+
+
+@lru_cache(maxsize=256)
+def _load_public(public: bytes) -> Ed25519PublicKey:
+    return Ed25519PublicKey.from_public_bytes(public)
 
 
 @dataclass(slots=True)
@@ -76,7 +82,7 @@ class Machines:
         try:
             signature = base64.b64decode(signed.signature, validate=True)
             message = submission_message(origin, entry)
-            Ed25519PublicKey.from_public_bytes(key.public).verify(signature, message)
+            _load_public(key.public).verify(signature, message)
         except (InvalidSignature, ValueError, binascii.Error):
             return f"has an invalid signature of the machine {signed.machine[:80]!r}"
         return None

@@ -372,7 +372,11 @@ async def _enrol(request: Request) -> Response:
 
 async def _submit(request: Request) -> Response:
     served, token = _served(request), _token(request)
-    entries = decode_submission(await read_body(request, LARGEST_SUBMISSION))
+    body = await read_body(request, LARGEST_SUBMISSION)
+    n_bytes = _read_number(request, "entries", len(body))
+    if n_bytes < len(body):
+        await run_sync(served.uploads.store_small, body[n_bytes:])
+    entries = decode_submission(body[:n_bytes])
     artifacts = FileArtifacts(served.directory)
     try:
         submitted = await run_sync(
@@ -387,6 +391,11 @@ async def _submit(request: Request) -> Response:
     new = [seq for seq, is_new in placed if is_new]
     _note(request, machine=",".join(sorted(signed)), entries=len(entries), new=len(new))
     return JSONResponse({"entries": [{"seq": seq, "is_new": is_new} for seq, is_new in placed]})
+
+
+def _read_number(request: Request, name: str, default: int) -> int:
+    given = request.query_params.get(name, "")
+    return int(given) if given.isascii() and given.isdecimal() and len(given) < 20 else default
 
 
 def _decode[Asked](body: bytes, model: type[Asked]) -> Asked:

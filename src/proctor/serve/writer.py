@@ -5,6 +5,7 @@ signature. Each of them is sealed whole or not at all.
 """
 
 import asyncio
+import contextlib
 import queue
 import threading
 from collections.abc import Callable, Sequence
@@ -110,6 +111,9 @@ class Writer:
             while is_open:
                 jobs, is_open = self._take()
                 self._do(ledger, jobs)
+                # While clients prepare what they submit next.
+                with contextlib.suppress(ProctorError):
+                    ledger.refresh()
 
     def _take(self) -> tuple[list[_Job], bool]:
         """What has arrived by now, at least one job, and whether more may come."""

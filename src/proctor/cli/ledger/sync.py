@@ -36,10 +36,11 @@ def command(directory: str | None, as_json: bool) -> int:
         if not isinstance(remote, Mirror):
             raise LedgerError(f"{place}: not a copy of a served ledger")
         try:
-            sent = remote.send_waiting(ledger)
+            sent = remote.send_waiting()
         except UnreachableError as error:
             raise LedgerError(f"{error}; {len(remote.spool):,} entries wait") from error
-        ledger.keep_up()
+        remote.fetch(ledger, is_forced=True)
+        ledger.refresh()
         size = ledger.checkpoint().tree.size
     if as_json:
         print_json({"url": remote.url, "size": size, "sent": sent, "refused": remote.refused})

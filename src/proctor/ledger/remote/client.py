@@ -216,8 +216,10 @@ class LedgerClient:
             if offset <= before:
                 raise LedgerError(f"{self.url}: the upload of {sha256} does not advance")
 
-    def submit(self, lines: Sequence[bytes]) -> list[tuple[int, bool]]:
+    def submit(self, lines: Sequence[bytes], artifacts: bytes = b"") -> list[tuple[int, bool]]:
         """Submit entries; returns the position of each, and whether it is new.
+
+        `artifacts` are packed ones that the server stores first.
 
         Raises:
             UnreachableError: the server cannot be reached; it may have sealed them.
@@ -226,7 +228,10 @@ class LedgerClient:
             LedgerError: it refuses to answer.
         """
         body = b"\n".join(lines) + b"\n"
-        answer = _decode(self._ask("POST", "/submit", content=body), self.url)
+        params = {"entries": str(len(body))} if artifacts else None
+        answer = _decode(
+            self._ask("POST", "/submit", content=body + artifacts, params=params), self.url
+        )
         found = answer.get("entries")
         try:
             places = [(int(each["seq"]), bool(each["is_new"])) for each in found or ()]

@@ -13,16 +13,19 @@ with a new copy too. A copy is read like any ledger; what is appended to it goes
 """
 
 import contextlib
+import io
 import os
 import re
 import socket
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
+from backports import zstd
 
 from proctor.digest import sha256_hex
 from proctor.errors import (
@@ -67,6 +70,15 @@ from proctor.ledger.upkeep import leaf_of
 FORMAT = "proctor-remote-1"
 # Bytes of lines that are appended to the copy at a time.
 _BATCH = 4 << 20
+# Bytes of an artifact that is held in memory, and of all of them.
+_SMALL = 1 << 18
+_MOST_HELD = 64 << 20
+# Bytes of artifacts that are sent without asking which of them the server has.
+_UNASKED = 1 << 18
+# Digests that are remembered to be on the server.
+_MOST_KNOWN = 100_000
+# Seconds for which a writer's copy is fresh: the server itself looks for conflicts.
+_FRESH_SEC = 30.0
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,29 +148,63 @@ def connect(directory: Path, env: Mapping[str, str] = os.environ) -> "Mirror":
 
 
 class FetchedArtifacts(FileArtifacts):
-    """Artifacts of a copy; one that is missing is fetched."""
+    """Artifacts of a copy. One that is missing is fetched; new small ones are held in memory."""
 
     def __init__(self, directory: Path, client: LedgerClient) -> None:
         super().__init__(directory)
         self._client = client
         self._fetching = threading.Lock()
+        self.held: dict[str, tuple[int, bytes]] = {}
+        """Size and compressed bytes of artifacts that were added, until the server has them."""
 
     def open(self, sha256: str) -> BinaryIO:
         """Open the compressed file; fetch it first if it is missing."""
         try:
-            return super().open(sha256)
+            return self.open_here(sha256)
         except MissingArtifactError:
             self._fetch(sha256)
         return super().open(sha256)
 
+    def open_here(self, sha256: str) -> BinaryIO:
+        """Open the compressed file if it is on this machine.
+
+        Raises:
+            DamageError: it is not, or cannot be read.
+        """
+        found = self.held.get(sha256)
+        return super().open(sha256) if found is None else io.BytesIO(found[1])
+
     def holds(self, sha256: str) -> bool:
         """Whether the artifact is here, or on the server."""
-        if super().holds(sha256):
+        if sha256 in self.held or super().holds(sha256):
             return True
         try:
             return not self._client.missing([sha256])
         except (UnreachableError, LedgerError):
             return False
+
+    def put(self, source: BinaryIO) -> tuple[str, int]:
+        """Add the rest of a stream: small ones are not written, because the server stores them."""
+        begin = source.tell()
+        head = source.read(_SMALL)
+        if len(head) == _SMALL or sum(len(data) for _, data in self.held.values()) > _MOST_HELD:
+            source.seek(begin)
+            return super().put(source)
+        digest = sha256_hex(head)
+        if digest not in self.held:
+            self.held[digest] = len(head), zstd.compress(head)
+        return digest, len(head)
+
+    def keep(self, digests: Iterable[str]) -> None:
+        """Write what is held in memory, because the server cannot be reached.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        for sha256 in digests:
+            if (found := self.held.pop(sha256, None)) is not None:
+                self.put_compressed(sha256, found[0], io.BytesIO(found[1]))
+        self.settle()
 
     def _fetch(self, sha256: str) -> None:
         with self._fetching:
@@ -212,7 +258,10 @@ class Mirror:
         self._memory = memory
         self._machine: str | None = None
         # Positions that the server promised, with the digests of the entries there.
-        self._promised: dict[int, str] = {}
+        self._promises = Promises(directory / "promises.jsonl")
+        self._fetched: float | None = None
+        # Digests of artifacts that the server has.
+        self._known: set[str] = set()
 
     def close(self) -> None:
         """End the connection."""
@@ -236,9 +285,12 @@ class Mirror:
                 "sealed without the server"
             ) from error
 
-    def fetch(self, ledger: LedgerReader) -> None:
-        """Update the copy, and send what waits: see `Remote`."""
-        self.problem = None
+    def fetch(self, ledger: LedgerReader, *, is_forced: bool = False) -> None:
+        """Update the copy, unless that was done a moment ago: see `Remote`."""
+        now = time.monotonic()
+        if not is_forced and self._fetched is not None and now - self._fetched < _FRESH_SEC:
+            return
+        self.problem, self._fetched = None, now
         try:
             if not isinstance(ledger, OpenLedger):
                 raise TypeError("only an open ledger has a position")
@@ -406,26 +458,32 @@ class Mirror:
     def submit(self, ledger: LedgerReader, drafts: Sequence[AnyEntry], key: Signer) -> list[int]:
         """Submit entries, signed by this machine's key: see `Remote`."""
         origin = ledger.checkpoint().origin
-        lines: list[bytes] = []
         try:
-            self.send_waiting(ledger)
+            self.send_waiting()
             name = self._enrol(key)
             lines = [encode_entry(sign_entry(draft, origin, name, key)) for draft in drafts]
-            self._upload(ledger, drafts)
-            places = self.client.submit(lines)
+            places = self.client.submit(lines, self._upload(drafts))
         except UnreachableError as error:
             self.problem = str(error)
-            name = self._machine or _machine_name(key)
-            lines = [encode_entry(sign_entry(draft, origin, name, key)) for draft in drafts]
-            self.spool.add(lines)
+            self._keep_waiting(drafts, origin, key)
             return [WAITING] * len(drafts)
-        for (seq, is_new), draft in zip(places, drafts, strict=True):
-            if is_new:
-                self._promised[seq] = _digest(draft)
-        self._drop_own(drafts)
+        new = {seq: draft for (seq, is_new), draft in zip(places, drafts, strict=True) if is_new}
+        self._promises.add({seq: _digest(draft) for seq, draft in new.items()})
+        self._drop(drafts)
         return [seq for seq, _ in places]
 
-    def send_waiting(self, ledger: LedgerReader) -> int:
+    def _keep_waiting(self, drafts: Sequence[AnyEntry], origin: str, key: Signer) -> None:
+        name = self._machine or _machine_name(key)
+        lines = [encode_entry(sign_entry(draft, origin, name, key)) for draft in drafts]
+        try:
+            self.artifacts.keep(_evidence_of(drafts))
+        except OSError as error:
+            raise LedgerError(
+                f"{self._log.where}: evidence for {self.url} cannot be stored: {error}"
+            ) from error
+        self.spool.add(lines)
+
+    def send_waiting(self) -> int:
         """Send what waits; returns the number of entries sent.
 
         Raises:
@@ -437,13 +495,12 @@ class Mirror:
             entries = [decode_line(line, f"{name}: an entry") for line in lines]
             drafts = [entry for entry in entries if not isinstance(entry, Withheld)]
             try:
-                self._upload(ledger, drafts)
-                self.client.submit(lines)
+                self.client.submit(lines, self._upload(drafts))
             except (NotSealedError, ConflictError) as error:
                 self.refused.append(f"{error}; it is kept in {self.spool.refuse(name, str(error))}")
                 continue
             self.spool.remove(name)
-            self._drop_own(drafts)
+            self._drop(drafts)
             sent += len(lines)
         return sent
 
@@ -452,18 +509,18 @@ class Mirror:
             self._machine = self.client.enrol(_machine_name(key), str(key.verifier))
         return self._machine
 
-    def _upload(self, ledger: LedgerReader, drafts: Sequence[AnyEntry]) -> None:
-        sizes = {
-            file.sha256: file.size
-            for draft in drafts
-            if isinstance(draft, TrialEntry)
-            for file in draft.evidence
-        }
-        if not sizes:
-            return
+    def _upload(self, drafts: Sequence[AnyEntry]) -> bytes:
+        """Upload the evidence of entries; returns artifacts to be sent with the entries."""
+        sizes = _evidence_of(drafts)
+        missing = [sha256 for sha256 in sizes if sha256 not in self._known]
+        held = self.artifacts.held
+        if all(each in held for each in missing):
+            packed = b"".join(pack_artifact(each, *held[each]) for each in missing)
+            if len(packed) <= _UNASKED:
+                return packed
         body = bytearray()
-        for sha256 in sorted(self.client.missing(sorted(sizes))):
-            with FileArtifacts.open(self.artifacts, sha256) as file:
+        for sha256 in sorted(self.client.missing(missing)):
+            with self.artifacts.open_here(sha256) as file:
                 total = file.seek(0, os.SEEK_END)
                 file.seek(0)
                 if total > PIECE:
@@ -475,19 +532,24 @@ class Mirror:
                 body.clear()
         if body:
             self.client.upload_small(bytes(body))
+        return b""
 
-    def _drop_own(self, drafts: Sequence[AnyEntry]) -> None:
+    def _drop(self, drafts: Sequence[AnyEntry]) -> None:
         """Remove evidence that the server has now; the trials still have their files."""
-        for draft in drafts:
-            for file in draft.evidence if isinstance(draft, TrialEntry) else ():
-                FileArtifacts.remove(self.artifacts, file.sha256)
+        if len(self._known) > _MOST_KNOWN:
+            self._known.clear()
+        for sha256 in _evidence_of(drafts):
+            self._known.add(sha256)
+            if self.artifacts.held.pop(sha256, None) is None:
+                self.artifacts.remove(sha256)
 
     def _check_promises(self, ledger: OpenLedger) -> None:
         """Check that entries which the server acknowledged are where it said."""
-        if not self._promised:
+        promised = self._promises.read()
+        if not promised:
             return
         size = ledger.refresh().tree.size
-        for seq, digest in list(self._promised.items()):
+        for seq, digest in promised.items():
             if seq >= size:
                 raise ForkError(
                     f"{self.url}: the server acknowledged entry {seq}, and shows {size:,} entries"
@@ -498,7 +560,55 @@ class Mirror:
                     f"{self.url}: the server acknowledged entry {seq} with other content than it "
                     "shows there"
                 )
-            del self._promised[seq]
+        self._promises.forget(promised)
+
+
+class Promises:
+    """Positions that a server acknowledged, with the digests of the entries, in a file.
+
+    They are checked with the next fetch. The file is not made durable: after a power cut, the
+    last ones are not checked.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def add(self, promised: Mapping[int, str]) -> None:
+        """Add positions."""
+        lines = [msgspec.json.encode([seq, digest]) + b"\n" for seq, digest in promised.items()]
+        with contextlib.suppress(OSError), self._path.open("ab") as file:
+            file.write(b"".join(lines))
+
+    def read(self) -> dict[int, str]:
+        """What was promised and not checked yet."""
+        try:
+            lines = self._path.read_bytes().splitlines()
+        except FileNotFoundError:
+            return {}
+        found: dict[int, str] = {}
+        for line in lines:
+            with contextlib.suppress(msgspec.MsgspecError):
+                seq, digest = msgspec.json.decode(line, type=tuple[int, str])
+                found[seq] = digest
+        return found
+
+    def forget(self, checked: Mapping[int, str]) -> None:
+        """Forget what was checked."""
+        left = {seq: digest for seq, digest in self.read().items() if seq not in checked}
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
+        if left:
+            self.add(left)
+
+
+def _evidence_of(drafts: Sequence[AnyEntry]) -> dict[str, int]:
+    """The sizes of the artifacts that entries name."""
+    return {
+        file.sha256: file.size
+        for draft in drafts
+        if isinstance(draft, TrialEntry)
+        for file in draft.evidence
+    }
 
 
 def _digest(entry: AnyEntry) -> str:
