@@ -11,7 +11,7 @@
     drawn       trials drawn at random from a seed; the same for both programs
     job_data    job directories of such trials, kept in build/bench-data
     write_job   how such a directory is written, by harbor's own models
-    ours, ours_run, ours_verify     what proctor is asked to do, in a process of its own
+    ours, ours_run, ours_verify, ours_board     what proctor is asked to do, in a process of its own
     theirs, theirs_viewer, theirs_uploader     the same for harbor
     theirs_environments     environments in which harbor runs here without Docker
     inspect_import  a harbor job brought into a ledger; a subject too

@@ -17,22 +17,26 @@ from benchmarks.viewer_board import make_board_entry
 from proctor.ledger.entry import AnyEntry, EvidenceFile, TrialEntry
 from proctor.ledger.keys import load_key, make_key
 from proctor.ledger.ledger import OpenLedger
+from proctor.ledger.log import FileLog
 
 _OWN_EVIDENCE = 1000
 _BATCH = 5000
+_SEGMENT = 8 << 20
 _TASKS = 100
 _SHARED = 256
 
 
 def load_growth_ledger(bench: Bench, trials: int) -> Path:
     """A ledger of so many trials, not indexed yet; it is kept from run to run."""
-    directory = bench.data / f"growth-1-{trials}"
+    directory = bench.data / f"growth-2-{trials}"
     if (directory / "whole").exists():
         return directory
     directory.mkdir(parents=True, exist_ok=True)
     with OpenLedger.create(directory, make_key(directory / "key", "bench"), "bench") as ledger:
+        # Withholding writes a segment anew: the first one has the same size in all ledgers.
+        ledger.log = FileLog(directory, segment_size=_SEGMENT)
         for batch in itertools.batched(range(trials), _BATCH):
-            append_trials(ledger, batch)
+            _append(ledger, batch)
     (directory / "whole").touch()
     return directory
 
@@ -42,8 +46,7 @@ def open_for_writing(directory: Path) -> OpenLedger:
     return OpenLedger.open(directory, key=load_key(directory / "key"))
 
 
-def append_trials(ledger: OpenLedger, numbers: Sequence[int]) -> None:
-    """Append trials with these numbers; a negative one has a file of its own."""
+def _append(ledger: OpenLedger, numbers: Sequence[int]) -> None:
     draw = random.Random(numbers[0])
     drafts: list[AnyEntry] = [_make_trial(ledger, number, draw) for number in numbers]
     ledger.artifacts.settle()
@@ -52,7 +55,7 @@ def append_trials(ledger: OpenLedger, numbers: Sequence[int]) -> None:
 
 
 def _make_trial(ledger: OpenLedger, number: int, draw: random.Random) -> TrialEntry:
-    is_own = number < 0 or number % _OWN_EVIDENCE == 0
+    is_own = number % _OWN_EVIDENCE == 0
     text = f"evidence of trial {number}" if is_own else f"shared evidence {number % _SHARED}"
     sha256, size = ledger.artifacts.put(io.BytesIO(text.encode()))
     file = EvidenceFile(path="agent/output.txt", sha256=sha256, size=size)

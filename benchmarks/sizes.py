@@ -9,5 +9,7 @@ what any power of the size would give.
 
 
 def name_of_size(size: int) -> str:
-    """A count in thousands where it is one."""
+    """A count in thousands or millions where it is one."""
+    if size % 1_000_000 == 0:
+        return f"{size // 1_000_000}m"
     return f"{size // 1000}k" if size % 1000 == 0 else str(size)

@@ -182,7 +182,7 @@ def find_room(directory: str) -> int:
     return min(LARGEST_UNPACKED, shutil.disk_usage(directory).free // 2)
 
 
-def write_atomic(path: Path, data: bytes) -> None:
+def write_atomic(path: Path, data: bytes | bytearray) -> None:
     """Replace a file durably; a crash leaves the old file or the new one.
 
     Raises:
@@ -325,7 +325,7 @@ def write_new(path: Path, data: bytes, *, mode: int = 0o666) -> None:
 
 
 def _write_beside(
-    path: Path, data: bytes, give_name: Callable[[Path, Path], None], mode: int = 0o666
+    path: Path, data: bytes | bytearray, give_name: Callable[[Path, Path], None], mode: int = 0o666
 ) -> None:
     """Write to a temporary name, then rename or link it into place in one step."""
     temporary = path.with_name(f".{os.urandom(8).hex()}.tmp")

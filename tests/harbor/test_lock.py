@@ -42,6 +42,15 @@ def test_a_plan_without_trials_has_a_text_too() -> None:
     assert render_lock(lock).decode() == lock.model_dump_json(indent=4, exclude_none=True)
 
 
+def test_a_large_plan_is_written_in_a_third_and_read_as_the_same() -> None:
+    trials = [make_trial(name) for name in ("b", "a", "c")]
+    lock = lock_of(*trials, *trials)
+    plain, compact = render_lock(lock, many=6), render_lock(lock, many=5)
+    assert JobLock.model_validate_json(plain) == JobLock.model_validate_json(compact)
+    assert len(compact) < len(plain) / 3
+    assert b"0123456789" not in compact
+
+
 def test_no_secret_is_in_a_lock() -> None:
     text = render_lock(lock_of(make_trial("one"))).decode()
     assert "0123456789" not in text

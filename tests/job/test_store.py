@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from uuid import uuid4
 
+import msgspec
 import pytest
 
 from proctor.errors import JobError
@@ -39,6 +40,27 @@ def test_the_state_comes_back_as_it_was_written(tmp_path: Path) -> None:
         files.write_state(state)
     assert load_state(tmp_path) == state
     assert state.read_settings("x") == Settings(dataset_id="d@1", strict_tasks=True)
+
+
+def test_the_state_of_a_large_job_has_every_key_once(tmp_path: Path) -> None:
+    slots = [NamedSlot(at, f"{at % 3:064}", f"task-{at % 3}__{at:07}") for at in range(3000)]
+    state = msgspec.structs.replace(make_state(), slots=slots)
+    with held_job(tmp_path) as files:
+        files.write_state(state, many=2999)
+    assert load_state(tmp_path) == state
+    assert (tmp_path / "proctor.json").stat().st_size < 3000 * 30
+
+
+@pytest.mark.parametrize("slot", ["[9, 't']", "[-1, 't']", "['k', 't']", "[0]", "'t'", "7"])
+def test_a_slot_without_its_key_is_refused(tmp_path: Path, slot: str) -> None:
+    state = msgspec.structs.replace(make_state(), slots=[NamedSlot(0, "k", "t")])
+    with held_job(tmp_path) as files:
+        files.write_state(state, many=0)
+    text = (tmp_path / "proctor.json").read_text()
+    assert '[0,"t"]' in text
+    (tmp_path / "proctor.json").write_text(text.replace('[0,"t"]', slot.replace("'", '"')))
+    with pytest.raises(JobError, match=r"proctor\.json: not as proctor writes it"):
+        load_state(tmp_path)
 
 
 def test_a_directory_without_files_is_no_job_yet(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from proctor.digest import sha256_hex
@@ -338,8 +337,8 @@ class TestOtherLedger:
         rows = [list(each.index.trials(TrialFilter())) for each in both]
         assert rows[0] == rows[1] != []
         boards = [make_board(each, "fixtures@1") for each in both]
-        sections = [[row for section in board.sections for row in section.rows] for board in boards]
-        assert msgspec.to_builtins(sections[0]) == msgspec.to_builtins(sections[1])
+        numbers = [[(row.number, row.numbers, row.load_trials()) for row in b.rows] for b in boards]
+        assert numbers[0] == numbers[1] != []
         counted = [measure(each) for each in both]
         assert counted[0].experiments[0].trials == counted[1].experiments[0].trials
         assert counted[0].total.evidence_bytes == counted[1].total.evidence_bytes

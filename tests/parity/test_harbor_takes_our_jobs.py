@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from proctor.harbor.lock import JobLock, render_lock
 from tests.lazy_imports import LazyModule
 from tests.parity.beside import run_ours
 from tests.parity.facts import TASKS, load_groups
@@ -19,6 +20,7 @@ JOB_CONFIG = LazyModule("harbor.models.job.config")
 JOB_LOCK = LazyModule("harbor.models.job.lock")
 JOB_RESULT = LazyModule("harbor.models.job.result")
 
+RECORDED = Path(__file__).resolve().parent.parent / "data" / "harbor" / "jobs"
 N_TRIALS = 24
 N_KEPT = 8
 CONFIG = f"""
@@ -60,6 +62,15 @@ def trials(job: Path) -> dict[str, Any]:
     found = {path.parent.name: json.loads(path.read_text()) for path in job.glob("*/result.json")}
     assert len(found) == N_TRIALS
     return found
+
+
+@pytest.mark.parametrize("path", sorted(RECORDED.glob("*/lock.json")), ids=lambda p: p.parent.name)
+def test_the_plan_of_a_large_job_is_the_same_plan_to_harbor(path: Path) -> None:
+    read = JOB_LOCK.JobLock.model_validate_json
+    text = path.read_text()
+    compact = render_lock(JobLock.model_validate_json(text), many=0)
+    assert len(compact) < len(text) / 2
+    assert read(compact) == read(text)
 
 
 def test_the_viewer_shows_the_job_and_every_trial(job: Path, tmp_path: Path) -> None:

@@ -106,19 +106,19 @@ def command(
         if dataset is None:
             return _list(ledger, as_json=as_json)
         board = make_board(ledger, dataset, at=at, policy_check=_open_policy_check(ledger, policy))
-    if as_json:
-        print_json(describe_board(board))
-    elif as_csv:
-        _print_csv(board)
-        for note in render_withheld(board.trials):
-            print_stderr(f"note: {note}")
-    elif as_markdown:
-        for line in _render_markdown(board):
-            print_line(line)
-    elif trials_of is not None:
-        _print_trials(board, trials_of)
-    else:
-        _print(board)
+        if as_json:
+            print_json(describe_board(board))
+        elif as_csv:
+            _print_csv(board)
+            for note in render_withheld(board.trials):
+                print_stderr(f"note: {note}")
+        elif as_markdown:
+            for line in _render_markdown(board):
+                print_line(line)
+        elif trials_of is not None:
+            _print_trials(board, trials_of)
+        else:
+            _print(board)
     return 0
 
 

@@ -24,7 +24,7 @@ from proctor.search.index import SearchIndex
 from proctor.search.query import Query, parse_query
 from proctor.search.row import Row, is_change
 from proctor.search.snippet import Marker
-from proctor.search.upkeep import ask_index
+from proctor.search.upkeep import Watch, ask_index, update_index
 
 # Rendering of hits: usually two lines each, within 80 columns. Control characters of traces are
 # escaped.
@@ -111,7 +111,7 @@ _SNIPPET = 200
 
 
 @click.command("search")
-@click.argument("words", metavar="QUERY…", nargs=-1, required=True)
+@click.argument("words", metavar="QUERY…", nargs=-1)
 @ledger_option
 @filter_options
 @click.option(
@@ -128,6 +128,16 @@ _SNIPPET = 200
     is_flag=True,
     help="Print one line per trial, with its number of matches.",
 )
+@click.option(
+    "--now", "is_now", is_flag=True, help="Search what is indexed already, and say what is not."
+)
+@click.option(
+    "--update",
+    "is_update",
+    is_flag=True,
+    help="Only update the index, at low priority; `run` and `ledger seal` start this after many "
+    "trials.",
+)
 @json_option
 def command(
     words: tuple[str, ...],
@@ -136,6 +146,8 @@ def command(
     rank: bool,
     exact: bool,
     by_trial: bool,
+    is_now: bool,
+    is_update: bool,
     as_json: bool,
     wanted: TrialFilter,
 ) -> int:
@@ -156,6 +168,10 @@ def command(
     """
     for other in ("rank", "number", "exact"):
         check_apart("by_trial", other)
+    if is_update == bool(words):
+        raise click.UsageError("expected a QUERY, or --update without one")
+    if is_update:
+        return _update(directory)
     if not by_trial and (wanted.limit or 0) > COUNTED:
         raise click.UsageError(f"--limit {wanted.limit}; expected no more than {COUNTED} a page")
     query = parse_query(" ".join(words))
@@ -165,10 +181,14 @@ def command(
         ledger.refresh()
         unnamed = list_unnamed(ledger)
         if by_trial:
-            counts = _ask(ledger, lambda index: count_by_trial(ledger, index, query, chosen))
+            counts = _ask(
+                ledger, lambda index: count_by_trial(ledger, index, query, chosen), is_now=is_now
+            )
             _print_counts(counts, wanted.limit, len(unnamed), as_json=as_json)
         else:
-            found = _ask(ledger, lambda index: find_hits(ledger, index, query, chosen, page))
+            found = _ask(
+                ledger, lambda index: find_hits(ledger, index, query, chosen, page), is_now=is_now
+            )
             answer = _Answer(found, page, len(unnamed))
             _print_hits(answer, query, directory, as_json=as_json)
     if disclosed := render_unnamed(unnamed):
@@ -185,20 +205,36 @@ class _Answer:
     unnamed: int
 
 
-def _ask[T](ledger: LedgerReader, ask: Callable[[SearchIndex], T]) -> T:
-    """The answer of the index, with a note about what is not indexed."""
+def _update(directory: str | None) -> int:
+    with open_ledger(directory) as ledger:
+        ledger.refresh()
+        if not update_index(ledger, _make_watch()):
+            print_stderr("proctor: another process is updating the index")
+    return 0
+
+
+def _make_watch() -> Watch:
     show = make_progress()
 
     def watch(done: int, total: int) -> None:
         show("MB of evidence indexed", done // _MEGABYTE, max(1, total // _MEGABYTE))
 
+    return watch
+
+
+def _ask[T](ledger: LedgerReader, ask: Callable[[SearchIndex], T], *, is_now: bool) -> T:
+    """The answer of the index, with a note about what is not indexed."""
+
     def ask_and_tell(index: SearchIndex) -> T:
+        size = ledger.index.size()
+        if (behind := size - index.position().size) > 0:
+            print_stderr(f"proctor: not searched: {behind:,} of {size:,} entries, not indexed yet")
         if problems := index.problems():
             more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
             print_stderr(f"proctor: not searched: {printable(problems[0])}{more}")
         return ask(index)
 
-    return ask_index(ledger, ask_and_tell, watch)
+    return ask_index(ledger, ask_and_tell, _make_watch(), is_now=is_now)
 
 
 def _print_hits(answer: _Answer, query: Query, directory: str | None, *, as_json: bool) -> None:

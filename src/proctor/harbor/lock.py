@@ -2,7 +2,8 @@
 
 The text equals harbor 0.13.1's for the same plan, except for sets, which harbor writes in arbitrary
 order and proctor sorted. Trials that are one object are rendered once: a plan with many attempts is
-mostly repetition.
+mostly repetition. A plan of more than 100,000 trials is written without white space and defaults,
+which harbor reads as the same plan: a fifth of the size.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,8 @@ _KWARG_FLAGS = frozenset(
     {"--ak", "--agent-kwarg", "--ek", "--environment-kwarg", "--verifier-kwarg"}
 )
 _INDENT = " " * 8
+MANY_TRIALS = 100_000
+"""A job of more trials has its own files in a compact form."""
 
 
 class HarborLock(BaseModel, defer_build=True):
@@ -118,14 +121,27 @@ def make_lock(
     )
 
 
-def render_lock(lock: JobLock) -> bytes:
-    """Render lock.json, without a final newline."""
+def render_lock(lock: JobLock, *, many: int = MANY_TRIALS) -> bytes:
+    """Render lock.json, without a final newline; compact if it has more than `many` trials."""
+    if len(lock.trials) > many:
+        return _render_compact(lock)
     head = lock.model_copy(update={"trials": []}).model_dump_json(indent=4, exclude_none=True)
     if not lock.trials:
         return head.encode()
     texts = {id(trial): _render_trial(trial) for trial in _each_once(lock.trials)}
     joined = ",\n".join([texts[id(trial)] for trial in lock.trials])
     return f"{head.removesuffix('[]\n}')}[\n{joined}\n    ]\n}}".encode()
+
+
+def _render_compact(lock: JobLock) -> bytes:
+    head = lock.model_copy(update={"trials": []}).model_dump_json(exclude_none=True)
+    texts = {
+        id(trial): trial.model_dump_json(exclude_none=True, exclude_defaults=True)
+        for trial in _each_once(lock.trials)
+    }
+    # A line each, so that tools for text can be used on it.
+    joined = ",\n".join([texts[id(trial)] for trial in lock.trials])
+    return f"{head.removesuffix(']}')}\n{joined}\n]}}".encode()
 
 
 def written_invocation(argv: Sequence[str], host: Mapping[str, str]) -> list[str]:

@@ -20,6 +20,7 @@ import os
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import Annotated
 from uuid import UUID
 
 import msgspec
@@ -28,6 +29,7 @@ from pydantic import ValidationError
 from proctor.errors import JobError
 from proctor.files import read_small, replace_file, write_all, write_atomic, write_new
 from proctor.harbor.configs import JobConfig
+from proctor.harbor.lock import MANY_TRIALS
 from proctor.job.flakes import FLAKES
 from proctor.job.settings import Settings
 
@@ -96,7 +98,36 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
             raise JobError(f"{path}: settings are not proctor's: {_first_of(error)}") from error
 
 
-_decode_state = msgspec.json.Decoder(JobState).decode
+class _Written(JobState, frozen=True, kw_only=True):
+    """proctor.json; with many trials, each key is written once and slots refer to it."""
+
+    keys: list[str] = []
+    """The distinct keys."""
+    slots: list[NamedSlot | tuple[Annotated[int, msgspec.Meta(ge=0)], str]]  # type: ignore[assignment]
+    """In plan order; else the number of the key, and the trial."""
+
+    def unpack(self) -> JobState:
+        """The state with named slots."""
+        fields = {name: getattr(self, name) for name in JobState.__struct_fields__}
+        fields["slots"] = [
+            slot if isinstance(slot, NamedSlot) else NamedSlot(index, self.keys[slot[0]], slot[1])
+            for index, slot in enumerate(self.slots)
+        ]
+        return JobState(**fields)
+
+
+def _encode_state(state: JobState, many: int) -> bytes:
+    slots = state.slots
+    # Slots are in plan order, so that positions need not be written.
+    if len(slots) <= many or any(slot.index != at for at, slot in enumerate(slots)):
+        return msgspec.json.format(msgspec.json.encode(state), indent=1)
+    numbers = {key: number for number, key in enumerate(dict.fromkeys(slot.key for slot in slots))}
+    fields = {name: getattr(state, name) for name in JobState.__struct_fields__}
+    fields["slots"] = [(numbers[slot.key], slot.trial) for slot in slots]
+    return msgspec.json.encode(_Written(**fields, keys=list(numbers)))
+
+
+_decode_state = msgspec.json.Decoder(_Written).decode
 
 
 def load_state(directory: Path) -> JobState | None:
@@ -107,10 +138,10 @@ def load_state(directory: Path) -> JobState | None:
     """
     path = f"{directory}/{STATE}"
     try:
-        return _decode_state(read_small(path))
+        return _decode_state(read_small(path)).unpack()
     except FileNotFoundError:
         return None
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, IndexError) as error:
         raise JobError(
             f"{path}: not as proctor writes it: {error}; move it away, and the job is taken for "
             "one that harbor began: its trials are then found by their own files"
@@ -161,10 +192,9 @@ class JobFiles:
                 "then resume with `proctor resume`"
             )
 
-    def write_state(self, state: JobState) -> None:
-        """Write proctor.json."""
-        text = msgspec.json.format(msgspec.json.encode(state), indent=1)
-        self._write(STATE, text)
+    def write_state(self, state: JobState, *, many: int = MANY_TRIALS) -> None:
+        """Write proctor.json; compact if it has more than `many` slots."""
+        self._write(STATE, _encode_state(state, many))
 
     def write_config(self, text: bytes) -> None:
         """Write config.json."""

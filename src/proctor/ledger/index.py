@@ -57,8 +57,8 @@ _ENTRY = "SELECT seq, kind, at, segment, offset, length, leaf FROM entries"
 _REFERRED = "SELECT run_conditions, task_conditions FROM trials WHERE seq = ?"
 _DELETE_UNUSED = (
     "DELETE FROM conditions WHERE id IN (SELECT value FROM json_each(?)) "
-    "AND id NOT IN (SELECT run_conditions FROM trials WHERE run_conditions = id) "
-    "AND id NOT IN (SELECT task_conditions FROM trials WHERE task_conditions = id)"
+    "AND NOT EXISTS (SELECT 1 FROM trials WHERE run_conditions = id) "
+    "AND NOT EXISTS (SELECT 1 FROM trials WHERE task_conditions = id)"
 )
 _SUPERSEDED_BY = "SELECT record FROM remarks WHERE seq = ? AND kind = 'supersede' AND is_subject"
 _LEAVES = "SELECT leaf FROM entries WHERE seq >= ? AND seq < ? ORDER BY seq"

@@ -375,13 +375,13 @@ class FileLog:
     def overwrite(self, place: Place, line: bytes) -> None:
         """Replace a line: see `LogStore`."""
         with self._open(place.segment) as file:
-            data = file.read()
+            data = bytearray(file.read())
         # Temporary files of an earlier attempt that crashed; the lock excludes other writers.
         for left in (self.directory / "entries").glob(".*.tmp"):
             left.unlink()
         # The whole segment is rewritten, because overwriting in place is not atomic.
-        changed = data[: place.offset] + line + data[place.offset + len(line) :]
-        write_atomic(self.directory / segment_name(place.segment), changed)
+        data[place.offset : place.offset + len(line)] = line
+        write_atomic(self.directory / segment_name(place.segment), data)
 
 
 def _lay_out(

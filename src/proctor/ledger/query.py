@@ -7,8 +7,8 @@ Withheld trials are listed with their ids and digests.
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import msgspec
 
@@ -16,7 +16,7 @@ from proctor.errors import InputError, LedgerError
 from proctor.ledger.counting import KEPT, RESTARTED, SUPERSEDED, WITHHELD, restarted_attempts
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow, admitted_status
-from proctor.ledger.trial_index import TrialFilter, check_text
+from proctor.ledger.trial_index import NamePattern, TrialFilter, check_text
 from proctor.ledger.withheld import UnnamedWithholding, list_unnamed
 
 _MOST_NAMED = 5
@@ -86,6 +86,24 @@ def load_position(
         InputError: the log never had that size.
         DamageError: the log does not match its checkpoint.
     """
+    wanted = TrialFilter(experiment=experiment, dataset=dataset)
+    with read_position(ledger, wanted, at=at) as (position, rows):
+        return replace(position, trials=list(rows))
+
+
+@contextlib.contextmanager
+def read_position(
+    ledger: LedgerReader, wanted: TrialFilter, *, at: int | None = None
+) -> Iterator[tuple[Position, Iterator[TrialRow]]]:
+    """A position without its trials, and the trials that a filter selects, one at a time.
+
+    For ledgers of so many trials that a list of them takes a gigabyte. All attempts at a trial, or
+    none, must be selected.
+
+    Raises:
+        InputError: the log never had that size.
+        DamageError: the log does not match its checkpoint.
+    """
     with snapshot(ledger) as size:
         if at is not None and not 0 < at <= size:
             raise InputError(
@@ -93,10 +111,18 @@ def load_position(
                 f"{size}, not {at}"
             )
         size = at or size
-        found = ledger.index.trials(TrialFilter(experiment=experiment, dataset=dataset), size=size)
         judged = ledger.index.supersessions(size)
-        trials = with_restarted([_at_position(row, judged) for row in found])
-        return Position(size, trials, judged, list_unnamed(ledger, size))
+
+        def select(wanted: TrialFilter) -> Iterator[TrialRow]:
+            found = ledger.index.trials(wanted, size=size)
+            return (_at_position(row, judged) for row in found)
+
+        names = (*wanted.names, NamePattern("trial_id", f"*{KEPT}*"))
+        kept = {row.experiment_id for row in select(replace(wanted, names=names))}
+        some = replace(wanted, experiments=tuple(kept))
+        restarted = _find_restarted(select(some)) if kept else {}
+        position = Position(size, [], judged, list_unnamed(ledger, size))
+        yield position, (_mark_restarted(row, restarted) for row in select(wanted))
 
 
 def _at_position(row: TrialRow, judged: Mapping[str, str | None]) -> TrialRow:
@@ -110,23 +136,25 @@ def _at_position(row: TrialRow, judged: Mapping[str, str | None]) -> TrialRow:
 
 def with_restarted(trials: list[TrialRow]) -> list[TrialRow]:
     """The trials, with the status of restarted attempts set."""
-    names: dict[str, list[tuple[str, str]]] = {}
-    for row in trials:
-        # Most ledgers have no kept attempts: then the rows are returned without another pass.
-        if KEPT in row.trial_id:
-            names[row.experiment_id] = []
+    # Most ledgers have no kept attempts: then the rows are returned without another pass.
+    names = {row.experiment_id for row in trials if KEPT in row.trial_id}
     if not names:
         return trials
-    for row in trials:
-        if row.experiment_id in names:
-            names[row.experiment_id].append((row.trial_id, row.status))
-    restarted = {name: restarted_attempts(found) for name, found in names.items()}
-    return [
-        msgspec.structs.replace(row, status=RESTARTED)
-        if row.trial_id in restarted.get(row.experiment_id, ())
-        else row
-        for row in trials
-    ]
+    restarted = _find_restarted(row for row in trials if row.experiment_id in names)
+    return [_mark_restarted(row, restarted) for row in trials]
+
+
+def _find_restarted(rows: Iterable[TrialRow]) -> dict[str, frozenset[str]]:
+    """Ids of restarted attempts, by experiment."""
+    names: dict[str, list[tuple[str, str]]] = {}
+    for row in rows:
+        names.setdefault(row.experiment_id, []).append((row.trial_id, row.status))
+    return {name: restarted_attempts(found) for name, found in names.items()}
+
+
+def _mark_restarted(row: TrialRow, restarted: Mapping[str, frozenset[str]]) -> TrialRow:
+    is_restarted = row.trial_id in restarted.get(row.experiment_id, ())
+    return msgspec.structs.replace(row, status=RESTARTED) if is_restarted else row
 
 
 def resolve_name(ledger: LedgerReader, name: str) -> TrialRow | int:

@@ -7,6 +7,7 @@
     query     a query, parsed
     index     search.sqlite: FTS5 over rows, and their texts for snippets; derived
     upkeep    updates the index from the log
+    background   starts the update in a process of its own
     check     compares the index with the log, for `ledger verify`
     scan      answers a query without an index
     find      answers a query: a page of hits, or trials with their counts

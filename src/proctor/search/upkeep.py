@@ -5,10 +5,13 @@ something was withheld since, so that none of it stays in the index; and if miss
 returned. Entries are added in batches: a process that is killed loses one batch.
 """
 
+import fcntl
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from proctor.errors import LedgerError
@@ -28,6 +31,8 @@ _TRIES = 100
 _PAUSE_SECONDS = 0.12
 TOLD = ("trial", "review", "note")
 """Kinds of entries with texts."""
+_LOCK = "search.lock"
+_LOWEST_PRIORITY = 19
 # Prefix of a withheld line's index, in the table of missing evidence.
 _LINE = "entry "
 
@@ -40,11 +45,16 @@ def watch_nothing(_done: int, _total: int) -> None:
 
 
 def ask_index[T](
-    ledger: LedgerReader, ask: Callable[[SearchIndex], T], watch: Watch = watch_nothing
+    ledger: LedgerReader,
+    ask: Callable[[SearchIndex], T],
+    watch: Watch = watch_nothing,
+    *,
+    is_now: bool = False,
 ) -> T:
     """Bring the index of a ledger up to date, then query it.
 
-    A damaged index is rebuilt.
+    A damaged index is rebuilt. With `is_now`, it is queried as far as it has read; one that does
+    not match the ledger is deleted first.
 
     Raises:
         LedgerError: the index cannot be written.
@@ -52,23 +62,48 @@ def ask_index[T](
     """
     path = ledger.index.path
     place = None if path is None else path.with_name(SEARCH_INDEX)
+    bring_up = _discard_unfit if is_now else partial(_catch_up, watch=watch)
     try:
-        return _ask_once(ledger, place, ask, watch)
+        return _ask_once(ledger, place, ask, bring_up)
     except sqlite3.OperationalError as error:
         raise LedgerError(_render_failure(place, error)) from error
     except sqlite3.DatabaseError:
         if place is not None:
             _remove(place)
     try:
-        return _ask_once(ledger, place, ask, watch)
+        return _ask_once(ledger, place, ask, bring_up)
     except sqlite3.Error as error:
         raise LedgerError(_render_failure(place, error)) from error
 
 
+def update_index(ledger: LedgerReader, watch: Watch = watch_nothing) -> bool:
+    """Update the index at the lowest priority; False if another process is doing so.
+
+    Raises:
+        LedgerError: the index cannot be written.
+    """
+    if ledger.index.path is None:
+        return False
+    os.nice(_LOWEST_PRIORITY)
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(ledger.index.path.with_name(_LOCK), flags, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        ask_index(ledger, lambda _: None, watch)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
 def _ask_once[T](
-    ledger: LedgerReader, place: Path | None, ask: Callable[[SearchIndex], T], watch: Watch
+    ledger: LedgerReader,
+    place: Path | None,
+    ask: Callable[[SearchIndex], T],
+    bring_up: Callable[[LedgerReader, SearchIndex], SearchIndex],
 ) -> T:
-    index = _catch_up(ledger, _open(place, ledger.checkpoint().origin), watch)
+    index = bring_up(ledger, _open(place, ledger.checkpoint().origin))
     try:
         with index.reading():
             return ask(index)
@@ -128,6 +163,15 @@ def _catch_up(ledger: LedgerReader, index: SearchIndex, watch: Watch) -> SearchI
             raise
         index = _begin_anew(index)
     raise LedgerError(f"{ledger.where}: other processes keep writing to it; try again")
+
+
+def _discard_unfit(ledger: LedgerReader, index: SearchIndex) -> SearchIndex:
+    """The index as it is, or an empty one if it does not match, or has what was withheld since."""
+    try:
+        return index if _look_ahead(ledger, index) is not None else _begin_anew(index)
+    except BaseException:
+        index.close()
+        raise
 
 
 def _begin_anew(index: SearchIndex) -> SearchIndex:

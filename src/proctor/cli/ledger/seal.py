@@ -32,6 +32,7 @@ from proctor.ledger.sealing import (
     check_submission,
     seal,
 )
+from proctor.search.background import update_in_background
 
 # Trials sealed with one signature.
 _TOGETHER = 100
@@ -118,6 +119,8 @@ def command(
     if submissions:
         target = _Target(directory, key_file, None if extend_experiment else Admission())
         sealed = _seal(target, submissions, secrets, refused)
+    if sealed:
+        update_in_background(choose_directory(directory))
     if as_json:
         print_json(_document(sealed, refused))
     else:

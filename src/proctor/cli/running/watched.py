@@ -21,6 +21,7 @@ from proctor.errors import ProctorError
 from proctor.job.options import JobOutcome
 from proctor.job.watch import Watch
 from proctor.record.reasons import ReasonCode
+from proctor.search.background import update_in_background
 
 type Run = Callable[[Watch], Coroutine[None, None, JobOutcome]]
 
@@ -42,6 +43,8 @@ def watch_job(run: Run, title: str, printing: Printing) -> int:
     if outcome.interrupted:
         # A second Ctrl-C while cleaning up ends without a traceback.
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    elif outcome.sealed is not None:
+        update_in_background(outcome.sealed.directory)
     report = make_report(outcome, time.monotonic() - began)
     if printing.as_json:
         print_report_json(report)

@@ -17,14 +17,14 @@ type Document = dict[str, Any]
 
 
 def describe_board(board: Board) -> Document:
-    """The whole board."""
+    """The whole board; its ledger must be open."""
     return {
         "format": FORMAT,
         "dataset": board.dataset,
         "ledger": board.origin,
         "at": board.size,
         "policy": board.policy,
-        "trials": len(board.trials.listed),
+        "trials": board.trials.listed,
         "planned": [msgspec.to_builtins(each) for each in board.planned],
         "sections": [_describe_section(section, board.trials) for section in board.sections],
         "withheld": {
@@ -119,13 +119,14 @@ def _describe_mark(row: BoardRow) -> Document | None:
 
 def describe_trials(row: BoardRow, trials: BoardTrials) -> list[Document]:
     """The trials of a row with any status, in the order they were sealed."""
+    rows = row.load_trials()
     replaced: dict[str, list[str]] = {}
-    for trial in row.trials if trials.supersessions else ():
+    for trial in rows if trials.supersessions else ():
         found = trials.supersessions.get(trial.record)
         if found is not None and found.refused is None:
             replaced.setdefault(found.by_record, []).append(trial.name)
     codes = row.mark.trials if row.mark is not None else {}
-    return [_describe_trial(each, trials, replaced, codes) for each in row.trials]
+    return [_describe_trial(each, trials, replaced, codes) for each in rows]
 
 
 def _describe_trial(

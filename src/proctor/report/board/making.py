@@ -1,24 +1,25 @@
 """Makes a board from a ledger at a position."""
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 
 import msgspec
 
 from proctor.errors import InputError, StatisticsError
-from proctor.ledger.counting import RESTARTED, counted_trials
-from proctor.ledger.query import load_position, snapshot
+from proctor.ledger.counting import RESTARTED
+from proctor.ledger.query import read_position, snapshot
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.sealed_plans import SealedPlan, list_plans
-from proctor.ledger.trial_index import check_text
+from proctor.ledger.trial_index import TrialFilter, check_text
 from proctor.record.comparable import RunConditions, TaskConditions
 from proctor.report.board.conditions import run_differences, task_difference
 from proctor.report.board.model import Board, BoardRow, BoardSection, PlannedCount, PolicyCheck
-from proctor.report.board.numbers import count_row
-from proctor.report.board.trials import BoardTrials, load_board_trials
+from proctor.report.board.numbers import Counted, Reducing, count_reduced
+from proctor.report.board.trials import BoardTrials, TrialReading
 from proctor.sentence import count_of
 
 # Sections: only runs under the same conditions are listed together. A group, the trials of one
@@ -39,7 +40,11 @@ class AgentTrials:
 
     key: RowKey
     run: int
-    trials: list[TrialRow] = field(default_factory=list)
+    experiment: str
+    revision: str | None
+    """Of the first trial."""
+    reducing: Reducing = field(default_factory=Reducing)
+    trials: list[Counted] = field(default_factory=list)
     tasks: dict[str | None, int] = field(default_factory=dict)
     """The number of each task's conditions."""
 
@@ -84,7 +89,7 @@ class Numbered:
         return TaskConditions(revision="unknown", image="unknown")
 
 
-def place_trials(rows: Sequence[TrialRow], numbered: Numbered) -> list[Placed]:
+def place_trials(rows: Iterable[TrialRow], numbered: Numbered) -> list[Placed]:
     """Place trials, given in the order of sealing, into sections."""
     sections: list[Placed] = []
     for group in _group_trials(rows, numbered):
@@ -124,25 +129,28 @@ def _group_trials(rows: Iterable[TrialRow], numbered: Numbered) -> list[AgentTri
         key: tuple[object, ...] = (row.experiment_id, run, *row_key)
         group = found.get(key)
         if group is None:
-            group = found[key] = AgentTrials(row_key, run)
+            group = found[key] = AgentTrials(row_key, run, row.experiment_id, row.revision)
         elif group.tasks.get(row.task_id, task) != task:
-            group = _find_other(found, key, row.task_id, task)
+            group = _find_other(found, key, row, task)
         group.tasks[row.task_id] = task
-        group.trials.append(row)
+        group.trials.append(group.reducing.reduce(row))
     return list(found.values())
 
 
 def _find_other(
     found: dict[tuple[object, ...], AgentTrials],
     key: tuple[object, ...],
-    task: str | None,
+    row: TrialRow,
     number: int,
 ) -> AgentTrials:
     """A group with the same key and the same conditions of the task; a new one if needed."""
     first = found[key]
     for more in count(1):
-        other = found.setdefault((*key, more), AgentTrials(first.key, first.run))
-        if other.tasks.get(task, number) == number:
+        other = found.get((*key, more))
+        if other is None:
+            other = AgentTrials(first.key, first.run, row.experiment_id, row.revision)
+            found[*key, more] = other
+        if other.tasks.get(row.task_id, number) == number:
             return other
     raise AssertionError("unreachable: the numbers do not end")
 
@@ -185,12 +193,14 @@ def make_board(
         DamageError: the log does not match its checkpoint.
     """
     check_text(dataset, "the dataset")
-    position = load_position(ledger, at=at, dataset=dataset)
-    if not position.trials:
-        raise InputError(_render_absence(ledger, dataset, position.size))
-    trials = load_board_trials(ledger, position)
     numbered = Numbered()
-    placed = place_trials(trials.listed, numbered)
+    with read_position(ledger, TrialFilter(dataset=dataset), at=at) as (position, rows):
+        reading = TrialReading(ledger, position)
+        placed = place_trials(reading.read(rows), numbered)
+        trials = reading.finish()
+    if not trials.listed:
+        raise InputError(_render_absence(ledger, dataset, position.size))
+    load = _TrialLoader(ledger, dataset, position.size)
     sections: list[BoardSection] = []
     for number, each in enumerate(placed, start=1):
         tasks = {task: numbered.task(found) for task, found in each.tasks.items()}
@@ -199,7 +209,7 @@ def make_board(
             conditions=each.conditions,
             tasks=tasks,
             apart=tuple(_explain_separation(each.conditions, tasks, sections)),
-            rows=_make_rows(each, number, trials, policy_check),
+            rows=_make_rows(each, number, load, policy_check),
         )
         sections.append(section)
     board = Board(
@@ -242,37 +252,58 @@ def _explain_separation(
         yield f"separate from {section.number}: {differing[0]}{more}"
 
 
+@dataclass(frozen=True, slots=True)
+class _TrialLoader:
+    """Loads the trials of a row as they were at the position of the board."""
+
+    ledger: LedgerReader
+    dataset: str
+    size: int
+
+    def __call__(self, experiments: tuple[str, ...], seqs: Collection[int]) -> list[TrialRow]:
+        wanted, chosen = TrialFilter(dataset=self.dataset, experiments=experiments), set(seqs)
+        with read_position(self.ledger, wanted, at=self.size) as (position, rows):
+            found = TrialReading(self.ledger, position).read(rows)
+            return [row for row in found if row.seq in chosen]
+
+
 def _make_rows(
-    placed: Placed, number: int, trials: BoardTrials, policy_check: PolicyCheck | None
+    placed: Placed, number: int, load: _TrialLoader, policy_check: PolicyCheck | None
 ) -> tuple[BoardRow, ...]:
-    rows_by_key: dict[RowKey, list[TrialRow]] = {}
+    groups_by_key: dict[RowKey, list[AgentTrials]] = {}
     for group in placed.groups:
-        if (known := rows_by_key.setdefault(group.key, group.trials)) is not group.trials:
-            # Two experiments may have been sealed in turns.
-            together = sorted([*known, *group.trials], key=lambda row: row.seq)
-            rows_by_key[group.key] = together
-    rows = [_make_row(key, found, trials, policy_check) for key, found in rows_by_key.items()]
+        groups_by_key.setdefault(group.key, []).append(group)
+    rows = [_make_row(groups, load, policy_check) for groups in groups_by_key.values()]
     rows.sort(key=_rank)
     return tuple(replace(row, number=f"{number}.{at}") for at, row in enumerate(rows, start=1))
 
 
 def _make_row(
-    key: RowKey, found: list[TrialRow], trials: BoardTrials, policy_check: PolicyCheck | None
+    groups: Sequence[AgentTrials], load: _TrialLoader, policy_check: PolicyCheck | None
 ) -> BoardRow:
-    agent, model, configuration, source, is_diagnostic = key
-    judged = [each for each in found if each.status != RESTARTED]
+    agent, model, configuration, source, is_diagnostic = groups[0].key
+    experiments = tuple(dict.fromkeys(group.experiment for group in groups))
+    found = [each for group in groups for each in group.trials]
+    if len(groups) > 1:
+        # Two experiments may have been sealed in turns.
+        found.sort(key=lambda each: each.seq)
+    load_trials = partial(load, experiments, array("q", [each.seq for each in found]))
+    mark = None
+    if policy_check is not None:
+        judged = [each for each in load_trials() if each.status != RESTARTED]
+        mark = policy_check.mark(judged, load.size)
     return BoardRow(
         number="",
         agent=agent or _UNKNOWN,
         model=model or _UNKNOWN,
         configuration=configuration or _UNKNOWN,
-        revision=found[0].revision,
+        revision=groups[0].revision,
         source=source,
         is_diagnostic=is_diagnostic,
-        experiments=tuple(dict.fromkeys(each.experiment_id for each in found)),
-        trials=found,
-        numbers=count_row(found),
-        mark=policy_check.mark(judged, trials.size) if policy_check is not None else None,
+        experiments=experiments,
+        load_trials=load_trials,
+        numbers=count_reduced(found),
+        mark=mark,
     )
 
 
@@ -288,18 +319,17 @@ def _count_planned(ledger: LedgerReader, trials: BoardTrials) -> tuple[PlannedCo
         plans.setdefault(sealed.experiment, sealed)
     if not plans:
         return ()
-    counted = Counter(each.experiment_id for each in counted_trials(trials.listed))
     return tuple(
-        PlannedCount(name, sealed.seq, sealed.n_trials, counted[name])
+        PlannedCount(name, sealed.seq, sealed.n_trials, trials.counted[name])
         for name, sealed in plans.items()
-        if name in counted and sealed.n_trials is not None
+        if name in trials.counted and sealed.n_trials is not None
     )
 
 
 def _check_sum(board: Board) -> None:
     """Check that every trial is in exactly one row."""
     listed = sum(row.numbers.account.listed for row in board.rows)
-    if listed != len(board.trials.listed):
+    if listed != board.trials.listed:
         raise StatisticsError(
-            f"{len(board.trials.listed)} trials were found, but the rows list {listed}"
+            f"{board.trials.listed} trials were found, but the rows list {listed}"
         )

@@ -1,6 +1,6 @@
 """A board as a value: sections by conditions, rows in sections, trials in rows."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -53,8 +53,8 @@ class BoardRow:
     is_diagnostic: bool
     """Whether its records are partial."""
     experiments: tuple[str, ...]
-    trials: list[TrialRow]
-    """With any status, in the order they were sealed."""
+    load_trials: Callable[[], list[TrialRow]]
+    """Its trials with any status, in the order they were sealed; the ledger must be open."""
     numbers: RowNumbers
     mark: PolicyMark | None = None
     """Null if no policy was given."""

@@ -5,7 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from proctor.ledger.counting import Account, account_for, count_exceptions, counted_trials
+from proctor.ledger.counting import (
+    NOT_COUNTED,
+    Account,
+    account_for,
+    count_exceptions,
+    counted_trials,
+)
 from proctor.ledger.row import TrialRow
 from proctor.report.policy.grade import grade_trial
 from proctor.report.statistics.bootstrap import cluster_bootstrap
@@ -65,12 +71,70 @@ class RowNumbers(msgspec.Struct, frozen=True, kw_only=True):
         return sum(self.reviews.values())
 
 
-def count_row(rows: Sequence[TrialRow]) -> RowNumbers:
+class Counted(msgspec.Struct, frozen=True, gc=False):
+    """The part of a trial that the numbers need: a board of a million trials keeps no more."""
+
+    seq: int
+    status: str
+    reward: float | None
+    reason_code: str | None
+    exception: str | None
+    task_id: str | None
+    cost_usd: float | None
+    advisor_calls: int | None
+    findings: tuple[str, ...]
+    review: str | None
+    below_grade: tuple[str, ...]
+    """Why it is not of leaderboard grade; empty if it is, or does not count."""
+
+
+class Reducing:
+    """Reduces the trials of one row to what is counted."""
+
+    def __init__(self) -> None:
+        self._grades: dict[tuple[object, ...], tuple[str, ...]] = {}
+        # Equal texts of a million trials are one object.
+        self._texts: dict[str | None, str | None] = {}
+
+    def reduce(self, row: TrialRow) -> Counted:
+        """The part of a trial that is counted."""
+        same = self._texts.setdefault
+        return Counted(
+            row.seq,
+            same(row.status, row.status) or "",
+            row.reward,
+            same(row.reason_code, row.reason_code),
+            same(row.exception, row.exception),
+            same(row.task_id, row.task_id),
+            row.cost_usd,
+            row.advisor_calls,
+            row.findings,
+            row.review,
+            () if row.status in NOT_COUNTED else self._grade(row),
+        )
+
+    def _grade(self, row: TrialRow) -> tuple[str, ...]:
+        # Trials of a task in the same row are alike in everything else that the grade depends on:
+        # one of them is graded for all.
+        found_in = (row.findings, row.review) if row.findings else None
+        key = (row.task_id, row.reward is None, found_in)
+        known = self._grades.get(key)
+        if known is None:
+            known = self._grades[key] = tuple(str(code) for code in grade_trial(row))
+        return known
+
+
+def count_row(rows: Iterable[TrialRow]) -> RowNumbers:
     """The numbers of a row's trials, in the given order.
 
     Raises:
         StatisticsError: they do not add up.
     """
+    return count_reduced(list(map(Reducing().reduce, rows)))
+
+
+def count_reduced(rows: Sequence[Counted]) -> RowNumbers:
+    """`count_row` of reduced trials."""
     account = account_for(rows)
     counted = counted_trials(rows)
     by_task = _rewards_by_task(counted)
@@ -96,11 +160,11 @@ def count_row(rows: Sequence[TrialRow]) -> RowNumbers:
         advice=_count_advice(counted),
         findings=_count_each(code for each in counted for code in each.findings),
         reviews=_count_each(each.review for each in counted if each.review is not None),
-        below_grade=_count_below_grade(counted),
+        below_grade=_count_each(code for each in counted for code in each.below_grade),
     )
 
 
-def _rewards_by_task(counted: Sequence[TrialRow]) -> dict[str | None, list[float]]:
+def _rewards_by_task(counted: Sequence[Counted]) -> dict[str | None, list[float]]:
     found: defaultdict[str | None, list[float]] = defaultdict(list)
     for row in counted:
         # Harbor's rule, as in the score that the interval belongs to: a missing reward is 0.
@@ -116,24 +180,10 @@ def _estimate_pass(by_task: Mapping[str | None, Sequence[float]]) -> PassEstimat
     return pass_at(k, tasks)
 
 
-def _count_advice(counted: Sequence[TrialRow]) -> Advice:
+def _count_advice(counted: Sequence[Counted]) -> Advice:
     calls = [each.advisor_calls for each in counted]
     known = [number for number in calls if number is not None]
     return Advice(sum(number > 0 for number in known), sum(known), len(calls) - len(known))
-
-
-def _count_below_grade(counted: Sequence[TrialRow]) -> dict[str, int]:
-    # Trials of a task in the same row are alike in everything else that the grade depends on: one
-    # of them is graded for all.
-    alike: defaultdict[tuple[object, ...], list[TrialRow]] = defaultdict(list)
-    for each in counted:
-        found_in = (each.findings, each.review) if each.findings else None
-        alike[each.task_id, each.reward is None, found_in].append(each)
-    found: Counter[str] = Counter()
-    for rows in alike.values():
-        for code in grade_trial(rows[0]):
-            found[str(code)] += len(rows)
-    return dict(sorted(found.items()))
 
 
 def _count_each(things: Iterable[str]) -> dict[str, int]:

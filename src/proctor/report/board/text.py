@@ -28,7 +28,7 @@ _NOTHING = "-"
 def render_title(board: Board) -> str:
     """The title of a board."""
     n = sum(1 for _ in board.rows)
-    trials = count_of(len(board.trials.listed), "trial")
+    trials = count_of(board.trials.listed, "trial")
     where = f"{count_of(board.size, 'entry', 'entries')} of {board.origin}"
     return f"{board.dataset} at {where}: {count_of(n, 'row')} from {trials}"
 

@@ -4,14 +4,15 @@ Which supersessions count is decided by `proctor.ledger.supersession`. Rescores 
 position in the log on.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
 
 from proctor.audit.certificate import CertifiedGroup, CertifiedTrial, certified_column
 from proctor.errors import CertificateError, DamageError
-from proctor.ledger.counting import WITHHELD
+from proctor.ledger.counting import NOT_COUNTED, WITHHELD
 from proctor.ledger.entry import RescoreEntry, SupersedeEntry, TrialScore, WithholdEntry
 from proctor.ledger.query import Position
 from proctor.ledger.reader import LedgerReader
@@ -68,8 +69,10 @@ class BoardTrials:
     """The trials of a board."""
 
     size: int
-    listed: list[TrialRow]
-    """In the order they were sealed, with their status and score at the position."""
+    listed: int
+    """The number of trials with any status."""
+    counted: Mapping[str, int]
+    """The number of trials that count, by experiment."""
     supersessions: Mapping[str, Supersession]
     """By the record of the superseded trial."""
     remarks: Mapping[str, Rescored]
@@ -82,35 +85,71 @@ class BoardTrials:
     """Withholdings that name no trial, whose experiments are unknown."""
 
 
-def load_board_trials(ledger: LedgerReader, position: Position) -> BoardTrials:
-    """Apply supersessions and rescores to the trials at a position.
+class TrialReading:
+    """Applies rescores to trials while they are read, and collects what a board says about them."""
 
-    Raises:
-        DamageError: an entry of the log does not match the index.
-    """
-    rows, size = position.trials, position.size
-    withheld = list(ledger.index.trials(TrialFilter(status=WITHHELD), size=size))
-    supersessions = _find_supersessions(ledger, position)
-    remarks = _find_remarks(ledger, rows, size)
-    if remarks:
-        marked = {record: again for record, (_, again) in remarks.items()}
-        rows = [marked.get(each.record, each) for each in rows]
-    experiments = {each.experiment_id for each in rows} if withheld else set()
-    here = [row for row in withheld if row.experiment_id in experiments]
-    return BoardTrials(
-        size=size,
-        listed=rows,
-        supersessions=supersessions,
-        remarks={record: remark for record, (remark, _) in remarks.items()},
-        withheld=[_describe_withheld(ledger, row) for row in here],
-        withheld_elsewhere=len(withheld) - len(here),
-        withheld_unnamed=position.unnamed,
-    )
+    def __init__(self, ledger: LedgerReader, position: Position) -> None:
+        self._ledger = ledger
+        self._position = position
+        self._rescores = _find_rescores(ledger, position.size)
+        self._remarks: dict[str, Rescored] = {}
+        # Records with a supersession.
+        self._named: set[str] = set()
+        self._listed: Counter[str] = Counter()
+        self._left_out: Counter[str] = Counter()
+
+    def read(self, rows: Iterable[TrialRow]) -> Iterator[TrialRow]:
+        """The trials with the score that counts.
+
+        Raises:
+            DamageError: an entry of the log does not match the index.
+        """
+        rescores, judged = self._rescores, self._position.supersessions
+        listed, left_out = self._listed, self._left_out
+        for row in rows:
+            listed[row.experiment_id] += 1
+            if row.status in NOT_COUNTED:
+                left_out[row.experiment_id] += 1
+            if row.record in judged:
+                self._named.add(row.record)
+            yield self._rescore(row) if row.record in rescores else row
+
+    def _rescore(self, row: TrialRow) -> TrialRow:
+        entry = self._rescores[row.record]
+        fields = (entry.score.profile, entry.reason, entry.author)
+        self._remarks[row.record] = Rescored(entry.seq, *fields, former=row.reward)
+        return _rescore(row, entry.score, entry.seq)
+
+    def finish(self) -> BoardTrials:
+        """What was collected.
+
+        Raises:
+            DamageError: an entry of the log does not match the index.
+        """
+        size = self._position.size
+        withheld = list(self._ledger.index.trials(TrialFilter(status=WITHHELD), size=size))
+        here = [row for row in withheld if row.experiment_id in self._listed]
+        return BoardTrials(
+            size=size,
+            listed=self._listed.total(),
+            counted={
+                name: number - self._left_out[name]
+                for name, number in self._listed.items()
+                if number > self._left_out[name]
+            },
+            supersessions=_find_supersessions(self._ledger, self._position, self._named),
+            remarks=self._remarks,
+            withheld=[_describe_withheld(self._ledger, row) for row in here],
+            withheld_elsewhere=len(withheld) - len(here),
+            withheld_unnamed=self._position.unnamed,
+        )
 
 
-def _find_supersessions(ledger: LedgerReader, position: Position) -> dict[str, Supersession]:
+def _find_supersessions(
+    ledger: LedgerReader, position: Position, known: Collection[str]
+) -> dict[str, Supersession]:
     judged = position.supersessions
-    if not judged:
+    if not known:
         return {}
     entries = [
         entry
@@ -118,7 +157,6 @@ def _find_supersessions(ledger: LedgerReader, position: Position) -> dict[str, S
         if isinstance(entry := ledger.entry(seq), SupersedeEntry)
     ]
     latest = {entry.subject.record: entry for entry in entries}
-    known = {each.record for each in position.trials}
     return {
         record: Supersession(
             seq=entry.seq,
@@ -130,29 +168,17 @@ def _find_supersessions(ledger: LedgerReader, position: Position) -> dict[str, S
             refused=judged[record],
         )
         for record, entry in latest.items()
-        if record in known and record in judged
+        if record in known
     }
 
 
 # Rescores
 
 
-def _find_remarks(
-    ledger: LedgerReader, rows: Sequence[TrialRow], size: int
-) -> dict[str, tuple[Rescored, TrialRow]]:
-    places = ledger.index.remarks(kind="rescore", size=size)
-    if not places:
-        return {}
-    known = {each.record: each for each in rows}
-    found: dict[str, tuple[Rescored, TrialRow]] = {}
-    for seq in places:
-        entry = ledger.entry(seq)
-        if isinstance(entry, RescoreEntry) and entry.subject.record in known:
-            row = known[entry.subject.record]
-            fields = (entry.score.profile, entry.reason, entry.author)
-            remark = Rescored(seq, *fields, former=row.reward)
-            found[row.record] = remark, _rescore(row, entry.score, seq)
-    return found
+def _find_rescores(ledger: LedgerReader, size: int) -> dict[str, RescoreEntry]:
+    """The last rescore of each record."""
+    entries = map(ledger.entry, ledger.index.remarks(kind="rescore", size=size))
+    return {entry.subject.record: entry for entry in entries if isinstance(entry, RescoreEntry)}
 
 
 def _rescore(row: TrialRow, score: TrialScore, seq: int) -> TrialRow:

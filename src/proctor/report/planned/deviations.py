@@ -36,7 +36,7 @@ from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.run_plan import PlannedAgent, RunPlan, digest_settings
 from proctor.ledger.sealed_plans import SealedPlan, list_plans
-from proctor.report.board.trials import BoardTrials, Supersession, load_board_trials
+from proctor.report.board.trials import BoardTrials, Supersession, TrialReading
 from proctor.sentence import count_of
 
 # The trials of an experiment, matched with the plan
@@ -82,10 +82,11 @@ def load_planned(ledger: LedgerReader, experiment: str, plan: RunPlan) -> Planne
     Raises:
         DamageError: a record cannot be read, or the log does not match its checkpoint.
     """
-    trials = load_board_trials(ledger, load_position(ledger, experiment=experiment))
-    return PlannedTrials(
-        tuple(_match_trial(ledger, each, trials, plan) for each in trials.listed), trials
-    )
+    position = load_position(ledger, experiment=experiment)
+    reading = TrialReading(ledger, position)
+    rows = list(reading.read(position.trials))
+    trials = reading.finish()
+    return PlannedTrials(tuple(_match_trial(ledger, each, trials, plan) for each in rows), trials)
 
 
 def _match_trial(

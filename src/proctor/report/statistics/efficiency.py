@@ -9,6 +9,7 @@ from math import fsum
 
 import msgspec
 
+from proctor.ledger.counting import Countable
 from proctor.ledger.row import TrialRow
 
 # Dollars, tokens or seconds of one trial; records may contain any number.
@@ -60,7 +61,7 @@ class PhaseTimes(msgspec.Struct, frozen=True):
     verification: Spent
 
 
-def is_success(trial: TrialRow, pass_mark: float = PASS_MARK) -> bool:
+def is_success(trial: Countable, pass_mark: float = PASS_MARK) -> bool:
     """Whether it was scored at the pass mark or above."""
     return trial.reward is not None and trial.reward >= pass_mark
 
