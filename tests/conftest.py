@@ -7,12 +7,16 @@ import re
 import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from tests.cluster.ray_cluster import ADDRESS, RayCluster, make_token
 from tests.tiers import TIERS, Guard, find_marks, tier_of
 
 # How long an example takes is the machine's business, not the test's.
@@ -65,9 +69,39 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         file = item.nodeid.partition("::")[0]
         if file in _PREPARED_ONCE:
             item.add_marker(pytest.mark.xdist_group(file))
+        elif file.startswith("tests/cluster/") or item.name.endswith("[ray]"):
+            # One cluster for the whole run.
+            item.add_marker(pytest.mark.xdist_group("ray"))
     if tier := config.getoption("tier"):
         config.hook.pytest_deselected(items=[item for item in items if tier_of(item) != tier])
         items[:] = [item for item in items if tier_of(item) == tier]
+
+
+@pytest.fixture(scope="session")
+def ray_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
+    """A cluster of two nodes, to which all files of the tests are hidden."""
+    if find_spec("ray") is None:
+        pytest.skip("ray is not installed: pip install 'proctor[ray]'")
+    with tempfile.TemporaryDirectory(prefix="pc-", dir="/tmp") as place:
+        cluster = RayCluster(Path(place), [tmp_path_factory.getbasetemp()], make_token())
+        try:
+            cluster.start()
+            yield cluster
+        finally:
+            cluster.stop()
+
+
+@pytest.fixture
+def connected(ray_cluster: RayCluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This process is a driver of the cluster."""
+    for name, value in ray_cluster.variables.items():
+        monkeypatch.setenv(name, value)
+    connection = import_module("proctor.cluster.connection")
+    ray_cluster.restore()
+    with ray_cluster.entered():
+        connection.connect(ADDRESS, is_insecure=False)
+        yield
+        connection.disconnect()
 
 
 def pytest_collection_finish() -> None:

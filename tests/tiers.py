@@ -27,6 +27,7 @@ TIERS = (*MARKS, PURE)
 
 _DIRECTORIES = {
     "tests/cheaters/": "sandbox",
+    "tests/cluster/": "process",
     "tests/environments/docker/": "docker",
     "tests/environments/sandbox/": "sandbox",
     "tests/faults/": "process",
@@ -38,6 +39,7 @@ _FIXTURES = {
     "browser": "browser",
     "cache": "sandbox",
     "harbor": "harbor",
+    "ray_cluster": "process",
     "small_image": "docker",
     "uv_on_path": "process",
 }

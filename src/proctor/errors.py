@@ -15,6 +15,7 @@ ProctorError
 │   │   └── InvalidAggregationModeError
 │   ├── ScoreRecordError            a score record, or a score that does not fit one
 │   ├── AgentError                  an agent's settings, its files or its version command
+│   ├── ClusterError                a Ray cluster that is missing, unsafe or has no fitting node
 │   ├── ConfigError                 a job's configuration
 │   ├── PrimeError                  Prime's API, or an evaluation it returned
 │   ├── PluginError                 a class given by its import path
@@ -52,6 +53,7 @@ ProctorError
 │   ├── AddTestsDirError
 │   ├── ToolsChangedError           the tests ran with tools that are not the image's
 │   ├── DownloadVerifierDirError
+│   ├── WorkerLostError             the machine or process that ran the trial died
 │   └── ModelError                  a model endpoint gave no answer; with a reason code
 │       ├── ModelUnreachableError   no connection, or each one was cut off
 │       ├── ModelTimeoutError       (not a TimeoutError: the agent itself was in time)
@@ -184,6 +186,10 @@ class MetricError(ProctorError):
 
 class AgentError(InputError):
     """An agent cannot be used: bad settings, missing files, or a failing version command."""
+
+
+class ClusterError(InputError):
+    """A cluster that cannot be reached or used, or has no node that fits."""
 
 
 class ConfigError(InputError):
@@ -332,6 +338,10 @@ class ToolsChangedError(TrialError):
 
 class DownloadVerifierDirError(TrialError):
     """The verifier's output could not be copied out."""
+
+
+class WorkerLostError(TrialError):
+    """The process or the node of a cluster that ran a trial died: no failure of the agent."""
 
 
 class ModelError(TrialError):

@@ -4,8 +4,10 @@ import asyncio
 import json
 import os
 import tarfile
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from proctor.task.directory import load_task
 from proctor.trial.executor import Executor, TrialOutcome
 from proctor.trial.finding import Finding, FindingCode
 from proctor.trial.spec import RecordFields, TrialSpec, parse_spec, render_spec
+from tests.cluster.ray_cluster import RayCluster
 from tests.executors.process_executor import ProcessExecutor, pack, unpack
 from tests.job.jobs import agent, make_task
 
@@ -54,13 +57,28 @@ def make_spec(place: Path, who: AgentConfig, name: str = "it__abc1234", **fields
     )
 
 
-@pytest.fixture(params=["local", "process"])
+@pytest.fixture(params=["local", "process", "ray"])
 def executor(request: pytest.FixtureRequest, tmp_path: Path) -> Executor:
     """One of each kind."""
     if request.param == "local":
         return LocalExecutor(tmp_path / "jobs" / "job", 2)
+    if request.param == "ray":
+        request.getfixturevalue("connected")
+        made: Executor = import_module("tests.cluster.executors").ConnectedExecutor(
+            tmp_path / "jobs" / "job", 2
+        )
+        return made
     (tmp_path / "scratch").mkdir()
     return ProcessExecutor(tmp_path / "scratch", 2)
+
+
+@pytest.fixture
+def meeting(request: pytest.FixtureRequest, executor: Executor, tmp_path: Path) -> Path:
+    """A directory that the test shares with its trials."""
+    if isinstance(executor, LocalExecutor | ProcessExecutor):
+        return tmp_path
+    cluster: RayCluster = request.getfixturevalue("ray_cluster")
+    return Path(tempfile.mkdtemp(dir=cluster.meeting))
 
 
 def run(executor: Executor, spec: TrialSpec, phases: list[str] | None = None) -> TrialOutcome:
@@ -110,12 +128,12 @@ class TestExecutor:
         assert (outcome.directory / "exception.txt").exists()
 
     def test_a_cancelled_trial_is_stopped_and_handed_over(
-        self, executor: Executor, tmp_path: Path
+        self, executor: Executor, tmp_path: Path, meeting: Path
     ) -> None:
-        began = tmp_path / "it__abc1234.began"
+        began = meeting / "it__abc1234.began"
 
         async def cancel() -> TrialOutcome:
-            spec = make_spec(tmp_path, agent("Waiting", place=str(tmp_path)))
+            spec = make_spec(tmp_path, agent("Waiting", place=str(meeting)))
             running = asyncio.create_task(executor.run(spec, lambda _: None))
             await wait_until(began.exists)
             running.cancel()
@@ -130,15 +148,15 @@ class TestExecutor:
         assert outcome.result.finished_at is not None
 
     def test_as_many_trials_run_at_once_as_it_says(
-        self, executor: Executor, tmp_path: Path
+        self, executor: Executor, tmp_path: Path, meeting: Path
     ) -> None:
-        who = agent("Waiting", place=str(tmp_path))
+        who = agent("Waiting", place=str(meeting))
         specs = [make_spec(tmp_path, who, f"it__{n}") for n in range(executor.capacity)]
 
         async def run_all() -> Sequence[TrialOutcome]:
             running = [asyncio.create_task(executor.run(spec, lambda _: None)) for spec in specs]
-            await wait_until(lambda: len(list(tmp_path.glob("*.began"))) == executor.capacity)
-            (tmp_path / "go").touch()
+            await wait_until(lambda: len(list(meeting.glob("*.began"))) == executor.capacity)
+            (meeting / "go").touch()
             return await asyncio.gather(*running)
 
         outcomes = asyncio.run(run_all())

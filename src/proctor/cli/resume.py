@@ -10,13 +10,21 @@ from proctor.cli.options import PATH, check_apart
 from proctor.cli.output import json_option
 from proctor.cli.running.display import leave_at_once
 from proctor.cli.running.host import Consent
-from proctor.cli.running.options import AUTO, Concurrency
+from proctor.cli.running.options import (
+    AUTO,
+    INSECURE_HELP,
+    LOST_HELP,
+    ON_HELP,
+    Concurrency,
+    Number,
+)
 from proctor.cli.running.pairs import parse_variables
+from proctor.cli.running.place import LOCAL, choose_place
 from proctor.cli.running.preview import show_preview
 from proctor.cli.running.watched import Printing, always_with_line, watch_job
 from proctor.harbor.stats import CANCELLED
 from proctor.job.job import resume_job
-from proctor.job.options import ResumeOptions
+from proctor.job.options import MOST_LOST, ResumeOptions
 from proctor.job.preview import preview_resume
 
 
@@ -36,6 +44,9 @@ from proctor.job.preview import preview_resume
     metavar="N|auto",
     help="Number of trials to run at once.  [default: as before]",
 )
+@click.option("--on", default=LOCAL, metavar="local|ray|ray://HOST:PORT", help=ON_HELP)
+@click.option("--insecure-cluster", is_flag=True, help=INSECURE_HELP)
+@click.option("--max-lost", type=Number(0), default=MOST_LOST, metavar="N", help=LOST_HELP)
 @click.option(
     "--ae", "secrets", multiple=True, metavar="K=V", help="Supply the value of a redacted variable."
 )
@@ -52,6 +63,9 @@ def command(
     job: str,
     also: tuple[str, ...],
     n_concurrent: int | str | None,
+    on: str,
+    insecure_cluster: bool,
+    max_lost: int,
     secrets: tuple[str, ...],
     ledger: str | None,
     no_ledger: bool,
@@ -75,10 +89,11 @@ def command(
     """
     check_apart("as_json", "result_line")
     check_apart("ledger", "no_ledger")
+    place = choose_place(on, is_insecure=insecure_cluster)
     options = ResumeOptions(
         also=frozenset({CANCELLED, *also}),
         n_concurrent=n_concurrent if isinstance(n_concurrent, int) else None,
-        is_auto=n_concurrent == AUTO,
+        is_auto=n_concurrent == AUTO or (place is not None and n_concurrent is None),
         secrets=parse_variables("--ae", secrets),
         host=os.environ,
         invocation=sys.argv,
@@ -88,6 +103,8 @@ def command(
         ledger=Path(ledger).absolute() if ledger else None,
         key_file=Path(key).absolute() if key else None,
         is_sealed=not no_ledger,
+        open_executor=place,
+        max_lost=max_lost,
     )
     directory = Path(job)
     printing = Printing(quiet=quiet, as_json=as_json, result_line=result_line)

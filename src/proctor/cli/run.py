@@ -25,6 +25,7 @@ from proctor.cli.running.options import (
     task_options,
     verifier_options,
 )
+from proctor.cli.running.place import choose_place
 from proctor.cli.running.preview import show_preview
 from proctor.cli.running.sections import SectionedCommand
 from proctor.cli.running.watched import Printing, always_with_line, watch_job
@@ -74,12 +75,14 @@ def _run(given: dict[str, Any]) -> int:
     check_agents(requested.config)
     # A dry run passes no variables to tasks, so that no consent is needed.
     yes = flags.job.yes or flags.output.dry_run
+    on = choose_place(flags.job.on, is_insecure=flags.job.insecure_cluster)
     options = JobOptions(
         config=requested.config,
         settings=requested.settings,
         invocation=sys.argv,
         host=os.environ,
-        is_auto=requested.is_auto,
+        # A cluster has room for more than harbor's default.
+        is_auto=requested.is_auto or (on is not None and flags.job.n_concurrent is None),
         environment_why=_environment_why(flags.environment, from_file=flags.job.config is not None),
         stop_at_once=leave_at_once,
         approve=Consent(os.environ, frozenset(variables), yes=yes),
@@ -90,6 +93,8 @@ def _run(given: dict[str, Any]) -> int:
             extends=flags.record.extend_experiment,
             host=os.environ,
         ),
+        open_executor=on,
+        max_lost=flags.job.max_lost,
     )
     printing = Printing(
         quiet=requested.config.quiet,

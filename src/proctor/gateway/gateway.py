@@ -5,6 +5,7 @@ import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -48,6 +49,19 @@ class Gateway:
     def __post_init__(self) -> None:
         self.job = Budget("job", self.options.job_limits)
 
+    def reached_at(self, base: str) -> "Gateway":
+        """Return the same gateway for a trial that reaches it by another URL, through a relay."""
+        other = copy(self)
+        other.base = base
+        return other
+
+    def find_upstreams(
+        self, config: AgentConfig, env: Mapping[str, str], replay: Sequence[str] = ()
+    ) -> dict[str, Upstream]:
+        """Return the providers that an agent reaches through the gateway; empty: none."""
+        recorded = find_providers(replay) if replay else None
+        return self.options.find_upstreams(config, env, recorded)
+
     def open_agent(
         self,
         trial: str,
@@ -57,8 +71,7 @@ class Gateway:
         replay: Sequence[str] = (),
     ) -> ModelAccount | None:
         """See Models."""
-        recorded = find_providers(replay) if replay else None
-        upstreams = self.options.find_upstreams(config, env, recorded)
+        upstreams = self.find_upstreams(config, env, replay)
         if not upstreams:
             return None
         budgets = Budget("trial", self.options.trial_limits), self.job

@@ -13,10 +13,12 @@ import contextlib
 import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
+
+import msgspec
 
 from proctor import __version__
 from proctor.agents.harbors import find_note
@@ -30,10 +32,16 @@ from proctor.job.durable import Durable
 from proctor.job.flakes import Flakes, find_flakes, render_flakes
 from proctor.job.gateway import find_gateway, find_unreached
 from proctor.job.images import describe_change
-from proctor.job.local_executor import KINDS, LocalExecutor
+from proctor.job.local_executor import open_local
 from proctor.job.lock import lock_slots
 from proctor.job.metrics import make_metrics
-from proctor.job.options import Counts, JobOptions, JobOutcome, ResumeOptions
+from proctor.job.options import (
+    Counts,
+    ExecutorOrder,
+    JobOptions,
+    JobOutcome,
+    ResumeOptions,
+)
 from proctor.job.planning import JobPlan
 from proctor.job.progress import Progress, local_now
 from proctor.job.request import Request, opened_job, request_resume, request_run
@@ -224,21 +232,28 @@ async def _run_request(request: Request, watch: Watch, given: Executor | None) -
     """Run a job with its executor and, if its trials reach models, its gateway."""
     if given is not None:
         return await _run_with(given, request, watch)
-    place, prepared = request.place, request.prepared
+    prepared = request.prepared
     tasks = [planned.task for planned in prepared.resolved.tasks]
     recordings = prepared.recordings.values()
     options = find_gateway(
         prepared.config, prepared.settings.models, tasks, request.host, recordings
     )
+    order = ExecutorOrder(
+        trials_dir=request.place.trials_dir,
+        config=prepared.config,
+        tasks=tasks,
+        n_concurrent=request.n_concurrent,
+        host=request.host,
+    )
+    open_executor = request.open_executor or open_local
     if options is None:
-        executor = LocalExecutor(place.trials_dir, request.n_concurrent)
-        return await _run_with(executor, request, watch)
+        async with open_executor(order) as executor:
+            return await _run_with(executor, request, watch)
     # On use: most jobs need no server, and loading one takes a while.
     async with import_module("proctor.gateway.gateway").open_gateway(options) as models:
         models.on_use = watch.models_used
-        kinds = replace(KINDS, models=models)
-        executor = LocalExecutor(place.trials_dir, request.n_concurrent, kinds)
-        return await _run_with(executor, request, watch)
+        async with open_executor(msgspec.structs.replace(order, models=models)) as executor:
+            return await _run_with(executor, request, watch)
 
 
 async def _run_with(executor: Executor, request: Request, watch: Watch) -> JobOutcome:
@@ -437,6 +452,7 @@ async def _run_trials(
         changed=result_file.changed,
         reaping=running.reaping,
         sealer=running.sealer,
+        max_lost=request.max_lost,
     )
     # Signals are handled only while trials run: before and after, Ctrl-C may end the process at
     # once.

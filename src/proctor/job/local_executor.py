@@ -5,8 +5,9 @@ A killed trial leaves its files where `resume` finds them.
 
 import asyncio
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 
 from proctor.agents.kinds import make_agent
@@ -17,6 +18,7 @@ from proctor.environments.kinds import (
     reap_for,
 )
 from proctor.harbor.configs import EnvironmentConfig
+from proctor.job.options import ExecutorOrder
 from proctor.sentence import reason_of
 from proctor.trial.executor import TrialOutcome
 from proctor.trial.order import Kinds
@@ -70,3 +72,10 @@ class LocalExecutor:
         """See Executor."""
         directory = self._trials_dir / spec.name
         return TrialOutcome(await run_trial(spec, directory, self._kinds, watch), directory)
+
+
+@asynccontextmanager
+async def open_local(order: ExecutorOrder) -> AsyncIterator[LocalExecutor]:
+    """Run the trials of a job in this process; see OpenExecutor."""
+    kinds = replace(KINDS, models=order.models)
+    yield LocalExecutor(order.trials_dir, order.n_concurrent or 1, kinds)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -15,6 +16,8 @@ from proctor.job.flakes import Flakes
 from proctor.job.planned import RefusedTask
 from proctor.job.settings import Settings
 from proctor.task.directory import Task
+from proctor.trial.executor import Executor
+from proctor.trial.models import Models
 
 INTERRUPTED = 130
 """Exit code of a job that was stopped by Ctrl-C."""
@@ -29,6 +32,27 @@ class LedgerOptions(msgspec.Struct, frozen=True):
     """The signing key; None: the user's default key."""
     extends: bool = False
     """Whether to allow trials that do not belong to the experiment."""
+
+
+class ExecutorOrder(msgspec.Struct, frozen=True, kw_only=True):
+    """What the executor of a job is opened with."""
+
+    trials_dir: Path
+    """Directory of the job's trials, as its config spells it."""
+    config: JobConfig
+    """Contains the values of secrets."""
+    tasks: Sequence[Task]
+    n_concurrent: int | None
+    """Most trials at once; None: as many as fit."""
+    host: Mapping[str, str]
+    models: Models | None = None
+    """The job's model gateway; None without one."""
+
+
+type OpenExecutor = Callable[[ExecutorOrder], AbstractAsyncContextManager[Executor]]
+
+MOST_LOST = 3
+"""How often a trial is run again, by default, because the machine that ran it died."""
 
 
 def exit_at_once() -> None:
@@ -64,6 +88,9 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     """None: do not seal the trials."""
     known: frozenset[str] = frozenset()
     """Notes about the plan that the caller reports itself; they are only logged."""
+    open_executor: OpenExecutor | None = None
+    """Opens what runs the trials, on other machines; None: this process."""
+    max_lost: int = MOST_LOST
 
 
 class ResumeOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +118,9 @@ class ResumeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The signing key; None: the user's default key."""
     is_sealed: bool = True
     """False: do not seal the trials, even if the job was begun with a ledger."""
+    open_executor: OpenExecutor | None = None
+    """Opens what runs the trials, on other machines; None: this process."""
+    max_lost: int = MOST_LOST
 
 
 @dataclass(slots=True)

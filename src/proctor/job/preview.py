@@ -35,7 +35,8 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     """Directories that would be left alone."""
     notes: Sequence[str]
     environment: ChosenEnvironment
-    n_concurrent: int
+    n_concurrent: int | None
+    """None: as many as fit on a cluster, which is not asked."""
 
     def count(self, deed: SlotAction) -> int:
         """Number of slots with this action."""

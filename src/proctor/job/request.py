@@ -11,7 +11,7 @@ from proctor.harbor.configs import JobConfig
 from proctor.harbor.env import is_sensitive
 from proctor.job.existing import Existing, load_existing
 from proctor.job.images import choose_environment
-from proctor.job.options import JobOptions, LedgerOptions, ResumeOptions
+from proctor.job.options import JobOptions, LedgerOptions, OpenExecutor, ResumeOptions
 from proctor.job.planning import JobPlan, Place, Prepared, plan_job, prepare
 from proctor.job.secrets import check_secrets_used, check_variables, fill_secrets
 from proctor.job.settings import ModelSettings, Settings
@@ -147,13 +147,17 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the job exists already."""
     also: frozenset[str]
     """Exception types whose trials are run again."""
-    n_concurrent: int
-    """Number of concurrent trials."""
+    n_concurrent: int | None
+    """Number of concurrent trials; None: as many as fit on a cluster."""
     invocation: Sequence[str]
     host: Mapping[str, str]
     stop_at_once: Callable[[], None]
     ledger: LedgerOptions | None
     """None: do not seal the trials."""
+    open_executor: OpenExecutor | None
+    """None: the trials run in this process."""
+    max_lost: int
+    """How often a trial is run again because the machine that ran it died."""
     known: frozenset[str] = frozenset()
     """Notes about the plan that the caller reports itself."""
 
@@ -190,7 +194,11 @@ async def request_run(options: JobOptions) -> Request:
         chosen = existing.state.environment
     check_variables(config, options.host)
     prepared = await prepare(
-        config, options.settings, chosen, options.host, is_auto=options.is_auto
+        config,
+        options.settings,
+        chosen,
+        options.host,
+        is_auto=options.is_auto and options.open_executor is None,
     )
     options.approve([planned.task for planned in prepared.resolved.tasks], config)
     cwd = Path(existing.state.cwd) if existing.state else Path.cwd()
@@ -199,12 +207,14 @@ async def request_run(options: JobOptions) -> Request:
         place=Place(directory=directory, trials_dir=trials_dir, cwd=cwd),
         is_begun=existing.config is not None,
         also=options.also,
-        n_concurrent=prepared.config.n_concurrent_trials,
+        n_concurrent=_choose_concurrency(options, prepared.config.n_concurrent_trials),
         invocation=options.invocation,
         host=options.host,
         stop_at_once=options.stop_at_once,
         ledger=options.ledger,
         known=options.known,
+        open_executor=options.open_executor,
+        max_lost=options.max_lost,
     )
 
 
@@ -284,19 +294,28 @@ async def request_resume(job: OpenJob, options: ResumeOptions) -> Request:
     why = "the one that the job was begun with"
     chosen = state.environment if state else choose_environment(config.environment, why)
     check_variables(config, options.host, job.directory)
-    prepared = await prepare(config, job.settings, chosen, options.host, is_auto=options.is_auto)
+    is_auto = options.is_auto and options.open_executor is None
+    prepared = await prepare(config, job.settings, chosen, options.host, is_auto=is_auto)
     options.approve([planned.task for planned in prepared.resolved.tasks], config)
     return Request(
         prepared=prepared,
         place=Place(directory=job.directory, trials_dir=trials_dir, cwd=job.origin),
         is_begun=True,
         also=options.also,
-        n_concurrent=options.n_concurrent or prepared.config.n_concurrent_trials,
+        n_concurrent=options.n_concurrent
+        or _choose_concurrency(options, prepared.config.n_concurrent_trials),
         invocation=options.invocation,
         host=options.host,
         stop_at_once=options.stop_at_once,
         ledger=_find_ledger(job, options),
+        open_executor=options.open_executor,
+        max_lost=options.max_lost,
     )
+
+
+def _choose_concurrency(options: JobOptions | ResumeOptions, configured: int) -> int | None:
+    """Number of concurrent trials; None: as many as fit on a cluster."""
+    return None if options.is_auto and options.open_executor is not None else configured
 
 
 def _find_ledger(job: OpenJob, options: ResumeOptions) -> LedgerOptions | None:

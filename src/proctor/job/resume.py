@@ -24,7 +24,7 @@ from pathlib import Path
 
 import msgspec
 
-from proctor.errors import JobError
+from proctor.errors import JobError, WorkerLostError
 from proctor.harbor.configs import RetryConfig
 from proctor.harbor.documents import TRIAL
 from proctor.harbor.stats import CANCELLED, Trial
@@ -144,7 +144,8 @@ class RerunRules(msgspec.Struct, frozen=True):
         exception = row.exception
         if exception is None:
             return None
-        if exception in self.also:
+        # A lost trial says nothing about its agent: it has no score, and gets another attempt.
+        if exception in self.also or exception == WorkerLostError.__name__:
             return _ended_in(exception)
         # The runner was killed before it moved this attempt aside. harbor keeps no attempts and
         # writes no record: its trials have had their retries.

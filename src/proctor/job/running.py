@@ -13,7 +13,7 @@ from functools import partial
 
 import msgspec
 
-from proctor.errors import JobError
+from proctor.errors import ClusterError, JobError
 from proctor.files import read_inside, write_atomic
 from proctor.harbor.configs import RetryConfig
 from proctor.harbor.stats import CANCELLED
@@ -25,13 +25,15 @@ from proctor.harbor.trial_result import (
 )
 from proctor.job.durable import Durable
 from proctor.job.kept import ATTEMPTS, count_attempts, keep_attempt, list_attempts, take_over
+from proctor.job.options import MOST_LOST
 from proctor.job.progress import Progress, local_now
 from proctor.job.resume import Decision, SlotAction
 from proctor.job.retry import is_retried, retry_delay
 from proctor.job.sealing import Sealer
 from proctor.job.store import JobFiles
 from proctor.job.watch import Watch
-from proctor.trial.executor import Executor
+from proctor.sentence import count_of
+from proctor.trial.executor import Executor, TrialOutcome
 from proctor.trial.finding import ATTEMPT, Finding, Level, level_of, render_findings
 from proctor.trial.opening import begin_result
 from proctor.trial.paths import TrialPaths
@@ -46,6 +48,8 @@ from proctor.trial.spec import TrialSpec
 MOST = 100
 """Most findings carried over, from all earlier attempts together."""
 _LARGEST = 16 << 20
+# Before a trial whose machine died is run again.
+_LOST_SEC = 1.0
 _ORDER = (Level.ALARM, Level.NOTICE, Level.INFO)
 _decode = msgspec.json.Decoder(list[Finding]).decode
 
@@ -116,6 +120,8 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
     """Seals trials as they end; None: they are not sealed."""
     reaping: asyncio.Task[None]
     """Recovers files from killed environments; a trial that is redone waits for it."""
+    max_lost: int = MOST_LOST
+    """How often a trial is run again because the machine that ran it died."""
 
     async def run(self, decision: Decision) -> None:
         """Run a slot until it has a result that counts.
@@ -124,19 +130,23 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
             JobError: the job's own files are gone or cannot be written.
         """
         self.files.check_held()
-        if decision.deed is SlotAction.REDO:
-            # Recovered files belong to the earlier attempt, so they must arrive before it is moved
-            # aside.
-            await asyncio.wait([self.reaping])
-            if not await self._keep(decision):
-                return
-        n_retried = 0
+        if not await self._keep_redone(decision):
+            return
+        n_retried = n_lost = 0
         attempt = count_attempts(f"{self.files.directory}/{decision.trial}") + 1
         while True:
-            result = await self._run_attempt(decision, attempt)
+            outcome = await self._run_attempt(decision, attempt)
+            result = outcome.result
             is_stopped = _is_cancelled()
             if is_stopped or _find_error(result) == CANCELLED:
                 self.files.append_log(f"Trial {decision.trial} cancelled")
+            elif outcome.is_lost:
+                # Neither a failure nor a score of the trial: it is run again, or has no result.
+                if not await self._keep_lost(decision, result, attempt, n_lost):
+                    return
+                n_lost += 1
+                attempt += 1
+                continue
             elif await self._set_aside(decision, result, n_retried):
                 await self._wait(decision, result, attempt, retry_delay(self.retry, n_retried))
                 n_retried += 1
@@ -147,6 +157,37 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
             if is_stopped:
                 raise asyncio.CancelledError
             return
+
+    async def _keep_redone(self, decision: Decision) -> bool:
+        """Move what an earlier run left aside; return whether the slot can be run."""
+        if decision.deed is not SlotAction.REDO:
+            return True
+        # Recovered files belong to the earlier attempt, so they must arrive before it is moved
+        # aside.
+        await asyncio.wait([self.reaping])
+        return await self._keep(decision)
+
+    async def _keep_lost(
+        self, decision: Decision, result: TrialResult, attempt: int, n_lost: int
+    ) -> bool:
+        """Keep a lost attempt; return whether the trial is run again."""
+        is_kept = await self._set_lost_aside(decision)
+        if is_kept and n_lost < self.max_lost:
+            await self._wait(decision, result, attempt, _LOST_SEC)
+            return True
+        self._log_failure(decision, result)
+        self.changed()
+        self._say(
+            f"Trial {decision.trial} has no result: {count_of(n_lost + 1, 'worker')} that ran it "
+            f"died. `proctor resume {self.files.directory}` runs it again"
+        )
+        return False
+
+    async def _set_lost_aside(self, decision: Decision) -> bool:
+        try:
+            return await self._keep(decision)
+        finally:
+            self.progress.leave()
 
     async def _set_aside(self, decision: Decision, result: TrialResult, n_retried: int) -> bool:
         """Move an attempt's files aside if another attempt follows; return whether one does."""
@@ -188,7 +229,7 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
         await asyncio.sleep(delay)
         self.progress.n_retries += 1
 
-    async def _run_attempt(self, decision: Decision, attempt: int) -> TrialResult:
+    async def _run_attempt(self, decision: Decision, attempt: int) -> TrialOutcome:
         """Run one attempt; its files are in the job's directory when this returns."""
         self.progress.begin()
         self.changed()
@@ -204,8 +245,9 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
                 self.files.append_log(f"Trial {decision.trial} cancelled")
                 self.progress.leave()
                 raise
-            return self._make_errored(spec, error)
-        return outcome.result
+            errored = self._make_errored(spec, error)
+            return TrialOutcome(errored, self.files.directory / decision.trial)
+        return outcome
 
     async def _specify(self, decision: Decision, attempt: int) -> TrialSpec:
         spec = self.make_spec(decision, attempt)
@@ -240,8 +282,8 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
 
     def _make_errored(self, spec: TrialSpec, error: BaseException) -> TrialResult:
         """Make a result for a trial that could not make its own."""
-        # The job's own files failed, not the trial: that ends the job.
-        if isinstance(error, JobError):
+        # The job's own files or its cluster failed, not the trial: that ends the job.
+        if isinstance(error, JobError | ClusterError):
             raise error
         paths = TrialPaths(self.files.directory / spec.name)
         result = begin_result(spec)

@@ -176,7 +176,7 @@ _MACHINES: Final = frozenset(
     {
         *("EnvironmentStartTimeoutError", "AgentSetupTimeoutError", "DockerError", "EngineError"),
         *("SandboxError", "ImageError", "AddTestsDirError", "DownloadVerifierDirError"),
-        *("SandboxDiedError", "ContainerDiedError"),
+        *("SandboxDiedError", "ContainerDiedError", "WorkerLostError"),
         *("CancelledError", "MemoryLimitExceededError", "KeyboardInterrupt", "BrokerError"),
     }
 )

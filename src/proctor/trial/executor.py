@@ -24,6 +24,9 @@ class TrialOutcome(msgspec.Struct, frozen=True):
     """Everything that the trial left. The job takes ownership and moves it to its place, unless it
     is there already.
     """
+    is_lost: bool = False
+    """Whether the machine that ran it died. Only an executor knows: an agent could raise an
+    exception of any name."""
 
 
 class Executor(Protocol):

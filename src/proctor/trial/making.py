@@ -35,7 +35,9 @@ async def make_agent(run: TrialRun) -> Agent:
     host = host_variables()
     if config.skills:
         # In a thread: the skills are hashed.
-        run.skills = await asyncio.to_thread(load_skills, config.skills)
+        run.skills = await asyncio.to_thread(
+            load_skills, [run.spec.find_place(path) for path in config.skills]
+        )
     run.skills_dir = find_skills_dir(task, run.skills)
     _open_models(run, host)
     run.agent = run.kinds.make_agent(_order_agent(run, host))
@@ -110,7 +112,7 @@ def _order_agent(run: TrialRun, host: Mapping[str, str]) -> AgentOrder:
     }
     models = run.models
     return AgentOrder(
-        config=models.config or config if models else config,
+        config=run.spec.place_agent(models.config or config if models else config),
         logs_dir=run.paths.agent_dir,
         trial_paths=run.paths,
         task=task,
@@ -133,8 +135,9 @@ def _order_environment(run: TrialRun, host: Mapping[str, str]) -> EnvironmentOrd
     if run.models is not None:
         # A task may name a key for its whole environment; the agent gets its token for it.
         env |= {name: value for name, value in run.models.env.items() if name in env}
+    compose = [run.spec.find_place(path) for path in config.environment.extra_docker_compose]
     return EnvironmentOrder(
-        config=config.environment,
+        config=config.environment.model_copy(update={"extra_docker_compose": compose}),
         environment_dir=task.environment_directory,
         environment_name=task.short_name,
         session_id=config.trial_name,

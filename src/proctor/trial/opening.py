@@ -34,14 +34,15 @@ def find_redactor(spec: TrialSpec, host: Mapping[str, str]) -> Redactor | None:
     """Return a redactor for the trial's secrets; None if it has none."""
     secrets = {
         name: value
-        for env in (find_keys(spec.config.agent, host), *_find_envs(spec))
+        for env in (find_keys(spec.config.agent, host), *find_envs(spec))
         for name, value in _resolve_known(env, host).items()
         if is_sensitive(name) and len(value) >= _SHORTEST
     }
     return Redactor(secrets) if secrets else None
 
 
-def _find_envs(spec: TrialSpec) -> Iterator[Mapping[str, str]]:
+def find_envs(spec: TrialSpec) -> Iterator[Mapping[str, str]]:
+    """Yield every table of variables of a trial and its task, with templates unresolved."""
     config, task = spec.config, spec.task.config
     yield from (config.agent.env, config.environment.env, config.verifier.env)
     yield from _find_task_envs(task)

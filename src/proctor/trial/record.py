@@ -85,14 +85,20 @@ def make_environment(spec: TrialSpec, snapshot: Snapshot | None) -> EnvironmentS
         return EnvironmentSnapshot(
             runtime_image=snapshot.runtime_image,
             compute_backend=snapshot.compute_backend,
-            tool_versions={"proctor": __version__, **snapshot.tool_versions},
+            tool_versions={**_find_tools(spec), **snapshot.tool_versions},
         )
     asked = spec.config.environment
     return EnvironmentSnapshot(
         runtime_image=find_image(spec.task, spec.digests.followed or spec.digests.files),
         compute_backend=asked.import_path or asked.type or "docker",
-        tool_versions={"proctor": __version__},
+        tool_versions=_find_tools(spec),
     )
+
+
+def _find_tools(spec: TrialSpec) -> dict[str, str]:
+    """This program, and the node of a cluster that it ran on."""
+    node = {"node": spec.record.node} if spec.record.node is not None else {}
+    return {"proctor": __version__, **node}
 
 
 def make_inputs(spec: TrialSpec, trace: Trace | None) -> InputRecord:

@@ -3,24 +3,28 @@
     render_spec(spec)    its JSON, including the values of secrets: for a pipe, never for a file
     parse_spec(text)     the inverse
 
-Paths in it refer to the machine that planned it: the task's directory, the agent's skills, compose
-files, and paths in kwargs. An executor on another machine must copy them there.
+Paths in it refer to the machine that planned it: the task's directory, and what `find_paths` names.
+An executor on another machine copies them there, and says where in `places`.
 """
 
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from pydantic import BaseModel
 
-from proctor.harbor.configs import TrialConfig
+from proctor.harbor.configs import AgentConfig, TrialConfig
 from proctor.harbor.env import WITH_SECRETS
 from proctor.record.model import AdaptationProvenance
 from proctor.task.digests import TaskDigests
 from proctor.task.directory import Task
 from proctor.trial.finding import Finding
+
+# Arguments of built-in agents that name a file or a directory of the host.
+_PATH_KWARGS = {"command": "tree", "scripted": "script", "replay": "trajectory"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +44,8 @@ class RecordFields:
     command_pin: str | None = None
     """What pins an agent's shell command, used if nothing else gives a revision. Not part of `pin`:
     the command itself is part of the configuration already."""
+    node: str | None = None
+    """Name of the machine of a cluster that runs the trial; set there."""
 
     @property
     def pin(self) -> str | None:
@@ -75,10 +81,41 @@ class TrialSpec:
     carried: tuple[Finding, ...] = ()
     """Findings of earlier attempts, which remain findings of the trial."""
 
+    places: Mapping[str, str] = field(default_factory=dict)
+    """Where the paths of `find_paths` are on the machine that runs it; those left out: there."""
+
     @property
     def name(self) -> str:
         """The trial's name, which is also that of its directory."""
         return self.config.trial_name
+
+    def find_paths(self) -> list[str]:
+        """Return the paths of files and directories, other than the task's, that it reads."""
+        agent = self.config.agent
+        named = agent.kwargs.get(_PATH_KWARGS.get(agent.name or "", ""))
+        compose = map(str, self.config.environment.extra_docker_compose)
+        return [*map(str, agent.skills), *compose, *([str(named)] if named else [])]
+
+    def find_place(self, path: Path | str) -> Path:
+        """Return where a path of its configuration is on this machine."""
+        return Path(self.places.get(str(path), path))
+
+    def place_agent(self, config: AgentConfig) -> AgentConfig:
+        """Return the config of its agent with the file that it reads on this machine."""
+        key = _PATH_KWARGS.get(config.name or "")
+        if key is None or str(config.kwargs.get(key)) not in self.places:
+            return config
+        placed = {key: str(self.find_place(config.kwargs[key]))}
+        return config.model_copy(update={"kwargs": {**config.kwargs, **placed}})
+
+    def move_task(self, directory: Path) -> "TrialSpec":
+        """Return the same trial with its task in another directory, which has a copy of it."""
+        steps = [
+            msgspec.structs.replace(step, directory=directory / "steps" / step.name)
+            for step in self.task.steps
+        ]
+        task = msgspec.structs.replace(self.task, directory=directory, steps=tuple(steps))
+        return replace(self, task=task)
 
 
 def render_spec(spec: TrialSpec) -> str:

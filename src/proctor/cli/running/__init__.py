@@ -10,6 +10,7 @@
     mistakes     common mistakes, and what was meant
     host         variables of the host that tasks need
     ledger       the ledger of a job
+    place        where trials run: this machine, or a cluster
     watching     the state of a running job
     display      output while it runs
     drawing      … on a terminal

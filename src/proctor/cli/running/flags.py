@@ -100,6 +100,9 @@ class JobFlags(msgspec.Struct, frozen=True):
     n_attempts: int | None
     n_concurrent: int | str | None
     """`auto`: chosen by the machine."""
+    on: str
+    insecure_cluster: bool
+    max_lost: int
     max_retries: int | None
     retry_include: Texts
     retry_exclude: Texts

@@ -11,7 +11,9 @@ from typing import Any
 
 import click
 
+from proctor.cli.running.place import LOCAL
 from proctor.cli.running.sections import Decorator, option, section
+from proctor.job.options import MOST_LOST
 from proctor.job.settings import MOST_AGAIN
 
 AUTO = "auto"
@@ -436,6 +438,16 @@ model_options: Decorator = section(
     ),
 )
 
+ON_HELP = (
+    "Run trials on this machine, or on a Ray cluster: ray://HOST:PORT, or ray for the one that "
+    "RAY_ADDRESS names.  [default: local]"
+)
+INSECURE_HELP = "Use a cluster without token authentication, where anybody may run code."
+LOST_HELP = (
+    "How often to run a trial again because the machine of the cluster that ran it died.  "
+    f"[default: {MOST_LOST}]"
+)
+
 job_options: Decorator = section(
     "Job",
     _CONFIG,
@@ -447,8 +459,11 @@ job_options: Decorator = section(
         "--n-concurrent",
         type=Concurrency(),
         metavar="N|auto",
-        help="Number of trials to run at once.  [default: 4]",
+        help="Number of trials to run at once.  [default: 4; on a cluster, as many as fit]",
     ),
+    option("--on", default=LOCAL, metavar="local|ray|ray://HOST:PORT", help=ON_HELP),
+    option("--insecure-cluster", is_flag=True, help=INSECURE_HELP),
+    option("--max-lost", type=Number(0), default=MOST_LOST, metavar="N", help=LOST_HELP),
     *_RETRIES,
     _many(
         "--artifact", "artifacts", metavar="PATH", help="Collect this path from the environment."

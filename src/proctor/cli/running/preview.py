@@ -43,7 +43,8 @@ def _render_head(preview: Preview) -> Iterator[str]:
     counts = ", ".join(f"{preview.count(deed)} {word}" for deed, word in _WORDS.items())
     there = "there already" if preview.is_begun else "not begun"
     yield f"{preview.directory}: {there}; nothing is written"
-    yield f"{count_of(len(preview.decisions), 'trial')}: {counts}; {preview.n_concurrent} at once"
+    at_once = preview.n_concurrent or "as many as fit on the cluster"
+    yield f"{count_of(len(preview.decisions), 'trial')}: {counts}; {at_once} at once"
     chosen = preview.environment
     yield f"environment: {find_environment_name(chosen.kind)}, {chosen.why}"
 

@@ -1,0 +1,127 @@
+"""Drivers of the cluster: `proctor` as a program in its network, with files that no node sees."""
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.ray_cluster import RayCluster, find_below, kill_all, wait_until
+
+TASK = """schema_version = "1.3"
+[environment]
+cpus = 1
+memory_mb = 256
+"""
+TEST = "if [ -e /tmp/done ]; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n"
+
+
+@dataclass
+class Site:
+    """A directory with tasks and jobs, hidden from the nodes, and a cluster."""
+
+    cluster: RayCluster
+    top: Path
+    variables: dict[str, str] = field(default_factory=dict)
+
+    def make_task(self, name: str, toml: str = TASK, test: str = TEST) -> Path:
+        task = self.top / "tasks" / name
+        for folder in ("environment", "tests"):
+            (task / folder).mkdir(parents=True)
+        (task / "task.toml").write_text(toml)
+        (task / "instruction.md").write_text(f"Do {name}.\n")
+        (task / "environment" / "Dockerfile").write_text("FROM scratch\n")
+        (task / "tests" / "test.sh").write_text(test)
+        return task
+
+    @property
+    def job(self) -> Path:
+        return self.top / "jobs" / "job"
+
+    def start(self, *words: object) -> subprocess.Popen[str]:
+        own = {"PROCTOR_CACHE": str(self.top / "cache"), "HOME": str(self.top)}
+        return self.cluster.run(*map(str, words), variables={**own, **self.variables})
+
+    def run(self, *words: object) -> "Ran":
+        """Run a job on the cluster to its end."""
+        return finish(self.start_run(*words))
+
+    def start_run(self, *words: object, on: str = "ray") -> subprocess.Popen[str]:
+        given = ("run", "-p", self.top / "tasks", "-o", self.top / "jobs", "--job-name", "job")
+        return self.start(*given, "--on", on, "-y", "--ledger", self.top / "ledger", *words)
+
+    def proctor(self, *words: object) -> "Ran":
+        return finish(self.start(*words))
+
+    @property
+    def trials(self) -> list[Path]:
+        return sorted(path.parent for path in self.job.glob("*__*/config.json"))
+
+    def load(self, trial: Path, name: str = "result.json") -> Any:
+        return json.loads((trial / name).read_text())
+
+    def rewards(self) -> list[float | None]:
+        results = [self.load(trial) for trial in self.trials]
+        return [
+            (each["verifier_result"] or {}).get("rewards", {}).get("reward") for each in results
+        ]
+
+    def lost(self) -> list[Path]:
+        """Attempts that ended because their worker was lost."""
+        return [
+            path.parent
+            for path in sorted(self.job.glob("*/attempts/*/result.json"))
+            if self.load(path.parent)["exception_info"]["exception_type"] == "WorkerLostError"
+        ]
+
+    @contextmanager
+    def running(self, n: int, *words: object, on: str = "ray") -> Iterator[subprocess.Popen[str]]:
+        """Run a job whose agents sleep, and yield when so many of them do."""
+        driver = self.start_run(*words, on=on)
+        try:
+            wait_until(lambda: driver.poll() is not None or len(self.find_asleep()) >= n, 90)
+            assert driver.poll() is None, driver.communicate()
+            yield driver
+        finally:
+            if driver.poll() is None:
+                kill_all(find_below(driver.pid))
+            driver.communicate()
+
+    def find_asleep(self) -> list[int]:
+        """Agents that sleep in sandboxes of the nodes."""
+        found = []
+        for node in self.cluster.nodes.values():
+            for pid in node.find_processes():
+                if read_name(pid) == "sleep":
+                    found.append(pid)
+        return found
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a driver ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+def finish(driver: subprocess.Popen[str]) -> Ran:
+    out, err = driver.communicate(timeout=180)
+    return Ran(driver.returncode, out, err)
+
+
+def read_name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def time_until(is_so: Any) -> float:
+    began = time.monotonic()
+    wait_until(is_so)
+    return time.monotonic() - began

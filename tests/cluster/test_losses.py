@@ -1,0 +1,164 @@
+"""Workers, nodes and drivers that die: every attempt is on record, and none is scored as zero."""
+
+import json
+import os
+import random
+import signal
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.drivers import Site, finish
+from tests.cluster.ray_cluster import find_below, kill_all
+
+WORDS = ("--command", "touch /tmp/done; echo begun > /logs/agent/begun; sleep ${PAUSE:-0}")
+PAUSED = ("--ae", "PAUSE=${PAUSE}")
+
+
+def test_a_killed_worker_is_an_attempt_of_its_own(site: Site) -> None:
+    site.make_task("t")
+    site.variables["PAUSE"] = "4"
+    with site.running(2, *WORDS, *PAUSED, "-k", 2) as driver:
+        workers = [pid for node in site.cluster.nodes.values() for pid in node.find_workers()]
+        os.kill(workers[0], signal.SIGKILL)
+        ran = finish(driver)
+    assert ran.code == 0, ran.err
+    assert site.rewards() == [1.0, 1.0]
+    (lost,) = site.lost()
+    error = site.load(lost)["exception_info"]
+    assert "was lost after" in error["exception_message"]
+    assert "in phase agent" in error["exception_message"]
+    # Its node lives: what its sandbox had written came back.
+    assert (lost / "agent" / "begun").read_text() == "begun\n"
+    record = site.load(lost, "record.json")
+    assert record["trial_id"] == f"{lost.parent.parent.name}.attempt-1"
+    assert record["environment"]["tool_versions"]["node"]
+    assert "WorkerLostError" in ran.err
+    summary = json.loads(site.proctor("trace", "summary", lost, "--json").out)
+    assert summary["trials"][0]["cause"]["kind"] == "infrastructure"
+    listed = site.proctor("ledger", "list", "--ledger", site.top / "ledger", "--json").out
+    assert record["trial_id"] in listed
+
+
+def test_a_trial_that_is_lost_too_often_has_no_result(site: Site) -> None:
+    site.make_task("t")
+    site.variables["PAUSE"] = "600"
+    with site.running(1, *WORDS, *PAUSED, "--max-lost", 0) as driver:
+        workers = [pid for node in site.cluster.nodes.values() for pid in node.find_workers()]
+        os.kill(workers[0], signal.SIGKILL)
+        ran = finish(driver)
+    assert ran.code == 3
+    assert "has no result: 1 worker that ran it died" in ran.err
+    (lost,) = site.lost()
+    assert not (lost.parent.parent / "result.json").exists()
+    stats = json.loads((site.job / "result.json").read_text())["stats"]
+    assert stats["n_completed_trials"] == 0
+    site.variables["PAUSE"] = "0"
+    assert site.proctor("resume", site.job).code == 0
+    assert site.rewards() == [1.0]
+
+
+def test_a_dead_node_loses_its_trials_and_the_others_go_on(site: Site) -> None:
+    site.make_task("t")
+    site.variables["PAUSE"] = "5"
+    with site.running(8, *WORDS, *PAUSED, "-k", 8) as driver:
+        site.cluster.nodes["other"].kill()
+        ran = finish(driver)
+    assert ran.code == 0, ran.err
+    assert site.rewards() == [1.0] * 8
+    assert len(site.lost()) >= 1
+    for lost in site.lost():
+        assert site.load(lost, "record.json")["evaluation"]["validity"] != "valid"
+
+
+@dataclass
+class Chain:
+    """One job, whose workers, nodes and drivers are killed at random until it is done."""
+
+    site: Site
+    rng: random.Random
+    n_trials: int
+    killed: list[str] = field(default_factory=list)
+
+    def run(self, n_kills: int) -> None:
+        words = (*WORDS, *PAUSED, "-k", self.n_trials, "--max-lost", 100)
+        self.site.variables["PAUSE"] = "2"
+        driver = self.site.start_run(*words)
+        while len(self.killed) < n_kills:
+            time.sleep(self.rng.uniform(0.5, 4))
+            if driver.poll() is None:
+                self._kill(driver.pid)
+            if driver.poll() is None and self.killed[-1:] != ["driver"]:
+                continue
+            driver.communicate(timeout=180)
+            self.site.cluster.restore()
+            if not self._is_begun():
+                driver = self.site.start_run(*words)
+                continue
+            if self._is_done():
+                # A fast machine: what is done is not run again, so another job follows.
+                break
+            where = self.rng.choice([("--on", "ray"), ("--on", "ray"), ()])
+            driver = self.site.start("resume", self.site.job, *where, "--max-lost", 100)
+        driver.communicate(timeout=180)
+        self.site.cluster.restore()
+        self.site.variables["PAUSE"] = "0"
+        if self._is_begun() and not self._is_done():
+            ran = self.site.proctor("resume", self.site.job, "--on", "ray")
+            assert ran.code == 0, ran.err
+
+    def _is_begun(self) -> bool:
+        return (self.site.job / "config.json").exists()
+
+    def _is_done(self) -> bool:
+        return len(list(self.site.job.glob("*__*/result.json"))) == self.n_trials
+
+    def _kill(self, driver: int) -> None:
+        kind = self.rng.choice(["worker", "worker", "worker", "driver", "node"])
+        nodes = self.site.cluster.nodes
+        workers = [pid for node in nodes.values() for pid in node.find_workers()]
+        if kind == "worker" and workers:
+            kill_all([self.rng.choice(workers)])
+        elif kind == "node" and nodes["other"].process.poll() is None:
+            nodes["other"].kill()
+        elif kind == "driver":
+            kill_all(find_below(driver))
+        else:
+            return
+        self.killed.append(kind)
+
+
+def check_plan(site: Site, n_trials: int) -> None:
+    """The set of attempts equals the plan, each once, and every lost one can be seen."""
+    slots = json.loads((site.job / "proctor.json").read_text())["slots"]
+    assert len(slots) == n_trials
+    trials = {slot["trial"] for slot in slots}
+    assert {trial.name for trial in site.trials} == trials
+    assert site.rewards() == [1.0] * n_trials
+    for trial in site.trials:
+        assert site.load(trial)["trial_name"] == trial.name
+        assert list(trial.glob(".incoming-*")) == []
+        attempts = sorted(int(path.name) for path in trial.glob("attempts/*"))
+        assert attempts == list(range(1, len(attempts) + 1))
+    for lost in site.lost():
+        assert (lost / "record.json").exists()
+    stats = json.loads((site.job / "result.json").read_text())["stats"]
+    assert (stats["n_completed_trials"], stats["n_errored_trials"]) == (n_trials, 0)
+    assert site.proctor("ledger", "verify", "--ledger", site.top / "ledger").code == 0
+
+
+@pytest.mark.parametrize(
+    ("seed", "n_kills", "n_trials"),
+    [(1, 10, 12), *(pytest.param(n, 25, 30, marks=pytest.mark.soak) for n in range(2, 22))],
+)
+def test_workers_nodes_and_drivers_may_be_killed_anywhere(
+    site: Site, seed: int, n_kills: int, n_trials: int
+) -> None:
+    site.make_task("t")
+    chain = Chain(site, random.Random(seed), n_trials)
+    chain.run(n_kills)
+    assert len(chain.killed) >= n_kills // 2, chain.killed
+    check_plan(site, n_trials)
+    assert Path(site.job, "job.log").exists()
