@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from proctor.gateway.recording import read_calls
 from tests.cli.model_agents import COMMAND, ByLength, make_agent, make_answer_task
 from tests.cli.programs import Proctor, Ran
-from tests.gateway.providers import running
+from tests.gateway.providers import Provider, Reply, running
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -68,6 +69,61 @@ def test_a_job_runs_again_without_a_provider(proctor: Proctor, here: Path) -> No
         assert (replay["n_asked"], replay["n_replayed"]) == (3, 3)
     state = json.loads(Path("jobs/now/proctor.json").read_text())
     assert state["settings"]["models"]["replay"] == str(where)
+
+
+STEPS = """
+[[steps]]
+name = "first"
+
+[[steps]]
+name = "second"
+"""
+
+
+def make_steps_task(task: Path) -> None:
+    """A task of two steps: a file for each."""
+    make_answer_task(task)
+    with (task / "task.toml").open("a") as file:
+        file.write(STEPS)
+    for name in ("first", "second"):
+        place = task / "steps" / name
+        (place / "tests").mkdir(parents=True)
+        (place / "instruction.md").write_text(f"Write {name}.\n")
+        test = f"test -f /tmp/{name} && echo 1 > /logs/verifier/reward.txt\n"
+        (place / "tests" / "test.sh").write_text(test)
+
+
+def test_chat_in_a_task_of_two_steps_runs_again(proctor: Proctor, here: Path) -> None:
+    make_steps_task(here / "tasks" / "steps")
+    words = ("run", "-p", "tasks/steps", "-a", "chat", "-m", "gpt-4o", "--no-ledger", "--job-name")
+    script = [
+        reply
+        for number, name in enumerate(("first", "second"), 1)
+        for reply in (
+            Reply(text="I write.", command=f"touch /tmp/{name}; date", input_tokens=10 * number),
+            Reply(text=f"Done {name}.", input_tokens=100 * number),
+        )
+    ]
+    with running(Provider(script=script)) as provider:
+        where = f"openai={provider.origin}/v1"
+        then = proctor(*words, "then", "--model-endpoint", where)
+    assert then.code == 0, then.out + then.err
+    # What a command prints differs in every run: the date.
+    now = proctor(*words, "now", "--replay-model", "jobs/then")
+    assert now.code == 0, now.out + now.err
+    assert "model answers: 4 of 4 requests answered" in now.out
+    (result,) = load_results("now")
+    steps = result["step_results"]
+    assert [each["agent_result"]["n_input_tokens"] for each in steps] == [110, 220]
+    assert [each["verifier_result"]["rewards"] for each in steps] == [{"reward": 1}] * 2
+    replays = [each["agent_result"]["metadata"]["model_replay"] for each in steps]
+    assert [(each["n_asked"], each["n_replayed"]) for each in replays] == [(2, 2), (2, 2)]
+    (trial,) = find_trials("now", "steps")
+    for name in ("first", "second"):
+        calls = read_calls(str(trial / "steps" / name / "agent" / "model-calls.jsonl"))
+        assert [(each.call.ended, each.call.is_replayed) for each in calls] == [
+            ("complete", True)
+        ] * 2
 
 
 def test_the_first_difference_ends_a_trial_which_is_verified(proctor: Proctor, here: Path) -> None:

@@ -92,6 +92,29 @@ def test_an_answer_cut_anywhere_is_never_taken_for_whole(
     asyncio.run(run())
 
 
+@pytest.mark.parametrize("encoding", ["br", "zstd"])
+def test_no_encoding_is_asked_for_and_one_that_cannot_be_read_is_noted(
+    opened_raw: OpenRaw, encoding: str
+) -> None:
+    answer = sized(b"\x28\xb5\x2f\xfd", f"Content-Encoding: {encoding}".encode())
+
+    async def run() -> None:
+        async with opened_raw(says(answer)) as (at, raw):
+            asked = at.make_request(f"POST {CHAT}", b"{}", b"Accept-Encoding: br, zstd")
+            assert (await at.talk(asked)).endswith(b"\x28\xb5\x2f\xfd")
+            assert raw.asked[0].lower().count(b"accept-encoding: identity") == 1
+            assert b"zstd" not in raw.asked[0]
+            await until(lambda: len(at.calls) == 1)
+            assert at.calls[0].response == b"\x28\xb5\x2f\xfd"
+            assert f"encoded ({encoding}) and cannot be read" in (at.calls[0].call.note or "")
+            use = at.account.summarize()
+            assert use.usage.input is None
+            assert use.basis is not None
+            assert use.basis.kind == "unknown"
+
+    asyncio.run(run())
+
+
 def test_an_endless_answer_passes_through_in_bounded_memory(
     opened_raw: OpenRaw, monkeypatch: pytest.MonkeyPatch
 ) -> None:

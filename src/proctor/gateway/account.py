@@ -295,7 +295,8 @@ class Account:
             self._append_call(call, exchange.request, response)
             if exchange.wire is None or call.ended in _NOT_ANSWERED:
                 return None
-            return self._trace_exchange(exchange, exchange.wire, readable)
+            is_readable = plain is not None or (call.status or 0) >= 400
+            return self._trace_exchange(exchange, exchange.wire, readable, is_readable=is_readable)
         # A defect in a reader of what others wrote ends neither a request nor a trial.
         except Exception:
             self.logger.warning("%s: an exchange cannot be read", self.trial, exc_info=True)
@@ -309,7 +310,9 @@ class Account:
                 "%s: an exchange is not recorded in %s: %s", self.trial, MODEL_CALLS, error
             )
 
-    def _trace_exchange(self, exchange: Exchange, wire: Wire, readable: bytes) -> _Counted:
+    def _trace_exchange(
+        self, exchange: Exchange, wire: Wire, readable: bytes, *, is_readable: bool
+    ) -> _Counted:
         call = exchange.call
         asked = read_request(wire, call.path, exchange.request)
         if call.status is None:
@@ -317,7 +320,9 @@ class Account:
         else:
             is_stream = "event-stream" in (call.content_type or "") or ":stream" in call.path
             answer = read_answer(wire, readable, is_stream=is_stream)
-        has_failed = answer.usage is None and (answer.error is not None or not answer.is_complete)
+        is_answer = answer.error is None and answer.is_complete
+        # What an answer took that cannot be decoded is unknown, and not nothing.
+        has_failed = answer.usage is None and not is_answer and is_readable
         basis = None
         if call.is_replayed:
             basis = replayed_cost()

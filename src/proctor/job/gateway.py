@@ -85,8 +85,11 @@ def find_unreached(
 
 
 def find_given(settings: ModelSettings) -> dict[str, str]:
-    """Return the variables of the host that --model-endpoint stands for."""
-    return {PROVIDERS[name].urls[0]: url for name, url in settings.endpoints.items()}
+    """Return the variables of the host that --model-endpoint and --replay-model stand for."""
+    # The gateway answers from the recording, whatever address the agent was given.
+    urls = {each.name: each.url for each in PROVIDERS.values()} if settings.replay else {}
+    given = {**urls, **settings.endpoints}
+    return {PROVIDERS[name].urls[0]: url for name, url in given.items()}
 
 
 def _find_upstreams(
