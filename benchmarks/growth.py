@@ -29,7 +29,7 @@ def growth_rows(bench: Bench, *, small: int = _SMALL, large: int = _LARGE) -> It
         run_python(_prove(directory))
     other = f"at {name_of_size(small)} trials"
     yield from _proof_rows(bench, ledgers, other)
-    figures = bench.least(*(partial(_withhold_seconds, directory) for directory in ledgers))
+    figures = bench.least(*(partial(withhold_seconds, directory) for directory in ledgers))
     yield share_of("withhold-growth", figures, other, at_most=2)
     yield from _board_rows(bench, ledgers[0], name_of_size(large))
 
@@ -41,14 +41,14 @@ def _prove(directory: Path) -> list[str]:
 
 def _proof_rows(bench: Bench, ledgers: list[Path], other: str) -> Iterator[Row]:
     large, small = ledgers
-    figures = bench.least(lambda: _proof_seconds(large), lambda: _proof_seconds(small))
+    figures = bench.least(lambda: proof_seconds(large), lambda: proof_seconds(small))
     yield share_of("proof-growth", figures, other, at_most=1.5)
     commands = [_prove(directory) for directory in ledgers]
     figures = bench.least(lambda: cpu_seconds(commands[0]), lambda: cpu_seconds(commands[1]))
     yield share_of("proof-growth-command", figures, other, at_most=1.5)
 
 
-def _proof_seconds(directory: Path) -> float:
+def proof_seconds(directory: Path) -> float:
     """One inclusion proof in an open ledger, of entries all over the log."""
     with OpenLedger.open(directory) as ledger:
         checkpoint = ledger.refresh()
@@ -70,7 +70,7 @@ def _board_rows(bench: Bench, directory: Path, name: str) -> Iterator[Row]:
     yield share_of(f"{name}-memory", (megabytes, _BOARD_MB), "500 MB", at_most=1, unit="MB")
 
 
-def _withhold_seconds(directory: Path) -> float:
+def withhold_seconds(directory: Path) -> float:
     """Withhold the first trial that is not withheld yet."""
     with open_for_writing(directory) as ledger:
         ledger.refresh()

@@ -5,6 +5,7 @@
       lock              held while index.sqlite is opened
       index.sqlite      for lists and boards: see index.py
       search.sqlite     for search: see proctor.search
+      search.lock       held while search.sqlite is updated in the background
 
 A ledger may come from a stranger, and so would an index inside it. Therefore indexes are built from
 the log on this machine, in directories that only this user can write to: in the cache, else in a
