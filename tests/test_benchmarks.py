@@ -16,6 +16,7 @@ from benchmarks.assemble import assemble_rows
 from benchmarks.audit import audit_rows
 from benchmarks.bench import Bench, BenchmarkError, check_same
 from benchmarks.changes import changes_rows, clean_room_rows
+from benchmarks.cluster import cluster_rows
 from benchmarks.commands import score_rows, start_up_rows
 from benchmarks.docker_trials import docker_rows
 from benchmarks.drawn import NEVER_STARTED, TIMED_OUT, draw_trials
@@ -61,6 +62,7 @@ TINY: dict[str, Subject] = {
     "view-trace": partial(trace_page_rows, steps=500),
     "board": partial(board_rows, records=500),
     "gateway": partial(gateway_rows, requests=3, chunks=5, streams=4, every=0.001),
+    "ray": partial(cluster_rows, sizes=(2, 4)),
 }
 
 
@@ -145,6 +147,8 @@ SLOW_BARS = {
     "view-job-6": ">= 10",
     "view-memory": "<= 1",
     **({} if shutil.which("chromium") is None else VIEWED),
+    "ray-60s": "<= 0.001",
+    "ray-cancel": "<= 1",
 }
 """The rows of the others, which soak tries: they write much, or start an engine or a browser."""
 SLOW = (
@@ -159,7 +163,7 @@ SLOW = (
         "show",
         "summarise",
     ),
-    *("view-job", "view-memory", "view-trace", "board"),
+    *("view-job", "view-memory", "view-trace", "board", "ray"),
 )
 
 
