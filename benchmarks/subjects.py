@@ -6,6 +6,7 @@ from benchmarks.assemble import assemble_rows
 from benchmarks.audit import audit_rows
 from benchmarks.bench import Bench
 from benchmarks.changes import changes_rows, clean_room_rows
+from benchmarks.cluster import cluster_rows
 from benchmarks.commands import score_rows, start_up_rows
 from benchmarks.docker_trials import docker_rows
 from benchmarks.gateway import gateway_rows
@@ -50,4 +51,5 @@ SUBJECTS: dict[str, Subject] = {
     "gateway": gateway_rows,
     "growth": growth_rows,
     "serve": serving_rows,
+    "ray": cluster_rows,
 }

@@ -16,6 +16,7 @@ from benchmarks.assemble import assemble_rows
 from benchmarks.audit import audit_rows
 from benchmarks.bench import Bench, BenchmarkError, check_same
 from benchmarks.changes import changes_rows, clean_room_rows
+from benchmarks.cluster import cluster_rows
 from benchmarks.commands import score_rows, start_up_rows
 from benchmarks.docker_trials import docker_rows
 from benchmarks.drawn import NEVER_STARTED, TIMED_OUT, draw_trials
@@ -29,6 +30,7 @@ from benchmarks.ledger import ledger_rows
 from benchmarks.load import load_rows
 from benchmarks.row import Row, share_of, times_faster
 from benchmarks.runner import Sizes, runner_rows
+from benchmarks.serving import serving_rows
 from benchmarks.subjects import SUBJECTS, Subject
 from benchmarks.table import render_heading, render_row
 from benchmarks.traces import trace_rows
@@ -63,6 +65,8 @@ TINY: dict[str, Subject] = {
     "board": partial(board_rows, records=500),
     "gateway": partial(gateway_rows, requests=3, chunks=5, streams=4, every=0.001),
     "growth": partial(growth_rows, small=500, large=1000),
+    "serve": partial(serving_rows, batches=1, trials=2),
+    "ray": partial(cluster_rows, sizes=(2, 4)),
 }
 
 
@@ -152,6 +156,8 @@ SLOW_BARS = {
     "view-job-6": ">= 10",
     "view-memory": "<= 1",
     **({} if shutil.which("chromium") is None else VIEWED),
+    "ray-60s": "<= 0.001",
+    "ray-cancel": "<= 1",
 }
 """The rows of the others, which soak tries: they write much, or start an engine or a browser."""
 SLOW = (
@@ -166,7 +172,7 @@ SLOW = (
         "show",
         "summarise",
     ),
-    *("view-job", "view-memory", "view-trace", "board", "growth"),
+    *("view-job", "view-memory", "view-trace", "board", "growth", "ray", "serve"),
 )
 
 

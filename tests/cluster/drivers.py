@@ -78,11 +78,13 @@ class Site:
         ]
 
     @contextmanager
-    def running(self, n: int, *words: object, on: str = "ray") -> Iterator[subprocess.Popen[str]]:
-        """Run a job whose agents sleep, and yield when so many of them do."""
+    def running(
+        self, n: int, *words: object, node: str | None = None, on: str = "ray"
+    ) -> Iterator[subprocess.Popen[str]]:
+        """Run a job whose agents sleep, and yield when so many of them do, there if it is named."""
         driver = self.start_run(*words, on=on)
         try:
-            wait_until(lambda: driver.poll() is not None or len(self.find_asleep()) >= n, 90)
+            wait_until(lambda: driver.poll() is not None or len(self.find_asleep(node)) >= n, 90)
             assert driver.poll() is None, driver.communicate()
             yield driver
         finally:
@@ -90,14 +92,12 @@ class Site:
                 kill_all(find_below(driver.pid))
             driver.communicate()
 
-    def find_asleep(self) -> list[int]:
-        """Agents that sleep in sandboxes of the nodes."""
-        found = []
-        for node in self.cluster.nodes.values():
-            for pid in node.find_processes():
-                if read_name(pid) == "sleep":
-                    found.append(pid)
-        return found
+    def find_asleep(self, name: str | None = None) -> list[int]:
+        """Agents that sleep in sandboxes of the nodes, or of one of them."""
+        nodes = self.cluster.nodes
+        chosen = list(nodes.values()) if name is None else [nodes[name]]
+        pids = [pid for node in chosen for pid in node.find_processes()]
+        return [pid for pid in pids if read_name(pid) == "sleep"]
 
 
 @dataclass(frozen=True)

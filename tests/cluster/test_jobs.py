@@ -8,6 +8,7 @@ import pytest
 
 from tests.cluster.drivers import Site, finish, time_until
 from tests.cluster.ray_cluster import CLIENT, ROOT
+from tests.environments.sandbox.rootfs import PROGRAMS, make_rootfs
 from tests.gateway.providers import KEY, Provider, Reply, running
 
 DIFFERENT = {"trial_id", "experiment_id", "timestamp", "timing", "node"}
@@ -150,3 +151,19 @@ def test_a_running_trial_is_shown_by_the_drivers_files(site: Site) -> None:
         trace = trial / "agent" / "trajectory.jsonl"
         assert time_until(lambda: trace.exists() and "touch /tmp/done" in trace.read_text()) < 10
         assert site.load(trial, "record.json")["trial_id"] == trial.name
+
+
+def test_an_image_travels_to_nodes_that_lack_it(site: Site) -> None:
+    task = site.make_task("t")
+    (task / "environment" / "Dockerfile").write_text("FROM tiny:1\n")
+    rootfs = make_rootfs(site.top / "rootfs", (*PROGRAMS, "bash"))
+    (rootfs / "etc" / "tiny").write_text("here\n")
+    (rootfs / "etc" / "tiny").chmod(0o640)
+    imported = site.proctor("image", "import", "tiny:1", rootfs)
+    assert imported.code == 0, imported.err
+    ran = site.run("--command", "cat /etc/tiny > /logs/agent/tiny", "-k", 2)
+    assert ran.code == 0, ran.err
+    for trial in site.trials:
+        assert (trial / "agent" / "tiny").read_text() == "here\n"
+        image = site.load(trial, "record.json")["environment"]["runtime_image"]
+        assert image.startswith("tiny:1")

@@ -11,11 +11,13 @@ from proctor.cluster.nodes import (
     Node,
     NodeReport,
     check_fit,
+    check_portable,
     check_reports,
     count_trials,
     read_nodes,
 )
 from proctor.errors import ClusterError
+from proctor.harbor.configs import EnvironmentConfig
 
 SMALL = Node("1", "small (10.0.0.1)", 4, 8192)
 LARGE = Node("2", "large (10.0.0.2)", 16, 65536)
@@ -107,3 +109,16 @@ def test_an_address_is_given_or_in_the_environment(
 def test_what_is_no_address_is_refused(on: str) -> None:
     with pytest.raises(ClusterError):
         find_address(on, {})
+
+
+@pytest.mark.parametrize(
+    ("environment", "said"),
+    [
+        (EnvironmentConfig(kwargs={"host_ports": "127.0.0.1:80"}), "--allow-host-port"),
+        (EnvironmentConfig(mounts=[{"type": "bind", "source": "/a", "target": "/b"}]), "mounts"),
+    ],
+)
+def test_what_only_this_machine_has_is_refused(environment: EnvironmentConfig, said: str) -> None:
+    check_portable(EnvironmentConfig())
+    with pytest.raises(ClusterError, match=said):
+        check_portable(environment)

@@ -36,6 +36,7 @@
     compare, report, report_html   compares runs, and writes reports
     width                          the width of the terminal
     case                           writes a case file
+    serve                          serves a ledger, with its tokens and machines
     search                         searches sealed traces
     options                        combinations of options
     redaction                      secrets named on the command line

@@ -8,6 +8,7 @@
     home         a node's own directory: copies of what travels, and trials while they run
     archive      directories as archives, and the checked way back
     shipping     files of the driver's machine, sent once to each node that needs them
+    images       images of the sandbox, sent to nodes that lack them
     variables    which variables of the driver's machine a trial may ask for
     link         messages between trials and the driver, through an actor
     live         the files of a running trial that the driver shows

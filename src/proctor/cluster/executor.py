@@ -23,6 +23,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from proctor import __version__
 from proctor.cluster.archive import unpack
+from proctor.cluster.images import find_images, find_missing, put_image, receive_image
 from proctor.cluster.link import Asked, Began, Link, Live, Message, Phase, Piece, Stream, decode
 from proctor.cluster.live import LiveTarget
 from proctor.cluster.models import ModelDesk
@@ -31,6 +32,7 @@ from proctor.cluster.nodes import (
     Node,
     NodeReport,
     check_fit,
+    check_portable,
     check_reports,
     count_trials,
     find_demand,
@@ -47,13 +49,14 @@ from proctor.cluster.worker import (
     run_remote,
 )
 from proctor.digest import sha256_file
-from proctor.errors import ClusterError, TrialError, WorkerLostError
+from proctor.errors import ClusterError, ProctorError, TrialError, WorkerLostError
 from proctor.files import read_small
 from proctor.gateway.gateway import Gateway
 from proctor.harbor.configs import EnvironmentConfig
 from proctor.harbor.env import resolve_env
 from proctor.harbor.trial_result import parse_trial_result
 from proctor.job.kept import ATTEMPTS
+from proctor.job.local_executor import LocalExecutor
 from proctor.job.options import ExecutorOrder
 from proctor.trial.executor import TrialOutcome
 from proctor.trial.order import AgentOrder, EnvironmentOrder, Kinds
@@ -67,6 +70,7 @@ _WATCH_SEC: Final = 1.0
 _CANCEL_SEC: Final = 30.0
 # Time in which the last pieces of an archive arrive, each.
 _PIECE_SEC: Final = 120.0
+_IMAGE_SEC: Final = 3600.0
 _LEFT_SEC: Final = 20.0
 _END_SEC: Final = 5.0
 _MEBI: Final = 1 << 20
@@ -106,7 +110,7 @@ class RayExecutor:
         self._trials_dir, self._job, self._host = order.trials_dir, order.config, order.host
         self._gateway = order.models if isinstance(order.models, Gateway) else None
         self._is_insecure = is_insecure
-        environment = order.config.environment
+        self._tasks, environment = order.tasks, order.config.environment
         self._demands = {task.name: find_demand(task, environment) for task in order.tasks}
         held = count_trials(self._find_nodes(), self._demands.values() or [Demand(1, 1)])
         self.capacity = held if order.n_concurrent is None else min(held, order.n_concurrent)
@@ -141,8 +145,10 @@ class RayExecutor:
 
     async def check(self, environment: EnvironmentConfig) -> None:
         """See Executor: asks every node."""
+        check_portable(environment)
         nodes = await asyncio.to_thread(self._find_nodes)
         check_fit(nodes, self._demands)
+        await self._send_images(nodes, environment)
         config = (environment.model_dump_json(), self._job.model_dump_json())
         reports = await self._ask_nodes(nodes, inspect_node, config)
         check_reports(
@@ -150,14 +156,33 @@ class RayExecutor:
             is_insecure=self._is_insecure,
         )
 
+    async def _send_images(self, nodes: Sequence[Node], environment: EnvironmentConfig) -> None:
+        """Send the images that the job's tasks run on to the nodes that lack them."""
+        images = await asyncio.to_thread(find_images, environment, self._tasks)
+        if not images:
+            return
+        described = msgspec.json.encode(images).decode()
+        missing = await self._ask_nodes(nodes, find_missing, (described,))
+        for image in images:
+            lacking = [
+                node
+                for node, digests in zip(nodes, missing, strict=True)
+                if image.digest in digests
+            ]
+            if lacking:
+                pieces = await asyncio.to_thread(put_image, image)
+                arguments = (msgspec.json.encode(image).decode(), pieces)
+                await self._ask_nodes(lacking, receive_image, arguments, _IMAGE_SEC)
+
     async def reap(self, environment: EnvironmentConfig) -> Sequence[str]:
-        """See Executor: on every node."""
+        """See Executor: on every node, and here, where the job may have been begun."""
+        here = await LocalExecutor(self._trials_dir, 1).reap(environment)
         try:
             nodes = await asyncio.to_thread(self._find_nodes)
             kept = await self._ask_nodes(nodes, reap_node, (environment.model_dump_json(),))
         except (ClusterError, RayError) as error:
-            return [f"what killed runs left on nodes could not be removed: {error}"]
-        return [sentence for sentences in kept for sentence in sentences]
+            return [*here, f"what killed runs left on nodes could not be removed: {error}"]
+        return [*here, *(sentence for sentences in kept for sentence in sentences)]
 
     async def _ask_nodes(
         self, nodes: Sequence[Node], ask: Any, arguments: Any, seconds: float = _INSPECT_SEC
@@ -218,7 +243,7 @@ class RayExecutor:
     async def _run(self, running: _Running) -> TrialOutcome:
         began = time.monotonic()
         ref = await self._submit(running)
-        value = asyncio.ensure_future(_get(ref))
+        value = _watched(asyncio.ensure_future(_get(ref)))
         try:
             await asyncio.wait({value, running.broken}, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
@@ -384,8 +409,7 @@ class RayExecutor:
                 if running.desk is not None:
                     running.desk.take(message)
             case Asked():
-                answering = asyncio.ensure_future(self._answer(running, message))
-                answering.add_done_callback(lambda each: each.cancelled() or each.exception())
+                _watched(asyncio.ensure_future(self._answer(running, message)))
 
     async def _answer(self, running: _Running, asked: Asked) -> None:
         if running.desk is not None:
@@ -430,6 +454,9 @@ def _explain_node(node: Node, error: Exception) -> str:
             f"node {node.name}: proctor cannot be imported there; install it: "
             f"pip install 'proctor[ray]=={__version__}'"
         )
+    cause = error.cause if isinstance(error, RayTaskError) else None
+    if isinstance(cause, ProctorError):
+        return f"node {node.name}: {cause}"
     last = text.strip().splitlines()[-1:] or [type(error).__name__]
     return f"node {node.name} does not answer: {last[0]}"
 
@@ -445,10 +472,13 @@ async def _get(ref: Any) -> Any:
     async def get() -> Any:
         return await ref
 
-    waiting = asyncio.ensure_future(get())
-    # Whoever waited may be gone by the time it fails.
+    return await asyncio.shield(_watched(asyncio.ensure_future(get())))
+
+
+def _watched[T](waiting: asyncio.Future[T]) -> asyncio.Future[T]:
+    """Let a future fail in silence if nobody waits for it any more."""
     waiting.add_done_callback(lambda each: each.cancelled() or each.exception())
-    return await asyncio.shield(waiting)
+    return waiting
 
 
 def _is_cancelling() -> bool:

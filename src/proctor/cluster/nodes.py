@@ -17,6 +17,7 @@ DEFAULT_CPUS: Final = 1
 DEFAULT_MEMORY_MB: Final = 2048
 _MEBI: Final = 1 << 20
 _MOST_NAMED: Final = 3
+_HOST_PORTS: Final = "host_ports"
 
 
 class Demand(msgspec.Struct, frozen=True):
@@ -105,6 +106,24 @@ def check_fit(nodes: Sequence[Node], demands: Mapping[str, Demand]) -> None:
             f"node has {max(n.cpus for n in nodes):g} CPUs, and the most memory of one is "
             f"{max(n.memory_mb for n in nodes):,.0f} MB. Add a node, or pass --override-cpus or "
             "--override-memory-mb"
+        )
+
+
+def check_portable(environment: EnvironmentConfig) -> None:
+    """Check that an environment needs nothing of this machine that does not travel.
+
+    Raises:
+        ClusterError: it does; the message names the option.
+    """
+    if environment.kwargs.get(_HOST_PORTS):
+        raise ClusterError(
+            "--allow-host-port names a port of this machine, and trials on a cluster run on "
+            "others; pass a model server with --model-endpoint, or use --on local"
+        )
+    if environment.mounts:
+        raise ClusterError(
+            "mounts of the environment name directories of this machine, and trials on a cluster "
+            "run on others; use --on local"
         )
 
 

@@ -5,7 +5,7 @@ second trial of a task on a node fetches nothing.
 """
 
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast
 
@@ -67,13 +67,13 @@ class Shipping:
             digest = sha256_file(Path(file.name))
             if digest not in self._parcels:
                 file.seek(0)
-                self._parcels[digest] = [ray.put(piece) for piece in _cut(file)]
+                self._parcels[digest] = put_pieces(cast(BinaryIO, file))
         return Tree(path, digest, is_file=not source.is_dir())
 
 
-def _cut(file: Any) -> Iterable[bytes]:
-    while piece := file.read(_PIECE):
-        yield piece
+def put_pieces(file: BinaryIO) -> Sequence[Any]:
+    """Put the rest of a file into the object store, in pieces."""
+    return [ray.put(piece) for piece in iter(lambda: file.read(_PIECE), b"")]
 
 
 def write_parcel(pieces: Sequence[Any], file: BinaryIO) -> None:

@@ -22,6 +22,7 @@
     index        the index in SQLite
     upkeep       updates the index from the log
     tiles        the tree in tiles, and proofs from them
+    machines     machines that sign what they submit to a server
     lock         the write lock
     memory       checkpoints that a witness or a monitor has seen
     reader       the interface of a ledger for reading: LedgerReader

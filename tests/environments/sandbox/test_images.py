@@ -183,6 +183,31 @@ def test_a_name_is_taken_from_another_image_only_when_asked(store: ImageStore, t
     assert store.rootfs(old).is_dir()
 
 
+def test_an_image_of_another_machine_is_the_same_one_here(
+    store: ImageStore, tree: Path, tmp_path: Path
+) -> None:
+    image = take(store, tree)
+    sent = pack(store.rootfs(image), tmp_path / "sent.tar", "w:")
+    there = ImageStore(tmp_path / "there")
+    there.receive(image, sent)
+    there.receive(image, sent)
+    assert there.find("mine") == image
+    assert stat.S_IMODE((there.rootfs(image) / "usr/bin/tool").stat().st_mode) == 0o4755
+
+
+def test_an_image_that_arrives_changed_is_refused(
+    store: ImageStore, tree: Path, tmp_path: Path
+) -> None:
+    image = take(store, tree)
+    (tree / "etc/hosts").write_text("other")
+    there = ImageStore(tmp_path / "there")
+    with pytest.raises(ImageError, match="what arrived is sha256:"):
+        there.receive(image, pack(tree, tmp_path / "sent.tar", "w:"))
+    take(there, tree)
+    with pytest.raises(ImageError, match="another image has this name"):
+        there.receive(image, pack(store.rootfs(image), tmp_path / "good.tar", "w:"))
+
+
 def test_an_image_goes_with_its_last_name(store: ImageStore, tree: Path, tmp_path: Path) -> None:
     image = take(store, tree)
     take(store, tree, "other")

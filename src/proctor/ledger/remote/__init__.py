@@ -1,6 +1,9 @@
 """Ledgers of other machines: a verified copy on this one, and what this one submits.
 
-client.py     the requests that a server answers
-mirror.py     the copy: fetched, and compared with every checkpoint seen before
-spool.py      what waits for a server that cannot be reached
+    client      the requests that a server answers
+    mirror      the copy: fetched, and compared with every checkpoint seen before
+    artifacts   its evidence: fetched when it is read
+    spool       what waits for a server that cannot be reached, and what a server acknowledged
+
+Nothing that a server says is believed: see mirror.py.
 """

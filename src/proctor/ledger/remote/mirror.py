@@ -13,19 +13,15 @@ with a new copy too. A copy is read like any ledger; what is appended to it goes
 """
 
 import contextlib
-import io
 import os
 import re
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
-from backports import zstd
 
 from proctor.digest import sha256_hex
 from proctor.errors import (
@@ -33,7 +29,6 @@ from proctor.errors import (
     DamageError,
     ForkError,
     LedgerError,
-    MissingArtifactError,
     NotSealedError,
 )
 from proctor.files import replace_durably
@@ -54,6 +49,7 @@ from proctor.ledger.machines import sign_entry
 from proctor.ledger.memory import Memory, Seen, default_memory_path
 from proctor.ledger.note import Checkpoint, Signer, parse_checkpoint, parse_verifier_key
 from proctor.ledger.reader import WAITING, LedgerReader
+from proctor.ledger.remote.artifacts import FetchedArtifacts
 from proctor.ledger.remote.client import (
     PIECE,
     LedgerClient,
@@ -62,7 +58,7 @@ from proctor.ledger.remote.client import (
     find_token,
     pack_artifact,
 )
-from proctor.ledger.remote.spool import Spool
+from proctor.ledger.remote.spool import Promises, Spool
 from proctor.ledger.signature import check_signature
 from proctor.ledger.tree import Frontier
 from proctor.ledger.upkeep import leaf_of
@@ -70,9 +66,6 @@ from proctor.ledger.upkeep import leaf_of
 FORMAT = "proctor-remote-1"
 # Bytes of lines that are appended to the copy at a time.
 _BATCH = 4 << 20
-# Bytes of an artifact that is held in memory, and of all of them.
-_SMALL = 1 << 18
-_MOST_HELD = 64 << 20
 # Bytes of artifacts that are sent without asking which of them the server has.
 _UNASKED = 1 << 18
 # Digests that are remembered to be on the server.
@@ -145,86 +138,6 @@ def connect(directory: Path, env: Mapping[str, str] = os.environ) -> "Mirror":
     url = check_url(found.url)
     client = LedgerClient(url, find_token(url, env))
     return Mirror(url, directory, client, Memory(default_memory_path(env)))
-
-
-class FetchedArtifacts(FileArtifacts):
-    """Artifacts of a copy. One that is missing is fetched; new small ones are held in memory."""
-
-    def __init__(self, directory: Path, client: LedgerClient) -> None:
-        super().__init__(directory)
-        self._client = client
-        self._fetching = threading.Lock()
-        self.held: dict[str, tuple[int, bytes]] = {}
-        """Size and compressed bytes of artifacts that were added, until the server has them."""
-
-    def open(self, sha256: str) -> BinaryIO:
-        """Open the compressed file; fetch it first if it is missing."""
-        try:
-            return self.open_here(sha256)
-        except MissingArtifactError:
-            self._fetch(sha256)
-        return super().open(sha256)
-
-    def open_here(self, sha256: str) -> BinaryIO:
-        """Open the compressed file if it is on this machine.
-
-        Raises:
-            DamageError: it is not, or cannot be read.
-        """
-        found = self.held.get(sha256)
-        return super().open(sha256) if found is None else io.BytesIO(found[1])
-
-    def holds(self, sha256: str) -> bool:
-        """Whether the artifact is here, or on the server."""
-        if sha256 in self.held or super().holds(sha256):
-            return True
-        try:
-            return not self._client.missing([sha256])
-        except (UnreachableError, LedgerError):
-            return False
-
-    def put(self, source: BinaryIO) -> tuple[str, int]:
-        """Add the rest of a stream: small ones are not written, because the server stores them."""
-        begin = source.tell()
-        head = source.read(_SMALL)
-        if len(head) == _SMALL or sum(len(data) for _, data in self.held.values()) > _MOST_HELD:
-            source.seek(begin)
-            return super().put(source)
-        digest = sha256_hex(head)
-        if digest not in self.held:
-            self.held[digest] = len(head), zstd.compress(head)
-        return digest, len(head)
-
-    def keep(self, digests: Iterable[str]) -> None:
-        """Write what is held in memory, because the server cannot be reached.
-
-        Raises:
-            OSError: it cannot be written.
-        """
-        for sha256 in digests:
-            if (found := self.held.pop(sha256, None)) is not None:
-                self.put_compressed(sha256, found[0], io.BytesIO(found[1]))
-        self.settle()
-
-    def _fetch(self, sha256: str) -> None:
-        with self._fetching:
-            part = self.path_of(sha256).with_suffix(f".{os.getpid()}-{threading.get_ident()}.part")
-            try:
-                part.parent.mkdir(parents=True, exist_ok=True)
-                with part.open("wb+") as file:
-                    self._client.save_artifact(sha256, file)
-                    file.seek(0)
-                    self.put_compressed(sha256, None, file)
-                self.settle()
-            except UnreachableError as error:
-                raise MissingArtifactError(f"artifact {sha256}: {error}") from error
-            except DamageError as error:
-                raise MissingArtifactError(f"artifact {sha256} is missing: {error}") from error
-            except OSError as error:
-                raise LedgerError(f"artifact {sha256} cannot be stored: {error}") from error
-            finally:
-                self.discard()
-                part.unlink(missing_ok=True)
 
 
 @dataclass(slots=True)
@@ -561,44 +474,6 @@ class Mirror:
                     "shows there"
                 )
         self._promises.forget(promised)
-
-
-class Promises:
-    """Positions that a server acknowledged, with the digests of the entries, in a file.
-
-    They are checked with the next fetch. The file is not made durable: after a power cut, the
-    last ones are not checked.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def add(self, promised: Mapping[int, str]) -> None:
-        """Add positions."""
-        lines = [msgspec.json.encode([seq, digest]) + b"\n" for seq, digest in promised.items()]
-        with contextlib.suppress(OSError), self._path.open("ab") as file:
-            file.write(b"".join(lines))
-
-    def read(self) -> dict[int, str]:
-        """What was promised and not checked yet."""
-        try:
-            lines = self._path.read_bytes().splitlines()
-        except FileNotFoundError:
-            return {}
-        found: dict[int, str] = {}
-        for line in lines:
-            with contextlib.suppress(msgspec.MsgspecError):
-                seq, digest = msgspec.json.decode(line, type=tuple[int, str])
-                found[seq] = digest
-        return found
-
-    def forget(self, checked: Mapping[int, str]) -> None:
-        """Forget what was checked."""
-        left = {seq: digest for seq, digest in self.read().items() if seq not in checked}
-        with contextlib.suppress(OSError):
-            self._path.unlink(missing_ok=True)
-        if left:
-            self.add(left)
 
 
 def _evidence_of(drafts: Sequence[AnyEntry]) -> dict[str, int]:

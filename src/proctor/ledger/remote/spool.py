@@ -5,11 +5,16 @@
 
 A batch is durable before `add` returns. The same batch is stored once; the server accepts what it
 has already, so that nothing is sealed twice.
+
+What a server acknowledged is kept as well, until it was seen in the log.
 """
 
+import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+
+import msgspec
 
 from proctor.digest import sha256_hex
 from proctor.errors import LedgerError
@@ -71,3 +76,41 @@ class Spool:
         except FileNotFoundError:
             return []
         return [name for name in found if name.endswith(".jsonl") and name[:_DIGITS].isdecimal()]
+
+
+class Promises:
+    """Positions that a server acknowledged, with the digests of the entries, in a file.
+
+    They are checked with the next fetch. The file is not made durable: after a power cut, the
+    last ones are not checked.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def add(self, promised: Mapping[int, str]) -> None:
+        """Add positions."""
+        lines = [msgspec.json.encode([seq, digest]) + b"\n" for seq, digest in promised.items()]
+        with contextlib.suppress(OSError), self._path.open("ab") as file:
+            file.write(b"".join(lines))
+
+    def read(self) -> dict[int, str]:
+        """What was promised and not checked yet."""
+        try:
+            lines = self._path.read_bytes().splitlines()
+        except FileNotFoundError:
+            return {}
+        found: dict[int, str] = {}
+        for line in lines:
+            with contextlib.suppress(msgspec.MsgspecError):
+                seq, digest = msgspec.json.decode(line, type=tuple[int, str])
+                found[seq] = digest
+        return found
+
+    def forget(self, checked: Mapping[int, str]) -> None:
+        """Forget what was checked."""
+        left = {seq: digest for seq, digest in self.read().items() if seq not in checked}
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
+        if left:
+            self.add(left)

@@ -321,6 +321,30 @@ class ImageStore:
             finally:
                 delete_tree(incoming)
 
+    def receive(self, image: Image, archive: Path) -> None:
+        """Store an image of another machine, from an archive of its files.
+
+        Raises:
+            ImageError: the archive is not that of the image, or another image has its name.
+        """
+        self._make()
+        with locked(self._root / "lock"):
+            incoming = Path(tempfile.mkdtemp(prefix="incoming-", dir=self._root))
+            try:
+                (incoming / "rootfs").mkdir()
+                found = put_source(archive, incoming / "rootfs", image.name).tree.finish()
+                if found != image.digest:
+                    raise ImageError(
+                        f"{image.name}: what arrived is sha256:{found[:12]}…, and was "
+                        f"sha256:{image.digest[:12]}… where it came from; import it here: "
+                        f"`proctor image import {image.name} TAR`"
+                    )
+                self._give_name(incoming, image, replace=False)
+            except OSError as error:
+                raise ImageError(_explain(archive, self._root, error)) from error
+            finally:
+                delete_tree(incoming)
+
     def remove(self, name: str) -> Image:
         """Remove a name, and its files if no other name has them.
 

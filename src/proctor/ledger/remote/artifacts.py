@@ -1,0 +1,99 @@
+"""The evidence in a copy: fetched when it is read, and held in memory until the server has it."""
+
+import io
+import os
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import BinaryIO
+
+from backports import zstd
+
+from proctor.digest import sha256_hex
+from proctor.errors import DamageError, LedgerError, MissingArtifactError
+from proctor.ledger.artifacts import FileArtifacts
+from proctor.ledger.remote.client import LedgerClient, UnreachableError
+
+# Bytes of an artifact that is held in memory, and of all of them.
+_SMALL = 1 << 18
+_MOST_HELD = 64 << 20
+
+
+class FetchedArtifacts(FileArtifacts):
+    """Artifacts of a copy. One that is missing is fetched; new small ones are held in memory."""
+
+    def __init__(self, directory: Path, client: LedgerClient) -> None:
+        super().__init__(directory)
+        self._client = client
+        self._fetching = threading.Lock()
+        self.held: dict[str, tuple[int, bytes]] = {}
+        """Size and compressed bytes of artifacts that were added, until the server has them."""
+
+    def open(self, sha256: str) -> BinaryIO:
+        """Open the compressed file; fetch it first if it is missing."""
+        try:
+            return self.open_here(sha256)
+        except MissingArtifactError:
+            self._fetch(sha256)
+        return super().open(sha256)
+
+    def open_here(self, sha256: str) -> BinaryIO:
+        """Open the compressed file if it is on this machine.
+
+        Raises:
+            DamageError: it is not, or cannot be read.
+        """
+        found = self.held.get(sha256)
+        return super().open(sha256) if found is None else io.BytesIO(found[1])
+
+    def holds(self, sha256: str) -> bool:
+        """Whether the artifact is here, or on the server."""
+        if sha256 in self.held or super().holds(sha256):
+            return True
+        try:
+            return not self._client.missing([sha256])
+        except (UnreachableError, LedgerError):
+            return False
+
+    def put(self, source: BinaryIO) -> tuple[str, int]:
+        """Add the rest of a stream: small ones are not written, because the server stores them."""
+        begin = source.tell()
+        head = source.read(_SMALL)
+        if len(head) == _SMALL or sum(len(data) for _, data in self.held.values()) > _MOST_HELD:
+            source.seek(begin)
+            return super().put(source)
+        digest = sha256_hex(head)
+        if digest not in self.held:
+            self.held[digest] = len(head), zstd.compress(head)
+        return digest, len(head)
+
+    def keep(self, digests: Iterable[str]) -> None:
+        """Write what is held in memory, because the server cannot be reached.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        for sha256 in digests:
+            if (found := self.held.pop(sha256, None)) is not None:
+                self.put_compressed(sha256, found[0], io.BytesIO(found[1]))
+        self.settle()
+
+    def _fetch(self, sha256: str) -> None:
+        with self._fetching:
+            part = self.path_of(sha256).with_suffix(f".{os.getpid()}-{threading.get_ident()}.part")
+            try:
+                part.parent.mkdir(parents=True, exist_ok=True)
+                with part.open("wb+") as file:
+                    self._client.save_artifact(sha256, file)
+                    file.seek(0)
+                    self.put_compressed(sha256, None, file)
+                self.settle()
+            except UnreachableError as error:
+                raise MissingArtifactError(f"artifact {sha256}: {error}") from error
+            except DamageError as error:
+                raise MissingArtifactError(f"artifact {sha256} is missing: {error}") from error
+            except OSError as error:
+                raise LedgerError(f"artifact {sha256} cannot be stored: {error}") from error
+            finally:
+                self.discard()
+                part.unlink(missing_ok=True)
