@@ -32,6 +32,7 @@
     theirs_pages    harbor's viewer as such a server
     viewer_trace    the page of a long trace in Chromium; a subject too
     gateway     what the model gateway adds to a request and a chunk; a subject too
+    cluster         trials on a Ray cluster beside the same ones here
     serving         a served ledger beside one on this machine
     gateway_process, model_server   the gateway, and a scripted model, each a process of its own
     growth          a ledger of a million trials beside one of 20,000; a subject too

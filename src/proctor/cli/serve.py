@@ -117,6 +117,7 @@ def token() -> None:
 @click.option("--experiment", "experiments", multiple=True, metavar="ID",
               help="Allow submitting to this experiment only; repeatable.")  # fmt: skip
 @ledger_option
+@json_option
 @click.pass_context
 def add_token(
     context: click.Context,
@@ -124,6 +125,7 @@ def add_token(
     may_write: bool,
     experiments: tuple[str, ...],
     directory: str | None,
+    as_json: bool,
 ) -> int:
     """Make a token and print it, once: only its hash is stored.
 
@@ -137,7 +139,11 @@ def add_token(
             "ledger; `proctor ledger claim` gives somebody one experiment with its proof"
         )
     tokens = _tokens(directory or context.obj)
-    print_line(tokens.add(name, may_write=may_write, experiments=experiments))
+    made = tokens.add(name, may_write=may_write, experiments=experiments)
+    if as_json:
+        print_json({"name": name, "token": made})
+    else:
+        print_line(made)
     return 0
 
 
@@ -174,13 +180,18 @@ def list_tokens(context: click.Context, directory: str | None, as_json: bool) ->
 @token.command("revoke")
 @click.argument("name")
 @ledger_option
+@json_option
 @click.pass_context
-def revoke_token(context: click.Context, name: str, directory: str | None) -> int:
+def revoke_token(context: click.Context, name: str, directory: str | None, as_json: bool) -> int:
     """Revoke a token; a running server refuses it from now on.
 
     Example: proctor serve token revoke node-1 --ledger ledger
     """
     _tokens(directory or context.obj).revoke(name)
+    if as_json:
+        print_json({"name": name, "revoked": True})
+    else:
+        print_line(f"{name}: revoked")
     return 0
 
 
@@ -213,9 +224,14 @@ def list_machines(context: click.Context, directory: str | None, as_json: bool) 
 @click.argument("name")
 @ledger_option
 @key_option
+@json_option
 @click.pass_context
 def revoke_machine(
-    context: click.Context, name: str, directory: str | None, key_file: str | None
+    context: click.Context,
+    name: str,
+    directory: str | None,
+    key_file: str | None,
+    as_json: bool,
 ) -> int:
     """Revoke a machine: what it submits is refused from now on; what is sealed stays.
 
@@ -224,5 +240,8 @@ def revoke_machine(
     key = find_key(Path(key_file) if key_file else None, os.environ)
     with OpenLedger.open(choose_directory(directory or context.obj), key=key) as ledger:
         seq = revoke(ledger, name, "owner")
-    print_line(f"{name}: revoked, entry {seq}")
+    if as_json:
+        print_json({"name": name, "seq": seq})
+    else:
+        print_line(f"{name}: revoked, entry {seq}")
     return 0
