@@ -105,11 +105,14 @@ def test_now_shows_nothing_that_was_withheld_since(ledger: Ledger) -> None:
     assert ask_index(ledger, count, is_now=True) == 0
 
 
-@pytest.mark.parametrize("words", [[], ["--update", "needle"]])
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [([], "Missing argument 'QUERY…', or --update"), (["--update", "x"], "does not go with")],
+)
 def test_a_query_or_an_update_is_expected(
-    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     proctor = run_here(monkeypatch, capsys)
     ran = proctor("search", *words)
     assert ran.code == 2
-    assert "expected a QUERY, or --update without one" in ran.err
+    assert said in ran.err

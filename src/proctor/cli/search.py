@@ -168,8 +168,10 @@ def command(
     """
     for other in ("rank", "number", "exact"):
         check_apart("by_trial", other)
-    if is_update == bool(words):
-        raise click.UsageError("expected a QUERY, or --update without one")
+    if not words and not is_update:
+        raise click.UsageError("Missing argument 'QUERY…', or --update.")
+    if words and is_update:
+        raise click.UsageError("--update does not go with a QUERY")
     if is_update:
         return _update(directory)
     if not by_trial and (wanted.limit or 0) > COUNTED:
