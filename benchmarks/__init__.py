@@ -33,6 +33,7 @@
     viewer_trace    the page of a long trace in Chromium; a subject too
     gateway     what the model gateway adds to a request and a chunk; a subject too
     gateway_process, model_server   the gateway, and a scripted model, each a process of its own
+    cluster     trials on a Ray cluster: their CPU beyond a local run, and Ctrl-C; a subject too
     floor_rows, floor_board     the rows of an index, bare: floors of a list and of a board
     floor_files     the files of a job kept, bare: the floor of an import
     floor_steps     one step of a trace sought and decoded, bare
