@@ -32,12 +32,12 @@
     theirs_pages    harbor's viewer as such a server
     viewer_trace    the page of a long trace in Chromium; a subject too
     gateway     what the model gateway adds to a request and a chunk; a subject too
-    cluster         trials on a Ray cluster beside the same ones here
     serving         a served ledger beside one on this machine
     gateway_process, model_server   the gateway, and a scripted model, each a process of its own
     growth          a ledger of a million trials beside one of 20,000; a subject too
     growth_data     such ledgers, kept in build/bench-data
     growth_table    the table of docs/growth.md; no subject
+    cluster     trials on a Ray cluster: their CPU beyond a local run, and Ctrl-C; a subject too
     floor_rows, floor_board     the rows of an index, bare: floors of a list and of a board
     floor_files     the files of a job kept, bare: the floor of an import
     floor_steps     one step of a trace sought and decoded, bare

@@ -10,9 +10,11 @@ import resource
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 from benchmarks.bench import Bench, BenchmarkError
 from benchmarks.row import Row, share_of
@@ -23,8 +25,9 @@ _TRIAL_SEC = 60.0
 _CANCEL_SEC = 2.0
 _IDLE_SEC = 5.0
 _TICKS = os.sysconf("SC_CLK_TCK")
-# User, system, and those of children that have ended, in /proc/PID/stat after the name.
-_TIMES = slice(11, 15)
+# User and system, in /proc/PID/stat after the name.
+_TIMES = slice(11, 13)
+_SAMPLE_SEC = 0.1
 
 
 def cluster_rows(bench: Bench, sizes: tuple[int, int] = (20, 220)) -> Iterator[Row]:
@@ -61,36 +64,63 @@ def _find_growth(measured: list[tuple[float, float]], idle: float) -> float:
 
 def _run_null(site: Site, n: int, on: str) -> tuple[float, float]:
     """CPU and time of a job of so many trials that do nothing."""
-    before, children = _read_cpu(site), resource.getrusage(resource.RUSAGE_CHILDREN)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.monotonic()
     words = ("-a", "nop", "-e", "null", "-k", n, "-n", 8, "--job-name", f"{on}-{n}-{began}", "-q")
-    ran = finish(site.start_run(*words, on=on))
+    with _Meter(site) as nodes:
+        ran = finish(site.start_run(*words, on=on))
     seconds = time.monotonic() - began
     if ran.code:
         raise BenchmarkError(f"a job of {n} trials ended with {ran.code}: {ran.err[-1000:]}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     driver = after.ru_utime + after.ru_stime - children.ru_utime - children.ru_stime
-    return driver + _read_cpu(site) - before, seconds
+    return driver + nodes.seconds, seconds
 
 
 def _find_idle_share(site: Site) -> float:
     """CPU seconds that the cluster takes in a second of doing nothing."""
-    before = _read_cpu(site)
-    time.sleep(_IDLE_SEC)
-    return (_read_cpu(site) - before) / _IDLE_SEC
+    with _Meter(site) as nodes:
+        time.sleep(_IDLE_SEC)
+    return nodes.seconds / _IDLE_SEC
 
 
-def _read_cpu(site: Site) -> float:
-    """CPU seconds of the processes of all nodes."""
-    ticks = 0
-    for node in site.cluster.nodes.values():
-        for pid in node.find_processes():
-            try:
-                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            ticks += sum(map(int, fields[_TIMES]))
-    return ticks / _TICKS
+class _Meter:
+    """CPU of all processes of the nodes, inside the context.
+
+    Read while they live: Ray does not wait for its workers, and nobody else knows what they took.
+    """
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._ticks: dict[int, int] = {}
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._sample)
+        self.seconds = 0.0
+
+    def __enter__(self) -> Self:
+        self._read()
+        self._before = sum(self._ticks.values())
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._thread.join()
+        self._read()
+        self.seconds = (sum(self._ticks.values()) - self._before) / _TICKS
+
+    def _sample(self) -> None:
+        while not self._is_over.wait(_SAMPLE_SEC):
+            self._read()
+
+    def _read(self) -> None:
+        for node in self._site.cluster.nodes.values():
+            for pid in node.find_processes():
+                try:
+                    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                except OSError:
+                    continue
+                self._ticks[pid] = sum(map(int, fields[_TIMES]))
 
 
 def _measure_cancel(site: Site, rounds: int) -> Row:
