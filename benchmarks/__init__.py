@@ -35,6 +35,7 @@
     gateway_process, model_server   the gateway, and a scripted model, each a process of its own
     growth          a ledger of a million trials beside one of 20,000; a subject too
     growth_data     such ledgers, kept in build/bench-data
+    publishing      a ledger sent to a bucket, beside a plain copy; a subject too
     floor_rows, floor_board     the rows of an index, bare: floors of a list and of a board
     floor_files     the files of a job kept, bare: the floor of an import
     floor_steps     one step of a trace sought and decoded, bare

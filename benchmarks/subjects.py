@@ -16,6 +16,7 @@ from benchmarks.inspect_show import show_rows
 from benchmarks.inspect_summary import summary_rows
 from benchmarks.ledger import ledger_rows
 from benchmarks.load import load_rows
+from benchmarks.publishing import publish_rows
 from benchmarks.row import Row
 from benchmarks.runner import runner_rows
 from benchmarks.traces import trace_rows
@@ -48,4 +49,5 @@ SUBJECTS: dict[str, Subject] = {
     "board": board_rows,
     "gateway": gateway_rows,
     "growth": growth_rows,
+    "publish": publish_rows,
 }

@@ -27,6 +27,7 @@ from benchmarks.inspect_show import show_rows
 from benchmarks.inspect_summary import summary_rows
 from benchmarks.ledger import ledger_rows
 from benchmarks.load import load_rows
+from benchmarks.publishing import publish_rows
 from benchmarks.row import Row, share_of, times_faster
 from benchmarks.runner import Sizes, runner_rows
 from benchmarks.subjects import SUBJECTS, Subject
@@ -63,6 +64,7 @@ TINY: dict[str, Subject] = {
     "board": partial(board_rows, records=500),
     "gateway": partial(gateway_rows, requests=3, chunks=5, streams=4, every=0.001),
     "growth": partial(growth_rows, small=500, large=1000),
+    "publish": partial(publish_rows, trials=5),
 }
 
 
@@ -133,6 +135,7 @@ SLOW_BARS = {
     "proof-growth": "<= 1.5",
     "proof-growth-command": "<= 1.5",
     "withhold-growth": "<= 2",
+    "publish": ">= 0.5",
     "run-fixed": "<= 0.2",
     "run-null-4": "<= 0.5",
     "run-null-6": "<= 2",
@@ -164,7 +167,7 @@ SLOW = (
         "show",
         "summarise",
     ),
-    *("view-job", "view-memory", "view-trace", "board", "growth"),
+    *("view-job", "view-memory", "view-trace", "board", "growth", "publish"),
 )
 
 
