@@ -17,6 +17,7 @@ from benchmarks.inspect_show import show_rows
 from benchmarks.inspect_summary import summary_rows
 from benchmarks.ledger import ledger_rows
 from benchmarks.load import load_rows
+from benchmarks.publishing import publish_rows
 from benchmarks.row import Row
 from benchmarks.runner import runner_rows
 from benchmarks.serving import serving_rows
@@ -52,4 +53,5 @@ SUBJECTS: dict[str, Subject] = {
     "growth": growth_rows,
     "serve": serving_rows,
     "ray": cluster_rows,
+    "publish": publish_rows,
 }

@@ -45,6 +45,7 @@ _PREPARED_ONCE = (
     "tests/parity/test_beside_harbor.py",
     "tests/parity/test_harbor_takes_our_jobs.py",
     "tests/parity/test_harbors_agents.py",
+    "tests/publish/test_bucket.py",
     "tests/test_benchmarks.py",
 )
 """Files whose tests share what takes many seconds to make: one worker has all of a file."""

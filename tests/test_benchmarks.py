@@ -28,6 +28,7 @@ from benchmarks.inspect_show import show_rows
 from benchmarks.inspect_summary import summary_rows
 from benchmarks.ledger import ledger_rows
 from benchmarks.load import load_rows
+from benchmarks.publishing import publish_rows
 from benchmarks.row import Row, share_of, times_faster
 from benchmarks.runner import Sizes, runner_rows
 from benchmarks.serving import serving_rows
@@ -67,6 +68,7 @@ TINY: dict[str, Subject] = {
     "growth": partial(growth_rows, small=500, large=1000),
     "serve": partial(serving_rows, batches=1, trials=2),
     "ray": partial(cluster_rows, sizes=(2, 4)),
+    "publish": partial(publish_rows, trials=5),
 }
 
 
@@ -139,6 +141,7 @@ SLOW_BARS = {
     "withhold-growth": "<= 2",
     "board-1k": "<= 1",
     "board-1k-memory": "<= 1",
+    "publish": ">= 0.5",
     "run-fixed": "<= 0.2",
     "run-null-4": "<= 0.5",
     "run-null-6": "<= 2",
@@ -172,7 +175,7 @@ SLOW = (
         "show",
         "summarise",
     ),
-    *("view-job", "view-memory", "view-trace", "board", "growth", "ray", "serve"),
+    *("view-job", "view-memory", "view-trace", "board", "growth", "ray", "serve", "publish"),
 )
 
 

@@ -77,11 +77,13 @@ class Machine:
     url: str
     token: str | None
     certificate: Path | None = None
+    more: dict[str, str] = field(default_factory=dict)
+    """Variables of its own."""
 
     @property
     def env(self) -> dict[str, str]:
         """Its variables."""
-        found = home_variables(self.home)
+        found = {**home_variables(self.home), **self.more}
         if self.token:
             found["PROCTOR_TOKEN"] = self.token
         if self.certificate:
@@ -120,6 +122,13 @@ class Machine:
             with OpenLedger.open(directory, key=self.key) as ledger:
                 ledger.refresh()
                 yield ledger
+
+    @contextlib.contextmanager
+    def opened_for_reading(self) -> Iterator[OpenLedger]:
+        """The copy, as commands that only look at it open it."""
+        with self.using(), OpenLedger.open(self.fetch()) as ledger:
+            ledger.refresh()
+            yield ledger
 
     def mirror(self) -> Mirror:
         """The connection of its copy."""

@@ -39,6 +39,7 @@
     withhold     withholds bytes; their digests stay
     withheld     withholdings that name no trial
     restore      restores withheld bytes
+    publishing   a ledger as static files, for buckets and web servers
     stats        counts and sizes
     supersession   which supersessions count
     api          the ledger for programs

@@ -210,7 +210,10 @@ class OpenLedger:
         if key is not None:
             # Checked here because evidence is written before the log is locked.
             log.check_writable()
-        index, remote = open_index(directory, first.origin), find_remote(directory)
+        remote = find_remote(directory)
+        if key is not None and remote is not None:
+            remote.check_writable()
+        index = open_index(directory, first.origin)
         artifacts = FileArtifacts(directory) if remote is None else remote.artifacts
         return cls(log, artifacts, index, key, remote)
 

@@ -1,7 +1,7 @@
 """Which ledger is used: `--ledger DIR`, else PROCTOR_LEDGER, else ./ledger.
 
-In place of a directory, the address of a `proctor serve` names the copy of its ledger, which is
-fetched first.
+In place of a directory, the address of a `proctor serve` or of a published ledger names the copy of
+it, which is fetched first.
 
 Commands that write create a missing ledger; commands that read do not. Keys are loaded in keys.py,
 which is slow to import and not needed for reading.
@@ -22,7 +22,7 @@ from proctor.ledger.note import Signer
 from proctor.ledger.reader import LedgerReader
 
 # A path has one slash where an address has two.
-_URL = re.compile(r"(https?):/+(?=[^/])", re.IGNORECASE)
+_URL = re.compile(r"(https?|s3):/+(?=[^/])", re.IGNORECASE)
 
 
 def ledger_directory(given: Path | str | None, env: Mapping[str, str]) -> Path:

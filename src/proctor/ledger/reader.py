@@ -99,6 +99,14 @@ class Remote(Protocol):
         """End the connection."""
         ...
 
+    def check_writable(self) -> None:
+        """Refuse a ledger that takes nothing.
+
+        Raises:
+            LedgerError: it is one that is published, read-only.
+        """
+        ...
+
     def fetch(self, ledger: LedgerReader) -> None:
         """Update the copy, and send what waits; a server that cannot be reached is no error.
 

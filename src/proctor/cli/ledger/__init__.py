@@ -14,6 +14,7 @@
     review       adds a review of a trial
     withhold     withholds bytes, and restores them
     sync         fetches the copy of a served ledger
+    publish      writes a ledger as static files
     stats        prints counts and sizes
     options      common options
     target       opens the ledger for writing
@@ -45,6 +46,7 @@ COMMANDS = {
     "review": "Record your verdict on a trial, without changing the trial.",
     "withhold": "Remove bytes but keep their digests, or restore them.",
     "sync": "Fetch what is new in a served ledger, and send what waits for it.",
+    "publish": "Publish a ledger as static files to TARGET: s3://BUCKET/PREFIX or a directory.",
     "stats": "Show counts and bytes per experiment.",
 }
 

@@ -15,8 +15,8 @@ ledger_option = click.option(
     "--ledger",
     "directory",
     type=PATH,
-    help="Ledger directory, or the address of a `proctor serve`.  [default: PROCTOR_LEDGER, "
-    "./ledger]",
+    help="Ledger directory, or the address of a `proctor serve` or a published ledger.  [default: "
+    "PROCTOR_LEDGER, ./ledger]",
 )
 key_option = click.option(
     "--key", "key_file", type=PATH, help="Signing key.  [default: PROCTOR_KEY, your own key]"

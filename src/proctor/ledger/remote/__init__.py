@@ -1,6 +1,7 @@
 """Ledgers of other machines: a verified copy on this one, and what this one submits.
 
     client      the requests that a server answers
+    bucket      published ledgers in buckets
     mirror      the copy: fetched, and compared with every checkpoint seen before
     artifacts   its evidence: fetched when it is read
     spool       what waits for a server that cannot be reached, and what a server acknowledged

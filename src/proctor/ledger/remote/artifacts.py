@@ -12,7 +12,7 @@ from backports import zstd
 from proctor.digest import sha256_hex
 from proctor.errors import DamageError, LedgerError, MissingArtifactError
 from proctor.ledger.artifacts import FileArtifacts
-from proctor.ledger.remote.client import LedgerClient, UnreachableError
+from proctor.ledger.remote.client import Source, UnreachableError
 
 # Bytes of an artifact that is held in memory, and of all of them.
 _SMALL = 1 << 18
@@ -22,7 +22,7 @@ _MOST_HELD = 64 << 20
 class FetchedArtifacts(FileArtifacts):
     """Artifacts of a copy. One that is missing is fetched; new small ones are held in memory."""
 
-    def __init__(self, directory: Path, client: LedgerClient) -> None:
+    def __init__(self, directory: Path, client: Source) -> None:
         super().__init__(directory)
         self._client = client
         self._fetching = threading.Lock()

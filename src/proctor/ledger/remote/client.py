@@ -1,17 +1,18 @@
-"""Requests to a `proctor serve`, and what its answers may be.
+"""Requests to a `proctor serve`, or to a web server with a published ledger, and their answers.
 
 Nothing that a server answers is believed here: lines and evidence are checked by the caller, sizes
 are limited on the way.
 """
 
 import os
+import re
 import ssl
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 from urllib.parse import urlsplit
 
 import httpx
@@ -37,6 +38,31 @@ _LARGEST_TOKEN = 4096
 
 class UnreachableError(Exception):
     """The server cannot be reached now; what it would have got can be sent later."""
+
+
+class PublishedError(LedgerError):
+    """The ledger there is published: a copy in files, which takes nothing."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(
+            f"{url}: published, read-only; seal into the ledger that it is published from"
+        )
+
+
+S3 = "s3://"
+_BUCKET = re.compile(r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[A-Za-z0-9_.=+@-]+)*/?")
+
+
+def check_bucket_url(url: str) -> str:
+    """The address of a bucket in the form that it is remembered by.
+
+    Raises:
+        LedgerError: it is not an address of a bucket.
+    """
+    parts = url.removeprefix(S3).split("/")
+    if not _BUCKET.fullmatch(url) or {".", ".."} & set(parts):
+        raise LedgerError(f"{url}: not the address of a bucket; expected s3://BUCKET/PREFIX")
+    return url.rstrip("/")
 
 
 def check_url(url: str) -> str:
@@ -84,8 +110,78 @@ def find_token(url: str, env: Mapping[str, str]) -> str | None:
         raise LedgerError(f"{path}: the token cannot be read: {error}") from error
 
 
+class Source(Protocol):
+    """Where a copy is fetched from; nothing that it gives is believed."""
+
+    @property
+    def url(self) -> str:
+        """Its address."""
+        ...
+
+    def close(self) -> None:
+        """End the connection; the next request begins another."""
+        ...
+
+    def checkpoint(self) -> bytes:
+        """The checkpoint that was signed last.
+
+        Raises:
+            UnreachableError: it cannot be reached.
+            LedgerError: it refuses.
+        """
+        ...
+
+    def lines(self, first: int, size: int) -> Iterator[bytes]:
+        """The stored lines from `first` up to before `size`, without their newlines.
+
+        `size` is that of the tree, or a multiple of 256: others need not be there.
+
+        Raises:
+            UnreachableError: it cannot be reached.
+            DamageError: it sends something else.
+            LedgerError: it refuses.
+        """
+        ...
+
+    def save_artifact(self, sha256: str, target: BinaryIO) -> None:
+        """Write the compressed bytes of an artifact to a file.
+
+        Raises:
+            UnreachableError: it cannot be reached.
+            DamageError: it does not have it.
+            LedgerError: it refuses.
+        """
+        ...
+
+    def missing(self, digests: Sequence[str]) -> set[str]:
+        """Which of these artifacts it does not have.
+
+        Raises:
+            UnreachableError: it cannot be reached.
+            LedgerError: it refuses.
+        """
+        ...
+
+
+def split_bundle(pieces: Iterable[bytes], width: int, where: str) -> Iterator[bytes]:
+    """The lines of a bundle that arrives in pieces.
+
+    Raises:
+        DamageError: it has fewer or more lines, or one that is too long.
+    """
+    count, rest = 0, b""
+    for piece in pieces:
+        *whole, rest = (rest + piece).split(b"\n")
+        count += len(whole)
+        if count > width or len(rest) > LARGEST_ENTRY:
+            break
+        yield from whole
+    if count != width or rest:
+        raise DamageError(f"{where}: {count} lines and {len(rest)} bytes; expected {width} lines")
+
+
 class LedgerClient:
-    """A connection to a server."""
+    """A connection to a server: a `Source`, and what takes submissions."""
 
     def __init__(self, url: str, token: str | None) -> None:
         self.url = url
@@ -136,18 +232,9 @@ class LedgerClient:
                     yield line
 
     def _bundle(self, number: int, width: int) -> Iterator[bytes]:
-        path, count, rest = tile_path(None, number, width), 0, b""
+        path = tile_path(None, number, width)
         with self._streaming(f"/{path}") as pieces:
-            for piece in pieces:
-                *whole, rest = (rest + piece).split(b"\n")
-                count += len(whole)
-                if count > width or len(rest) > LARGEST_ENTRY:
-                    break
-                yield from whole
-        if count != width or rest:
-            raise DamageError(
-                f"{self.url}/{path}: {count} lines and {len(rest)} bytes; expected {width} lines"
-            )
+            yield from split_bundle(pieces, width, f"{self.url}/{path}")
 
     def save_artifact(self, sha256: str, target: BinaryIO) -> None:
         """Write the compressed bytes of an artifact to a file.
@@ -183,11 +270,22 @@ class LedgerClient:
             UnreachableError: the server cannot be reached.
             LedgerError: it refuses.
         """
-        answer = self._ask_json("/artifacts/missing", {"artifacts": list(digests)})
+        try:
+            answer = self._ask_json("/artifacts/missing", {"artifacts": list(digests)})
+        except PublishedError:
+            return {sha256 for sha256 in digests if not self._has(sha256)}
         found = answer.get("missing")
         if not isinstance(found, list) or not set(found) <= set(digests):
             raise LedgerError(f"{self.url}: not an answer of proctor serve")
         return set(found)
+
+    def _has(self, sha256: str) -> bool:
+        """Whether a server of files has an artifact."""
+        try:
+            self._ask("HEAD", f"/artifacts/sha256/{sha256}")
+        except DamageError:
+            return False
+        return True
 
     def upload_small(self, bundle: bytes) -> None:
         """Upload artifacts that `pack_artifact` packed.
@@ -329,6 +427,8 @@ def _check(response: httpx.Response, body: bytes, url: str) -> None:
         raise NotSealedError(f"{url}: {said}")
     if status == httpx.codes.NOT_FOUND:
         raise DamageError(f"{response.url}: {said or 'not found'}")
+    if status in (httpx.codes.METHOD_NOT_ALLOWED, httpx.codes.NOT_IMPLEMENTED):
+        raise PublishedError(url)
     if status == httpx.codes.UNAUTHORIZED:
         raise LedgerError(
             f"{url}: {said or 'a token is needed'}; PROCTOR_TOKEN or the file "

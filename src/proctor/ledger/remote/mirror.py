@@ -1,7 +1,7 @@
-"""The copy of a ledger that a server owns.
+"""The copy of a ledger that a server owns, or that is published.
 
     $XDG_STATE_HOME/proctor/ledgers/DIGEST-OF-THE-ADDRESS/
-        remote.json           the server's address
+        remote.json           the address of the server, or of what is published
         checkpoint, entries/  as in any ledger: fetched, and verified before they count
         artifacts/            evidence that was read or made here
         spool/                what waits to be sent
@@ -13,6 +13,7 @@ with a new copy too. A copy is read like any ledger; what is appended to it goes
 """
 
 import contextlib
+import importlib
 import os
 import re
 import socket
@@ -20,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 
 import msgspec
 
@@ -52,14 +54,17 @@ from proctor.ledger.reader import WAITING, LedgerReader
 from proctor.ledger.remote.artifacts import FetchedArtifacts
 from proctor.ledger.remote.client import (
     PIECE,
+    S3,
     LedgerClient,
+    PublishedError,
+    Source,
     UnreachableError,
-    check_url,
     find_token,
     pack_artifact,
 )
 from proctor.ledger.remote.spool import Promises, Spool
 from proctor.ledger.signature import check_signature
+from proctor.ledger.tiles import TILE
 from proctor.ledger.tree import Frontier
 from proctor.ledger.upkeep import leaf_of
 
@@ -72,6 +77,7 @@ _UNASKED = 1 << 18
 _MOST_KNOWN = 100_000
 # Seconds for which a writer's copy is fresh: the server itself looks for conflicts.
 _FRESH_SEC = 30.0
+_TRIES = 3
 
 
 class _File(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,7 +100,7 @@ def open_mirror(url: str, env: Mapping[str, str], warn: Callable[[str], None]) -
         LedgerError: there is no such server, or it refuses.
         DamageError: it shows another history than before.
     """
-    url = check_url(url)
+    url = _check_address(url)
     directory = mirror_path(url, env)
     _prepare(directory, url)
     if not FileLog(directory).has_checkpoint():
@@ -135,9 +141,34 @@ def connect(directory: Path, env: Mapping[str, str] = os.environ) -> "Mirror":
         raise LedgerError(f"{directory / REMOTE}: cannot be read: {error}") from error
     if found.format != FORMAT:
         raise LedgerError(f"{directory / REMOTE}: of format {found.format[:40]!r}, not {FORMAT}")
-    url = check_url(found.url)
-    client = LedgerClient(url, find_token(url, env))
+    url = _check_address(found.url)
+    client: Source
+    if url.startswith(S3):
+        client = load_bucket().BucketClient(url, env)
+    else:
+        client = LedgerClient(url, find_token(url, env))
     return Mirror(url, directory, client, Memory(default_memory_path(env)))
+
+
+def _check_address(url: str) -> str:
+    return check_bucket_url(url) if url.startswith(S3) else check_url(url)
+
+
+def load_bucket() -> ModuleType:
+    """The module for buckets.
+
+    Raises:
+        LedgerError: what it needs is not installed.
+    """
+    try:
+        # Imported on use: obstore comes with an extra.
+        return importlib.import_module("proctor.ledger.remote.bucket")
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("proctor"):
+            raise
+        raise LedgerError(
+            f"s3:// needs {error.name}, which is not installed: pip install 'proctor[s3]'"
+        ) from error
 
 
 @dataclass(slots=True)
@@ -158,7 +189,7 @@ class _Copying:
 class Mirror:
     """A server, and the copy of its ledger."""
 
-    def __init__(self, url: str, directory: Path, client: LedgerClient, memory: Memory) -> None:
+    def __init__(self, url: str, directory: Path, client: Source, memory: Memory) -> None:
         self.url = url
         self.client = client
         self.spool = Spool(directory / "spool")
@@ -179,6 +210,16 @@ class Mirror:
     def close(self) -> None:
         """End the connection."""
         self.client.close()
+
+    def check_writable(self) -> None:
+        """Refuse a ledger that is published, and takes nothing: see `Remote`."""
+        _ = self._server
+
+    @property
+    def _server(self) -> LedgerClient:
+        if not isinstance(self.client, LedgerClient):
+            raise PublishedError(self.url)
+        return self.client
 
     # Reading
 
@@ -218,9 +259,23 @@ class Mirror:
         except UnreachableError as error:
             self.problem = str(error)
 
-    def _copy(self, frontier: Frontier, place: Place, ledger: OpenLedger | None) -> list[int]:
+    def _copy(
+        self, frontier: Frontier, place: Place, ledger: OpenLedger | None, tries: int = _TRIES
+    ) -> list[int]:
         """Add the new lines of the server; returns the entries that they withhold."""
-        served = parse_checkpoint(self.client.checkpoint(), f"{self.url}/checkpoint")
+        data = self.client.checkpoint()
+        served = parse_checkpoint(data, f"{self.url}/checkpoint")
+        try:
+            return self._copy_tree(served, frontier.copy(), place, ledger)
+        except DamageError:
+            # Partial bundles disappear when a larger tree is published.
+            if tries == 1 or self.client.checkpoint() == data:
+                raise
+        return self._copy(frontier, place, ledger, tries - 1)
+
+    def _copy_tree(
+        self, served: Checkpoint, frontier: Frontier, place: Place, ledger: OpenLedger | None
+    ) -> list[int]:
         with self._memory.locked():
             seen = self._memory.find(served.origin)
             if ledger is not None and served.origin != ledger.checkpoint().origin:
@@ -345,12 +400,13 @@ class Mirror:
 
     def _replace_withheld(self, ledger: OpenLedger, seqs: Sequence[int]) -> None:
         """Replace lines of the copy that the owner has withheld since."""
-        changed = False
+        changed, size = False, ledger.checkpoint().tree.size
         for seq in seqs:
             found = ledger.index.entry(seq)
             if found is None:
                 continue
-            (line,) = self.client.lines(seq, seq + 1)
+            end = min(size, (seq // TILE + 1) * TILE)
+            line = next(self.client.lines(seq, end), b"")
             entry = decode_line(line, f"{self.url}: entry {seq}")
             is_same = isinstance(entry, Withheld) and leaf_of(line, entry) == found.leaf
             if is_same and len(line) == found.length and found.kind:
@@ -375,7 +431,7 @@ class Mirror:
             self.send_waiting()
             name = self._enrol(key)
             lines = [encode_entry(sign_entry(draft, origin, name, key)) for draft in drafts]
-            places = self.client.submit(lines, self._upload(drafts))
+            places = self._server.submit(lines, self._upload(drafts))
         except UnreachableError as error:
             self.problem = str(error)
             self._keep_waiting(drafts, origin, key)
@@ -408,7 +464,7 @@ class Mirror:
             entries = [decode_line(line, f"{name}: an entry") for line in lines]
             drafts = [entry for entry in entries if not isinstance(entry, Withheld)]
             try:
-                self.client.submit(lines, self._upload(drafts))
+                self._server.submit(lines, self._upload(drafts))
             except (NotSealedError, ConflictError) as error:
                 self.refused.append(f"{error}; it is kept in {self.spool.refuse(name, str(error))}")
                 continue
@@ -419,7 +475,7 @@ class Mirror:
 
     def _enrol(self, key: Signer) -> str:
         if self._machine is None:
-            self._machine = self.client.enrol(_machine_name(key), str(key.verifier))
+            self._machine = self._server.enrol(_machine_name(key), str(key.verifier))
         return self._machine
 
     def _upload(self, drafts: Sequence[AnyEntry]) -> bytes:
@@ -432,19 +488,19 @@ class Mirror:
             if len(packed) <= _UNASKED:
                 return packed
         body = bytearray()
-        for sha256 in sorted(self.client.missing(missing)):
+        for sha256 in sorted(self._server.missing(missing)):
             with self.artifacts.open_here(sha256) as file:
                 total = file.seek(0, os.SEEK_END)
                 file.seek(0)
                 if total > PIECE:
-                    self.client.upload_large(sha256, sizes[sha256], total, file)
+                    self._server.upload_large(sha256, sizes[sha256], total, file)
                     continue
                 body += pack_artifact(sha256, sizes[sha256], file.read())
             if len(body) > PIECE:
-                self.client.upload_small(bytes(body))
+                self._server.upload_small(bytes(body))
                 body.clear()
         if body:
-            self.client.upload_small(bytes(body))
+            self._server.upload_small(bytes(body))
         return b""
 
     def _drop(self, drafts: Sequence[AnyEntry]) -> None:

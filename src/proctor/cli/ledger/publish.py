@@ -1,0 +1,75 @@
+"""`proctor ledger publish`: a ledger as static files, in a bucket or a directory."""
+
+import os
+import re
+from pathlib import Path
+
+import click
+import msgspec
+
+from proctor.cli.ledger.options import json_option, ledger_option, open_ledger
+from proctor.cli.ledger.progress import make_progress
+from proctor.cli.output import print_json, print_line
+from proctor.errors import InputError
+from proctor.ledger.publishing import DirectoryTarget, Published, Target, publish
+from proctor.ledger.remote.client import S3
+from proctor.ledger.remote.mirror import load_bucket
+from proctor.sentence import count_of, render_size
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
+
+
+@click.command("publish")
+@click.argument("target")
+@ledger_option
+@click.option(
+    "--all", "is_all", is_flag=True, help="Send every file again, also those that are there."
+)
+@json_option
+def command(target: str, directory: str | None, is_all: bool, as_json: bool) -> int:
+    """Publish a ledger as static files to TARGET: s3://BUCKET/PREFIX or a directory.
+
+    The files are the checkpoint, hash tiles, entries and evidence under the paths that `proctor
+    serve` answers. Everybody who can read them reads and verifies the ledger with `--ledger
+    s3://BUCKET/PREFIX`, or with `--ledger https://HOST/PATH` where a web server serves them.
+
+    Only what is new is sent, and the checkpoint last. A published ledger is never replaced by
+    another one, by a fork, or by an older copy. Withheld lines and evidence are removed from what
+    is published.
+
+    Buckets need proctor[s3], and conditional writes: a store that ignores them is refused. The
+    variables AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN and AWS_REGION hold the
+    credentials, AWS_ENDPOINT_URL the address of a store that is not AWS.
+
+    Example: proctor ledger publish s3://results/nightly
+    """
+    with open_ledger(directory) as ledger:
+        done = publish(ledger, _open_target(target), is_all=is_all, progress=make_progress())
+    if as_json:
+        print_json(msgspec.to_builtins(done))
+    else:
+        _print(done)
+    return 0
+
+
+def _open_target(target: str) -> Target:
+    if target.startswith(S3):
+        bucket: Target = load_bucket().Bucket(target, os.environ)
+        return bucket
+    if _SCHEME.match(target):
+        raise InputError(f"{target}: expected s3://BUCKET/PREFIX or a directory")
+    return DirectoryTarget(Path(target))
+
+
+def _print(done: Published) -> None:
+    entries = count_of(done.size, "entry", "entries")
+    if not done.files and not done.removed:
+        print_line(f"{done.url}: up to date, {entries}")
+        return
+    sent = f"{count_of(done.files, 'file')} sent, {render_size(done.n_bytes)}"
+    print_line(f"{done.url}: {entries} published, {done.size - done.since:,} of them new; {sent}")
+    if done.renewed:
+        what = count_of(done.renewed, "bundle")
+        print_line(f"withheld or restored lines: {what} of entries replaced")
+    if done.removed:
+        print_line(f"withheld evidence: {count_of(done.removed, 'artifact')} removed")
