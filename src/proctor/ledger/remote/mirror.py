@@ -59,6 +59,8 @@ from proctor.ledger.remote.client import (
     PublishedError,
     Source,
     UnreachableError,
+    check_bucket_url,
+    check_url,
     find_token,
     pack_artifact,
 )
