@@ -60,16 +60,16 @@ def test_what_is_not_scored_is_no_zero_unless_harbors_rule_says_so() -> None:
 
 
 def test_a_host_that_changed_between_runs_is_named() -> None:
-    runs = [
+    a, b = (
         make_run(
             name,
             {"x": [1]},
             task_conditions=TaskConditions(revision="r-x", image=f"host:debian-12@sha256:{name}"),
         )
         for name in ("a", "b")
-    ]
+    )
     with pytest.raises(InputError, match="own system, whose packages changed"):
-        compare(*runs)
+        compare(a, b)
 
 
 def test_other_tasks_are_refused_or_left_out_aloud() -> None:
