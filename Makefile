@@ -74,7 +74,7 @@ bench: .venv/.installed  ## measure against harbor; prints a table, writes build
 
 soak: .venv/.installed  ## the long versions: all of the fuzz, all kills
 	@scripts/get-packages
-	@PATH="$(CURDIR)/$(MAIN):$$PATH" $(MAIN)/python -m pytest -q -n $(WORKERS) -m "soak or hypothesis" --hypothesis-profile soak $(ARGS)
+	@PATH="$(CURDIR)/$(MAIN):$$PATH" $(MAIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m "soak or hypothesis" --hypothesis-profile soak $(ARGS)
 
 mutation: .venv-mutation/.installed  ## change lines of reward/ and of scoring in record/ and see whether a test notices
 	@PATH="$(CURDIR)/$(MUTATION):$(CURDIR)/.tools:$$PATH" $(MUTATION)/mutmut run $(ARGS)
