@@ -26,7 +26,7 @@ from proctor.cluster.archive import unpack
 from proctor.cluster.images import find_images, find_missing, put_image, receive_image
 from proctor.cluster.link import Asked, Began, Link, Live, Message, Phase, Piece, Stream, decode
 from proctor.cluster.live import LiveTarget
-from proctor.cluster.models import ModelDesk
+from proctor.cluster.models import ModelRouter
 from proctor.cluster.nodes import (
     Demand,
     Node,
@@ -87,7 +87,7 @@ class _Running:
     target: LiveTarget
     spool: BinaryIO
     """Pieces of the archive that have arrived."""
-    desk: ModelDesk | None
+    router: ModelRouter | None
     """Its way to the model gateway; None without one."""
     began: Began | None = None
     phase: str = ""
@@ -212,9 +212,9 @@ class RayExecutor:
         key = uuid4().hex
         target = LiveTarget(self._trials_dir / spec.name)
         with tempfile.TemporaryFile(prefix="proctor-archive-") as spool:
-            desk = self._open_desk(key, spec, target.directory)
+            router = self._open_router(key, spec, target.directory)
             running = _Running(
-                key=key, spec=spec, watch=watch, target=target, spool=spool, desk=desk
+                key=key, spec=spec, watch=watch, target=target, spool=spool, router=router
             )
             self._runs[key] = running
             target.begin(spec.config.model_dump_json(indent=4))
@@ -222,16 +222,16 @@ class RayExecutor:
                 return await self._run(running)
             finally:
                 del self._runs[key]
-                await _close(desk)
+                await _close(router)
                 self._link.stop.remote(key)
 
-    def _open_desk(self, key: str, spec: TrialSpec, directory: Path) -> ModelDesk | None:
+    def _open_router(self, key: str, spec: TrialSpec, directory: Path) -> ModelRouter | None:
         async def push(message: bytes) -> None:
             await _get(self._link.push.remote(key, [message]))
 
         if self._gateway is None:
             return None
-        return ModelDesk(self._gateway, spec, self._host, directory, push)
+        return ModelRouter(self._gateway, spec, self._host, directory, push)
 
     def _is_served(self, spec: TrialSpec) -> bool:
         """Whether the gateway stands between the agent of a trial and its model."""
@@ -347,7 +347,7 @@ class RayExecutor:
         )
 
         # What its phase had used until then is recorded before its files are.
-        await _close(running.desk)
+        await _close(running.router)
         await self._fetch_left(running)
         spec = running.spec
         if running.began is not None:
@@ -406,14 +406,14 @@ class RayExecutor:
                 running.n_spooled += len(data)
                 running.arrived.set()
             case Stream():
-                if running.desk is not None:
-                    running.desk.take(message)
+                if running.router is not None:
+                    running.router.take(message)
             case Asked():
                 _watched(asyncio.ensure_future(self._answer(running, message)))
 
     async def _answer(self, running: _Running, asked: Asked) -> None:
-        if running.desk is not None:
-            reply = await running.desk.answer(asked.question)
+        if running.router is not None:
+            reply = await running.router.answer(asked.question)
             await _get(self._link.answer.remote(asked.number, reply))
 
     async def _watch_nodes(self) -> None:
@@ -461,9 +461,9 @@ def _explain_node(node: Node, error: Exception) -> str:
     return f"node {node.name} does not answer: {last[0]}"
 
 
-async def _close(desk: ModelDesk | None) -> None:
-    if desk is not None:
-        await desk.close()
+async def _close(router: ModelRouter | None) -> None:
+    if router is not None:
+        await router.close()
 
 
 async def _get(ref: Any) -> Any:

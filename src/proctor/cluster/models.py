@@ -8,7 +8,7 @@ When a phase ends, what the gateway recorded of it is copied to the trial's file
 the gateway had been there.
 
     RemoteModels    the worker's end; see Models
-    ModelDesk       the driver's end, for one attempt at a trial
+    ModelRouter       the driver's end, for one attempt at a trial
 """
 
 import asyncio
@@ -266,7 +266,7 @@ class _Relay:
 type Push = Callable[[bytes], Awaitable[None]]
 
 
-class ModelDesk:
+class ModelRouter:
     """Answers one attempt at a trial, and connects it to the gateway.
 
     It knows the trial: a worker cannot ask for another one, or for other variables.
