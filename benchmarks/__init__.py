@@ -32,7 +32,8 @@
     theirs_pages    harbor's viewer as such a server
     viewer_trace    the page of a long trace in Chromium; a subject too
     gateway     what the model gateway adds to a request and a chunk; a subject too
-    serving         a served ledger beside one on this machine
+    serving         a served ledger beside one on this machine; a subject too
+    serving_writer  one of its writers
     gateway_process, model_server   the gateway, and a scripted model, each a process of its own
     growth          a ledger of a million trials beside one of 20,000; a subject too
     growth_data     such ledgers, kept in build/bench-data

@@ -1,21 +1,24 @@
 """A served ledger beside the same ledger on this machine: the same trials, sealed by the same code.
 
-The server is a process of its own, over plain HTTP on loopback. `serve-batch` seals batches of 100
-trials without evidence, and compares rates; `serve-trial` seals trials one by one with three files,
-and compares the processor time of client and server together with that of sealing here.
+The server is a process of its own, over plain HTTP on loopback. In `serve-batch`, eight writers
+seal batches of 100 trials without evidence, and rates are compared. In `serve-trial`, trials with
+three files are sealed one by one, and the processor time of client and server together is compared
+with that of sealing here.
 """
 
 import contextlib
 import os
 import resource
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from benchmarks.bench import Bench, BenchmarkError, entry_point
+from benchmarks.bench import ROOT, Bench, BenchmarkError, entry_point, environment
 from benchmarks.row import Row, share_of, times_faster
 from benchmarks.viewers import running
 from proctor.ledger.keys import SigningKey, find_key
@@ -26,11 +29,11 @@ from proctor.serve.tokens import Tokens, serve_directory
 from tests.ledger.ledgers import record_bytes
 
 _ORIGIN = "bench"
-_BATCH = 100
+_WRITERS = 8
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def serving_rows(bench: Bench, *, batches: int = 20, trials: int = 200) -> Iterator[Row]:
+def serving_rows(bench: Bench, *, batches: int = 5, trials: int = 200) -> Iterator[Row]:
     """The rows of a served ledger."""
     bench.data.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=bench.data) as made:
@@ -51,7 +54,8 @@ def serving_rows(bench: Bench, *, batches: int = 20, trials: int = 200) -> Itera
         yield share_of("serve-trial", figures, "sealing here, processor time", at_most=2)
 
 
-def _submissions(files: Path, first: int, count: int, n_files: int) -> list[Submission]:
+def make_submissions(files: Path, first: int, count: int, n_files: int) -> list[Submission]:
+    """Trials to be sealed, each with files of its own."""
     found = []
     for number in range(first, first + count):
         name = f"trial-{number:07}"
@@ -93,36 +97,75 @@ def _served(top: Path) -> Iterator[tuple[OpenLedger, int]]:
     )
     with running(words, _variables(top)) as (said, pid):
         variables = {**_variables(top), "PROCTOR_TOKEN": token}
-        before = dict(os.environ)
-        os.environ.update(variables)
-        try:
+        with _having(variables):
             copy = open_mirror(str(said["address"]), variables, print)
             with OpenLedger.open(copy, key=_key(top)) as ledger:
                 ledger.refresh()
                 yield ledger, pid
-        finally:
-            os.environ.clear()
-            os.environ.update(before)
     shutil.rmtree(directory)
     shutil.rmtree(top / "state")
 
 
+@contextlib.contextmanager
+def _having(variables: Mapping[str, str]) -> Iterator[None]:
+    """Have these variables in the environment."""
+    before = dict(os.environ)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
 def _served_seconds(top: Path, files: Path, batches: int) -> float:
     with _served(top) as (ledger, _):
-        return _seal_batches(ledger, files, batches)
+        return _write_all(top, ledger.where, batches)
 
 
 def _local_seconds(top: Path, files: Path, batches: int) -> float:
-    with _local(top) as ledger:
-        return _seal_batches(ledger, files, batches)
+    with _local(top) as ledger, _having(_variables(top)):
+        return _write_all(top, ledger.where, batches)
 
 
-def _seal_batches(ledger: OpenLedger, files: Path, batches: int) -> float:
-    made = [_submissions(files, number * _BATCH, _BATCH, 0) for number in range(batches)]
-    start = time.perf_counter()
-    for batch in made:
-        _check(len(seal(ledger, batch)), _BATCH)
-    return time.perf_counter() - start
+def _write_all(top: Path, ledger: str, batches: int) -> float:
+    """How long several writers take together, once all of them are ready."""
+    with contextlib.ExitStack() as stack:
+        writers = []
+        for number in range(_WRITERS):
+            words = ["-m", "benchmarks.serving_writer", ledger, str(number), str(batches)]
+            writers.append(
+                stack.enter_context(
+                    subprocess.Popen(
+                        [sys.executable, *words],
+                        stdin=subprocess.PIPE,
+                        stdout=subprocess.PIPE,
+                        env={
+                            **environment(),
+                            **_variables(top),
+                            "PROCTOR_TOKEN": os.environ.get("PROCTOR_TOKEN", ""),
+                        },
+                        cwd=ROOT,
+                        text=True,
+                    )
+                )
+            )
+        for writer in writers:
+            _expect(writer, "ready")
+        start = time.perf_counter()
+        for writer in writers:
+            if writer.stdin is not None:
+                writer.stdin.write("go\n")
+                writer.stdin.flush()
+        for writer in writers:
+            _expect(writer, "done")
+        return time.perf_counter() - start
+
+
+def _expect(writer: "subprocess.Popen[str]", word: str) -> None:
+    found = writer.stdout.readline().strip() if writer.stdout is not None else ""
+    if found != word:
+        raise BenchmarkError(f"a writer said {found!r}; expected {word!r}")
 
 
 def _served_cpu(top: Path, files: Path, trials: int) -> float:
@@ -137,7 +180,7 @@ def _local_cpu(top: Path, files: Path, trials: int) -> float:
 
 
 def _seal_each(ledger: OpenLedger, files: Path, trials: int) -> float:
-    made = _submissions(files, 0, trials, 3)
+    made = make_submissions(files, 0, trials, 3)
     start = _own_cpu()
     for each in made:
         _check(len(seal(ledger, [each])), 1)

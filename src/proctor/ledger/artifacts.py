@@ -345,9 +345,16 @@ class FileArtifacts(ArtifactStore):
         """
         if self._is_stored(sha256):
             return
-        temporary = self._make_temporary()
+        temporary, head = self._make_temporary(), source.read(_SMALL)
+        if len(head) < _SMALL:
+            # Most are small: checked before they are written.
+            _check_compressed(io.BytesIO(head), sha256, size)
+            write_small(str(temporary), head, is_new=True)
+            self._unnamed[sha256] = temporary
+            return
         try:
             with temporary.open("xb+") as file:
+                file.write(head)
                 shutil.copyfileobj(source, file)
                 file.seek(0)
                 _check_compressed(file, sha256, size)

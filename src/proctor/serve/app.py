@@ -50,7 +50,12 @@ from proctor.ledger.artifacts import FileArtifacts
 from proctor.ledger.entry import now_text
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.tiles import entry_bundle, parse_tile_path, tile_hashes
-from proctor.serve.intake import check_submission, decode_submission
+from proctor.serve.intake import (
+    OutOfScopeError,
+    Submitted,
+    check_submission,
+    decode_submission,
+)
 from proctor.serve.tokens import Token, Tokens
 from proctor.serve.uploads import LARGEST_BODY, Uploads
 from proctor.serve.writer import Writer
@@ -374,17 +379,19 @@ async def _submit(request: Request) -> Response:
     served, token = _served(request), _token(request)
     body = await read_body(request, LARGEST_SUBMISSION)
     n_bytes = _read_number(request, "entries", len(body))
-    if n_bytes < len(body):
-        await run_sync(served.uploads.store_small, body[n_bytes:])
     entries = decode_submission(body[:n_bytes])
     artifacts = FileArtifacts(served.directory)
-    try:
-        submitted = await run_sync(
-            lambda: check_submission(
-                entries, served.writer.machines, served.origin, artifacts, token.may_submit
-            )
+
+    def check() -> Submitted:
+        if n_bytes < len(body):
+            served.uploads.store_small(body[n_bytes:])
+        return check_submission(
+            entries, served.writer.machines, served.origin, artifacts, token.may_submit
         )
-    except PermissionError as error:
+
+    try:
+        submitted = await run_sync(check)
+    except OutOfScopeError as error:
         raise HTTPException(403, str(error)) from error
     placed = await served.writer.submit(submitted)
     signed = {each.signed.machine for each in entries if each.signed is not msgspec.UNSET}

@@ -39,6 +39,10 @@ MOST_ENTRIES = 1000
 _LARGEST_RESULT = 1 << 26
 
 
+class OutOfScopeError(Exception):
+    """A token may not write to an experiment."""
+
+
 class Submitted(msgspec.Struct, frozen=True):
     """Entries that passed the checks."""
 
@@ -96,7 +100,7 @@ def check_submission(
 
     Raises:
         NotSealedError: an entry may not be sealed.
-        PermissionError: an experiment is not the token's.
+        OutOfScopeError: an experiment is not the token's.
     """
     found = Submitted([], [])
     for number, entry in enumerate(entries):
@@ -118,7 +122,7 @@ def check_submission(
 def _check_scope(experiments: Sequence[str], may_submit: Callable[[str], bool]) -> None:
     for experiment in experiments:
         if not may_submit(experiment):
-            raise PermissionError(f"this token may not write to the experiment {experiment!r}")
+            raise OutOfScopeError(f"this token may not write to the experiment {experiment!r}")
 
 
 def _check_other(entry: AnyEntry, where: str, may_submit: Callable[[str], bool]) -> None:

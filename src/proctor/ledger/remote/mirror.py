@@ -247,6 +247,8 @@ class Mirror:
         if not is_forced and self._fetched is not None and now - self._fetched < _FRESH_SEC:
             return
         self.problem, self._fetched = None, now
+        # Read first: what another process is promised later need not be in this checkpoint.
+        promised = self._promises.read()
         try:
             if not isinstance(ledger, OpenLedger):
                 raise TypeError("only an open ledger has a position")
@@ -257,7 +259,7 @@ class Mirror:
             if withheld:
                 ledger.refresh()
                 self._replace_withheld(ledger, withheld)
-            self._check_promises(ledger)
+            self._check_promises(ledger, promised)
         except UnreachableError as error:
             self.problem = str(error)
 
@@ -439,7 +441,8 @@ class Mirror:
             self._keep_waiting(drafts, origin, key)
             return [WAITING] * len(drafts)
         new = {seq: draft for (seq, is_new), draft in zip(places, drafts, strict=True) if is_new}
-        self._promises.add({seq: _digest(draft) for seq, draft in new.items()})
+        with self._log.locked():
+            self._promises.add({seq: _digest(draft) for seq, draft in new.items()})
         self._drop(drafts)
         return [seq for seq, _ in places]
 
@@ -514,9 +517,8 @@ class Mirror:
             if self.artifacts.held.pop(sha256, None) is None:
                 self.artifacts.remove(sha256)
 
-    def _check_promises(self, ledger: OpenLedger) -> None:
+    def _check_promises(self, ledger: OpenLedger, promised: Mapping[int, str]) -> None:
         """Check that entries which the server acknowledged are where it said."""
-        promised = self._promises.read()
         if not promised:
             return
         size = ledger.refresh().tree.size
@@ -531,7 +533,8 @@ class Mirror:
                     f"{self.url}: the server acknowledged entry {seq} with other content than it "
                     "shows there"
                 )
-        self._promises.forget(promised)
+        with self._log.locked():
+            self._promises.forget(promised)
 
 
 def _evidence_of(drafts: Sequence[AnyEntry]) -> dict[str, int]:
