@@ -17,7 +17,7 @@ import shutil
 import stat
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import BinaryIO, Self, cast
@@ -279,7 +279,7 @@ class ArtifactStore(ABC):
 class FileArtifacts(ArtifactStore):
     """Artifacts in the directory of a ledger."""
 
-    def __init__(self, ledger: Path) -> None:
+    def __init__(self, ledger: Path, durable: Iterable[Path] = ()) -> None:
         self._ledger = ledger
         self._root = ledger / "artifacts" / "sha256"
         # Temporary files that wait for their names, by digest.
@@ -287,11 +287,16 @@ class FileArtifacts(ArtifactStore):
         # The directory with these files.
         self._temporary_files: WriterDirectory | None = None
         # Directories that exist; their own names are durable or in `_unsettled`.
-        self._seen: set[Path] = set()
+        self._seen = set(durable)
         # Directories whose new names may not be durable yet.
         self._unsettled: set[Path] = set()
         self.one_by_one = _FEW_FILES
         """Up to this number of files are synced one after the other instead of concurrently."""
+
+    @property
+    def durable(self) -> frozenset[Path]:
+        """Directories that exist and are durable, once `settle` has returned."""
+        return frozenset(self._seen)
 
     def path_of(self, sha256: str) -> Path:
         """The path of an artifact, whether or not it is stored.

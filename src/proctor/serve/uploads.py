@@ -32,6 +32,8 @@ class Uploads:
     def __init__(self, ledger: Path, directory: Path, largest: int) -> None:
         self._ledger = ledger
         self._directory = directory
+        # Directories that need not be made again, for all uploads.
+        self._durable: frozenset[Path] = frozenset()
         self.largest = largest
         """Bytes of an artifact, at most."""
 
@@ -43,7 +45,7 @@ class Uploads:
             AlteredArtifactError: an artifact is not what it is called.
             OSError: it cannot be written.
         """
-        count, artifacts = 0, FileArtifacts(self._ledger)
+        count, artifacts = 0, FileArtifacts(self._ledger, self._durable)
         self._check_room(len(body))
         try:
             try:
@@ -54,6 +56,7 @@ class Uploads:
             finally:
                 # The complete ones stay, so that they need not be sent again.
                 artifacts.settle()
+                self._durable |= artifacts.durable
         finally:
             artifacts.discard()
         return count
