@@ -350,6 +350,24 @@ def test_what_is_there_is_found_in_a_large_folder_too(place: Place) -> None:
     assert bucket.existing("artifacts/sha256", []) == set()
 
 
+def test_readers_need_not_list_the_bucket(
+    place: Place, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner.publish(place.bucket)
+
+    def refuse(_: Bucket, folder: str) -> Iterator[str]:
+        raise LedgerError(f"{folder}: access denied")
+
+    monkeypatch.setattr(Bucket, "list", refuse)
+    reader = place.reader()
+    read_trials(reader)
+    with reader.opened_for_reading() as copy:
+        entry = copy.entry(find_trial(copy, "a").seq)
+        assert isinstance(entry, TrialEntry)
+        assert copy.artifacts.holds(entry.evidence[0].sha256)
+        assert not copy.artifacts.holds("0" * 64)
+
+
 def test_bad_addresses_and_credentials_get_a_sentence(place: Place, owner: Owner) -> None:
     owner.publish(place.bucket)
     reader = place.reader()

@@ -9,7 +9,7 @@ import pytest
 from proctor.errors import DamageError, ForkError, LedgerError
 from proctor.ledger.entry import TrialEntry, Withheld
 from proctor.ledger.ledger import OpenLedger
-from proctor.ledger.publishing import DirectoryTarget
+from proctor.ledger.publishing import DirectoryTarget, publish
 from proctor.ledger.query import find_trial
 from proctor.ledger.remote.mirror import connect
 from proctor.ledger.restore import restore
@@ -217,6 +217,15 @@ def _prepared(reader: Machine) -> Path:
     for name in ("checkpoint", "entries/000000.jsonl"):
         (directory / name).unlink()
     return directory
+
+
+def test_a_copy_of_what_is_published_can_be_published(site: Site, owner: Owner) -> None:
+    owner.publish(site.target)
+    first = site.files()
+    with site.reader().opened_for_reading() as copy:
+        again = DirectoryTarget(site.top / "www/again")
+        assert publish(copy, again).files == len(first) - 2
+    assert first == {path: (site.top / "www/again" / path).read_bytes() for path in first}
 
 
 def test_an_outdated_tile_is_not_kept(site: Site, owner: Owner) -> None:

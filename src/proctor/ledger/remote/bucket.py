@@ -230,16 +230,16 @@ class Bucket:
             found.add(path.rpartition("/")[2])
             # Of a large folder, a few files are asked for one by one.
             if number % _PAGE == 0 and number // _PAGE * _QUESTIONS >= len(wanted):
-                asked = sorted(wanted - found)
-                with ThreadPoolExecutor(THREADS) as pool:
-                    answers = pool.map(self.has, [f"{folder}/{name}" for name in asked])
-                    there = {
-                        name for name, is_there in zip(asked, answers, strict=True) if is_there
-                    }
-                return there | (wanted & found)
+                return self.ask_each(folder, sorted(wanted - found)) | (wanted & found)
         return wanted & found
 
-    def has(self, path: str) -> bool:
+    def ask_each(self, folder: str, names: Sequence[str]) -> set[str]:
+        """Like `existing`, without listing the folder, which readers may not be allowed to."""
+        with ThreadPoolExecutor(THREADS) as pool:
+            answers = pool.map(self._has, [f"{folder}/{name}" for name in names])
+            return {name for name, is_there in zip(names, answers, strict=True) if is_there}
+
+    def _has(self, path: str) -> bool:
         """Whether there is such a file."""
         try:
             with self.asking(path):
@@ -306,4 +306,4 @@ class BucketClient:
 
     def missing(self, digests: Sequence[str]) -> set[str]:
         """Which artifacts are not there: see `Source`."""
-        return set(digests) - self._bucket.existing(ARTIFACTS, digests)
+        return set(digests) - self._bucket.ask_each(ARTIFACTS, digests)
