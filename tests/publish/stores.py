@@ -93,7 +93,14 @@ def running_seaweedfs(directory: Path) -> Iterator[Store]:
     names = ["master.port", "master.port.grpc", "volume.port", "volume.port.grpc"]
     names += ["filer.port", "filer.port.grpc", "s3.port", "s3.port.grpc"]
     words = [program, f"-logdir={directory}", "server", f"-dir={data}"]
-    words += ["-ip=127.0.0.1", "-ip.bind=127.0.0.1", "-filer", "-s3", "-s3.port.iceberg=0"]
+    words += [
+        "-ip=127.0.0.1",
+        "-ip.bind=127.0.0.1",
+        "-filer",
+        "-s3",
+        "-s3.port.iceberg=0",
+        "-s3.port.lance=0",
+    ]
     words += ["-master.telemetry=false", "-master.volumeSizeLimitMB=64", "-volume.max=200"]
     words += [f"-{name}={port}" for name, port in zip(names, ports, strict=True)]
     endpoint = f"http://127.0.0.1:{ports[6]}"

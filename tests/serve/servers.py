@@ -77,6 +77,7 @@ class Machine:
     url: str
     token: str | None
     certificate: Path | None = None
+    may_write: bool = True
     more: dict[str, str] = field(default_factory=dict)
     """Variables of its own."""
 
@@ -119,7 +120,7 @@ class Machine:
                 directory = open_mirror(self.url, self.env, lambda _: None)
             else:
                 directory = next((self.home / ".local/state/proctor/ledgers").iterdir())
-            with OpenLedger.open(directory, key=self.key) as ledger:
+            with OpenLedger.open(directory, key=self.key if self.may_write else None) as ledger:
                 ledger.refresh()
                 yield ledger
 
@@ -249,7 +250,8 @@ class ServedLedger:
         token = None
         if has_token:
             token = self.token(name, may_write=may_write, experiments=experiments)
-        return Machine(home, self.url, token, self._files[0] if self._files else None)
+        certificate = self._files[0] if self._files else None
+        return Machine(home, self.url, token, certificate, may_write)
 
     def trials(self) -> list[str]:
         """The sealed trials, by name, in order."""

@@ -105,10 +105,40 @@ def test_a_server_that_is_down_gets_it_later_and_once(tmp_path: Path) -> None:
         assert verify_ledger(served.directory).is_sound
 
 
+def test_a_machine_that_was_never_enrolled_can_wait_too(tmp_path: Path, evidence: Path) -> None:
+    with serving(tmp_path, is_encrypted=False) as served:
+        machine = served.machine()
+        machine.fetch()
+        served.stop()
+        assert machine.seal("first", evidence=evidence)[0].status == "waiting"
+        served.start()
+        assert machine.proctor("ledger", "sync", "--ledger", served.url).returncode == 0
+        assert served.trials() == ["first"]
+        assert verify_ledger(served.directory).is_sound
+
+
+def test_many_large_records_are_sent_in_parts(tmp_path: Path) -> None:
+    with serving(tmp_path, is_encrypted=False) as served:
+        machine = served.machine()
+        names = [f"large-{number}" for number in range(12)]
+        large = [
+            replace(
+                submission_of(name),
+                record=record_bytes(name, **{"inputs.instruction": name + "x" * (5 << 20)}),
+            )
+            for name in names
+        ]
+        with machine.opened() as ledger:
+            assert [each.is_new for each in seal(ledger, large)] == [True] * 12
+        assert served.trials() == names
+
+
 def test_a_token_writes_to_its_experiments_and_a_reader_to_none(shared: ServedLedger) -> None:
     allowed = shared.machine(experiments=(EXPERIMENT,))
     elsewhere, reader = shared.machine(experiments=("other",)), shared.machine(may_write=False)
     assert allowed.seal("in-scope")[0].is_new
+    # As `run` opens it, before its first trial.
+    reader.may_write = True
     for machine, message in ((elsewhere, "may not write to the experiment"), (reader, "only read")):
         with pytest.raises(LedgerError, match=message):
             machine.seal("out-of-scope")

@@ -212,7 +212,7 @@ class OpenLedger:
             log.check_writable()
         remote = find_remote(directory)
         if key is not None and remote is not None:
-            remote.check_writable()
+            remote.check_writable(key)
         index = open_index(directory, first.origin)
         artifacts = FileArtifacts(directory) if remote is None else remote.artifacts
         return cls(log, artifacts, index, key, remote)

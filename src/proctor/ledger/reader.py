@@ -99,11 +99,11 @@ class Remote(Protocol):
         """End the connection."""
         ...
 
-    def check_writable(self) -> None:
-        """Refuse a ledger that takes nothing.
+    def check_writable(self, key: Signer) -> None:
+        """Refuse a ledger that takes nothing from this machine; enrols it otherwise.
 
         Raises:
-            LedgerError: it is one that is published, read-only.
+            LedgerError: it is published and read-only, or the token may not write.
         """
         ...
 

@@ -22,7 +22,8 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ from proctor.errors import (
     ProctorError,
 )
 from proctor.ledger.artifacts import FileArtifacts
-from proctor.ledger.entry import now_text
+from proctor.ledger.entry import AnyEntry, now_text
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.tiles import entry_bundle, parse_tile_path, tile_hashes
 from proctor.serve.intake import (
@@ -62,9 +63,11 @@ from proctor.serve.writer import Writer
 from proctor.web.writing import read_body
 
 _API = ("/checkpoint", "/tile/", "/artifacts", "/machines", "/submit")
-LARGEST_SUBMISSION = 64 << 20
+LARGEST_SUBMISSION = 32 << 20
 """Bytes of the entries in one request."""
 _MOST_DIGESTS = 100_000
+# Requests of one token that write at the same time.
+_MOST_WRITING = 16
 _BEARER = {"WWW-Authenticate": 'Basic realm="proctor", charset="UTF-8"'}
 # Addresses whose failures are remembered.
 _MOST_ADDRESSES = 10_000
@@ -122,7 +125,27 @@ class Served:
     """For each token."""
     failures: Rate = field(default_factory=lambda: Rate(1, 20))
     """For each address: requests without a valid token."""
+    in_flight: Counter[str] = field(default_factory=Counter)
+    """Requests that write, by token: their bodies are in memory."""
     _local: threading.local = field(default_factory=threading.local)
+
+    @contextlib.contextmanager
+    def counting(self, name: str | None) -> Iterator[None]:
+        """Count a request that writes while it lasts.
+
+        Raises:
+            HTTPException: 429: its token has too many.
+        """
+        if name is None:
+            yield
+            return
+        if self.in_flight[name] >= _MOST_WRITING:
+            raise _too_often(0)
+        self.in_flight[name] += 1
+        try:
+            yield
+        finally:
+            self.in_flight[name] -= 1
 
     def ledger(self) -> OpenLedger:
         """The ledger, opened for reading once in each thread."""
@@ -151,6 +174,7 @@ class Front:
             await self._viewer(scope, receive, send)
             return
         request = Request(scope)
+        is_writing = request.method not in ("GET", "HEAD")
         started = time.monotonic()
         status = 500
         token: Token | None = None
@@ -165,11 +189,12 @@ class Front:
             token = self._authorize(request)
             scope.setdefault("state", {})["token"] = token
             is_interface = request.url.path.startswith(_API)
-            await (self._interface if is_interface else self._viewer)(scope, receive, sending)
+            with self._served.counting(token.name if is_writing else None):
+                await (self._interface if is_interface else self._viewer)(scope, receive, sending)
         except HTTPException as error:
             await _say_refusal(request, error)(scope, receive, sending)
         finally:
-            if request.method not in ("GET", "HEAD") or status in (401, 403):
+            if is_writing or status in (401, 403):
                 self._served.audit.write(
                     token=token.name if token else None,
                     address=request.client.host if request.client else None,
@@ -379,18 +404,19 @@ async def _submit(request: Request) -> Response:
     served, token = _served(request), _token(request)
     body = await read_body(request, LARGEST_SUBMISSION)
     n_bytes = _read_number(request, "entries", len(body))
-    entries = decode_submission(body[:n_bytes])
     artifacts = FileArtifacts(served.directory)
 
-    def check() -> Submitted:
+    def check() -> tuple[list[AnyEntry], Submitted]:
+        entries = decode_submission(body[:n_bytes])
         if n_bytes < len(body):
             served.uploads.store_small(body[n_bytes:])
-        return check_submission(
-            entries, served.writer.machines, served.origin, artifacts, token.may_submit
+        machines = served.writer.machines
+        return entries, check_submission(
+            entries, machines, served.origin, artifacts, token.may_submit
         )
 
     try:
-        submitted = await run_sync(check)
+        entries, submitted = await run_sync(check)
     except OutOfScopeError as error:
         raise HTTPException(403, str(error)) from error
     placed = await served.writer.submit(submitted)

@@ -8,6 +8,7 @@ from proctor.cli.ledger.options import choose_directory, json_option, ledger_opt
 from proctor.cli.output import print_json, print_line
 from proctor.cli.stdout import print_stderr
 from proctor.errors import LedgerError
+from proctor.ledger.keys import find_key
 from proctor.ledger.ledger import REMOTE, OpenLedger
 from proctor.ledger.remote.client import UnreachableError
 from proctor.ledger.remote.mirror import Mirror
@@ -31,7 +32,8 @@ def command(directory: str | None, as_json: bool) -> int:
     place = choose_directory(directory)
     if not os.path.lexists(place / REMOTE):
         raise LedgerError(f"{place}: a ledger of this machine; there is nothing to fetch or send")
-    with OpenLedger.open(place) as ledger:
+    # With the key: what waits is taken from an enrolled machine only.
+    with OpenLedger.open(place, key=find_key(None, os.environ)) as ledger:
         remote = ledger.remote
         if not isinstance(remote, Mirror):
             raise LedgerError(f"{place}: not a copy of a served ledger")

@@ -15,8 +15,6 @@ with a new copy too. A copy is read like any ledger; what is appended to it goes
 import contextlib
 import importlib
 import os
-import re
-import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,6 +34,7 @@ from proctor.errors import (
 from proctor.files import replace_durably
 from proctor.ledger.artifacts import FileArtifacts
 from proctor.ledger.entry import (
+    LARGEST_ENTRY,
     AnyEntry,
     KeyEntry,
     TrialEntry,
@@ -64,7 +63,7 @@ from proctor.ledger.remote.client import (
     find_token,
     pack_artifact,
 )
-from proctor.ledger.remote.spool import Promises, Spool
+from proctor.ledger.remote.spool import MachineName, Promises, Spool
 from proctor.ledger.signature import check_signature
 from proctor.ledger.tiles import TILE
 from proctor.ledger.tree import Frontier
@@ -75,6 +74,8 @@ FORMAT = "proctor-remote-1"
 _BATCH = 4 << 20
 # Bytes of artifacts that are sent without asking which of them the server has.
 _UNASKED = 1 << 18
+# Entries of one request.
+_MOST_TOGETHER = 500
 # Digests that are remembered to be on the server.
 _MOST_KNOWN = 100_000
 # Seconds for which a writer's copy is fresh: the server itself looks for conflicts.
@@ -205,6 +206,7 @@ class Mirror:
         self._machine: str | None = None
         # Positions that the server promised, with the digests of the entries there.
         self._promises = Promises(directory / "promises.jsonl")
+        self._names = MachineName(directory / "machine")
         self._fetched: float | None = None
         # Digests of artifacts that the server has.
         self._known: set[str] = set()
@@ -213,9 +215,12 @@ class Mirror:
         """End the connection."""
         self.client.close()
 
-    def check_writable(self) -> None:
-        """Refuse a ledger that is published, and takes nothing: see `Remote`."""
-        _ = self._server
+    def check_writable(self, key: Signer) -> None:
+        """Refuse a ledger that takes nothing from this machine: see `Remote`."""
+        try:
+            self._enrol(key)
+        except UnreachableError as error:
+            self.problem = str(error)
 
     @property
     def _server(self) -> LedgerClient:
@@ -431,24 +436,37 @@ class Mirror:
     def submit(self, ledger: LedgerReader, drafts: Sequence[AnyEntry], key: Signer) -> list[int]:
         """Submit entries, signed by this machine's key: see `Remote`."""
         origin = ledger.checkpoint().origin
+        is_reached = True
         try:
-            self.send_waiting()
             name = self._enrol(key)
-            lines = [encode_entry(sign_entry(draft, origin, name, key)) for draft in drafts]
+            self.send_waiting()
+        except UnreachableError as error:
+            self.problem, is_reached = str(error), False
+            name = self._machine or self._names.find(key)
+        signed = [encode_entry(sign_entry(draft, origin, name, key)) for draft in drafts]
+        found: list[int] = []
+        for some, lines in _split(drafts, signed):
+            places = self._submit(some, lines) if is_reached else None
+            if places is None:
+                # What comes later must not be sealed before it.
+                is_reached, places = False, self._keep_waiting(some, lines)
+            found += places
+        return found
+
+    def _submit(self, drafts: Sequence[AnyEntry], lines: Sequence[bytes]) -> list[int] | None:
+        """The positions of entries; None if the server cannot be reached."""
+        try:
             places = self._server.submit(lines, self._upload(drafts))
         except UnreachableError as error:
             self.problem = str(error)
-            self._keep_waiting(drafts, origin, key)
-            return [WAITING] * len(drafts)
+            return None
         new = {seq: draft for (seq, is_new), draft in zip(places, drafts, strict=True) if is_new}
         with self._log.locked():
             self._promises.add({seq: _digest(draft) for seq, draft in new.items()})
         self._drop(drafts)
         return [seq for seq, _ in places]
 
-    def _keep_waiting(self, drafts: Sequence[AnyEntry], origin: str, key: Signer) -> None:
-        name = self._machine or _machine_name(key)
-        lines = [encode_entry(sign_entry(draft, origin, name, key)) for draft in drafts]
+    def _keep_waiting(self, drafts: Sequence[AnyEntry], lines: Sequence[bytes]) -> list[int]:
         try:
             self.artifacts.keep(_evidence_of(drafts))
         except OSError as error:
@@ -456,6 +474,7 @@ class Mirror:
                 f"{self._log.where}: evidence for {self.url} cannot be stored: {error}"
             ) from error
         self.spool.add(lines)
+        return [WAITING] * len(drafts)
 
     def send_waiting(self) -> int:
         """Send what waits; returns the number of entries sent.
@@ -480,7 +499,9 @@ class Mirror:
 
     def _enrol(self, key: Signer) -> str:
         if self._machine is None:
-            self._machine = self._server.enrol(_machine_name(key), str(key.verifier))
+            server = self._server
+            self._machine = server.enrol(self._names.find(key), str(key.verifier))
+            self.problem = None
         return self._machine
 
     def _upload(self, drafts: Sequence[AnyEntry]) -> bytes:
@@ -552,13 +573,14 @@ def _digest(entry: AnyEntry) -> str:
     return sha256_hex(encode_entry(draft))
 
 
-def _machine_name(key: Signer) -> str:
-    host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())[:100] or "machine"
-    return f"{host}-{key.verifier.key_id.hex()}"
-
-
-def list_mirrors(env: Mapping[str, str]) -> Iterator[Path]:
-    """The copies on this machine."""
-    root = mirror_path("", env).parent
-    with contextlib.suppress(FileNotFoundError):
-        yield from sorted(path for path in root.iterdir() if (path / REMOTE).is_file())
+def _split(
+    drafts: Sequence[AnyEntry], lines: Sequence[bytes]
+) -> Iterator[tuple[Sequence[AnyEntry], Sequence[bytes]]]:
+    """Entries in parts that a server takes as one request."""
+    begin, n_bytes = 0, 0
+    for at, line in enumerate(lines):
+        n_bytes += len(line)
+        if at > begin and (n_bytes > LARGEST_ENTRY or at - begin == _MOST_TOGETHER):
+            yield drafts[begin:at], lines[begin:at]
+            begin, n_bytes = at, len(line)
+    yield drafts[begin:], lines[begin:]

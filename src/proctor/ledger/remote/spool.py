@@ -11,6 +11,8 @@ What a server acknowledged is kept as well, until it was seen in the log.
 
 import contextlib
 import os
+import re
+import socket
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -18,7 +20,8 @@ import msgspec
 
 from proctor.digest import sha256_hex
 from proctor.errors import LedgerError
-from proctor.files import replace_durably, sync_directory
+from proctor.files import replace_durably, replace_file, sync_directory
+from proctor.ledger.note import Signer
 
 _DIGITS = 20
 
@@ -114,3 +117,22 @@ class Promises:
             self._path.unlink(missing_ok=True)
         if left:
             self.add(left)
+
+
+class MachineName:
+    """The name that this machine proposes for its key: kept, because its host name may change."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def find(self, key: Signer) -> str:
+        """The name: that of the host, and the id of the key."""
+        key_id = key.verifier.key_id.hex()
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            kept = self._path.read_text("utf-8").strip()
+            if kept.endswith(f"-{key_id}"):
+                return kept
+        host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())[:100] or "machine"
+        with contextlib.suppress(OSError):
+            replace_file(self._path, f"{host}-{key_id}\n".encode())
+        return f"{host}-{key_id}"
