@@ -133,6 +133,18 @@ def test_many_large_records_are_sent_in_parts(tmp_path: Path) -> None:
         assert served.trials() == names
 
 
+def test_a_long_log_of_signed_entries_is_sound(tmp_path: Path) -> None:
+    # Longer than the pieces that verification reads.
+    with serving(tmp_path, is_encrypted=False) as served:
+        machine = served.machine()
+        for number in range(4):
+            machine.seal(*(f"trial-{number}-{each:03}" for each in range(200)))
+        assert (
+            sum(path.stat().st_size for path in (served.directory / "entries").iterdir()) > 1 << 20
+        )
+        assert verify_ledger(served.directory).damage == []
+
+
 def test_a_token_writes_to_its_experiments_and_a_reader_to_none(shared: ServedLedger) -> None:
     allowed = shared.machine(experiments=(EXPERIMENT,))
     elsewhere, reader = shared.machine(experiments=("other",)), shared.machine(may_write=False)

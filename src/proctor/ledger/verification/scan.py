@@ -248,7 +248,8 @@ def _take_trial(line: memoryview, number: int, scanned: Scanned) -> int:
         scanned.trials.append(to_columns(read_row(entry)))
         scanned.kinds[number] = kind_and_time(entry)
     if entry.signed is not msgspec.UNSET:
-        scanned.submitted.append((number, entry))
+        # A copy: the record is a view of the buffer, which the next lines overwrite.
+        scanned.submitted.append((number, _DECODER.decode(bytes(line))))
     for file in entry.evidence:
         scanned.evidence.append((number, bytes.fromhex(file.sha256), file.size))
     return entry.seq
