@@ -51,6 +51,7 @@ LOADED_ON_USE = frozenset(
         "proctor.agents.chat.settings",
         "proctor.agents.replay",
         "proctor.api",
+        "proctor.cli.running.slurm",
         "proctor.cluster.opening",
         "proctor.environments.docker.engine",
         "proctor.environments.docker.environment",

@@ -1,5 +1,6 @@
 """`proctor run`: runs an agent on tasks as one job, with harbor's flags."""
 
+import asyncio
 import os
 import sys
 from datetime import UTC, datetime
@@ -25,7 +26,7 @@ from proctor.cli.running.options import (
     task_options,
     verifier_options,
 )
-from proctor.cli.running.place import choose_place
+from proctor.cli.running.place import choose_place, choose_slurm, run_on_slurm
 from proctor.cli.running.preview import show_preview
 from proctor.cli.running.sections import SectionedCommand
 from proctor.cli.running.watched import Printing, always_with_line, watch_job
@@ -75,6 +76,7 @@ def _run(given: dict[str, Any]) -> int:
     check_agents(requested.config)
     # A dry run passes no variables to tasks, so that no consent is needed.
     yes = flags.job.yes or flags.output.dry_run
+    slurm = choose_slurm(flags.job.on, flags.job.slurm_args, print_script=flags.job.print_script)
     on = choose_place(flags.job.on, is_insecure=flags.job.insecure_cluster)
     options = JobOptions(
         config=requested.config,
@@ -104,6 +106,11 @@ def _run(given: dict[str, Any]) -> int:
     )
     if flags.output.dry_run:
         return show_preview(preview_run(options), as_json=flags.output.as_json)
+    if slurm is not None:
+        # What is wrong is said before the job waits in the queue, and consent is asked for here.
+        directory = asyncio.run(preview_run(options)).directory
+        words = (*sys.argv[1:], "--job-name", requested.config.job_name, "--yes")
+        return run_on_slurm(slurm, words, directory)
     return watch_job(lambda watch: run_job(options, watch), requested.config.job_name, printing)
 
 

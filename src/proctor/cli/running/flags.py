@@ -102,6 +102,8 @@ class JobFlags(msgspec.Struct, frozen=True):
     """`auto`: chosen by the machine."""
     on: str
     insecure_cluster: bool
+    slurm_args: Texts
+    print_script: bool
     max_lost: int
     max_retries: int | None
     retry_include: Texts

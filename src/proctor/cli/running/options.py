@@ -438,10 +438,16 @@ model_options: Decorator = section(
     ),
 )
 
+PLACES = "local|ray|ray://HOST:PORT|slurm"
 ON_HELP = (
-    "Run trials on this machine, or on a Ray cluster: ray://HOST:PORT, or ray for the one that "
-    "RAY_ADDRESS names.  [default: local]"
+    "Run trials on this machine, on a Ray cluster (ray://HOST:PORT, or ray for the one that "
+    "RAY_ADDRESS names), or in a Slurm job that starts one.  [default: local]"
 )
+SLURM_HELP = (
+    "Pass an option to sbatch, such as --nodes=4; may be repeated.  [default: Slurm's variables "
+    "SBATCH_*]"
+)
+SCRIPT_HELP = "Print the batch script of --on slurm instead of submitting it."
 INSECURE_HELP = "Use a cluster without token authentication, where anybody may run code."
 LOST_HELP = (
     "How often to run a trial again because the machine of the cluster that ran it died.  "
@@ -461,8 +467,10 @@ job_options: Decorator = section(
         metavar="N|auto",
         help="Number of trials to run at once.  [default: 4; on a cluster, as many as fit]",
     ),
-    option("--on", default=LOCAL, metavar="local|ray|ray://HOST:PORT", help=ON_HELP),
+    option("--on", default=LOCAL, metavar=PLACES, help=ON_HELP),
     option("--insecure-cluster", is_flag=True, help=INSECURE_HELP),
+    _many("--slurm-arg", "slurm_args", metavar="OPTION", help=SLURM_HELP),
+    option("--print-script", is_flag=True, help=SCRIPT_HELP),
     option("--max-lost", type=Number(0), default=MOST_LOST, metavar="N", help=LOST_HELP),
     *_RETRIES,
     _many(
