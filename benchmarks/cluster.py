@@ -53,7 +53,8 @@ def _measure_cpu(site: Site, sizes: tuple[int, int]) -> Row:
     n_more = sizes[1] - sizes[0]
     local = _find_growth([_run_null(site, n, "local") for n in sizes], 0.0) / n_more
     remote = _find_growth([_run_null(site, n, "ray") for n in sizes], idle) / n_more
-    return share_of("ray-60s", (remote - local, _TRIAL_SEC), "a trial of one minute", at_most=0.001)
+    added = max(remote - local, 1e-9)
+    return share_of("ray-60s", (added, _TRIAL_SEC), "a trial of one minute", at_most=0.001)
 
 
 def _find_growth(measured: list[tuple[float, float]], idle: float) -> float:

@@ -122,7 +122,7 @@ def test_nothing_found_is_said_and_is_no_error(ledger: Path, proctor: Proctor) -
         (["x", "--page", "0"], "0 is not in the range"),
         (["x", "--limit", str(10**30)], "expected no more than 10000 a page"),
         (["x", "--since", "soon"], "expected a time"),
-        ([], "expected a QUERY"),
+        ([], "Missing argument"),
         (["x", "--ledger", "nowhere"], "nowhere: not a ledger"),
     ],
 )
