@@ -27,8 +27,8 @@ def test_a_cluster_is_named(on: str) -> None:
 @pytest.mark.parametrize(
     ("on", "is_insecure", "said"),
     [
-        ("slurm", False, "expected local, ray or ray://HOST:PORT"),
-        ("host:6379", False, "expected local, ray or ray://HOST:PORT"),
+        ("slurp", False, "expected local, ray, ray://HOST:PORT or slurm"),
+        ("host:6379", False, "expected local, ray, ray://HOST:PORT or slurm"),
         ("local", True, "--insecure-cluster goes with --on ray"),
     ],
 )

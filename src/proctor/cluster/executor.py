@@ -18,7 +18,7 @@ from uuid import uuid4
 
 import msgspec
 import ray
-from ray.exceptions import RayError, RayTaskError
+from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from proctor import __version__
@@ -74,6 +74,7 @@ _IMAGE_SEC: Final = 3600.0
 _LEFT_SEC: Final = 20.0
 _END_SEC: Final = 5.0
 _MEBI: Final = 1 << 20
+_MOST_UNAVAILABLE: Final = 10
 _HEAD: Final = "node:__internal_head__"
 
 
@@ -378,9 +379,19 @@ class RayExecutor:
 
     async def _receive(self) -> None:
         """Take messages of trials until the executor is closed."""
+        tries = 0
         while True:
             try:
                 batch = await _get(self._link.receive.remote())
+                tries = 0
+            except ActorUnavailableError as error:
+                # A connection broke, as when another node dies; an actor that is gone says so next.
+                tries += 1
+                if tries > _MOST_UNAVAILABLE:
+                    self._break(ClusterError(f"the head node of the cluster is gone: {error}"))
+                    return
+                await asyncio.sleep(_WATCH_SEC)
+                continue
             except RayError as error:
                 self._break(ClusterError(f"the head node of the cluster is gone: {error}"))
                 return

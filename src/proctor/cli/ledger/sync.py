@@ -32,11 +32,13 @@ def command(directory: str | None, as_json: bool) -> int:
     place = choose_directory(directory)
     if not os.path.lexists(place / REMOTE):
         raise LedgerError(f"{place}: a ledger of this machine; there is nothing to fetch or send")
-    # With the key: what waits is taken from an enrolled machine only.
-    with OpenLedger.open(place, key=find_key(None, os.environ)) as ledger:
+    with OpenLedger.open(place) as ledger:
         remote = ledger.remote
         if not isinstance(remote, Mirror):
             raise LedgerError(f"{place}: not a copy of a served ledger")
+        if len(remote.spool):
+            # What waits is taken from an enrolled machine only.
+            remote.check_writable(find_key(None, os.environ))
         try:
             sent = remote.send_waiting()
         except UnreachableError as error:
