@@ -1,7 +1,7 @@
 """Connect to a Ray cluster, and refuse one that anybody may use.
 
-Whoever reaches the ports of a cluster without token authentication runs code on every node. Such a
-cluster is recognised by asking it something without a token: it answers.
+Anyone who reaches the ports of a cluster without token authentication runs code on every node.
+Such a cluster is recognised by asking it something without a token: it answers.
 """
 
 import logging
@@ -65,7 +65,7 @@ def connect(address: str, *, is_insecure: bool) -> None:
         _check_own_token(address)
     elif not is_insecure:
         raise ClusterError(
-            f"{address}: the cluster expects no token, so whoever reaches it runs code on every "
+            f"{address}: the cluster expects no token, so anyone who reaches it runs code on every "
             "node (CVE-2023-48022); start Ray with RAY_AUTH_MODE=token on every machine, or pass "
             "--insecure-cluster if nobody else can reach it"
         )

@@ -158,7 +158,7 @@ class Link:
         return await self._queue_of(key).take()
 
     async def wait_stop(self, key: str) -> bool:
-        """Return whether a trial is to stop: as soon as it is, or that it is not for now."""
+        """Return whether a trial is to stop: waits a while for it, then answers no."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_STOP_SEC):
                 await self._stop_of(key).wait()

@@ -398,7 +398,7 @@ class ModelRouter:
             while data := await reader.read(_CHUNK):
                 await self._push(_encode_stream(number, data))
         except OSError:
-            # The gateway reset it; the client is told that it has ended.
+            # The gateway reset it; the client sees that it has ended.
             pass
         finally:
             self._streams.pop(number).close()
