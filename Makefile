@@ -48,6 +48,7 @@ lint: .venv/.installed  ## formatting, rules, types
 	@$(MAIN)/ruff check --quiet .
 	@$(MAIN)/mypy --no-error-summary src tests $(wildcard benchmarks) scripts/cli-docs
 	@$(MAIN)/mypy --no-error-summary scripts/measure
+	@$(MAIN)/mypy --no-error-summary scripts/terminal-bench
 
 format: .venv/.installed  ## rewrite the code as the formatter wants it
 	@$(MAIN)/ruff format --quiet .

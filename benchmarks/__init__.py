@@ -39,6 +39,8 @@
     growth_data     such ledgers, kept in build/bench-data
     growth_table    the table of docs/growth.md; no subject
     cluster     trials on a Ray cluster: their CPU beyond a local run, and Ctrl-C; a subject too
+    images          images pulled, unpacked and started, beside skopeo and umoci; a subject too
+    ours_pull       a pull, in a process of its own
     publishing      a ledger sent to a bucket, beside a plain copy; a subject too
     floor_rows, floor_board     the rows of an index, bare: floors of a list and of a board
     floor_files     the files of a job kept, bare: the floor of an import

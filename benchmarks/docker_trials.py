@@ -2,7 +2,8 @@
 
 The other side is `docker run`, two `docker exec` and `docker rm`, by as many at once, on the same
 engine and the same image: one of its own, started here. It has no verifier's room, no limits and
-keeps nothing. Only root can start an engine: without it there is no row.
+keeps nothing. Ours has no clean room, as in `run-sandbox`: that runs the tests again, in containers
+of its own. Only root can start an engine: without it there is no row.
 """
 
 import os
@@ -19,6 +20,7 @@ from pathlib import Path
 
 from benchmarks.bench import Bench, BenchmarkError, command_seconds, entry_point
 from benchmarks.row import Row, times_faster
+from benchmarks.runner import OUR_SANDBOX
 from tests.environments.docker.engine import (
     Engine,
     find_obstacle,
@@ -79,8 +81,8 @@ def _make_task(directory: Path) -> Path:
 
 
 def _job_seconds(task: Path, jobs: Path, n_attempts: int) -> float:
-    where = ("-p", str(task), "-o", str(jobs), "--job-name", "job", "-q", "-y", "--no-ledger")
-    how = ("-e", "docker", "-a", "oracle", "-k", str(n_attempts), "-n", str(_AT_ONCE))
+    where = ("-p", str(task), "-o", str(jobs), "--job-name", "job", "-q", "-y")
+    how = ("-e", "docker", *OUR_SANDBOX, "-k", str(n_attempts), "-n", str(_AT_ONCE))
     seconds = command_seconds(entry_point("proctor.cli.main", "main", "run", *where, *how))
     results = [path.read_text(encoding="utf-8") for path in jobs.glob("job/*/result.json")]
     if sum('"reward": 1.0' in each for each in results) != n_attempts:

@@ -11,6 +11,7 @@ from benchmarks.commands import score_rows, start_up_rows
 from benchmarks.docker_trials import docker_rows
 from benchmarks.gateway import gateway_rows
 from benchmarks.growth import growth_rows
+from benchmarks.images import image_rows
 from benchmarks.inspect_import import import_rows
 from benchmarks.inspect_search import search_rows
 from benchmarks.inspect_show import show_rows
@@ -54,4 +55,5 @@ SUBJECTS: dict[str, Subject] = {
     "serve": serving_rows,
     "ray": cluster_rows,
     "publish": publish_rows,
+    "images": image_rows,
 }

@@ -36,6 +36,9 @@ addEventListener("DOMContentLoaded", () => requestAnimationFrame(function look()
   requestAnimationFrame((now) => { window.firstStepSeen = now; });
 }));
 """
+# The browser may list the paint a moment after the frame that has the step.
+_SEEN = """() => window.firstStepSeen
+  && performance.getEntriesByName("first-contentful-paint").length"""
 _MEASURE = """() => {
   const page = performance.getEntriesByType("navigation")[0];
   const paint = performance.getEntriesByName("first-contentful-paint")[0];
@@ -93,7 +96,7 @@ def _open_page(browser: Browser, server: AbstractContextManager[Viewer]) -> dict
 
 def _wait_for_step(page: Page, address: str) -> None:
     page.goto(address)
-    page.wait_for_function("() => window.firstStepSeen")
+    page.wait_for_function(_SEEN)
 
 
 def _store_answers(browser: Browser, job: Path, directory: Path) -> None:

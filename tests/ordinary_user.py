@@ -81,6 +81,7 @@ def environment(home: Path, **changes: str) -> dict[str, str]:
         "PYTHONPATH": found,
         "PYTHONDONTWRITEBYTECODE": "1",
         "LANG": "C.UTF-8",
+        "PROCTOR_BASE": "host",
         **changes,
     }
 

@@ -4,6 +4,7 @@ At tiny sizes, and without looking at any time: how fast it is, is for `make ben
 """
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from functools import partial
@@ -22,6 +23,7 @@ from benchmarks.docker_trials import docker_rows
 from benchmarks.drawn import NEVER_STARTED, TIMED_OUT, draw_trials
 from benchmarks.gateway import gateway_rows
 from benchmarks.growth import growth_rows
+from benchmarks.images import image_rows
 from benchmarks.inspect_import import import_rows
 from benchmarks.inspect_search import search_rows
 from benchmarks.inspect_show import show_rows
@@ -41,6 +43,7 @@ from benchmarks.viewer_memory import view_memory_rows
 from benchmarks.viewer_trace import trace_page_rows
 from proctor.audit.job import audit_job
 from tests.environments.docker.engine import find_obstacle
+from tests.environments.sandbox.registries import PROGRAMS
 from tests.publish.stores import find_program
 
 KEYS = ["name", "unit", "ours", "other", "other_name", "ratio", "bar", "holds"]
@@ -70,6 +73,7 @@ TINY: dict[str, Subject] = {
     "serve": partial(serving_rows, batches=1, trials=2),
     "ray": partial(cluster_rows, sizes=(2, 4)),
     "publish": partial(publish_rows, trials=5),
+    "images": partial(image_rows, layers=2, files=5, starts=1),
 }
 
 
@@ -80,6 +84,14 @@ VIEWED = {
     "view-trace-50k-bytes": None,
 }
 """Rows that need Chromium."""
+
+IMAGES = {
+    "image-pull": ">= 0.7",
+    "image-pull-memory": "<= 1",
+    "image-unpack": ">= 0.7",
+    "image-start-10": "<= 1.3",
+}
+"""Rows that need root, a registry, skopeo and umoci."""
 
 BARS = {
     "start-up": "<= 0.25",
@@ -160,6 +172,9 @@ SLOW_BARS = {
     "view-job-6": ">= 10",
     "view-memory": "<= 1",
     **({} if shutil.which("chromium") is None else VIEWED),
+    **(IMAGES if os.geteuid() == 0 and all(map(shutil.which, PROGRAMS)) else {}),
+    "serve-batch": ">= 0.7",
+    "serve-trial": "<= 2",
     "ray-60s": "<= 0.001",
     "ray-cancel": "<= 1",
 }
@@ -176,7 +191,17 @@ SLOW = (
         "show",
         "summarise",
     ),
-    *("view-job", "view-memory", "view-trace", "board", "growth", "ray", "serve", "publish"),
+    *(
+        "view-job",
+        "view-memory",
+        "view-trace",
+        "board",
+        "growth",
+        "ray",
+        "serve",
+        "publish",
+        "images",
+    ),
 )
 
 

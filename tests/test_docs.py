@@ -176,6 +176,7 @@ def test_the_action_gates_and_writes_the_summary(tmp_path: Path, limits: str, co
         name.chmod(0o755)
     job = ROOT / "tests" / "data" / "harbor" / "jobs" / "01-binary-oracle-k1"
     env = {
+        "PROCTOR_BASE": "host",
         "PATH": f"{tmp_path}:{os.environ['PATH']}",
         "RUNNER_TEMP": str(tmp_path),
         "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md"),

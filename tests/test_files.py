@@ -299,3 +299,13 @@ def test_of_many_writers_of_a_new_file_one_wins(tmp_path: Path) -> None:
         won = list(pool.map(write, [bytes([65 + n]) for n in range(8)]))
     assert won.count(True) == 1
     assert path.read_bytes() == bytes([65 + won.index(True)]) * 1000
+
+
+def test_a_lock_is_taken_once_and_ends_with_its_descriptor(tmp_path: Path) -> None:
+    first, second = (os.open(tmp_path / "lock", os.O_RDWR | os.O_CREAT) for _ in range(2))
+    assert [files.try_lock(first), files.try_lock(second), files.try_lock(first)] == [
+        *(True, False, True)
+    ]
+    os.close(first)
+    assert files.try_lock(second)
+    os.close(second)

@@ -13,6 +13,8 @@ from proctor.sentence import (
     render_money,
     render_size,
     shown,
+    without_escapes,
+    without_number,
 )
 
 
@@ -102,3 +104,16 @@ def test_sizes_have_one_form() -> None:
         "1.0 MB",
         "5000.0 TB",
     ]
+
+
+def test_colours_and_movements_of_the_cursor_are_removed() -> None:
+    assert without_escapes("\x1b[1;31mred\x1b[0m \x1b]0;title\x07\x1b[2K\x1b[?25lend") == "red end"
+    assert without_escapes("plain \t text\n") == "plain \t text\n"
+
+
+def test_numbers_of_system_errors_are_left_out() -> None:
+    assert without_number("[Errno 111] Connection refused") == "Connection refused"
+    assert without_number("timed out: [Errno -2] Name or service not known") == (
+        "timed out: Name or service not known"
+    )
+    assert without_number("[Errno x]") == "[Errno x]"

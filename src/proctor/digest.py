@@ -25,10 +25,14 @@ def sha256_digest(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-def sha256_slices(data: memoryview, cuts: Iterable[tuple[int, int]]) -> list[bytes]:
-    """SHA-256 of many slices, each given as (begin, end); nothing is copied."""
-    new = hashlib.sha256
-    return [new(data[begin:end]).digest() for begin, end in cuts]
+def sha256_slices(data: bytes, cuts: Iterable[tuple[int, int]], prefix: bytes) -> list[bytes]:
+    """SHA-256 of many slices, each given as (begin, end) and hashed with a prefix."""
+    new, view, found = hashlib.sha256, memoryview(data), []
+    for begin, end in cuts:
+        hasher = new(prefix)
+        hasher.update(view[begin:end])
+        found.append(hasher.digest())
+    return found
 
 
 def sha256_records(data: bytes, width: int, prefix: bytes) -> list[bytes]:
@@ -71,6 +75,22 @@ def sha256_copy(source: BinaryIO, target: BinaryIO) -> str:
         hasher.update(chunk)
         target.write(chunk)
     return hasher.hexdigest()
+
+
+class Sha256:
+    """SHA-256 of bytes that arrive one after the other."""
+
+    def __init__(self) -> None:
+        self._hasher = hashlib.sha256()
+
+    def update(self, data: bytes) -> None:
+        """Add bytes."""
+        self._hasher.update(data)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256, in hex, of everything so far."""
+        return self._hasher.hexdigest()
 
 
 class Sha256Reader:

@@ -18,8 +18,11 @@ ProctorError
 │   ├── ClusterError                a Ray cluster that is missing, unsafe or has no fitting node
 │   ├── ConfigError                 a job's configuration
 │   ├── PrimeError                  Prime's API, or an evaluation it returned
+│   ├── InspectError                a log of Inspect, or a sample in it
 │   ├── PluginError                 a class given by its import path
 │   ├── ImageError                  an image for the sandbox, or a Dockerfile
+│   │   └── RegistryError           a registry refuses, or sends something else
+│   │       └── UnreachableRegistryError
 │   ├── UnsupportedError            a task that needs what is missing, such as GPUs
 │   ├── LedgerError                 an unusable ledger, or something it rejects
 │   │   ├── NotSealedError          a record that may not be sealed: secrets, lost evidence
@@ -200,12 +203,24 @@ class PrimeError(InputError):
     """Prime's API failed, or returned something unusable."""
 
 
+class InspectError(InputError):
+    """A log of Inspect, or a sample in it, that cannot be read or imported."""
+
+
 class PluginError(InputError):
     """A class given by its import path cannot be loaded."""
 
 
 class ImageError(InputError):
     """An image or a Dockerfile that the sandbox cannot use."""
+
+
+class RegistryError(ImageError):
+    """A registry of images refuses, or sends something else than it was asked for."""
+
+
+class UnreachableRegistryError(RegistryError):
+    """A registry of images cannot be reached now."""
 
 
 class UnsupportedError(InputError):

@@ -8,6 +8,7 @@
     append_durably(path, …)     append to a file durably, or leave it unchanged
     cut_file(path, size)        truncate a file durably
     sync_file, sync_directory   flush earlier writes to the disk
+    try_lock(fd)                lock an open file, unless somebody else has it
     read_small(path)            read a whole file in as few system calls as Python allows
     read_inside(root, path)     the same, but refuse links that lead out of the root
     find_way_out(root, path)    the link that leads out of the root, if there is one
@@ -20,6 +21,7 @@ Many of these paths are written by agents and task authors, so they are treated 
 
 import contextlib
 import errno
+import fcntl
 import os
 import shutil
 import stat
@@ -368,3 +370,18 @@ def _sync(path: Path | str, flags: int) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def try_lock(fd: int) -> bool:
+    """Lock an open file for this descriptor alone; False if another one has it. Never waits.
+
+    The lock ends with the descriptor.
+
+    Raises:
+        OSError: the file system has no locks.
+    """
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

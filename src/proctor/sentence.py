@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 _LEAST_MONEY = 0.0001
 # Decimals of a figure; more only where these would make a figure look like a whole number.
@@ -11,6 +12,7 @@ _MINUTE, _HOUR = 60, 3600
 _UNITS, _STEP = ("B", "kB", "MB", "GB", "TB"), 1000
 # Characters of a value that a message quotes.
 _SHOWN = 60
+_ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]{0,20}[A-Za-z]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\))")
 
 
 def count_of(number: int, noun: str, plural: str | None = None) -> str:
@@ -32,6 +34,15 @@ def render_figure(value: float) -> str:
         decimals += 1
     # Adding 0.0 turns -0.0 into 0.0.
     return f"{round(value, decimals) + 0.0:.{decimals}f}".rstrip("0").rstrip(".")
+
+
+def render_value(value: object) -> str:
+    """Format a value of a breakdown: a figure as such, a text as it is, anything else as JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return render_figure(value)
+    return shown(value)
 
 
 def _looks_whole(value: float, decimals: int) -> bool:
@@ -77,6 +88,11 @@ def reason_of(error: OSError | ValueError) -> str:
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
+def without_number(text: str) -> str:
+    """A message of the system without `[Errno 111]` before it, which says the same in numbers."""
+    return re.sub(r"\[Errno -?\d+\] ", "", text)
+
+
 def shown(value: object) -> str:
     """Format a JSON value for a message, shortened."""
     try:
@@ -84,6 +100,11 @@ def shown(value: object) -> str:
     except (ValueError, RecursionError):
         text = type(value).__name__
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+def without_escapes(text: str) -> str:
+    """Remove the escape sequences by which programs colour their output and move the cursor."""
+    return _ESCAPE.sub("", text) if "\x1b" in text else text
 
 
 def printable(text: str) -> str:

@@ -146,6 +146,8 @@ def test_every_directory_of_harbor_is_known() -> None:
         (("config.json", "record.json"), FileKind.TRIAL),
         (("result.json", "exception.txt"), FileKind.TRIAL),
         (("config.json", "agent", "job.log"), FileKind.JOB),
+        (("config.json", "lock.json"), FileKind.JOB),
+        (("config.json", "lock.json", "trial.log"), FileKind.TRIAL),
         (("agent", "verifier"), FileKind.DATASET),
     ],
 )

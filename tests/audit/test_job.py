@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from proctor.audit.findings import Kind
-from proctor.audit.job import audit_job, find_profile_of
+from proctor.audit.job import audit_job
 from proctor.errors import JobError
 from proctor.harbor.job import load_job
 from proctor.reward.profile import DEFAULT_PROFILE, HARBOR_0_25, Profile
@@ -59,7 +59,7 @@ def test_the_rules_are_those_of_the_harbor_that_ran_it(
 ) -> None:
     job = copy_job("12-nan-oracle", tmp_path)
     edit_json(job / "lock.json", lambda lock: lock["harbor"].update(version=version))
-    assert find_profile_of(load_job(str(job))) is profile
+    assert load_job(str(job)).profile is profile
     audit = audit_job(str(job))
     assert audit.profile is profile
     assert audit.follows is (profile is DEFAULT_PROFILE)
@@ -67,7 +67,7 @@ def test_the_rules_are_those_of_the_harbor_that_ran_it(
 
 def test_a_job_without_plan_is_audited_by_the_default_rules(tmp_path: Path) -> None:
     job = make_job(tmp_path / "job", {"a": ["1"]})
-    assert find_profile_of(load_job(str(job))) is DEFAULT_PROFILE
+    assert load_job(str(job)).profile is DEFAULT_PROFILE
 
 
 def test_the_rules_can_be_told() -> None:

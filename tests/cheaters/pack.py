@@ -21,7 +21,10 @@ _REWARDS: dict[str, tuple[float | None, ...]] = {
     ANY: (0, None),
 }
 _OF_THE_PLACE = frozenset(
-    {"base-substituted", "network-shared", "usr-read-only", "limits-not-enforced", "ids-shared"}
+    {
+        *("base-substituted", "network-shared", "usr-read-only", "ids-shared"),
+        *("limits-not-enforced", "storage-not-enforced"),
+    }
 )
 """Findings about where a trial ran, whatever the agent did."""
 _MOST_READ = 1 << 20

@@ -96,6 +96,7 @@ def _run(command: list[str], env: Mapping[str, str] | None, stdin: str) -> Ran:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        # Only for a command that hangs: a busy machine is several times slower than an idle one.
+        timeout=300,
     )
     return Ran(done.returncode, done.stdout, done.stderr)

@@ -62,7 +62,7 @@ def test_what_most_trials_have_is_said_once_and_the_rest_by_trial(
     check_policy._print(Verdict(load_policy("leaderboard"), "e", 4, [outcome], {}))
     lines = capsys.readouterr().out.splitlines()
     (once,) = [line for line in lines if "base-substituted" in line]
-    assert once.startswith("open-finding  base-substituted in 3 of 4 trials: Ran on the host's ")
+    assert once.startswith("open-finding  base-substituted in 3 of 4 trials: Ran on ")
     assert [line for line in lines if line.startswith("e/")] == ["e/2"]
     assert lines[lines.index("e/2") + 1] == "  open-finding  late-reward"
 

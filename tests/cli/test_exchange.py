@@ -141,4 +141,4 @@ def test_options_that_mean_no_trial_are_said(
         "export", "--ledger", ledger, "--format", "parquet", "-o", tmp_path / "x", "--trial", "z"
     )
     assert ran.code == 2
-    assert "no trial is meant by these options" in ran.err
+    assert "no trial matches these options" in ran.err

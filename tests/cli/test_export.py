@@ -39,7 +39,7 @@ def test_what_is_there_stays_and_nothing_half_written_is_left(
     (place / "taken").mkdir()
     for target, found in (
         (place / "taken", "an export does not replace files"),
-        (place / "no" / "where", "cannot be written"),
+        (place / "no" / "where", "where: cannot be written: No such file or directory\n"),
     ):
         ran = proctor("export", "--ledger", ledger, "--format", form, "-o", target)
         assert ran.code == 2
@@ -67,7 +67,7 @@ def test_options_that_mean_nothing_are_said(
     target = tmp_path / "o"
     ran = proctor("export", "--ledger", ledger, "--format", form, "-o", target, "--trial", "z")
     assert ran.code == 2
-    assert "no trial is meant by these options" in ran.err
+    assert "no trial matches these options" in ran.err
     assert not target.exists()
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.programs import Proctor
+from tests.cli.programs import Proctor, run_unprivileged
+from tests.environments.sandbox.built import put_layer
 from tests.environments.sandbox.saved import Saved, as_tar, docker_files
 from tests.task.trees import write
 
@@ -30,8 +31,8 @@ def test_an_image_is_imported_listed_and_removed(proctor: Proctor, tree: Path) -
     heading, row = proctor("image", "list").out.splitlines()
     assert heading.split() == ["name", "digest", "size", "imported"]
     assert row.startswith("debian:12  sha256:")
-    assert proctor("image", "remove", "debian:12").out == "debian:12: removed\n"
-    assert proctor("image", "list").out.startswith("no images; `proctor image import")
+    assert proctor("image", "remove", "debian:12").out == "debian:12: removed, 4 B\n"
+    assert proctor("image", "list").out.startswith("no images; `proctor image pull REF` or")
 
 
 def test_the_same_again_says_so(proctor: Proctor, tree: Path) -> None:
@@ -48,7 +49,10 @@ def test_facts_are_printed_as_json(proctor: Proctor, tree: Path) -> None:
     image = made["image"]
     assert (image["env"], image["workdir"], image["user"]) == ({"A": "b=c"}, "/app", "ada")
     assert image["pin"] == f"mine:latest@{image['digest']}"
-    assert json.loads(proctor("image", "list", "--json").out) == {"images": [image]}
+    assert json.loads(proctor("image", "list", "--json").out) == {
+        "images": [image],
+        "layers": [],
+    }
     assert json.loads(proctor("image", "remove", "mine", "--json").out) == {"removed": image}
 
 
@@ -75,6 +79,23 @@ def test_another_image_takes_a_name_only_with_replace(proctor: Proctor, tree: Pa
     assert proctor("image", "import", "mine", tree, "--replace").code == 0
 
 
+def test_layers_are_listed_and_pruned(proctor: Proctor, cache: Path) -> None:
+    assert proctor("image", "prune").out.splitlines() == [
+        "0 layers removed, 0 B freed",
+        "0 layers left, 0 B; 0 in use",
+    ]
+    put_layer(cache / "layers", "ab" * 32, 100_000)
+    out = proctor("image", "list").out.splitlines()
+    assert out[1].startswith("1 layer of Dockerfiles, 1")
+    assert out[2].split() == ["layer", "base", "size", "last", "used"]
+    assert out[3].startswith("abababababab  debian:12  1")
+    (layer,) = json.loads(proctor("image", "list", "--json").out)["layers"]
+    assert (layer["key"], layer["steps"], layer["is_used"]) == ("ab" * 32, ["RUN true"], False)
+    assert proctor("image", "prune", "--limit", "1GB").out.startswith("0 layers removed")
+    pruned = json.loads(proctor("image", "prune", "--all", "--json").out)
+    assert pruned == {"removed": [layer], "layers": []}
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -82,7 +103,9 @@ def test_another_image_takes_a_name_only_with_replace(proctor: Proctor, tree: Pa
         (("import", "x", "absent"), "absent: does not exist"),
         (("import", "x", ".", "-e", "novalue"), "--env 'novalue'; expected KEY=VALUE"),
         (("import", "x", ".", "--workdir", "app"), "expected an absolute path"),
-        (("remove", "x"), "x:latest: no image of that name; no image was imported yet"),
+        (("prune", "--limit", "much"), "'much': expected a size such as 20GB, 500MB or 0"),
+        (("prune", "--all", "--limit", "1"), "--all and --limit exclude each other"),
+        (("remove", "x"), "x:latest: no image of that name; the image store is empty"),
     ],
 )
 def test_bad_input_is_a_sentence(proctor: Proctor, arguments: tuple[str, ...], said: str) -> None:
@@ -97,3 +120,15 @@ def test_a_cache_that_everybody_can_write_to_is_refused(proctor: Proctor, cache:
     ran = proctor("image", "list")
     assert (ran.code, ran.out) == (2, "")
     assert "cache: world-writable, and files in the cache are executed; set" in ran.err
+
+
+@pytest.mark.parametrize("command", ["list", "prune", "show x"])
+def test_a_cache_that_may_not_be_read_is_a_sentence(
+    proctor: Proctor, cache: Path, command: str
+) -> None:
+    (cache / "layers").mkdir(parents=True)
+    cache.chmod(0)
+    ran = run_unprivileged(proctor, "image", *command.split())
+    cache.chmod(0o700)
+    assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1)
+    assert "Permission denied" in ran.err

@@ -103,7 +103,9 @@ def test_a_value_that_the_job_did_not_leave_out_is_refused(
 
 def test_a_dry_run_calls_trials_as_they_will_be_called(run: Run, tmp_path: Path) -> None:
     task = make_task(tmp_path / "tasks" / "short", task='name = "org/another"')
-    ran = run("-p", task, *NULL, "--dry-run")
+    assert run("-p", task, *NULL, "--job-name", "job").code == 0
+    shutil.rmtree(trials_of(only_job(tmp_path))[0])
+    ran = run("-p", task, *NULL, "--job-name", "job", "--dry-run")
     assert "short__…" in ran.out, ran.err
 
 

@@ -83,6 +83,9 @@ def test_a_redacted_secret_is_asked_for(run: Run, resume: Resume, tmp_path: Path
     ran = resume(job)
     assert (ran.code, ran.out) == (2, "")
     assert "MY_API_KEY" in ran.err
+    dry = resume(job, "--dry-run")
+    assert (dry.code, dry.err) == (0, "")
+    assert "3 trials: 0 to run, 1 to redo, 2 kept" in dry.out
     assert resume(job, "--ae", "MY_API_KEY=sk-0123456789").code == 0
 
 
@@ -99,6 +102,7 @@ def test_a_variable_that_is_not_set_any_more_is_named_with_its_place_and_what_to
         "the job takes it: verifier.env.GRADER is ${GRADER_URL}. "
         f"Type: GRADER_URL=… proctor resume {job}\n"
     )
+    assert resume(job, "--dry-run").code == 0
 
 
 def test_a_variable_that_tasks_want_is_not_promised_an_option_that_resume_has_not(

@@ -155,7 +155,7 @@ def test_a_dockerfile_that_changes_the_hosts_own_files_fails_with_a_hint(
         "touch: cannot touch '/usr/bin/new': Permission denied\n"
         "(an unprivileged user's sandbox cannot change the host's files, such as those below /usr; "
         "build on an imported image, or run as root)\n"
-        "(The Dockerfile is FROM debian:12, which was not imported; the host's system ("
+        "(The Dockerfile is FROM debian:12, which is not in the image store; the host's system ("
     )
 
 

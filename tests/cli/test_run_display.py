@@ -11,7 +11,13 @@ from rich.console import Console
 
 from proctor.cli.running.display import Lines, Silent, watching
 from proctor.cli.running.drawing import Drawing
-from proctor.cli.running.watching import Progress, RunningTrial, render_running
+from proctor.cli.running.watching import (
+    Progress,
+    RunningTrial,
+    render_ended,
+    render_left,
+    render_running,
+)
 from proctor.harbor.configs import TaskConfig, TrialConfig
 from proctor.harbor.stats import JobStats, TrialTable, assemble_live, builtin_metrics
 from proctor.harbor.trial_result import (
@@ -163,3 +169,45 @@ def test_a_trial_that_waits_to_be_run_again_is_not_shown_as_running() -> None:
     progress.start("one", 1)
     progress.retry("one")
     assert progress.running == {}
+
+
+def test_the_time_left_is_estimated_from_the_trials_that_ended_in_this_run() -> None:
+    now = [100.0]
+    progress = Progress(clock=lambda: now[0], n_total=10, n_kept=4)
+    results = [make_result(f"t__{number}", {"reward": 1}) for number in range(10)]
+    said = []
+    for number in range(4, 10):
+        progress.start(results[number].trial_name, 1)
+        now[0] += 60
+        progress.end(results[number].trial_name, stats_of(*results[: number + 1]))
+        said.append(render_left(progress))
+    # One trial says little, and after the last nothing is left.
+    assert said == [
+        *("", "about 4m 00s left", "about 3m 00s left", "about 2m 00s left", "about 1m 00s left"),
+        "",
+    ]
+    progress.n_total = 12
+    assert render_ended(progress, "t__9", results[9]) == (
+        "[10/12] t__9: reward 1, 12.3s; about 2m 00s left"
+    )
+    now[0] = 100.0
+    assert render_left(progress) == ""
+
+
+def test_a_drawing_with_the_time_left_fits_the_terminal() -> None:
+    now = [0.0]
+    console = Console(file=io.StringIO(), width=80, height=24, force_terminal=True)
+    drawing = Drawing("a job with a rather long name", console)
+    drawing._progress.clock = lambda: now[0]
+    drawing._progress.n_total = 89
+    results = [make_result(f"t__{number}", {"reward": 1}) for number in range(3)]
+    for number, result in enumerate(results, 1):
+        drawing.trial_started(result.trial_name, "task", 1)
+        now[0] += 60
+        drawing.trial_ended(result.trial_name, result, stats_of(*results[:number]))
+    with console.capture() as captured:
+        console.print(drawing)
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", captured.get())
+    assert "3/89" in plain
+    assert ", about 1h 26m left" in plain
+    assert max(map(len, plain.splitlines())) <= 80

@@ -45,8 +45,8 @@ def test_alarms_come_first_with_their_level(job: Path) -> None:
 def test_a_substituted_base_says_what_was_used_and_how_to_use_the_image() -> None:
     assert list(render_findings({"base-substituted": ["one"]})) == [
         "for information, in findings.json: base-substituted 1",
-        "  base-substituted: Ran on the host's system (--base) instead of the task's image; "
-        "use -e docker, or import the image with `proctor image import`.",
+        "  base-substituted: Ran on a build of the Dockerfile or --base, not the task's image; "
+        "pull the image with `proctor image pull`, or use -e docker.",
     ]
 
 

@@ -110,7 +110,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             ["-p", TASKS, "-a", "nop", "--base", "gone"],
-            "import one with `proctor image import gone TAR`",
+            "`proctor image pull gone` fetches it",
         ),
         (["-p", TASKS, "--verifier-import-path", "x"], "'x' names no verifier"),
         (["-p", TASKS, "--ae", "NAME"], "NAME has no value (NAME='${NAME}' would pass on"),
@@ -121,7 +121,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             "PROCTOR_NOT_SET is not set among the host's",
         ),
         (["-p", TASKS, "--allow-agent-host", "http://x"], "--allow-agent-host is 'http://x'"),
-        (["-p", TASKS, "-e", "modal"], "an environment of harbor that proctor does not have"),
+        (["-p", TASKS, "-a", "nop", "-e", "modal"], "run: pip install 'harbor[modal]'"),
         (["-p", TASKS, "-e", "docker", "--base", "host"], "--base goes with --env sandbox"),
         (
             ["-p", TASKS, "-e", "docker", "-a", "nop", "--override-gpus", "1"],
@@ -134,6 +134,9 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (["-p", TASKS, "-e", "nothing"], "--env is 'nothing'; expected sandbox, docker or null"),
         (["-p", TASKS, "-e", "null", "--base", "host"], "--base goes with --env sandbox"),
+        (["-p", TASKS, "-e", "docker", "--builder", "docker"], "--builder goes with --env sandbox"),
+        (["-p", TASKS, "-a", "nop", "--ek", "builder=x"], "--builder x: expected one of auto"),
+        (["-p", TASKS, "--builder", "auto", "--ek", "builder=docker"], "say different things"),
         (["-p", TASKS, "--base", "a", "--ek", "base=b"], "say different things"),
         (["-p", TASKS, "-e", "null", "--environment-import-path", "a:B"], "--env does not go with"),
         (["-p", TASKS, "--override-tpu", "v6e"], "expected TYPE=TOPOLOGY"),
@@ -236,6 +239,7 @@ def test_a_refused_job_has_a_result_line_if_one_was_asked_for(proctor: Proctor) 
     assert (line["status"], line["reason_code"]) == ("failed", "harbor_result_missing")
 
 
+@pytest.mark.sandbox
 def test_a_config_without_agents_is_asked_for_one(proctor: Proctor, tmp_path: Path) -> None:
     path = tmp_path / "job.json"
     path.write_text(json.dumps({"tasks": [{"path": str(TASK)}]}))
@@ -266,7 +270,6 @@ def test_a_key_that_nobody_reads_is_said_also_where_there_are_no_tasks(
         ("tasks: [{path: x, name: a/b}]", "both path and name"),
         ("plugins: [{import_path: 'a:B'}]", "plugins: proctor runs none"),
         ("n_attempts: 0", "n_attempts is 0"),
-        ("environment: {type: modal}", "environment.type is modal"),
         ("environment: {type: docker, extra_docker_compose: [x]}", "compose: the docker env"),
         ("environment: {extra_docker_compose: [x]}", "environment.extra_docker_compose: the sand"),
         ("agents: [{name: nop, env: {A_KEY: 'abcd****xyz'}}]", "the values of A_KEY were left out"),
@@ -283,6 +286,7 @@ def test_a_bad_config_file_is_named_with_its_fault(
     assert list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.sandbox
 def test_keys_that_nobody_reads_are_named(proctor: Proctor, tmp_path: Path) -> None:
     path = tmp_path / "job.yaml"
     path.write_text("n_attemps: 3\nretry: {max: 1}\nagents: [{nam: nop}]\n")
@@ -324,6 +328,7 @@ def test_a_program_that_cannot_be_executed_is_refused_before_the_first_trial(
         "/installed-agent/run.sh",
     ],
 )
+@pytest.mark.sandbox
 def test_a_program_that_may_run_is_not_refused(
     proctor: Proctor, tmp_path: Path, command: str
 ) -> None:

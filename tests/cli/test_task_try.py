@@ -18,7 +18,8 @@ CASES: Mapping[str, tuple[Mapping[str, str], list[str], str]] = {
         {"environment/Dockerfile": "FROM debian:12\nRUN echo 'cc: fatal error: no input'; false\n"},
         ["no-reward"],
         "cc: fatal error: no input\n"
-        "      (The Dockerfile is FROM debian:12, which was not imported; the host's system (",
+        "      (The Dockerfile is FROM debian:12, which is not in the image store; the host's "
+        "system (",
     ),
     "solution": (
         {"solution/solve.sh": "#!/bin/bash\nno-such-tool\n"},

@@ -99,6 +99,12 @@ class Site:
         pids = [pid for node in chosen for pid in node.find_processes()]
         return [pid for pid in pids if read_name(pid) == "sleep"]
 
+    def find_worker_asleep(self) -> int:
+        """The worker of an agent that sleeps."""
+        workers = [pid for node in self.cluster.nodes.values() for pid in node.find_workers()]
+        asleep = self.find_asleep()
+        return next(pid for pid in workers if not set(asleep).isdisjoint(find_below(pid)))
+
 
 @dataclass(frozen=True)
 class Ran:

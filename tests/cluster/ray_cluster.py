@@ -93,6 +93,7 @@ class RayCluster:
             "RAY_raylet_start_wait_time_s": str(START_SEC),
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+            "GRPC_ENABLE_FORK_SUPPORT": "0",
             "PYTHONPATH": str(ROOT),
             "PATH": f"{BIN}:{os.environ['PATH']}",
         }

@@ -69,6 +69,21 @@ def test_it_may_be_used_if_wanted(serve: Any, monkeypatch: pytest.MonkeyPatch) -
     assert connected == [address]
 
 
+def test_a_client_server_that_fails_to_start_is_asked_again(
+    serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[str] = []
+
+    def init(address: str, **_: object) -> None:
+        tries.append(address)
+        if len(tries) < 3:
+            raise ConnectionAbortedError("RuntimeError: Starting Ray client server failed.")
+
+    monkeypatch.setattr("ray.init", init)
+    connect(serve(None), is_insecure=True)
+    assert len(tries) == 3
+
+
 def test_a_token_that_is_refused_is_said_at_once(
     serve: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

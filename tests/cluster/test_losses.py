@@ -20,16 +20,15 @@ PAUSED = ("--ae", "PAUSE=${PAUSE}")
 def test_a_killed_worker_is_an_attempt_of_its_own(site: Site) -> None:
     site.make_task("t")
     site.variables["PAUSE"] = "4"
-    with site.running(2, *WORDS, *PAUSED, "-k", 2) as driver:
-        workers = [pid for node in site.cluster.nodes.values() for pid in node.find_workers()]
-        os.kill(workers[0], signal.SIGKILL)
+    with site.running(1, *WORDS, *PAUSED, "-k", 2) as driver:
+        os.kill(site.find_worker_asleep(), signal.SIGKILL)
         ran = finish(driver)
     assert ran.code == 0, ran.err
     assert site.rewards() == [1.0, 1.0]
     (lost,) = site.lost()
     error = site.load(lost)["exception_info"]
     assert "was lost after" in error["exception_message"]
-    assert "in phase agent" in error["exception_message"]
+    assert "in phase " in error["exception_message"]
     # Its node lives: what its sandbox had written came back.
     assert (lost / "agent" / "begun").read_text() == "begun\n"
     record = site.load(lost, "record.json")
@@ -46,8 +45,7 @@ def test_a_trial_that_is_lost_too_often_has_no_result(site: Site) -> None:
     site.make_task("t")
     site.variables["PAUSE"] = "600"
     with site.running(1, *WORDS, *PAUSED, "--max-lost", 0) as driver:
-        workers = [pid for node in site.cluster.nodes.values() for pid in node.find_workers()]
-        os.kill(workers[0], signal.SIGKILL)
+        os.kill(site.find_worker_asleep(), signal.SIGKILL)
         ran = finish(driver)
     assert ran.code == 3
     assert "has no result: 1 worker that ran it died" in ran.err
@@ -153,7 +151,7 @@ def check_plan(site: Site, n_trials: int) -> None:
 
 @pytest.mark.parametrize(
     ("seed", "n_kills", "n_trials"),
-    [(1, 10, 16), *(pytest.param(n, 25, 30, marks=pytest.mark.soak) for n in range(2, 22))],
+    [(1, 10, 16), *(pytest.param(n, 25, 45, marks=pytest.mark.soak) for n in range(2, 22))],
 )
 def test_workers_nodes_and_drivers_may_be_killed_anywhere(
     site: Site, seed: int, n_kills: int, n_trials: int

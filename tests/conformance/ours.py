@@ -11,6 +11,7 @@ from proctor.reward.column import RewardColumn
 from proctor.reward.metric import compute_metric
 from proctor.reward.number import Rewards
 from proctor.reward.passk import eligible_ks, estimate, pass_at_k
+from proctor.reward.profile import DEFAULT_PROFILE, Profile
 from proctor.reward.read import load_rewards, validate_rewards
 from proctor.reward.steps import DEFAULT_STRATEGY, Step, Verdict, executed_steps, trial_verdict
 from tests.conformance.facts import Fact, observe
@@ -31,9 +32,11 @@ def verifier_directory(case: Case) -> Iterator[Path]:
         yield directory
 
 
-def parse_rewards(case: Case) -> Fact:
+def parse_rewards(case: Case, profile: Profile = DEFAULT_PROFILE) -> Fact:
     with verifier_directory(case) as directory:
-        return observe(lambda: _describe_rewards(load_rewards(str(directory))), str(directory))
+        return observe(
+            lambda: _describe_rewards(load_rewards(str(directory), profile)), str(directory)
+        )
 
 
 def _describe_rewards(rewards: Rewards | None) -> Fact:

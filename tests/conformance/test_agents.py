@@ -17,7 +17,7 @@ from proctor.agents.foreign import LOCAL_PRICES
 from proctor.agents.harbors import check_makeable, find_carrier, find_note
 from proctor.agents.kinds import NopAgent, OracleAgent, agent_names, check_agent, make_agent
 from proctor.errors import AgentError, UnsupportedError
-from proctor.harbor.agents import AGENTS, VERSION, WITHOUT_CLASS
+from proctor.harbor.agents import AGENTS, LATER_AGENTS, VERSION, WITHOUT_CLASS
 from proctor.harbor.configs import AgentConfig
 from proctor.task.directory import find_faults, load_task
 from proctor.task.environment import McpServer
@@ -144,6 +144,14 @@ def test_every_name_that_harbor_lists_is_an_agent_or_said_to_be_none() -> None:
     for name in WITHOUT_CLASS:
         with pytest.raises(UnsupportedError, match="no such agent; use terminus-2"):
             check_agent(AgentConfig(name=name))
+
+
+@pytest.mark.harbor
+@pytest.mark.parametrize("name", LATER_AGENTS)
+def test_an_agent_of_a_later_harbor_is_refused_with_the_installed_version(name: str) -> None:
+    refused = f"agent '{name}', which came with a later release: harbor 0.13.1, which is installed"
+    with pytest.raises(UnsupportedError, match=refused):
+        check_makeable(AgentConfig(name=name))
 
 
 @pytest.mark.harbor

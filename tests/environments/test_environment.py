@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from proctor.environments.sandbox.environment import SandboxEnvironment
-from proctor.errors import SandboxError
+from proctor.errors import HealthcheckError, SandboxError
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
 from proctor.traces.trajectory import load_trajectory
 from proctor.trial.environment import ExecResult, Watched
@@ -270,3 +270,20 @@ def test_the_root_is_owned_and_open_as_on_any_machine(tmp_path: Path) -> None:
             return await said(sandbox, "stat -c '%a %u %n' / /tmp /usr", user="nobody")
 
     assert asyncio.run(go()) == "755 0 /\n1777 0 /tmp\n755 0 /usr"
+
+
+def test_the_healthcheck_of_a_dockerfile_has_to_succeed_before_the_agent_runs(
+    tmp_path: Path,
+) -> None:
+    async def act() -> None:
+        order = order_of(tmp_path)
+        dockerfile = order.environment_dir / "Dockerfile"
+        check = "HEALTHCHECK --interval=10ms --retries=2 CMD"
+        dockerfile.write_text(f"FROM absent\nENV OK=/tmp\n{check} touch /asked; test -d $OK\n")
+        async with running(order) as sandbox:
+            assert await said(sandbox, "ls /asked") == "/asked"
+        dockerfile.write_text(f"FROM absent\n{check} false\n")
+        with pytest.raises(HealthcheckError, match="failed after 2 consecutive retries"):
+            await SandboxEnvironment(order).start(force_build=False)
+
+    asyncio.run(act())

@@ -191,7 +191,7 @@ def test_storage_is_not_refused_but_a_finding(tmp_path: Path) -> None:
         async with running(order_of(tmp_path, task=TaskEnvironment(storage_mb=100))) as sandbox:
             return [finding.code for finding in found_in(sandbox)]
 
-    assert asyncio.run(go()) == [FindingCode.LIMITS_NOT_ENFORCED]
+    assert asyncio.run(go()) == [FindingCode.STORAGE_NOT_ENFORCED]
 
 
 # What a root decides

@@ -1,16 +1,22 @@
 """Environments by import path, and the choice between them and ours."""
 
 import asyncio
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
 
-from proctor.environments.kinds import check_type, environment_name_for, make_environment
+from proctor.environments.kinds import (
+    check_environment,
+    check_type,
+    environment_name_for,
+    make_environment,
+)
 from proctor.errors import PluginError, UnsupportedError
 from proctor.harbor.configs import NULL, EnvironmentConfig
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
 from proctor.task.environment import Tpu
-from proctor.task.network import NetworkMode
+from proctor.task.network import NetworkMode, NetworkPolicy
 from tests.environments.orders import order_of
 from tests.environments.plain_env import PlainEnvironment
 
@@ -108,11 +114,56 @@ def test_a_path_that_leads_nowhere_is_refused(tmp_path: Path) -> None:
         make_environment(order_of(tmp_path, config=config))
 
 
-@pytest.mark.parametrize("name", ["e2b", "gke"])
-def test_a_type_of_harbors_is_refused_with_what_there_is(tmp_path: Path, name: str) -> None:
-    config = EnvironmentConfig.model_validate({"type": name})
-    with pytest.raises(UnsupportedError, match=f"-e {name}: not built in; use sandbox or null"):
-        make_environment(order_of(tmp_path, config=config))
+@pytest.mark.harbor
+@pytest.mark.parametrize(
+    ("name", "packages"), [("e2b", "e2b, dockerfile-parse"), ("modal", "modal")]
+)
+def test_a_type_of_harbors_without_its_packages_says_how_to_install_them(
+    name: str, packages: str
+) -> None:
+    with pytest.raises(UnsupportedError) as refused:
+        check_type(name)
+    assert str(refused.value) == (
+        f"-e {name}: harbor's environment needs {packages}, which is not installed; "
+        f"run: pip install 'harbor[{name}]'"
+    )
+
+
+def test_a_type_of_harbors_without_harbor_says_how_to_install_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def requires(name: str) -> None:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.metadata.requires", requires)
+    with pytest.raises(UnsupportedError, match="harbor is not installed; run: pip install"):
+        check_type("daytona")
+
+
+@pytest.mark.harbor
+def test_a_type_of_harbors_is_made_by_harbor_and_checked_by_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_type("singularity")
+    config = EnvironmentConfig(type="singularity")
+    task = TaskEnvironment(docker_image="small:1")
+    public = NetworkPolicy(NetworkMode.PUBLIC)
+    made = make_environment(order_of(tmp_path, config=config, task=task, network=public))
+    assert type(made).__module__.startswith("harbor.environments.singularity")
+    monkeypatch.delenv("E2B_API_KEY", raising=False)
+    with pytest.raises(UnsupportedError, match="-e e2b: E2B requires E2B_API_KEY"):
+        asyncio.run(check_environment(EnvironmentConfig(type="e2b")))
+
+
+@pytest.mark.harbor
+def test_a_type_of_a_later_harbor_is_refused_with_the_installed_version() -> None:
+    with pytest.raises(UnsupportedError, match=r"-e podman: harbor 0\.13\.1, which is installed"):
+        check_type("podman")
+
+
+def test_a_type_that_nobody_has_is_refused_with_what_there_is() -> None:
+    with pytest.raises(UnsupportedError, match="-e moon: not built in; use sandbox or null"):
+        check_type("moon")
 
 
 def test_environments_have_names_for_people() -> None:
@@ -120,5 +171,3 @@ def test_environments_have_names_for_people() -> None:
     assert environment_name_for(EnvironmentConfig(import_path=NULL)) == "null"
     assert environment_name_for(EnvironmentConfig(import_path=PLAIN)) == PLAIN
     assert environment_name_for(EnvironmentConfig(type="docker")) == "docker"
-    with pytest.raises(UnsupportedError, match="-e modal"):
-        check_type("modal")

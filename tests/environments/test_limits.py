@@ -35,6 +35,7 @@ TASK = TaskEnvironment(cpus=2, memory_mb=512)
     [
         (EnvironmentConfig(), Limits(2, 512)),
         (EnvironmentConfig(override_cpus=4, override_memory_mb=64), Limits(4, 64)),
+        (EnvironmentConfig(override_cpus=0.5), Limits(0.5, 512)),
         (EnvironmentConfig(cpu_enforcement_policy="limit"), Limits(2, 512)),
         (EnvironmentConfig(cpu_enforcement_policy="ignore"), Limits(None, 512)),
         (EnvironmentConfig(memory_enforcement_policy="ignore"), Limits(2, None)),
@@ -108,15 +109,16 @@ def test_a_group_that_cannot_be_seen_gives_way_to_the_top(tmp_path: Path) -> Non
     assert found.parent == tmp_path
 
 
-def test_version_2_is_told_in_its_own_words(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("cpus", "quota"), [(2, "200000"), (0.5, "50000"), (0.015, "1500")])
+def test_version_2_is_told_in_its_own_words(tmp_path: Path, cpus: float, quota: str) -> None:
     place = Hierarchy(tmp_path, ("memory", "cpu", "pids"), 2)
-    groups = make_groups("g", Limits(2, 64), [place])
+    groups = make_groups("g", Limits(cpus, 64), [place])
     assert groups.missing == {}
     written = {path.name: path.read_text() for path in (tmp_path / "g").iterdir()}
     assert written == {
         "memory.max": str(64 << 20),
         "memory.swap.max": "0",
-        "cpu.max": "200000 100000",
+        "cpu.max": f"{quota} 100000",
         "pids.max": "4096",
     }
 
@@ -185,13 +187,17 @@ def test_memory_beyond_the_limit_kills_the_command_and_not_the_sandbox(tmp_path:
 
 @pytest_on_this_machine
 @pytest.mark.usefixtures("cache")
-def test_limits_stand_in_the_groups_that_the_sandbox_is_in(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("cpus", "quota"), [(None, "200000"), (0.5, "50000")])
+def test_limits_stand_in_the_groups_that_the_sandbox_is_in(
+    tmp_path: Path, cpus: float | None, quota: str
+) -> None:
     def read(name: str) -> str:
         (found,) = [group / name for group in find_groups() if (group / name).exists()]
         return found.read_text().strip()
 
     async def go() -> dict[str, str]:
-        order = order_of(tmp_path, task=TASK, config=EnvironmentConfig(override_memory_mb=300))
+        config = EnvironmentConfig(override_cpus=cpus, override_memory_mb=300)
+        order = order_of(tmp_path, task=TASK, config=config)
         async with running(order) as sandbox:
             assert not found_in(sandbox)
             await sandbox.exec("setsid sleep 1000 & disown")
@@ -204,7 +210,7 @@ def test_limits_stand_in_the_groups_that_the_sandbox_is_in(tmp_path: Path) -> No
 
     assert asyncio.run(go()) == {
         "memory.limit_in_bytes": str(300 << 20),
-        "cpu.cfs_quota_us": "200000",
+        "cpu.cfs_quota_us": quota,
         "pids.max": "4096",
     }
 

@@ -30,7 +30,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             lambda config: setattr(config, "override_tpu", Tpu(type="v6e", topology="2x4")),
             "--override-tpu v6e=2x4: the sandbox has no TPU chips",
         ),
-        (lambda config: setattr(config, "override_cpus", 0), "cpus is 0; expected 1 or more"),
+        (lambda config: setattr(config, "override_cpus", 0), "cpus is 0; expected 0.01 or more"),
         (lambda config: setattr(config, "cpu_enforcement_policy", "request"), "--cpus request: "),
         (lambda config: config.kwargs.update(rootfs="x"), "--ek rootfs: the sandbox takes only"),
         (lambda config: config.kwargs.update(base="gone"), "--base gone: no image of that name; "),

@@ -24,6 +24,7 @@ def test_the_readmes_agent_is_traced_and_priced(tmp_path: Path) -> None:
             "OPENAI_API_KEY": KEY,
             "OPENAI_BASE_URL": f"{at.origin}/v1",
             "NO_COLOR": "1",
+            "PROCTOR_BASE": "host",
         }
         (tmp_path / "work").mkdir()
         done = subprocess.run(

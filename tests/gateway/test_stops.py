@@ -103,7 +103,7 @@ def test_a_killed_runner_loses_no_recorded_call_and_its_tokens_work_no_more(
         runner.kill()
         assert runner.wait(PATIENCE_SEC) == -signal.SIGKILL
     assert [ask(*way) for way in ways.values()] == [0] * AT_ONCE
-    with site.resuming(**without_keys(), **KEYS) as runner:
+    with site.resuming(**{**without_keys(), **KEYS}) as runner:
         wait_until(lambda: provider.n_held == 2 * AT_ONCE, runner)
         wait_until(lambda: len(set(find_ways(site).values()) - set(ways.values())) == AT_ONCE)
         address, _ = (set(find_ways(site).values()) - set(ways.values())).pop()
@@ -142,6 +142,6 @@ def test_an_interrupted_runner_has_the_costs_so_far_on_record(
         assert second.call.ended in ("client-gone", "stopped")
     held.check_no_key()
     provider.is_released.set()
-    resumed = site.resume(**without_keys(), **KEYS)
+    resumed = site.resume(**{**without_keys(), **KEYS})
     assert resumed.code == 0, resumed.err
     check_resumed(held)

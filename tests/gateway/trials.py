@@ -51,7 +51,7 @@ class Runs:
 
     def begun(self, *words: object) -> AbstractContextManager[subprocess.Popen[str]]:
         """The same, while it runs."""
-        return self.site.begun(*words, *self.places, **without_keys(), **KEYS)
+        return self.site.begun(*words, *self.places, **{**without_keys(), **KEYS})
 
     def run_program(self, task: Path, model: str, words: str, *further: object) -> Ran:
         """Run a program of `programs` in the task's image."""

@@ -86,7 +86,12 @@ def test_a_path_that_is_not_in_the_repository_is_refused_and_the_rest_runs(
         ({"path": "../x"}, "path '../x'; expected one inside the repository"),
         ({"path": "/x"}, "path '/x'; expected one inside the repository"),
         ({"git_url": "--upload-pack=touch /x"}, "is not the URL of a git repository"),
-        ({"git_url": "ext::sh -c true"}, "cannot be fetched: .*transport 'ext' not allowed"),
+        ({"git_url": "ext::sh -c true"}, "is not the URL of a git repository"),
+        ({"git_url": "fd::17"}, "is not the URL of a git repository"),
+        ({"git_url": "https://a\nb/c"}, "is not the URL of a git repository"),
+        ({"git_url": "ssh://-oProxyCommand=x/y"}, "expected a git repository at https, http, ssh"),
+        ({"git_url": "ftp://a/b"}, "expected a git repository at https, http, ssh"),
+        ({"git_commit_id": "a..b"}, "is not a commit; expected an id, a tag"),
     ],
 )
 def test_what_cannot_be_fetched_is_said(
@@ -126,6 +131,14 @@ def test_a_link_out_of_a_task_is_refused(repository: Repository) -> None:
     assert "tests/stolen is a link" in resolved.refused[0].reason
     same = resolved.tasks[0].directory / "same"
     assert (same.is_symlink(), same.read_text()) == (False, "Do two.\n")
+
+
+def test_a_directory_that_is_also_a_link_is_refused(repository: Repository, tmp_path: Path) -> None:
+    write_task(tmp_path / "private")
+    commit = repository.commit_link("tasks", tmp_path / "private")
+    with pytest.raises(TaskError, match="tasks is also a link in the repository; refused"):
+        repository.resolve({"path": "tasks", "git_commit_id": commit})
+    assert not list(repository.home.rglob("task.toml"))
 
 
 def test_attributes_of_the_whole_repository_hold(repository: Repository) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from proctor.environments.sandbox.roots.images import ImageStore, Known
 from proctor.harbor.configs import NULL, SANDBOX, EnvironmentConfig
-from proctor.job.images import choose_environment, describe_change, find_task_image
+from proctor.job.images import choose_environment, describe_change, find_images
 from proctor.job.options import JobOptions
 from proctor.job.preview import preview_run
 from proctor.job.store import ChosenEnvironment
@@ -55,22 +55,22 @@ def test_the_image_is_the_tasks_own_then_froms_then_the_base(tmp_path: Path) -> 
     pin = import_image(tmp_path, "words")
     task = load_task(make_task(tmp_path / "a"))
     sandbox = EnvironmentConfig(import_path=SANDBOX)
-    assert find_task_image(sandbox, task) is None
+    assert find_images(sandbox, task) == ()
     based = EnvironmentConfig(import_path=SANDBOX, kwargs={"base": "mine:1"})
-    assert find_task_image(based, task) == pin
+    assert [one.pin for one in find_images(based, task)] == [pin]
     toml = 'schema_version = "1.3"\n[environment]\ndocker_image = "mine:1"\n'
     (tmp_path / "a" / "task.toml").write_text(toml, encoding="utf-8")
     task = load_task(tmp_path / "a")
-    assert find_task_image(sandbox, task) == pin
+    assert [one.pin for one in find_images(sandbox, task)] == [pin]
     forced = EnvironmentConfig(import_path=SANDBOX, force_build=True)
-    assert find_task_image(forced, task) is None
-    assert find_task_image(EnvironmentConfig(import_path=NULL), task) is None
+    assert find_images(forced, task) == ()
+    assert find_images(EnvironmentConfig(import_path=NULL), task) == ()
 
 
 def test_a_dockerfile_that_cannot_be_used_is_for_its_trials_to_say(tmp_path: Path) -> None:
     task = load_task(make_task(tmp_path / "a"))
     (tmp_path / "a" / "environment" / "Dockerfile").write_bytes(b"\xff")
-    assert find_task_image(EnvironmentConfig(import_path=SANDBOX), task) is None
+    assert find_images(EnvironmentConfig(import_path=SANDBOX), task) == ()
 
 
 def test_a_host_that_changed_is_said() -> None:

@@ -16,6 +16,12 @@ from proctor.job.metrics import find_metrics
 from tests.job.small_tasks import job_config, resolve, write_dataset
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies of registries are not kept in a person's cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
 def entry(tasks: Path, version: str, *names: str, **more: Any) -> dict[str, Any]:
     listed = [{"name": name, "path": str(tasks / name)} for name in names]
     return {"name": "set", "version": version, "description": "", "tasks": listed, **more}
@@ -116,17 +122,20 @@ def test_a_missing_registry_and_none_at_all_are_said(tmp_path: Path) -> None:
     config = job_config(datasets=[{"name": "set", "registry_path": tmp_path / "none.json"}])
     with pytest.raises(TaskError, match=r"none.json: registry cannot be read: No such file"):
         resolve(config)
-    with pytest.raises(TaskError, match=r"dataset 'set': no registry is named.*--registry-path"):
+    said = r"no dataset 'set'; expected one of terminal-bench.*--registry-url"
+    with pytest.raises(TaskError, match=said):
         resolve(job_config(datasets=[{"name": "set"}]))
 
 
 @contextmanager
-def served(status: int, body: bytes) -> Iterator[str]:
+def served(status: int, body: bytes, location: str | None = None) -> Iterator[str]:
     """A server of this machine that gives one answer to everything."""
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(status)
+            if location is not None:
+                self.send_header("Location", location)
             self.end_headers()
             self.wfile.write(body)
 
@@ -144,10 +153,19 @@ def served(status: int, body: bytes) -> Iterator[str]:
         server.server_close()
 
 
-def test_a_registry_may_be_on_a_server(registry: list[dict[str, Any]]) -> None:
-    with served(200, json.dumps(registry).encode()) as url:
-        resolved = resolve(job_config(datasets=[{"name": "set", "registry_url": url}]))
-    assert [task.name for task in resolved.tasks] == ["c", "a", "b"]
+def test_a_registry_on_a_server_may_not_name_what_is_on_this_machine(
+    registry: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    for url_of_task, said in (
+        (None, "task 'c' of set@1.10 has no git_url; a registry from a server may not name"),
+        (f"file://{tmp_path}/r.git", "is a repository on this machine; a registry from a server"),
+        (f"{tmp_path}/r.git", "is a repository on this machine; a registry from a server"),
+    ):
+        for task in registry[1]["tasks"]:
+            task["git_url"] = url_of_task
+        with served(200, json.dumps(registry).encode()) as url, pytest.raises(TaskError) as caught:
+            resolve(job_config(datasets=[{"name": "set", "registry_url": url}]))
+        assert said in str(caught.value)
 
 
 def test_a_server_that_does_not_give_it_is_named() -> None:
@@ -157,6 +175,17 @@ def test_a_server_that_does_not_give_it_is_named() -> None:
             resolve(config)
     with pytest.raises(TaskError, match=rf"{url}: the registry cannot be reached: .*refused"):
         resolve(config)
+
+
+def test_a_redirect_is_followed_to_the_web_alone() -> None:
+    with served(302, b"", "ftp://127.0.0.1/registry.json") as url:
+        config = job_config(datasets=[{"name": "set", "registry_url": url}])
+        with pytest.raises(TaskError, match="cannot be reached: it redirects from http to ftp"):
+            resolve(config)
+    with served(200, b"[]") as there, served(302, b"", there) as url:
+        config = job_config(datasets=[{"name": "set", "registry_url": url}])
+        with pytest.raises(TaskError, match="no dataset 'set'; expected one of none"):
+            resolve(config)
 
 
 @pytest.mark.parametrize("url", ["file:///etc/passwd", "registry.json", "ftp://example.org/r"])

@@ -197,6 +197,18 @@ def test_what_is_worth_knowing_of_a_task_is_said_once(tmp_path: Path) -> None:
     )
 
 
+def test_a_note_about_many_tasks_is_said_once_with_their_number(tmp_path: Path) -> None:
+    for number in range(5):
+        write_task(tmp_path / "set" / f"t{number}", "[agent]\ntimeout_secs = 3\n")
+    said = "task.toml: agent.timeout_secs is not a key that harbor knows"
+    config = job_config(datasets=[{"path": tmp_path / "set"}])
+    (note,) = resolve(config).notes
+    assert note.startswith(f"all 5 tasks: {said}")
+    write_task(tmp_path / "set" / "other")
+    (note,) = resolve(config).notes
+    assert note.startswith(f"5 tasks (t0, t1, t2 and 2 more): {said}")
+
+
 def test_equal_directories_are_read_and_hashed_once(tmp_path: Path) -> None:
     write_dataset(tmp_path / "set", "a")
     (tmp_path / "link").symlink_to(tmp_path / "set")

@@ -226,7 +226,8 @@ def test_the_default_environment_is_the_sandbox_here_and_docker_there(our_job: P
 
 
 def test_every_difference_of_the_page_names_tests_that_exist() -> None:
-    rows = [row for row in PAGE.read_text().splitlines() if row.startswith("| ")][1:]
+    lines = PAGE.read_text().splitlines()
+    rows = [row for row in lines if row.startswith("| ") and not row.startswith("| what | ")]
     assert len(rows) > 15
     for row in rows:
         names = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", row.split(" | ")[-1])

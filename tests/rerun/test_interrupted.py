@@ -82,7 +82,7 @@ def test_ctrl_c_between_two_trials_tells_what_came_of_the_first(tmp_path: Path) 
             directory=tmp_path / "new",
             tasks=[],
             environment=None,
-            run_job=lambda config, _: run_job(JobOptions(config=config), NullWatch()),
+            run_job=lambda config, *_: run_job(JobOptions(config=config), NullWatch()),
             began=began,
             ended=lambda reruns: told.append(len(reruns)),
         )

@@ -1,5 +1,6 @@
 """Clients that mean harm: forged entries, foreign tokens, huge, slow and crooked requests."""
 
+import base64
 import contextlib
 import socket
 import ssl
@@ -16,8 +17,10 @@ from backports import zstd
 from proctor.digest import sha256_hex
 from proctor.ledger.entry import (
     AnyEntry,
+    BatchPlace,
     EvidenceFile,
     KeyEntry,
+    MachineSignature,
     NoteEntry,
     Subject,
     SupersedeEntry,
@@ -26,7 +29,7 @@ from proctor.ledger.entry import (
     WithholdEntry,
     encode_entry,
 )
-from proctor.ledger.machines import sign_entry
+from proctor.ledger.machines import sign_entries
 from proctor.ledger.remote.client import pack_artifact
 from proctor.ledger.verification.verify import verify_ledger
 from tests.ledger.ledgers import ORIGIN, record_bytes
@@ -54,16 +57,16 @@ class Attacker:
     def submit(self, *entries: AnyEntry, is_signed: bool = True) -> httpx.Response:
         """Send entries."""
         if is_signed:
-            entries = tuple(self.sign(entry) for entry in entries)
+            entries = tuple(self.sign(*entries))
         return self.send([encode_entry(entry) for entry in entries])
 
     def send(self, lines: Sequence[bytes]) -> httpx.Response:
         """Send lines."""
         return self.http.post("/submit", content=b"\n".join(lines) + b"\n")
 
-    def sign(self, entry: AnyEntry) -> AnyEntry:
-        """Sign an entry as this machine."""
-        return sign_entry(entry, ORIGIN, self.name, self.machine.key)
+    def sign(self, *entries: AnyEntry, origin: str = ORIGIN, name: str = "") -> list[AnyEntry]:
+        """Sign entries with this machine's key."""
+        return sign_entries(entries, origin, name or self.name, self.machine.key)
 
     def upload(self, data: bytes) -> EvidenceFile:
         """Upload a file; returns it as evidence."""
@@ -170,18 +173,68 @@ def test_signatures_of_others_and_none_are_refused(
     refused(attacker.submit(entry, is_signed=False), "not signed")
     asked = {"name": "any", "key": str(victim.key.verifier)}
     name = attacker.http.post("/machines", json=asked).json()["name"]
-    other = sign_entry(entry, ORIGIN, name, attacker.machine.key)
+    (other,) = attacker.sign(entry, name=name)
     refused(attacker.send([encode_entry(other)]), "invalid signature")
-    unknown = sign_entry(entry, ORIGIN, "nobody", attacker.machine.key)
+    (unknown,) = attacker.sign(entry, name="nobody")
     refused(attacker.send([encode_entry(unknown)]), "not enrolled")
-    elsewhere = sign_entry(entry, "example.org/another", attacker.name, attacker.machine.key)
+    (elsewhere,) = attacker.sign(entry, origin="example.org/another")
     refused(attacker.send([encode_entry(elsewhere)]), "invalid signature")
-    moved = msgspec.structs.replace(trial("moved"), signed=attacker.sign(entry).signed)
+    (own,) = attacker.sign(entry)
+    moved = msgspec.structs.replace(trial("moved"), signed=own.signed)
     refused(attacker.send([encode_entry(moved)]), "invalid signature")
 
 
+def test_a_batch_is_signed_once_and_each_entry_of_it_can_be_checked_alone(
+    attacker: Attacker, served: ServedLedger
+) -> None:
+    entries = attacker.sign(*(trial(f"batch-{number}") for number in range(5)))
+    signatures = {entry.signed.signature for entry in entries if entry.signed}
+    assert len(signatures) == 1
+    for entry in (entries[3], entries[0]):
+        assert attacker.send([encode_entry(entry)]).status_code == 200
+    assert attacker.send([encode_entry(entry) for entry in entries]).status_code == 200
+    assert [served.trials().count(f"batch-{number}") for number in range(5)] == [1] * 5
+
+
+def test_an_entry_that_a_machine_did_not_sign_is_in_no_batch_of_its(attacker: Attacker) -> None:
+    signed = attacker.sign(*(trial(f"forged-{number}") for number in range(5)))[2].signed
+    assert signed is not msgspec.UNSET
+    place = signed.batch
+    assert place is not msgspec.UNSET
+    added = msgspec.structs.replace(trial("forged-5"), signed=signed)
+    refused(attacker.send([encode_entry(added)]), "invalid signature")
+    for changes in (
+        {"index": 3},
+        {"index": 1 << 62},
+        {"size": 6},
+        {"size": 0},
+        {"path": place.path[:-1]},
+        {"path": (*place.path, place.path[0])},
+        {"path": ("not base64!", *place.path[1:])},
+        {"path": ("", *place.path[1:])},
+        {"path": place.path * 2000},
+    ):
+        changed = msgspec.structs.replace(place, **changes)
+        entry = msgspec.structs.replace(
+            trial("forged-2"), signed=msgspec.structs.replace(signed, batch=changed)
+        )
+        refused(attacker.send([encode_entry(entry)]), "invalid signature")
+    single = msgspec.structs.replace(signed, batch=msgspec.UNSET)
+    entry = msgspec.structs.replace(trial("forged-2"), signed=single)
+    refused(attacker.send([encode_entry(entry)]), "invalid signature")
+
+
+def test_a_signature_of_nothing_is_not_one_of_an_entry_without_a_place(attacker: Attacker) -> None:
+    signature = base64.b64encode(attacker.machine.key.sign(b"")).decode()
+    for size, path in ((0, ()), (5, ()), (2, ("not base64!",))):
+        place = BatchPlace(index=0, size=size, path=path)
+        signed = MachineSignature(machine=attacker.name, signature=signature, batch=place)
+        entry = msgspec.structs.replace(trial("unbound"), signed=signed)
+        refused(attacker.send([encode_entry(entry)]), "invalid signature")
+
+
 def test_a_submission_sent_again_changes_nothing(attacker: Attacker, served: ServedLedger) -> None:
-    line = encode_entry(attacker.sign(trial("replayed")))
+    line = encode_entry(*attacker.sign(trial("replayed")))
     first = attacker.send([line]).json()["entries"]
     again = attacker.send([line]).json()["entries"]
     assert first[0]["is_new"]
@@ -215,7 +268,7 @@ def test_a_trial_of_others_cannot_be_superseded_by_a_lie(attacker: Attacker) -> 
 def test_a_place_and_a_time_of_ones_own_are_refused(attacker: Attacker) -> None:
     for changes in ({"seq": 1}, {"at": "2020-01-01T00:00:00.000Z"}):
         refused(attacker.submit(msgspec.structs.replace(trial("placed"), **changes)), "position")
-    line = encode_entry(attacker.sign(trial("spaced")))
+    line = encode_entry(*attacker.sign(trial("spaced")))
     refused(attacker.send([line.replace(b'"kind"', b' "kind"')]), "not as proctor writes")
     refused(attacker.send([b"not json"]), "not an entry")
     refused(attacker.http.post("/submit", content=b"\n" * 5000), "expected 1 to")

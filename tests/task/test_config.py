@@ -166,7 +166,7 @@ cpus = 3
 """
 
 
-def cpus_of_verifiers(text: str) -> list[int | str | None]:
+def cpus_of_verifiers(text: str) -> list[float | str | None]:
     config = parsed(text)
     found = [config.find_verifier_environment(step) for step in (None, *(config.steps or ()))]
     return ["shared" if one is None else one.cpus for one in found]

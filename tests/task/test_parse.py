@@ -89,12 +89,11 @@ def test_what_is_no_toml_has_a_line() -> None:
 
 
 def test_every_wrong_value_is_named() -> None:
-    found = parse_config("agent.timeout_sec = 'soon'\nenvironment.cpus = 1.5\nsource = [1]")
+    found = parse_config("agent.timeout_sec = 'soon'\nenvironment.cpus = 'two'\nsource = [1]")
     assert [one.message for one in found.diagnostics] == [
         "task.toml: agent.timeout_sec is 'soon': Input should be a valid number, unable to parse "
         "string as a number",
-        "task.toml: environment.cpus is 1.5: Input should be a valid integer, got a number with a "
-        "fractional part",
+        "task.toml: environment.cpus is 'two': expected a number of processors, such as 2 or 0.5",
         "task.toml: source: Input should be a valid string",
     ]
 

@@ -92,6 +92,36 @@ def test_a_failure_has_a_cause_with_evidence(case: Case, kind: str) -> None:
     assert all(len(each.quote) <= LONGEST_QUOTE for each in cause.evidence)
 
 
+NOT_INSTALLED = """\
+Agent command failed (exit 1)
+Traceback (most recent call last):
+  File "/agent/run.py", line 3, in <module>
+    from openai import APIConnectionError, RateLimitError
+ModuleNotFoundError: No module named 'openai'
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "rule"),
+    [
+        (NOT_INSTALLED, "agent-error"),
+        ("ImportError: cannot import name 'RateLimitError' from 'openai'", "agent-error"),
+        (NOT_INSTALLED.replace("ModuleNotFoundError: No", "ValueError: no"), "agent-error"),
+        ("ModuleNotFoundError: x\nopenai.RateLimitError: code 429", "model-endpoint"),
+        (
+            'Traceback (most recent call last):\n  File "a"\n    go()\nRateLimitError: slow down',
+            "model-endpoint",
+        ),
+    ],
+)
+def test_an_agent_that_lacks_a_module_is_no_failure_of_a_model_endpoint(
+    error: str, rule: str
+) -> None:
+    cause = find_cause(erred("NonZeroAgentExitCodeError: exit 1", agent_error=error))
+    assert cause is not None
+    assert cause.rule == rule
+
+
 def test_every_rule_decides_some_case() -> None:
     deciding = {cause.rule for case, _ in CASES if (cause := find_cause(case))}
     assert {rule.name for rule in RULES} <= deciding

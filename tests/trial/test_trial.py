@@ -179,6 +179,17 @@ def test_a_reward_left_by_a_verifier_that_took_too_long_does_not_count(tmp_path:
     assert result.verifier_result is None
 
 
+def test_what_a_verifier_that_took_too_long_left_is_kept(tmp_path: Path) -> None:
+    test = "#!/bin/bash\necho one of two\necho 1 > /logs/verifier/reward.txt\nsleep 300\n"
+    task = write_task(
+        tmp_path / "task", {"tests/test.sh": test}, toml="[verifier]\ntimeout_sec = 3.0\n"
+    )
+    spec = make_spec(task, tmp_path / "jobs")
+    assert run(Stage(spec)).verifier_result is None
+    kept = {path.name: path.read_text() for path in paths_of(spec).verifier_dir.iterdir()}
+    assert kept == {"test-stdout.txt": "one of two\n", "reward.txt": "1\n"}
+
+
 class Unstartable(WatchedEnvironment):
     async def start(self, force_build: bool) -> None:
         await asyncio.sleep(300)

@@ -12,7 +12,7 @@ from typing import Any, cast
 from pydantic import BaseModel
 
 from proctor.errors import AgentError
-from proctor.harbor.agents import AGENTS
+from proctor.harbor.agents import ALL_AGENTS
 from proctor.plugin import load_class
 from proctor.task.environment import McpServer, Transport
 from proctor.trial.agent import Agent
@@ -84,7 +84,7 @@ def _arguments(order: AgentOrder) -> dict[str, Any]:
         arguments["mcp_servers"] = [_as_server(server) for server in order.mcp_servers]
     if order.skills_dir:
         arguments["skills_dir"] = order.skills_dir
-    if order.config.name in AGENTS and order.config.override_setup_timeout_sec is not None:
+    if order.config.name in ALL_AGENTS and order.config.override_setup_timeout_sec is not None:
         # harbor passes this only to agents that are selected by name.
         arguments["override_setup_timeout_sec"] = order.config.override_setup_timeout_sec
     return arguments

@@ -10,8 +10,14 @@ from importlib import metadata
 from pathlib import Path
 
 from proctor.agents.foreign import check_kwargs, load_agent_class
-from proctor.errors import AgentError, UnsupportedError
-from proctor.harbor.agents import AGENTS, VERSION, find_import_path, is_harbors
+from proctor.errors import AgentError, PluginError, UnsupportedError
+from proctor.harbor.agents import (
+    ALL_AGENTS,
+    LATER_AGENTS,
+    VERSION,
+    find_import_path,
+    is_harbors,
+)
 from proctor.harbor.configs import AgentConfig
 
 INSTALL = "pip install 'proctor[harbor]'"
@@ -46,18 +52,18 @@ def check_makeable(config: AgentConfig) -> None:
     """Make and discard an agent of harbor's, to find out before the job whether it can be made.
 
     Raises:
-        UnsupportedError: harbor is not installed; the message says how to install it.
-        PluginError: the installed harbor has no such class.
+        UnsupportedError: harbor is not installed, or has no such agent; the message says which
+            version is installed.
         AgentError: the class does not accept this model and these kwargs.
     """
     import_path = find_import_path(config)
-    if import_path is None or config.name not in AGENTS:
+    if import_path is None or config.name not in ALL_AGENTS:
         return
     if find_version() is None:
         raise UnsupportedError(
             f"agent {config.name!r} is one of harbor's, which is not installed; run: {INSTALL}"
         )
-    kind = load_agent_class(import_path)
+    kind = _load(config.name, import_path)
     with tempfile.TemporaryDirectory(prefix="proctor-agent-") as folder:
         given = {
             "logs_dir": Path(folder),
@@ -74,3 +80,14 @@ def check_makeable(config: AgentConfig) -> None:
                 f"agent {config.name!r} cannot be made: {error} ({type(error).__name__}); its "
                 "model is given as -m PROVIDER/NAME, its arguments as --ak NAME=VALUE"
             ) from error
+
+
+def _load(name: str, import_path: str) -> type:
+    try:
+        return load_agent_class(import_path)
+    except PluginError as error:
+        later = ", which came with a later release" if name in LATER_AGENTS else ""
+        raise UnsupportedError(
+            f"agent {name!r}{later}: harbor {find_version()}, which is installed, does not have it "
+            f"({error})"
+        ) from error

@@ -18,7 +18,7 @@ from proctor.agents.secrets import redact_env
 from proctor.agents.settings import Settings, load_text, parse_settings, warn_of_kwargs
 from proctor.errors import AgentError, UnsupportedError
 from proctor.files import write_new
-from proctor.harbor.agents import AGENTS, WITHOUT_CLASS, find_import_path
+from proctor.harbor.agents import AGENTS, ALL_AGENTS, WITHOUT_CLASS, find_import_path
 from proctor.harbor.configs import AgentConfig
 from proctor.harbor.env import resolve_env
 from proctor.task.presence import is_there
@@ -343,7 +343,7 @@ def _unknown(name: str) -> UnsupportedError:
         return UnsupportedError(
             f"agent {name!r}: harbor lists this name but has no such agent; use terminus-2 instead"
         )
-    alike = get_close_matches(name, (*_BUILT_IN, *AGENTS), 1)
+    alike = get_close_matches(name, (*_BUILT_IN, *ALL_AGENTS), 1)
     meant = f"did you mean {alike[0]}? Expected" if alike else "expected"
     return UnsupportedError(
         f"there is no agent {name!r}; {meant} one of {', '.join(_BUILT_IN)}, one of harbor's "

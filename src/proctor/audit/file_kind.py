@@ -14,6 +14,7 @@ import msgspec
 
 from proctor.errors import InputError
 from proctor.files import read_head, read_small
+from proctor.harbor.documents import is_trial
 from proctor.json_values import check_values, has_more_values
 from proctor.sentence import reason_of
 
@@ -108,9 +109,6 @@ def _find_reason(head: bytes) -> str:
     return "JSON, but not an object"
 
 
-_OF_A_TRIAL = ("trial.log", "agent", "verifier", "steps", "record.json", "exception.txt")
-
-
 def _find_directory(path: str) -> FileKind:
     def has(*names: str) -> bool:
         return any(os.path.lexists(os.path.join(path, name)) for name in names)
@@ -119,11 +117,8 @@ def _find_directory(path: str) -> FileKind:
         return FileKind.TASK
     if sum(map(has, _LEDGER)) > 1:
         return FileKind.LEDGER
-    if has("lock.json", "job.log"):
-        return FileKind.JOB
-    if has("result.json", "config.json"):
-        # A trial that failed before its agent started may have none of the directories.
-        return FileKind.TRIAL if has(*_OF_A_TRIAL) else FileKind.JOB
+    if has("lock.json", "job.log", "result.json", "config.json"):
+        return FileKind.TRIAL if is_trial(path) else FileKind.JOB
     if _is_empty(path):
         raise InputError(
             f"{path}: an empty directory; expected a job, a trial, a task, a dataset or a ledger"

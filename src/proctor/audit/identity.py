@@ -25,8 +25,8 @@ from proctor.harbor.trial import FoundTrial
 from proctor.json_values import has_more_values
 from proctor.sentence import shown
 
-# Slots of this version have everything that a trial's config has; later ones differ.
-_PLAN_SCHEMA = 1
+# In these versions of lock.json, a slot has every setting of a trial's config that is compared.
+_PLAN_SCHEMAS = (1, 3)
 
 
 class Phases(msgspec.Struct, frozen=True, gc=False):
@@ -49,7 +49,8 @@ def audit_identity(job: Job) -> Iterator[Finding]:
     plan = _plan_of(job.lock)
     if job.lock is not None and plan is None:
         path, version = f"{job.directory}/lock.json", job.lock.schema_version
-        message = f"schema_version is {version}; expected {_PLAN_SCHEMA} to compare configs with it"
+        known = " or ".join(map(str, _PLAN_SCHEMAS))
+        message = f"schema_version is {version}; expected {known} to compare configs with it"
         yield Finding(Kind.NO_PLAN, path, message)
     usual = _usual_names(job.trials)
     for found in job.trials:
@@ -62,7 +63,7 @@ def audit_identity(job: Job) -> Iterator[Finding]:
 
 def _plan_of(lock: LockDocument | None) -> dict[object, list[Told]] | None:
     """The planned settings for the trials of each task; None if they cannot be compared."""
-    if lock is None or lock.schema_version != _PLAN_SCHEMA:
+    if lock is None or lock.schema_version not in _PLAN_SCHEMAS:
         return None
     plan: dict[object, list[Told]] = {}
     for slot in lock.trials:
@@ -124,10 +125,69 @@ def _audit_config_file(found: FoundTrial) -> Iterator[Finding]:
     yield from report_duplicates(path, told_twice)
     yield from [report_too_many(result)] if is_large else report_duplicates(result, twice)
     yield from _audit_usage(result, document)
+    # Since 0.14, config.json leaves out what has its default.
+    told, recorded = _find_stated(told), _find_stated(recorded)
     if recorded is not None and told != recorded:
         keys = _differing_keys(told, recorded)
         message = f"config.json differs from the config in result.json: {', '.join(keys)}"
         yield Finding(Kind.EDITED_CONFIG, path, message)
+
+
+# The tables of a trial's config, and the values that a key of theirs has by default. Any other key
+# has none: null, false, or an empty list or table.
+_TABLES = ("task", "agent", "user_agent", "environment", "verifier")
+_DEFAULTS: dict[str, dict[str, object]] = {
+    "": {"timeout_multiplier": 1.0, "trials_dir": "trials"},
+    "agent": {"name": "oracle"},
+    "environment": {
+        "type": "docker",
+        "delete": True,
+        "cpu_enforcement_policy": "auto",
+        "memory_enforcement_policy": "auto",
+    },
+    "mcp_servers": {"transport": "sse"},
+}
+# With an import path these have no default.
+_INSTEAD_OF_A_CLASS = ("name", "type")
+
+
+def _find_stated(config: object) -> object:
+    """A trial's config without the settings that have harbor's default."""
+    if not isinstance(config, dict):
+        return config
+    tables = {
+        name: _leave_out_defaults(value, _DEFAULTS.get(name, {}))
+        for name, value in config.items()
+        if name in _TABLES and isinstance(value, dict)
+    }
+    return _leave_out_defaults({**config, **tables}, _DEFAULTS[""])
+
+
+def _leave_out_defaults(table: dict[str, object], defaults: dict[str, object]) -> dict[str, object]:
+    has_class = table.get("import_path") is not None
+    return {
+        name: _leave_out_in_list(name, value)
+        for name, value in table.items()
+        if not (
+            _is_nothing(value)
+            if name not in defaults or (has_class and name in _INSTEAD_OF_A_CLASS)
+            else value == defaults[name]
+        )
+    }
+
+
+def _leave_out_in_list(name: str, value: object) -> object:
+    """The same for tables in a list: artifacts, and MCP servers of an agent."""
+    if not isinstance(value, list):
+        return value
+    defaults = _DEFAULTS.get(name, {})
+    return [
+        _leave_out_defaults(item, defaults) if isinstance(item, dict) else item for item in value
+    ]
+
+
+def _is_nothing(value: object) -> bool:
+    return value is None or value is False or value == [] or value == {}
 
 
 def _audit_usage(path: str, document: object) -> Iterator[Finding]:

@@ -36,7 +36,7 @@ from proctor.harbor.job import Job, OrderBasis, Watch, find_unplanned, load_job,
 from proctor.harbor.render import render_json
 from proctor.harbor.stats import CANCELLED
 from proctor.harbor.trial import FoundTrial, verifier_folder
-from proctor.reward.profile import DEFAULT_PROFILE, HARBOR_0_25, Profile
+from proctor.reward.profile import Profile
 from proctor.sentence import count_of, printable
 
 # Notes about what is in a job but in none of its numbers: earlier attempts, earlier plans, refused
@@ -338,10 +338,6 @@ def _read_end(trial: str, path: str) -> bytes:
     return b""
 
 
-# The first release of harbor with the rules of the profile harbor-0.25.
-_REFUSES_ODD_REWARDS = (0, 23)
-
-
 class Verdict(StrEnum):
     """Whether the published numbers follow from the evidence."""
 
@@ -356,8 +352,12 @@ class Audit:
     """The audit of one job."""
 
     job: Job
-    profile: Profile
     findings: list[Finding]
+
+    @property
+    def profile(self) -> Profile:
+        """The rules by which the job was scored."""
+        return self.job.profile
 
     @property
     def differences(self) -> list[Finding]:
@@ -427,50 +427,17 @@ def audit_job(
     Raises:
         JobError: the path is not a job directory.
     """
-    job, profile = load_as_run(directory, profile, watch)
-    return Audit(job, profile, list(_findings(job, profile, run_scripts=run_scripts)))
+    return audit_loaded(load_job(directory, profile, watch), run_scripts=run_scripts)
 
 
-def audit_loaded(job: Job) -> Audit:
-    """Audit a job that was loaded with the default rules, with those of the harbor that ran it.
-
-    Raises:
-        JobError: it has changed since, and cannot be loaded again.
-    """
-    profile = find_profile_of(job)
-    if profile is not DEFAULT_PROFILE:
-        job = load_job(job.directory, profile)
-    return Audit(job, profile, list(_findings(job, profile, run_scripts=False)))
+def audit_loaded(job: Job, *, run_scripts: bool = False) -> Audit:
+    """Audit a job with the rules that it was loaded with."""
+    return Audit(job, list(_findings(job, run_scripts=run_scripts)))
 
 
-def load_as_run(
-    directory: str, profile: Profile | None = None, watch: Watch | None = None
-) -> tuple[Job, Profile]:
-    """Load a job with the rules of the harbor that ran it, unless given, and return both.
-
-    Raises:
-        JobError: the path is not a job directory.
-    """
-    job = load_job(directory, profile or DEFAULT_PROFILE, watch)
-    if profile is not None:
-        return job, profile
-    profile = find_profile_of(job)
-    return (job if profile is DEFAULT_PROFILE else load_job(directory, profile, watch)), profile
-
-
-def find_profile_of(job: Job) -> Profile:
-    """The profile for the harbor release in lock.json; the default if there is none."""
-    version = (job.lock.harbor.version or "") if job.lock else ""
-    numbers = re.match(r"([0-9]{1,6})\.([0-9]{1,6})(?![0-9])", version)
-    if numbers is None:
-        return DEFAULT_PROFILE
-    release = (int(numbers[1]), int(numbers[2]))
-    return HARBOR_0_25 if release >= _REFUSES_ODD_REWARDS else DEFAULT_PROFILE
-
-
-def _findings(job: Job, profile: Profile, *, run_scripts: bool) -> Iterator[Finding]:
-    scoring = score_jobs([job], profile, run_scripts=run_scripts, add_up=False)
-    yield from audit_trials(job, profile)  # (1)
+def _findings(job: Job, *, run_scripts: bool) -> Iterator[Finding]:
+    scoring = score_jobs([job], job.profile, run_scripts=run_scripts, add_up=False)
+    yield from audit_trials(job, job.profile)  # (1)
     yield from audit_records(job)
     yield from audit_identity(job)  # (2)
     yield from audit_duplicates(job)

@@ -11,13 +11,13 @@ from msgspec.structs import asdict
 
 from proctor.audit.difference import RunDifference, compare_runs
 from proctor.audit.findings import Finding, Kind
-from proctor.audit.job import Audit, audit_job, load_as_run, render_verdict
+from proctor.audit.job import Audit, audit_job, render_verdict
 from proctor.cli.ledger.options import open_ledger
 from proctor.cli.options import PATH, check_apart, check_companions, is_given
 from proctor.cli.output import json_option, print_json, print_line, reading_progress
 from proctor.cli.table import print_table
 from proctor.errors import InputError
-from proctor.harbor.job import Job
+from proctor.harbor.job import Job, load_job
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.sealed_plans import SealedPlan, get_plan, list_plans
 from proctor.report.planned.deviations import PlanAudit, audit_plan
@@ -47,6 +47,17 @@ _OPTIONS = (
         "--env",
         "environment",
         help="With --rerun: use this environment instead of the recorded one.",
+    ),
+    click.option(
+        "--base",
+        metavar="host|IMAGE",
+        help="With --rerun: root file system of the sandbox instead of the recorded one; then no "
+        "image is pulled.",
+    ),
+    click.option(
+        "--offline",
+        is_flag=True,
+        help="With --rerun: pull no images: those that the trials ran on must be there.",
     ),
     click.option(
         "--tasks",
@@ -261,9 +272,7 @@ def _check_options(again: Mapping[str, Any]) -> None:
 def _load_two(jobs: Sequence[str], against: str, rules: Profile | None) -> tuple[Job, Job]:
     if len(jobs) != 1:
         raise click.UsageError(f"--against compares one job with another; {len(jobs)} were given")
-    left, right = (
-        load_as_run(path, rules, reading_progress(path))[0] for path in (jobs[0], against)
-    )
+    left, right = (load_job(path, rules, reading_progress(path)) for path in (jobs[0], against))
     return left, right
 
 

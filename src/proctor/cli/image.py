@@ -1,26 +1,141 @@
 """`proctor image`: manages root file systems for the sandbox."""
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 
+from proctor.cli.ledger.progress import make_progress
 from proctor.cli.options import PATH
 from proctor.cli.output import json_option, print_json, print_line
 from proctor.environments.sandbox.roots.images import Image, ImageStore, Known
-from proctor.sentence import count_of, render_size
+from proctor.environments.sandbox.roots.layers import (
+    LayerStore,
+    StoredLayer,
+    layers_limit,
+    parse_size,
+)
+from proctor.environments.sandbox.roots.pull import Pulled, PullOptions, load_layers, pull_image
+from proctor.environments.sandbox.scratch import cache_directory
+from proctor.errors import ImageError
+from proctor.sentence import count_of, reason_of, render_size
 
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 
 
 @click.group("image")
 def command() -> None:
-    """Import, list and remove root file systems for the sandbox.
+    """Pull, import, list and remove images for the sandbox, and layers of builds.
 
     Example: proctor image list
     """
+
+
+@command.command("pull")
+@click.argument("reference", metavar="REF")
+@click.option("--platform", metavar="OS/ARCH", help="As in linux/arm64.  [default: this machine's]")
+@click.option("--as", "name", metavar="NAME", help="Name to store it under.  [default: REF]")
+@click.option("--offline", is_flag=True, help="Only check that it is there; contact no registry.")
+@json_option
+def pull(
+    reference: str, platform: str | None, name: str | None, offline: bool, as_json: bool
+) -> int:
+    """Pull an image from a registry, without Docker.
+
+    REF is a name as in Docker: debian:12, registry.example.org/org/name:tag, or with a digest:
+    debian@sha256:… Users and passwords come from ~/.docker/config.json and its credential helpers,
+    mirrors from ~/.config/proctor/registries.toml. Layers are stored once and shared between
+    images. If the tag has moved since, the name gets the new image. A pull that broke off goes on
+    where it ended.
+
+    Example: proctor image pull debian:12
+    """
+    store = ImageStore()
+    if offline:
+        image = store.find(name or reference)
+        if image is None:
+            raise ImageError(f"{reference}: not in the image store, and --offline forbids a pull")
+        return _print_pulled(Pulled(image, image, 0, 0), as_json=as_json)
+    progress = make_progress()
+    options = PullOptions(
+        env=os.environ,
+        now=datetime.now(UTC),
+        platform=platform,
+        name=name,
+        show=lambda done, total: progress(f"{reference}, bytes", done, total),
+    )
+    return _print_pulled(pull_image(store, reference, options), as_json=as_json)
+
+
+def _print_pulled(pulled: Pulled, *, as_json: bool) -> int:
+    image, before = pulled.image, pulled.before
+    if as_json:
+        print_json(
+            {
+                "image": _document(image),
+                "is_new": pulled.is_new,
+                "replaced": before.pin if before and pulled.is_new else None,
+                "n_layers_downloaded": pulled.n_layers,
+                "n_bytes_downloaded": pulled.n_bytes,
+            }
+        )
+        return 0
+    if pulled.is_new:
+        print_line(
+            f"{image.name}: pulled, {count_of(len(image.layers), 'layer')}, "
+            f"{render_size(image.size)}; {render_size(pulled.n_bytes)} downloaded"
+        )
+        if before is not None:
+            print_line(f"  the name was {before.pin} before")
+    else:
+        print_line(f"{image.name}: nothing to do, this image is there already")
+    _print_facts(image)
+    return 0
+
+
+def _print_facts(image: Image) -> None:
+    print_line(f"  {image.pin}")
+    if image.image_id:
+        print_line(f"  image id {image.image_id}")
+    for note in image.notes:
+        print_line(f"  {note}")
+
+
+@command.command("show")
+@click.argument("name")
+@json_option
+def show(name: str, as_json: bool) -> int:
+    """Show an image: digests, settings, and the layers with their sizes.
+
+    Example: proctor image show debian:12
+    """
+    store = ImageStore()
+    image = store.find(name)
+    if image is None:
+        raise ImageError(f"{name}: no image of that name; see `proctor image list`")
+    layers = load_layers(store, image)
+    if as_json:
+        sizes = [
+            {"diff_id": f"sha256:{facts.diff_id}", "size": facts.size, "n_entries": facts.n_entries}
+            for _, facts in layers
+        ]
+        print_json({"image": _document(image), "layers": sizes})
+        return 0
+    entries = count_of(image.n_entries, "entry", "entries")
+    print_line(f"{image.name}: {render_size(image.size)}, {entries}, from {image.source}")
+    _print_facts(image)
+    if image.platform:
+        print_line(f"  platform {image.platform}")
+    print_line(f"  user {image.user}, working directory {image.workdir}")
+    for variable, value in image.env.items():
+        print_line(f"  env {variable}={value}")
+    for _, facts in layers:
+        print_line(f"  layer sha256:{facts.diff_id[:12]}…  {render_size(facts.size)}")
+    return 0
 
 
 @command.command("import")
@@ -76,33 +191,47 @@ def import_(
         )
     else:
         print_line(f"{image.name}: nothing to do, the same image has this name already")
-    print_line(f"  {image.pin}")
-    if image.image_id:
-        print_line(f"  image id {image.image_id}")
-    for note in image.notes:
-        print_line(f"  {note}")
+    _print_facts(image)
     return 0
 
 
 @command.command("list")
 @json_option
 def list_(as_json: bool) -> int:
-    """List imported images.
+    """List the images of the store and the layers built from Dockerfiles, with their sizes.
 
     Example: proctor image list
     """
     images = ImageStore().list_images()
+    with _opened_layers() as store:
+        layers = store.list_layers()
     if as_json:
-        print_json({"images": [_document(image) for image in images]})
+        print_json(
+            {
+                "images": [_document(image) for image in images],
+                "layers": [_layer_document(layer) for layer in layers],
+            }
+        )
         return 0
     if not images:
-        print_line("no images; `proctor image import NAME (TAR|DIR)` brings one in")
-    rows = [("name", "digest", "size", "imported"), *map(_row, images)] if images else []
-    widths = [max(len(row[column]) for row in rows) for column in range(4)] if rows else []
-    for row in rows:
+        print_line(
+            "no images; `proctor image pull REF` or `proctor image import NAME (TAR|DIR)` brings "
+            "one in"
+        )
+    _print_table(("name", "digest", "size", "imported"), map(_row, images))
+    if layers:
+        size = render_size(sum(layer.size for layer in layers))
+        print_line(f"{count_of(len(layers), 'layer')} of Dockerfiles, {size}:")
+    _print_table(("layer", "base", "size", "last used"), map(_layer_row, layers))
+    return 0
+
+
+def _print_table(heading: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
+    table = [heading, *rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for row in table if len(table) > 1 else ():
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         print_line("  ".join(cells).rstrip())
-    return 0
 
 
 @command.command("remove")
@@ -111,7 +240,8 @@ def list_(as_json: bool) -> int:
 def remove(name: str, as_json: bool) -> int:
     """Remove an image.
 
-    Its files are deleted with its last name. An image that a run is using is not removed.
+    Its files are deleted with its last name, and layers with the last image that has them. An image
+    that a run is using is not removed.
 
     Example: proctor image remove debian:12
     """
@@ -119,8 +249,78 @@ def remove(name: str, as_json: bool) -> int:
     if as_json:
         print_json({"removed": _document(image)})
     else:
-        print_line(f"{image.name}: removed")
+        print_line(f"{image.name}: removed, {render_size(image.size)}")
     return 0
+
+
+@command.command("prune")
+@click.option("--all", "is_all", is_flag=True, help="Remove all layers that no run is using.")
+@click.option(
+    "--limit",
+    metavar="SIZE",
+    help="Keep at most this much, such as 20GB.  [default: PROCTOR_LAYERS_LIMIT, else 50GB]",
+)
+@json_option
+def prune(is_all: bool, limit: str | None, as_json: bool) -> int:
+    """Remove layers that were built from Dockerfiles, the least recently used first.
+
+    The next trial that needs a removed layer builds it again. Layers that a run is using stay, and
+    so do imported images. Every build removes layers down to the limit too.
+
+    Example: proctor image prune --limit 20GB
+    """
+    if is_all and limit is not None:
+        raise click.UsageError("--all and --limit exclude each other")
+    most = 0 if is_all else layers_limit() if limit is None else parse_size(limit)
+    with _opened_layers() as store:
+        removed = store.prune(most)
+        left = store.list_layers()
+    freed, kept = (sum(layer.size for layer in layers) for layers in (removed, left))
+    if as_json:
+        print_json(
+            {
+                "removed": [_layer_document(layer) for layer in removed],
+                "layers": [_layer_document(layer) for layer in left],
+            }
+        )
+        return 0
+    print_line(f"{count_of(len(removed), 'layer')} removed, {render_size(freed)} freed")
+    used = sum(layer.is_used for layer in left)
+    print_line(f"{count_of(len(left), 'layer')} left, {render_size(kept)}; {used} in use")
+    return 0
+
+
+@contextmanager
+def _opened_layers() -> Iterator[LayerStore]:
+    """The layers that were built from Dockerfiles.
+
+    Raises:
+        ImageError: they cannot be read or removed.
+    """
+    directory = cache_directory() / "layers"
+    try:
+        yield LayerStore(directory)
+    except OSError as error:
+        raise ImageError(
+            f"{error.filename or directory}: {reason_of(error)}; layers cannot be read or removed "
+            "there"
+        ) from error
+
+
+def _layer_row(layer: StoredLayer) -> tuple[str, ...]:
+    when = layer.used_at.strftime("%Y-%m-%d %H:%M")
+    return layer.key[:12], layer.base.partition("@")[0], render_size(layer.size), when
+
+
+def _layer_document(layer: StoredLayer) -> dict[str, object]:
+    return {
+        "key": layer.key,
+        "base": layer.base,
+        "steps": list(layer.steps),
+        "size": layer.size,
+        "used_at": layer.used_at.isoformat(),
+        "is_used": layer.is_used,
+    }
 
 
 def _parse_variables(texts: tuple[str, ...]) -> Mapping[str, str]:
@@ -157,5 +357,7 @@ def _document(image: Image) -> dict[str, object]:
         "env": image.env,
         "workdir": image.workdir,
         "user": image.user,
+        "platform": image.platform,
+        "n_layers": len(image.layers),
         "notes": list(image.notes),
     }

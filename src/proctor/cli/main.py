@@ -104,8 +104,9 @@ GROUPS = {
         "resume": "Resume a stopped job.",
         "plan": "Seal a plan of what will be run, before running it.",
         "task": "Create tasks, try them out, and print the digests that pin them.",
+        "dataset": "List, fetch and verify datasets of tasks by name.",
         "demo-data": "Write made-up runs to look at.",
-        "image": "Import, list and remove root file systems for the sandbox.",
+        "image": "Pull, import, list and remove images for the sandbox, and layers of builds.",
         "clean": "Remove what killed runs left behind.",
     },
     "Score and check": {
@@ -132,7 +133,7 @@ GROUPS = {
 }
 COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 # Commands with commands of their own: someone who types `proctor verify` wants `ledger verify`.
-_WITH_COMMANDS = ("ledger", "trace", "import", "task", "image", "record", "serve")
+_WITH_COMMANDS = ("ledger", "trace", "import", "task", "dataset", "image", "record", "serve")
 # Width of the names in the help; the text of a longer one begins on the next line.
 _COLUMN = 9
 _EXAMPLES = """\

@@ -13,7 +13,7 @@ from proctor.cli.options import PATH, check_companions
 from proctor.cli.output import json_option, print_json, print_line, reading_progress, write_file
 from proctor.errors import InputError, ProctorError
 from proctor.files import read_small
-from proctor.harbor.documents import JobDocument
+from proctor.harbor.documents import JobDocument, is_trial
 from proctor.harbor.job import load_job
 from proctor.record.outcome import (
     RunReading,
@@ -197,8 +197,7 @@ def _read_result(job: str) -> bytes | None:
 
 def _looks_like_job(directory: Path) -> bool:
     """Whether it has a result that is not a trial's: enough to read only that."""
-    is_trial = (directory / "trial.log").exists() or (directory / "verifier").is_dir()
-    return (directory / "result.json").exists() and not is_trial
+    return (directory / "result.json").exists() and not is_trial(str(directory))
 
 
 def _show_run(reading: RunReading, *, as_json: bool) -> None:

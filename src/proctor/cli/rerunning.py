@@ -19,6 +19,7 @@ from proctor.cli.ledger.options import choose_directory
 from proctor.cli.output import print_json, print_line
 from proctor.cli.running.display import Silent, leave_at_once, say
 from proctor.cli.running.host import list_needs
+from proctor.cli.running.images import choose_fetching
 from proctor.errors import InputError
 from proctor.files import replace_file
 from proctor.harbor.configs import JobConfig
@@ -47,6 +48,8 @@ def rerun(jobs: Sequence[str], given: Mapping[str, Any], *, as_json: bool) -> in
     if environment is not None and environment not in find_usable():
         known = ", ".join(find_usable())
         raise click.UsageError(f"--env is {environment!r}; expected one of {known}")
+    if given["base"] is not None and environment not in (None, "sandbox"):
+        raise click.UsageError("--base goes with --env sandbox")
     tasks = [Path(place) for place in given["task_dirs"]]
     for place in tasks:
         if not place.is_dir():
@@ -68,7 +71,8 @@ def rerun(jobs: Sequence[str], given: Mapping[str, Any], *, as_json: bool) -> in
         tasks=tasks,
         agent_tree=Path(given["agent_tree"]).absolute() if given["agent_tree"] else None,
         environment=environment,
-        run_job=_Runner(yes=given["yes"]),
+        base=given["base"],
+        run_job=_Runner(yes=given["yes"], offline=given["offline"]),
         began=_Counter(len(names)),
         ended=account.write,
     )
@@ -165,11 +169,14 @@ class _Counter:
 class _Runner:
     """Runs the job of one trial, without sealing it."""
 
-    def __init__(self, *, yes: bool) -> None:
+    def __init__(self, *, yes: bool, offline: bool) -> None:
         self._yes = yes
+        self._offline = offline
 
-    async def __call__(self, config: JobConfig, settings: Settings) -> JobOutcome:
-        """Run the job to its end."""
+    async def __call__(
+        self, config: JobConfig, settings: Settings, image: str | None
+    ) -> JobOutcome:
+        """Run the job to its end, on the recorded image."""
         options = JobOptions(
             config=config,
             settings=settings,
@@ -178,6 +185,7 @@ class _Runner:
             environment_why="the one on record, or --env",
             stop_at_once=leave_at_once,
             approve=self._approve,
+            fetching=choose_fetching(os.environ, offline=self._offline, recorded=image),
         )
         return await run_job(options, Silent())
 

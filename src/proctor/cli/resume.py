@@ -7,14 +7,17 @@ from pathlib import Path
 
 import click
 
+from proctor.cli.fetching import make_report
 from proctor.cli.options import PATH, check_apart
 from proctor.cli.output import json_option
 from proctor.cli.running.display import leave_at_once
 from proctor.cli.running.host import Consent
+from proctor.cli.running.images import choose_fetching
 from proctor.cli.running.options import (
     AUTO,
     INSECURE_HELP,
     LOST_HELP,
+    OFFLINE_HELP,
     ON_HELP,
     PLACES,
     SCRIPT_HELP,
@@ -27,6 +30,7 @@ from proctor.cli.running.place import LOCAL, choose_place, choose_slurm, run_on_
 from proctor.cli.running.preview import show_preview
 from proctor.cli.running.watched import Printing, always_with_line, watch_job
 from proctor.harbor.stats import CANCELLED
+from proctor.job.fetching import say_nothing
 from proctor.job.job import resume_job
 from proctor.job.options import MOST_LOST, ResumeOptions
 from proctor.job.preview import preview_resume
@@ -59,6 +63,7 @@ from proctor.job.preview import preview_resume
 @click.option("--ledger", type=PATH, help="Seal trials into this ledger.  [default: as before]")
 @click.option("--no-ledger", is_flag=True, help="Do not seal trials into a ledger.")
 @click.option("--key", type=PATH, help="Signing key.  [default: PROCTOR_KEY, your own key]")
+@click.option("--offline", is_flag=True, help=OFFLINE_HELP)
 @click.option("--dry-run", is_flag=True, help="Show what would be run, kept or redone, and why.")
 @click.option("-q", "--quiet", is_flag=True, help="Do not show progress.")
 @click.option(
@@ -78,6 +83,7 @@ def command(
     ledger: str | None,
     no_ledger: bool,
     key: str | None,
+    offline: bool,
     dry_run: bool,
     quiet: bool,
     result_line: bool,
@@ -89,7 +95,7 @@ def command(
     without one are run. A trial that is run again keeps what its earlier attempt left in
     attempts/N. A task, agent or image that has changed since makes a new trial beside the old one.
     Secrets that are redacted in the job's files must be given with --ae or as environment
-    variables. Trials that a kill left unsealed are sealed.
+    variables; a dry run needs none. Trials that a kill left unsealed are sealed.
 
     Exit codes are those of `proctor run`.
 
@@ -104,7 +110,6 @@ def command(
         n_concurrent=n_concurrent if isinstance(n_concurrent, int) else None,
         is_auto=n_concurrent == AUTO or (place is not None and n_concurrent is None),
         secrets=parse_variables("--ae", secrets),
-        host=os.environ,
         invocation=sys.argv,
         stop_at_once=leave_at_once,
         # Consent was given when the job was started; missing variables are still reported.
@@ -114,15 +119,15 @@ def command(
         is_sealed=not no_ledger,
         open_executor=place,
         max_lost=max_lost,
+        report=say_nothing if quiet else make_report(),
+        fetching=choose_fetching(os.environ, offline=offline, dry_run=dry_run),
     )
-    directory = Path(job)
-    printing = Printing(quiet=quiet, as_json=as_json, result_line=result_line)
+    directory, printing = Path(job), Printing(quiet=quiet, as_json=as_json, result_line=result_line)
     if dry_run:
         return show_preview(preview_resume(directory, options), as_json=as_json)
     with always_with_line(result_line=result_line):
         if slurm is not None:
-            # What is wrong is said before the job waits in the queue.
-            asyncio.run(preview_resume(directory, options))
+            asyncio.run(preview_resume(directory, options, is_run=True))
             return run_on_slurm(slurm, sys.argv[1:], directory.resolve())
         return watch_job(
             lambda watch: resume_job(directory, options, watch), directory.resolve().name, printing

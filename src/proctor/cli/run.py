@@ -8,12 +8,14 @@ from typing import Any
 
 import click
 
+from proctor.cli.fetching import make_report
 from proctor.cli.options import check_apart
 from proctor.cli.running.config import make_config
 from proctor.cli.running.display import leave_at_once, say
 from proctor.cli.running.files import load_env_file
-from proctor.cli.running.flags import EnvironmentFlags, make_flags
+from proctor.cli.running.flags import EnvironmentFlags, OutputFlags, make_flags
 from proctor.cli.running.host import Consent
+from proctor.cli.running.images import choose_fetching, with_default_base
 from proctor.cli.running.ledger import choose_ledger
 from proctor.cli.running.mistakes import check_agents, check_no_extra
 from proctor.cli.running.options import (
@@ -30,7 +32,9 @@ from proctor.cli.running.place import choose_place, choose_slurm, run_on_slurm
 from proctor.cli.running.preview import show_preview
 from proctor.cli.running.sections import SectionedCommand
 from proctor.cli.running.watched import Printing, always_with_line, watch_job
+from proctor.harbor.configs import JobConfig
 from proctor.job.classes import check_classes
+from proctor.job.fetching import say_nothing
 from proctor.job.job import run_job
 from proctor.job.options import JobOptions
 from proctor.job.preview import preview_run
@@ -49,9 +53,10 @@ def command(**given: Any) -> int:
     """Run an agent on tasks: many trials in one job.
 
     Flags, job directory and scores are harbor's. The default environment is a sandbox on this
-    machine: no daemon, no images to fetch. Every attempt is kept; resume a stopped job with
-    `proctor resume`. Press Ctrl-C once to end the trials and keep their records, twice to stop
-    immediately. Each trial is sealed into the ledger when it ends.
+    machine, without a daemon, on the images that tasks name: missing ones are pulled from their
+    registries. Every attempt is kept; resume a stopped job with `proctor resume`. Press Ctrl-C once
+    to end the trials and keep their records, twice to stop immediately. Each trial is sealed into
+    the ledger when it ends.
 
     Exit code 0: done. 2: wrong usage or bad input; nothing was run. 3: done, but some trials were
     not scored or some tasks were refused. 130: interrupted. With --result-line: 0 unless the job
@@ -65,7 +70,7 @@ def command(**given: Any) -> int:
 
 def _run(given: dict[str, Any]) -> int:
     check_no_extra("run", click.get_current_context().args)
-    flags = make_flags(given)
+    flags = with_default_base(make_flags(given), os.environ)
     check_apart("as_json", "result_line")
     variables = load_env_file(flags.job.env_file, os.environ) if flags.job.env_file else {}
     # Agents and environments of plugins look for their keys in os.environ too.
@@ -74,15 +79,15 @@ def _run(given: dict[str, Any]) -> int:
     requested = make_config(flags, now, os.environ, lambda note: say(f"note: {note}"))
     check_classes(requested.config)
     check_agents(requested.config)
+    offline, dry_run = flags.environment.offline, flags.output.dry_run
     # A dry run passes no variables to tasks, so that no consent is needed.
-    yes = flags.job.yes or flags.output.dry_run
+    yes = flags.job.yes or dry_run
     slurm = choose_slurm(flags.job.on, flags.job.slurm_args, print_script=flags.job.print_script)
     on = choose_place(flags.job.on, is_insecure=flags.job.insecure_cluster)
     options = JobOptions(
         config=requested.config,
         settings=requested.settings,
         invocation=sys.argv,
-        host=os.environ,
         # A cluster has room for more than harbor's default.
         is_auto=requested.is_auto or (on is not None and flags.job.n_concurrent is None),
         environment_why=_environment_why(flags.environment, from_file=flags.job.config is not None),
@@ -97,21 +102,30 @@ def _run(given: dict[str, Any]) -> int:
         ),
         open_executor=on,
         max_lost=flags.job.max_lost,
+        report=say_nothing if requested.config.quiet else make_report(),
+        fetching=choose_fetching(os.environ, offline=offline, dry_run=dry_run),
     )
-    printing = Printing(
-        quiet=requested.config.quiet,
-        as_json=flags.output.as_json,
-        result_line=flags.output.result_line,
-        debug=requested.config.debug,
-    )
-    if flags.output.dry_run:
+    if dry_run:
         return show_preview(preview_run(options), as_json=flags.output.as_json)
     if slurm is not None:
         # What is wrong is said before the job waits in the queue, and consent is asked for here.
-        directory = asyncio.run(preview_run(options)).directory
+        directory = asyncio.run(preview_run(options, is_run=True)).directory
         words = (*sys.argv[1:], "--job-name", requested.config.job_name, "--yes")
         return run_on_slurm(slurm, words, directory)
-    return watch_job(lambda watch: run_job(options, watch), requested.config.job_name, printing)
+    return watch_job(
+        lambda watch: run_job(options, watch),
+        requested.config.job_name,
+        _choose_printing(requested.config, flags.output),
+    )
+
+
+def _choose_printing(config: JobConfig, flags: OutputFlags) -> Printing:
+    return Printing(
+        quiet=config.quiet,
+        as_json=flags.as_json,
+        result_line=flags.result_line,
+        debug=config.debug,
+    )
 
 
 def _environment_why(flags: EnvironmentFlags, *, from_file: bool) -> str:

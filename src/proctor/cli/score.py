@@ -20,9 +20,10 @@ from proctor.cli.output import (
     write_file,
 )
 from proctor.cli.printable import printable
-from proctor.harbor.job import load_job
+from proctor.errors import MixedJobsError
+from proctor.harbor.job import Job, load_job
 from proctor.harbor.stats import Group, stats_document
-from proctor.reward.profile import DEFAULT_PROFILE, PROFILES
+from proctor.reward.profile import PROFILES, Profile
 
 
 @click.command("score")
@@ -30,9 +31,7 @@ from proctor.reward.profile import DEFAULT_PROFILE, PROFILES
 @click.option(
     "--profile",
     type=click.Choice(list(PROFILES)),
-    default=DEFAULT_PROFILE.name,
-    show_default=True,
-    help="Scoring rules.",
+    help="Scoring rules.  [default: those of the harbor version in lock.json]",
 )
 @click.option("--explain", "explained", is_flag=True, help="List every operand at full precision.")
 @click.option("--certificate", type=PATH, help="Write every operand and result to this file.")
@@ -45,7 +44,7 @@ from proctor.reward.profile import DEFAULT_PROFILE, PROFILES
 @json_option
 def command(
     jobs: tuple[str, ...],
-    profile: str,
+    profile: str | None,
     explained: bool,
     certificate: str | None,
     allow_mixed: bool,
@@ -62,9 +61,11 @@ def command(
 
     Example: proctor score jobs/nightly --explain
     """
-    rules = PROFILES[profile]
+    rules = PROFILES[profile] if profile else None
     loaded = [load_job(path, rules, watch=reading_progress(path)) for path in jobs]
-    scoring = score_jobs(loaded, rules, allow_mixed=allow_mixed, run_scripts=run_metric_scripts)
+    scoring = score_jobs(
+        loaded, _one_profile(loaded), allow_mixed=allow_mixed, run_scripts=run_metric_scripts
+    )
     certified = make_certificate(scoring) if explained or certificate else None
     if certificate and certified:
         _write_certificate(Path(certificate), certified, jobs)
@@ -74,6 +75,22 @@ def command(
     else:
         _print(scoring, lines)
     return 3 if scoring.unscored else 0
+
+
+def _one_profile(jobs: Sequence[Job]) -> Profile:
+    """The rules by which all of the jobs were read.
+
+    Raises:
+        MixedJobsError: they differ.
+    """
+    used = {job.profile.name: job for job in jobs}
+    if len(used) > 1:
+        read = ", ".join(f"{job.directory} by {name}" for name, job in used.items())
+        raise MixedJobsError(
+            f"the jobs were run by releases of harbor with different scoring rules: {read}. Pass "
+            "--profile to score all of them by the same rules"
+        )
+    return jobs[0].profile
 
 
 def _write_certificate(path: Path, certificate: Certificate, jobs: Sequence[str]) -> None:

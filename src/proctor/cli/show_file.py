@@ -9,6 +9,7 @@ from proctor.cli.options import check_apart, check_unused
 from proctor.cli.show_trace import Source, describe_trace
 from proctor.cli.showing import Showing, ShowOptions, print_document, warn_if_empty
 from proctor.errors import InputError
+from proctor.harbor.documents import is_trial
 from proctor.sentence import count_of
 from proctor.traces.entry import TraceKind
 
@@ -64,11 +65,15 @@ def _show_trace(path: str, kind: TraceKind, options: ShowOptions) -> None:
         Showing(path, lambda: contextlib.nullcontext([source]), options, is_lone=True).print()
 
 
+def _is_job(place: Path) -> bool:
+    return any((place / name).is_file() for name in _SIGNS) and not is_trial(str(place))
+
+
 def _inside(directory: str) -> str:
     """The jobs in a directory, for a message about it."""
     with contextlib.suppress(OSError):
         below = sorted(each for each in Path(directory).iterdir() if each.is_dir())
-        jobs = [each for each in below if any((each / name).is_file() for name in _SIGNS)]
+        jobs = [each for each in below if _is_job(each)]
         if jobs:
             named = ", ".join(str(each) for each in jobs[:_NAMED])
             return f", such as {named} ({count_of(len(jobs), 'job')} in all)"

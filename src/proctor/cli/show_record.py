@@ -23,7 +23,7 @@ from proctor.record.cost import CostRecord
 from proctor.record.model import TimingRecord, TrialRecord
 from proctor.record.read import LoadedRecord, load_record
 from proctor.record.rules import explain_partial, find_missing
-from proctor.sentence import render_duration, render_figure, render_money
+from proctor.sentence import render_duration, render_figure, render_money, render_value
 from proctor.traces.failures import TrialFailures, read_failures
 from proctor.traces.traced_trial import TracedTrial, opened_traces
 from proctor.trial.change_files import CHANGES, CLEAN_ROOM
@@ -61,7 +61,7 @@ def _fields(record: TrialRecord, dataset: str | None) -> Iterator[tuple[str, str
     yield "reward", "not scored" if reward is None else render_figure(reward)
     if record.evaluation.breakdown:
         rewards = record.evaluation.breakdown.items()
-        yield "rewards", _cut(", ".join(f"{key} {render_figure(value)}" for key, value in rewards))
+        yield "rewards", _cut(", ".join(f"{key} {render_value(value)}" for key, value in rewards))
     yield "task", f"{record.task.task_id} at {record.task.task_revision}"
     yield "dataset", record.dataset_id or dataset or _UNKNOWN
     yield "agent", f"{agent.adapter} {agent.adapter_revision or '(revision unknown)'}"

@@ -52,7 +52,7 @@ from proctor.ledger.review import list_remarks
 from proctor.ledger.row import TrialRow
 from proctor.ledger.step_parts import LARGE, read_sealed_steps
 from proctor.record.comparable import render_model
-from proctor.sentence import render_duration, render_figure, render_money
+from proctor.sentence import render_duration, render_figure, render_money, render_value
 from proctor.traces.failures import TrialFailures, read_failures
 from proctor.traces.traced_trial import (
     Named,
@@ -326,7 +326,7 @@ def _fields(row: TrialRow, entry: TrialEntry) -> Iterator[tuple[str, str]]:
     if rewards := record["evaluation"].get("breakdown"):
         yield (
             "rewards",
-            ", ".join(f"{key} {render_figure(value)}" for key, value in rewards.items()),
+            ", ".join(f"{key} {render_value(value)}" for key, value in rewards.items()),
         )
     yield "task", f"{row.task_id} at {record['task']['task_revision']}"
     yield "dataset", row.dataset_id or "unknown"

@@ -30,8 +30,10 @@ _QUESTIONS: Final = {
     False: "/ray.rpc.NodeInfoGcsService/CheckAlive",
 }
 """A question that needs no arguments: of Ray's client server, and of the head node."""
-# Ray's client server sometimes fails to start the process of the first client.
-_TRIES: Final = 2
+# Ray's client server forks a process for each client while gRPC is in use, and on a busy head node
+# about one such process in ten dies before it is a program; the next one is independent of it.
+# GRPC_ENABLE_FORK_SUPPORT=0 on the head node avoids it (docs/scale.md).
+_TRIES: Final = 6
 
 
 def find_address(on: str, environ: Mapping[str, str]) -> str:

@@ -12,19 +12,32 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NoReturn
 from uuid import uuid4
 
 import msgspec
 import ray
-from ray.exceptions import ActorUnavailableError, RayError, RayTaskError
+from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from proctor import __version__
 from proctor.cluster.archive import unpack
 from proctor.cluster.images import find_images, find_missing, put_image, receive_image
-from proctor.cluster.link import Asked, Began, Link, Live, Message, Phase, Piece, Stream, decode
+from proctor.cluster.link import (
+    Asked,
+    Began,
+    Link,
+    Live,
+    Message,
+    Phase,
+    Piece,
+    Stream,
+    call_again,
+    decode,
+)
 from proctor.cluster.live import LiveTarget
 from proctor.cluster.models import ModelRouter
 from proctor.cluster.nodes import (
@@ -74,7 +87,6 @@ _IMAGE_SEC: Final = 3600.0
 _LEFT_SEC: Final = 20.0
 _END_SEC: Final = 5.0
 _MEBI: Final = 1 << 20
-_MOST_UNAVAILABLE: Final = 10
 _HEAD: Final = "node:__internal_head__"
 
 
@@ -227,8 +239,13 @@ class RayExecutor:
                 self._link.stop.remote(key)
 
     def _open_router(self, key: str, spec: TrialSpec, directory: Path) -> ModelRouter | None:
+        turn, numbers = asyncio.Lock(), count()
+
         async def push(message: bytes) -> None:
-            await _get(self._link.push.remote(key, [message]))
+            # One after the other: a message that is late would be taken for one that came twice.
+            async with turn:
+                number = next(numbers)
+                await call_again(lambda: _get(self._link.push.remote(key, number, [message])))
 
         if self._gateway is None:
             return None
@@ -307,6 +324,8 @@ class RayExecutor:
     async def _take_over(self, running: _Running, packed: bytes) -> TrialOutcome:
         returned = msgspec.msgpack.decode(packed, type=Returned | None)
         if returned is None:
+            if not _is_cancelling():
+                raise WorkerLostError("it lost its connection to the driver")
             self._drop_unbegun(running)
             raise asyncio.CancelledError
         await self._complete(running, returned)
@@ -379,19 +398,9 @@ class RayExecutor:
 
     async def _receive(self) -> None:
         """Take messages of trials until the executor is closed."""
-        tries = 0
-        while True:
+        for number in count():
             try:
-                batch = await _get(self._link.receive.remote())
-                tries = 0
-            except ActorUnavailableError as error:
-                # A connection broke, as when another node dies; an actor that is gone says so next.
-                tries += 1
-                if tries > _MOST_UNAVAILABLE:
-                    self._break(ClusterError(f"the head node of the cluster is gone: {error}"))
-                    return
-                await asyncio.sleep(_WATCH_SEC)
-                continue
+                batch = await call_again(partial(self._receive_batch, number))
             except RayError as error:
                 self._break(ClusterError(f"the head node of the cluster is gone: {error}"))
                 return
@@ -400,6 +409,10 @@ class RayExecutor:
                 # Messages of a lost worker may come after it was given up.
                 if running is not None:
                     await self._take(running, decode(data))
+
+    async def _receive_batch(self, number: int) -> list[tuple[str, bytes]]:
+        batch: list[tuple[str, bytes]] = await _get(self._link.receive.remote(number))
+        return batch
 
     async def _take(self, running: _Running, message: Message) -> None:
         match message:
@@ -425,7 +438,7 @@ class RayExecutor:
     async def _answer(self, running: _Running, asked: Asked) -> None:
         if running.router is not None:
             reply = await running.router.answer(asked.question)
-            await _get(self._link.answer.remote(asked.number, reply))
+            await call_again(lambda: _get(self._link.answer.remote(asked.number, reply)))
 
     async def _watch_nodes(self) -> None:
         """End the trials that wait for a node if none is left that fits."""

@@ -1,12 +1,15 @@
 """Images of the sandbox: which ones a job needs, and their way to the nodes that lack them.
 
-An image is known by the digest of its files. A node that has another image under the same name is
-refused: its trials would not be the same.
+An image is known by its digest. A node that has another image under the same name is refused: its
+trials would not be the same. Files of imported images are sent; a node pulls an image of a registry
+by its digest.
 """
 
+import os
 import tarfile
 import tempfile
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -14,20 +17,22 @@ import msgspec
 
 from proctor.cluster.shipping import put_pieces, write_parcel
 from proctor.environments.sandbox.roots.images import Image, ImageStore
+from proctor.environments.sandbox.roots.pull import PullOptions, pull_image
+from proctor.errors import ImageError
 from proctor.harbor.configs import HOST_BASE, SANDBOX, EnvironmentConfig
-from proctor.job.images import find_task_image
+from proctor.job import images as job_images
 from proctor.task.directory import Task
 
 
 def find_images(environment: EnvironmentConfig, tasks: Iterable[Task]) -> list[Image]:
-    """Return the imported images that the tasks of a job run on.
+    """Return the images that the roots of a job's tasks are made of.
 
     Raises:
         ImageError: the store of images cannot be read.
     """
     if environment.import_path != SANDBOX:
         return []
-    pins = {find_task_image(environment, task) for task in tasks}
+    pins = {image.pin for task in tasks for image in job_images.find_images(environment, task)}
     base = str(environment.kwargs.get("base", HOST_BASE))
     store = ImageStore()
     named = store.find(base) if base != HOST_BASE else None
@@ -36,11 +41,13 @@ def find_images(environment: EnvironmentConfig, tasks: Iterable[Task]) -> list[I
 
 
 def put_image(image: Image) -> Sequence[Any]:
-    """Put the files of an image into the object store. Blocks.
+    """Put the files of an image into the object store; none of one that nodes pull. Blocks.
 
     Raises:
         ImageError: they no longer exist.
     """
+    if image.layers:
+        return ()
     with tempfile.NamedTemporaryFile(prefix="proctor-image-") as file:
         with tarfile.open(fileobj=file, mode="w", format=tarfile.PAX_FORMAT) as tar:
             tar.add(ImageStore().rootfs(image), arcname=".")
@@ -63,9 +70,26 @@ def receive_image(image: str, pieces: Sequence[Any]) -> None:
     """Store an image on this node.
 
     Raises:
-        ImageError: another image has its name there, or it did not arrive as it was.
+        ImageError: another image has its name there, it did not arrive as it was, or it cannot be
+            pulled.
     """
+    wanted = msgspec.json.decode(image, type=Image)
+    if wanted.layers:
+        _pull(wanted)
+        return
     with tempfile.NamedTemporaryFile(prefix="proctor-image-") as file:
         write_parcel(pieces, cast(BinaryIO, file))
         file.flush()
-        ImageStore().receive(msgspec.json.decode(image, type=Image), Path(file.name))
+        ImageStore().receive(wanted, Path(file.name))
+
+
+def _pull(image: Image) -> None:
+    store = ImageStore()
+    if (there := store.find(image.name)) is not None:
+        raise ImageError(
+            f"{image.name}: is sha256:{there.digest[:12]}… on this node; the job's is "
+            f"sha256:{image.digest[:12]}…"
+        )
+    reference = f"{image.name.partition('@')[0]}@sha256:{image.digest}"
+    options = PullOptions(env=os.environ, now=datetime.now(UTC), name=image.name)
+    pull_image(store, reference, options)

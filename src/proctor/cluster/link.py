@@ -6,6 +6,10 @@
     Line.pull   <- pull      <- queue of a trial  <- push
     Line.wait_stop <- wait_stop <- stop of a trial <- stop
 
+A connection to the actor may break and come back, as when another node dies. A call that was cut
+off is made again, and may have been carried out: messages and batches are numbered, so that none is
+lost or taken twice. Only `ask` is not: a question that is cut off ends the trial with an error.
+
 Everything goes through Ray's own connections, which its token protects: no port is opened. Queues
 are bounded, so that a slow driver slows down its trials and not the node of the actor. All messages
 are bytes of the formats below.
@@ -13,10 +17,12 @@ are bytes of the formats below.
 
 import asyncio
 import contextlib
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
 import msgspec
-from ray.exceptions import RayError
+from ray.exceptions import ActorUnavailableError, RayError
 
 MOST_QUEUED: Final = 64 << 20
 """Bytes that wait for the driver, and for one trial; more waits where it comes from."""
@@ -24,6 +30,8 @@ _POLL_SEC: Final = 10.0
 _STOP_SEC: Final = 60.0
 # Events of a short trial are sent together.
 _GATHER_SEC: Final = 0.05
+_TRIES: Final = 10
+_RETRY_SEC: Final = 1.0
 
 
 class Began(msgspec.Struct, frozen=True, tag="began"):
@@ -86,6 +94,19 @@ def decode(data: bytes) -> Message:
     return message
 
 
+async def call_again[Value](call: Callable[[], Awaitable[Value]]) -> Value:
+    """Call the actor, again if the connection to it broke.
+
+    Raises:
+        RayError: it is gone.
+    """
+    for _ in range(_TRIES):
+        with contextlib.suppress(ActorUnavailableError):
+            return await call()
+        await asyncio.sleep(_RETRY_SEC)
+    return await call()
+
+
 class _Queue:
     """Bytes that wait to be taken; those that put them wait if there are too many."""
 
@@ -93,6 +114,9 @@ class _Queue:
         self._items: list[Any] = []
         self._size = 0
         self._changed = asyncio.Condition()
+        # The batch that was taken last, with its number.
+        self._given: tuple[int, list[Any]] = (-1, [])
+        self._giving = asyncio.Lock()
 
     async def put(self, items: list[Any], size: int) -> None:
         async with self._changed:
@@ -101,8 +125,18 @@ class _Queue:
             self._size += size
             self._changed.notify_all()
 
-    async def take(self) -> list[Any]:
-        """Everything that waits; empty if nothing comes for a while."""
+    async def take(self, number: int) -> list[Any]:
+        """Everything that waits; empty if nothing comes for a while; for a number again, the same.
+
+        An earlier call with this number may still wait here, or come after the next one: nobody
+        reads its answer then, so it takes nothing.
+        """
+        async with self._giving:
+            if number > self._given[0]:
+                self._given = number, await self._take()
+            return self._given[1]
+
+    async def _take(self) -> list[Any]:
         async with self._changed:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_POLL_SEC):
@@ -121,15 +155,21 @@ class Link:
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
         self._n_asked = 0
         self._stops: dict[str, asyncio.Event] = {}
+        # How many messages of each trial were taken, and how many for each.
+        self._n_taken: dict[str, int] = {}
+        self._n_pushed: dict[str, int] = {}
 
-    async def send(self, key: str, messages: list[bytes]) -> None:
-        """Take messages of a trial for the driver."""
+    async def send(self, key: str, first: int, messages: list[bytes]) -> None:
+        """Take messages of a trial for the driver; `first` is the number of the first one."""
+        await self._post(key, _find_new(self._n_taken, key, first, messages))
+
+    async def _post(self, key: str, messages: list[bytes]) -> None:
         mail = [(key, data) for data in messages]
         await self._to_driver.put(mail, sum(map(len, messages)))
 
-    async def receive(self) -> list[tuple[str, bytes]]:
-        """Return messages for the driver, as soon as there are any."""
-        return await self._to_driver.take()
+    async def receive(self, number: int) -> list[tuple[str, bytes]]:
+        """Return messages for the driver as soon as there are any; for a number again, the same."""
+        return await self._to_driver.take(number)
 
     async def ask(self, key: str, question: bytes) -> bytes:
         """Pass a question on to the driver, and return its answer."""
@@ -137,7 +177,7 @@ class Link:
         number = self._n_asked
         waiting = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
-            await self.send(key, [encode(Asked(number, question))])
+            await self._post(key, [encode(Asked(number, question))])
             answer: bytes = await waiting
             return answer
         finally:
@@ -149,13 +189,14 @@ class Link:
         if waiting is not None and not waiting.done():
             waiting.set_result(reply)
 
-    async def push(self, key: str, messages: list[bytes]) -> None:
-        """Take messages of the driver for a trial."""
-        await self._queue_of(key).put(messages, sum(map(len, messages)))
+    async def push(self, key: str, first: int, messages: list[bytes]) -> None:
+        """Take messages of the driver for a trial; `first` is the number of the first one."""
+        new = _find_new(self._n_pushed, key, first, messages)
+        await self._queue_of(key).put(new, sum(map(len, new)))
 
-    async def pull(self, key: str) -> list[bytes]:
-        """Return messages for a trial, as soon as there are any."""
-        return await self._queue_of(key).take()
+    async def pull(self, key: str, number: int) -> list[bytes]:
+        """Return messages for a trial as soon as there are any; for a number again, the same."""
+        return await self._queue_of(key).take(number)
 
     async def wait_stop(self, key: str) -> bool:
         """Return whether a trial is to stop: waits a while for it, then answers no."""
@@ -176,12 +217,21 @@ class Link:
         return self._to_trials.setdefault(key, _Queue())
 
 
+def _find_new(counts: dict[str, int], key: str, first: int, messages: list[bytes]) -> list[bytes]:
+    """Those of the messages that were not taken yet; counts them."""
+    n_taken = counts.get(key, 0)
+    counts[key] = max(n_taken, first + len(messages))
+    return messages[max(n_taken - first, 0) :]
+
+
 class Line:
     """One trial's end of the link, in a worker."""
 
     def __init__(self, actor: Any, key: str) -> None:
         self._actor, self._key = actor, key
         self._waiting: list[bytes] = []
+        self._n_sent = 0
+        self._n_pulled = 0
         self._sending: asyncio.Task[None] | None = None
 
     def post(self, message: Message) -> None:
@@ -208,7 +258,9 @@ class Line:
                 await asyncio.sleep(_GATHER_SEC)
             while self._waiting:
                 messages, self._waiting = self._waiting, []
-                await self._actor.send.remote(self._key, messages)
+                first, self._n_sent = self._n_sent, self._n_sent + len(messages)
+                send = partial(self._actor.send.remote, self._key, first, messages)
+                await call_again(send)
         finally:
             self._sending = None
 
@@ -219,13 +271,16 @@ class Line:
 
     async def pull(self) -> list[bytes]:
         """Return what the driver sent, as soon as there is something."""
-        messages: list[bytes] = await self._actor.pull.remote(self._key)
+        pull = partial(self._actor.pull.remote, self._key, self._n_pulled)
+        messages: list[bytes] = await call_again(pull)
+        self._n_pulled += 1
         return messages
 
     async def wait_stop(self) -> None:
         """Return when the driver wants the trial to stop, or when there is no driver any more."""
+        wait = partial(self._actor.wait_stop.remote, self._key)
         with contextlib.suppress(RayError):
-            while not await self._actor.wait_stop.remote(self._key):
+            while not await call_again(wait):
                 pass
 
     @property

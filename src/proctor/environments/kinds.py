@@ -1,21 +1,34 @@
-"""Makes the environment that a job names: a built-in one, or any class by import path.
+"""Makes the environment that a job names: a built-in one, one of harbor's, or any class.
 
 Each kind is imported on use: a run needs only one of them, and they are large.
 """
 
 import sys
+from collections.abc import Collection
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from proctor.environments.foreign import make_foreign_environment
+from proctor.environments.foreign import (
+    check_harbors_account,
+    check_harbors_environment,
+    make_foreign_environment,
+    make_harbors_environment,
+)
 from proctor.environments.null import NullEnvironment
-from proctor.errors import UnsupportedError
-from proctor.harbor.configs import DOCKER, NULL, SANDBOX, EnvironmentConfig
+from proctor.errors import ImageError, UnsupportedError
+from proctor.harbor.configs import (
+    DOCKER,
+    HARBOR_ENVIRONMENTS,
+    NULL,
+    SANDBOX,
+    EnvironmentConfig,
+)
 from proctor.trial.environment import Environment
 from proctor.trial.order import EnvironmentOrder, MakeEnvironment
 
 if TYPE_CHECKING:
     from proctor.environments.sandbox.reap import Reaped
+    from proctor.environments.sandbox.roots.images import ImageStore
 
 
 def _make_sandbox(order: EnvironmentOrder) -> Environment:
@@ -34,24 +47,27 @@ _BUILT_IN: dict[str, tuple[str, MakeEnvironment]] = {
     SANDBOX: ("sandbox", _make_sandbox),
     NULL: ("null", NullEnvironment),
 }
-# harbor's environment types that proctor supports; in harbor's files they have no import path.
+# harbor's environment types that proctor has too; in harbor's files they have no import path.
 _BY_TYPE: dict[str, MakeEnvironment] = {DOCKER: _make_docker}
 _BY_NAME = {name: import_path for import_path, (name, _) in _BUILT_IN.items()}
 
 
 def environment_names() -> tuple[str, ...]:
-    """Return the values that -e accepts."""
+    """Return the environments that are part of proctor."""
     return (*_BY_NAME, *_BY_TYPE)
 
 
 def check_type(name: str) -> None:
-    """Check that one of harbor's environment types is supported.
+    """Check that an environment type is one of ours, or of the installed harbor.
 
     Raises:
-        UnsupportedError: it is not.
+        UnsupportedError: it is not; the message says what is there, or how to install it.
     """
-    if name not in _BY_TYPE:
+    if name in _BY_TYPE:
+        return
+    if name not in HARBOR_ENVIRONMENTS:
         raise _not_built_in(name)
+    check_harbors_environment(name)
 
 
 def find_environment_name(kind: str) -> str:
@@ -68,6 +84,37 @@ def environment_name_for(config: EnvironmentConfig) -> str:
 def is_docker(config: EnvironmentConfig) -> bool:
     """Whether a config selects proctor's docker environment."""
     return config.import_path is None and config.type == DOCKER
+
+
+def find_harbors(config: EnvironmentConfig) -> str | None:
+    """Return the name of the environment of harbor's that a config selects; None for others."""
+    is_theirs = config.import_path is None and config.type not in (None, *_BY_TYPE)
+    return config.type if is_theirs else None
+
+
+def is_built_in(config: EnvironmentConfig) -> bool:
+    """Whether a config selects an environment of proctor's own, whose class runs no other code."""
+    return is_docker(config) or config.import_path in _BUILT_IN
+
+
+async def find_local_images(config: EnvironmentConfig, names: Collection[str]) -> frozenset[str]:
+    """Those of the images that such an environment would not have to fetch."""
+    if config.import_path == SANDBOX:
+        store = import_module("proctor.environments.sandbox.roots.images").ImageStore()
+        return frozenset(name for name in names if _is_there(store, name))
+    if is_docker(config):
+        image = import_module("proctor.environments.docker.image")
+        found = [name for name in names if await image.find_image(name) is not None]
+        return frozenset(found)
+    # The null environment has no image, and of other classes nothing is known.
+    return frozenset(names if config.import_path == NULL else ())
+
+
+def _is_there(store: "ImageStore", name: str) -> bool:
+    try:
+        return store.find(name) is not None
+    except ImageError:
+        return False
 
 
 def check_options(config: EnvironmentConfig) -> None:
@@ -129,6 +176,8 @@ async def check_environment(config: EnvironmentConfig) -> None:
         await import_module("proctor.environments.sandbox.preflight").check_machine()
     elif is_docker(config):
         await import_module("proctor.environments.docker.engine").find_engine()
+    elif name := find_harbors(config):
+        check_harbors_account(name)
 
 
 def needs_reaping(config: EnvironmentConfig) -> bool:
@@ -162,10 +211,12 @@ def make_environment(order: EnvironmentOrder) -> Environment:
         UnsupportedError: the type is unknown, or does not support what the task requires.
         PluginError: its import path does not name an environment.
     """
-    import_path = order.config.import_path
+    import_path, name = order.config.import_path, order.config.type or ""
+    if import_path is None and name in _BY_TYPE:
+        return _BY_TYPE[name](order)
     if import_path is None:
-        check_type(order.config.type or "")
-        return _BY_TYPE[order.config.type or ""](order)
+        check_type(name)
+        return make_harbors_environment(name, order)
     ours = _BUILT_IN.get(import_path)
     return ours[1](order) if ours else make_foreign_environment(import_path, order)
 

@@ -130,6 +130,14 @@ class Changes(Protocol):
         """Whether the file is the one that a package manager installed, by its checksum."""
         ...
 
+    def is_packaged_link(self, path: str) -> bool:
+        """Whether a package brought a link, and the image or a package the file it leads to."""
+        ...
+
+    def is_alternative(self, path: str) -> bool:
+        """Whether a link is one that packages share, and was made by their manager."""
+        ...
+
     def runs_code(self, path: str) -> bool:
         """Whether a .pth file contains a line that Python executes."""
         ...
@@ -210,7 +218,10 @@ def _judge(changes: Changes, path: str, now: File, image: File) -> str | None:
         if found is None:
             # A dangling link cannot be run.
             return None
-        if not _are_akin(name, place.rpartition("/")[2]):
+        # An editor or a pager may be any program, by its package; grep may not.
+        is_basic = name in _TOOLS or _INTERPRETER.fullmatch(name)
+        is_shared = not is_basic and changes.is_alternative(path)
+        if not is_shared and not _are_akin(name, place.rpartition("/")[2]):
             return ADDED
         target, is_own = found, changes.find_now(place) is None or changes.is_packaged(place)
     if is_own:
@@ -274,6 +285,8 @@ def _find_modules(changes: Changes, lookup: Lookup) -> Iterator[ChangedFile]:
                 continue
             now, before = changes.find_now(path), changes.find_in_image(path)
             if now is None or now == before or changes.is_packaged(path):
+                continue
+            if now.kind is Kind.LINK and changes.is_packaged_link(path):
                 continue
             if not is_list or changes.runs_code(path):
                 yield _changed(path, CHANGED if before else ADDED, now)

@@ -29,6 +29,7 @@ from proctor.ledger.withhold import list_withholdings
 from proctor.record.ids import check_id
 from proctor.record.model import TrialRecord
 from proctor.record.read import parse_record
+from proctor.sentence import reason_of
 from proctor.traces.convert import load_entries
 from proctor.traces.entry import Entry, Object
 from proctor.traces.loss import Loss
@@ -141,7 +142,7 @@ def new_directory(target: Path) -> Iterator[Path]:
         temporary.rename(target)
         sync_directory(target.parent)
     except OSError as error:
-        raise LedgerError(f"{target}: cannot be written: {error}") from error
+        raise LedgerError(f"{target}: cannot be written: {reason_of(error)}") from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -165,7 +166,7 @@ def new_file(target: Path) -> Iterator[BinaryIO]:
     except FileExistsError as error:
         raise LedgerError(_taken(target)) from error
     except OSError as error:
-        raise LedgerError(f"{target}: cannot be written: {error}") from error
+        raise LedgerError(f"{target}: cannot be written: {reason_of(error)}") from error
     finally:
         temporary.unlink(missing_ok=True)
 

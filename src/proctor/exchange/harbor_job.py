@@ -20,7 +20,7 @@ from proctor.errors import JobError, NotSealedError
 from proctor.exchange.harbor_trial import RecordRequest, make_bare_record
 from proctor.exchange.intake import Later, Offer
 from proctor.exchange.trial_sources import ReadBefore
-from proctor.harbor.documents import LockDocument, load_lock
+from proctor.harbor.documents import LockDocument, is_trial, load_lock
 from proctor.harbor.job import Job, Watch, load_job
 from proctor.harbor.trial import FoundTrial
 from proctor.ledger.entry import Source
@@ -39,7 +39,6 @@ from proctor.record.read import render_record
 from proctor.sentence import count_of
 
 _OF_A_JOB = ("lock.json", "job.log", "result.json", "config.json")
-_OF_A_TRIAL = ("trial.log", "agent", "verifier", "steps")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +67,7 @@ class FoundJob:
 
 def find_jobs(path: Path) -> list[Path]:
     """Return the job at a path, or the jobs in the directory there."""
-    if not path.is_dir() or _is_job(path) or _has(path, _OF_A_TRIAL):
+    if not path.is_dir() or _is_job(path) or is_trial(str(path)):
         return [path]  # loading it reports what it is
     try:
         inside = sorted(each for each in path.iterdir() if not each.is_symlink() and _is_job(each))
@@ -79,15 +78,12 @@ def find_jobs(path: Path) -> list[Path]:
 
 def holds_jobs(path: Path) -> bool:
     """Whether a directory is a job, a trial, or a directory of jobs."""
-    return _has(path, _OF_A_TRIAL) or any(map(_is_job, find_jobs(path)))
+    return is_trial(str(path)) or any(map(_is_job, find_jobs(path)))
 
 
 def _is_job(path: Path) -> bool:
-    return path.is_dir() and _has(path, _OF_A_JOB) and not _has(path, _OF_A_TRIAL)
-
-
-def _has(path: Path, names: tuple[str, ...]) -> bool:
-    return any(os.path.lexists(path / name) for name in names)
+    has_files = any(os.path.lexists(path / name) for name in _OF_A_JOB)
+    return path.is_dir() and has_files and not is_trial(str(path))
 
 
 def find_trials(path: Path, options: JobOptions, watch: Watch | None = None) -> FoundJob:

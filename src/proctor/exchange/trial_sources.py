@@ -33,7 +33,6 @@ from proctor.record.ids import shown_name
 from proctor.record.model import TrialRecord
 from proctor.record.read import parse_record, render_record
 from proctor.record.rules import Missing
-from proctor.reward.profile import DEFAULT_PROFILE
 from proctor.task.digests import TaskDigests, load_digests
 from proctor.task.directory import Task, load_task
 from proctor.task.manifest import FileDigest
@@ -232,7 +231,7 @@ def load_sources(path: str, task: str | None, before: ReadBefore | None = None) 
     lock = before.lock if before else load_lock(str(_find_kept(directory)[0].parent))
     found = before.found if before else None
     if details is not None and found is None:
-        found = load_trial(path, DEFAULT_PROFILE)
+        found = load_trial(path, lock.harbor.profile if lock else None)
     checksum = found.document.task_checksum if found else None
     return Sources(
         directory=directory,

@@ -127,7 +127,7 @@ class Account:
     _trace: int = -1
     _usages: list[Usage | None] = field(default_factory=list)
     _has_unpaid: bool = False
-    """Whether a request ended before its answer, and may cost something all the same."""
+    """Whether a request ended before its answer, and may cost something."""
     _bases: list[CostBasis] = field(default_factory=list)
     _models: dict[str, None] = field(default_factory=dict)
 

@@ -14,7 +14,7 @@ from proctor.gateway.upstream import (
     find_refused,
     find_upstreams,
 )
-from proctor.harbor.agents import AGENTS, CHAT
+from proctor.harbor.agents import ALL_AGENTS, CHAT
 from proctor.harbor.configs import AgentConfig
 
 COMMAND: Final = "command"
@@ -52,12 +52,12 @@ class GatewayOptions:
             AgentError: an address, a key or a scheme cannot be used.
         """
         name = config.name or ""
-        if name not in (COMMAND, CHAT) and name not in AGENTS:
+        if name not in (COMMAND, CHAT) and name not in ALL_AGENTS:
             return {}
         if not config.model_name and not self.endpoints and not recorded:
             return {}
         provider, slash, _ = (config.model_name or "").partition("/")
-        if name in AGENTS and slash and provider not in PROVIDERS:
+        if name in ALL_AGENTS and slash and provider not in PROVIDERS:
             # Its key could not be replaced by a token.
             return {}
         given = dict(self.endpoints)

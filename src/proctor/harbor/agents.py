@@ -45,13 +45,39 @@ AGENTS = {
 }
 """Import paths below `harbor.agents.`; proctor has its own oracle and nop."""
 
+LATER_AGENTS = {
+    "acp": "installed.acp:AcpAgent",
+    "antigravity-sdk": "installed.antigravity_sdk:AntigravitySDK",
+    "code-puppy": "installed.code_puppy:CodePuppy",
+    "computer-1": "computer_1:Computer1",
+    "cortex-code": "installed.cortex_code:CortexCode",
+    "deerflow": "installed.deerflow:DeerFlow",
+    "dspy-rlm": "dspy_rlm:DspyRlmAgent",
+    "eve": "installed.eve:Eve",
+    "fabric": "installed.fabric:FabricAgent",
+    "fx": "installed.fx:Fx",
+    "fx-dev": "installed.fx_dev:FxDev",
+    "grok-build": "installed.grok_build:GrokBuild",
+    "junie": "installed.junie:Junie",
+    "kimi-code": "installed.kimi_code:KimiCode",
+    "langgraph": "installed.langgraph:LangGraph",
+    "mcode": "installed.mcode:MCode",
+    "mimo": "installed.mimo:MiMo",
+    "muse-code": "installed.muse_code:MuseCode",
+    "strands": "installed.strands:Strands",
+    "vibe": "installed.vibe:Vibe",
+}
+"""Those that harbor has added since, up to 0.25.0."""
+
+ALL_AGENTS = {**AGENTS, **LATER_AGENTS}
+
 WITHOUT_CLASS = frozenset({"terminus", "terminus-1"})
 """Names that harbor lists without having an agent for them."""
 
 
 def find_import_path(config: AgentConfig) -> str | None:
     """The import path of the agent's class; given both, harbor prefers the name."""
-    theirs = AGENTS.get(config.name or "")
+    theirs = ALL_AGENTS.get(config.name or "")
     return f"harbor.agents.{theirs}" if theirs else config.import_path
 
 

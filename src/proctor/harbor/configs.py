@@ -10,7 +10,7 @@ about each: `JobConfig.model_validate(data, context=notes)`.
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired, Self, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, Self, TypedDict, get_args
 from uuid import UUID
 
 from pydantic import (
@@ -25,7 +25,7 @@ from pydantic import (
 
 from proctor.harbor.env import Env
 from proctor.task.config import Artifact
-from proctor.task.environment import McpServer, Tpu
+from proctor.task.environment import McpServer, Processors, Tpu
 from proctor.task.network import parse_hosts
 
 SANDBOX = "proctor.environments.sandbox.environment:SandboxEnvironment"
@@ -86,8 +86,33 @@ type EnvironmentType = Literal[
     "tensorlake",
     "cwsandbox",
     "wandb",
+    # Since 0.13.1, up to 0.25.0.
+    "sbx",
+    "podman",
+    "langsmith",
+    "ec2",
+    "ack",
+    "openshift",
+    "use-computer",
+    "cua-cloud",
+    "blaxel",
+    "opensandbox",
+    "beam",
+    "skypilot",
+    "hf-sandbox",
+    "hyperbrowser",
+    "vercel",
+    "runta",
+    "prime",
+    "kata",
+    "mosaic",
+    "smol",
+    "sail",
+    "kernel",
 ]
 """harbor's names; proctor's own environments are in import_path."""
+HARBOR_ENVIRONMENTS: frozenset[str] = frozenset(get_args(EnvironmentType.__value__)) - {"docker"}
+"""Those that only harbor has."""
 
 
 def _lower(value: object) -> object:
@@ -143,7 +168,7 @@ class EnvironmentConfig(BaseModel, defer_build=True):
     delete: bool = True
     cpu_enforcement_policy: ResourceMode = "auto"
     memory_enforcement_policy: ResourceMode = "auto"
-    override_cpus: int | None = None
+    override_cpus: Processors | None = None
     override_memory_mb: int | None = None
     override_storage_mb: int | None = None
     override_gpus: int | None = None

@@ -6,12 +6,15 @@
     <job>/proctor.json          StateDocument, if proctor ran the job
     <job>/<trial>/result.json   TrialDocument, and TrialDetails for a record
 
-Unknown keys are skipped, so files of later releases can be read. Numbers keep their type: 1 stays
-an int. harbor writes nan as null, which is read as None.
+Later releases also write a lock.json into each trial, which repeats its slot in the job's. Unknown
+keys are skipped, so files of later releases can be read. Numbers keep their type: 1 stays an int.
+harbor writes nan as null, which is read as None.
 """
 
+import functools
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from datetime import datetime
@@ -23,6 +26,7 @@ from proctor.errors import JobError
 from proctor.files import find_way_out, read_inside
 from proctor.json_values import MOST_VALUES, check_values
 from proctor.reward.number import Number
+from proctor.reward.profile import DEFAULT_PROFILE, HARBOR_0_25, Profile
 
 type WrittenRewards = dict[str, Number | None]
 """Rewards as in a file: None means nan or infinite."""
@@ -241,6 +245,22 @@ class HarborVersion(msgspec.Struct, frozen=True, gc=False):
     version: str | None = None
     git_commit_hash: str | None = None
 
+    @property
+    def release(self) -> tuple[int, int] | None:
+        """The first two numbers of its version; None if it has none."""
+        numbers = re.match(r"([0-9]{1,6})\.([0-9]{1,6})(?![0-9])", self.version or "")
+        return (int(numbers[1]), int(numbers[2])) if numbers else None
+
+    @property
+    def profile(self) -> Profile:
+        """Its scoring rules; the default ones if its release is unknown."""
+        is_later = self.release is not None and self.release >= _REFUSES_ODD_REWARDS
+        return HARBOR_0_25 if is_later else DEFAULT_PROFILE
+
+
+# The first release of harbor with the rules of the profile harbor-0.25.
+_REFUSES_ODD_REWARDS = (0, 23)
+
 
 class LockDocument(msgspec.Struct, frozen=True, gc=False):
     """A job's lock.json: the planned trials, in order. Trials with equal text are one object."""
@@ -260,6 +280,13 @@ class LockDocument(msgspec.Struct, frozen=True, gc=False):
             or (path is None and name is not None and trial.task.name == name)
         }
         return found.pop() if len(found) == 1 else None
+
+
+class LockHead(msgspec.Struct, frozen=True, gc=False):
+    """A job's lock.json without its plan, which may be large."""
+
+    harbor: HarborVersion = HarborVersion()
+    schema_version: int | None = None
 
 
 class _WrittenLock(msgspec.Struct, frozen=True, gc=False):
@@ -464,6 +491,7 @@ JOB = Decoder(JobDocument)
 JOB_CONFIG = Decoder(JobConfigDocument, _decode_job_config)
 # A million trials take 350 MB in the compact form of `proctor.harbor.lock`.
 LOCK = Decoder(LockDocument, _decode_lock, largest=1 << 30)
+LOCK_HEAD = Decoder(LockHead, largest=1 << 30)
 STATE = Decoder(StateDocument, writer="proctor")
 DETAILS = Decoder(TrialDetails, decode_forgiving(TrialDetails))
 _CONFIG: Decoder[dict[str, Any]] = Decoder(dict[str, Any])
@@ -498,6 +526,46 @@ def load_lock(job: str) -> LockDocument | None:
     return LOCK.load(path) if os.path.lexists(path) else None
 
 
+def find_profile(trial: str) -> Profile:
+    """The scoring rules of the harbor that ran a trial, by the lock.json of the job around it.
+
+    The default ones if there is no readable lock.json.
+    """
+    place = os.path.realpath(trial)
+    parent, name = os.path.split(place)
+    if os.path.basename(parent) == "attempts" and name.isdecimal():
+        parent = os.path.dirname(os.path.dirname(parent))
+    path = os.path.join(parent, "lock.json")
+    try:
+        found = os.stat(path, follow_symlinks=False)
+    except OSError:
+        return DEFAULT_PROFILE
+    return _find_profile_in(path, (found.st_ino, found.st_size, found.st_mtime_ns))
+
+
+@functools.lru_cache(maxsize=64)
+def _find_profile_in(path: str, stamp: tuple[int, int, int]) -> Profile:
+    # Kept by the file's stamp: the trials of a job are often read one by one.
+    try:
+        return LOCK_HEAD.load(path).harbor.profile
+    except JobError:
+        return DEFAULT_PROFILE
+
+
+# In a job and never in a trial, and the reverse. Both may have result, config and lock.
+_ONLY_A_JOB = ("job.log", "proctor.json", "runner.lock")
+_ONLY_A_TRIAL = ("trial.log", "agent", "verifier", "steps", "record.json", "exception.txt")
+
+
+def is_trial(directory: str) -> bool:
+    """Whether a directory has files that a trial has and a job has not."""
+
+    def has(names: tuple[str, ...]) -> bool:
+        return any(os.path.lexists(os.path.join(directory, name)) for name in names)
+
+    return has(_ONLY_A_TRIAL) and not has(_ONLY_A_JOB)
+
+
 def check_is_trial(directory: str) -> None:
     """Check that a directory is a trial.
 
@@ -513,7 +581,7 @@ def check_is_trial(directory: str) -> None:
             f"{directory}: neither result.json nor config.json; "
             "expected the directory of a harbor trial"
         )
-    if os.path.lexists(os.path.join(directory, "lock.json")):
+    if os.path.lexists(os.path.join(directory, "lock.json")) and not is_trial(directory):
         raise JobError(f"{directory}: a job; expected one of the trial directories in it")
     for name in names:
         path = os.path.join(directory, name)

@@ -39,6 +39,7 @@ from proctor.harbor.documents import (
     LockDocument,
     StateDocument,
     TrialConfigDocument,
+    is_trial,
 )
 from proctor.harbor.trial import FoundTrial, load_trial
 from proctor.json_values import MOST_VALUES, check_values
@@ -296,6 +297,8 @@ class Job(msgspec.Struct, frozen=True):
     """Paths of tasks that could not be run, according to proctor.json."""
     cwd: str | None = None
     """Directory that relative paths start from, according to proctor.json."""
+    profile: Profile = DEFAULT_PROFILE
+    """The rules by which its rewards were read."""
 
     @property
     def name(self) -> str:
@@ -334,8 +337,11 @@ type Watch = Callable[[int, int], None]
 _WATCH_EVERY = 500
 
 
-def load_job(directory: str, profile: Profile = DEFAULT_PROFILE, watch: Watch | None = None) -> Job:
+def load_job(directory: str, profile: Profile | None = None, watch: Watch | None = None) -> Job:
     """Load the job in a directory.
+
+    Without a profile, rewards are read as by the harbor release in lock.json; by the default rules
+    if there is none.
 
     Raises:
         JobError: the path is not a job directory; the message says what it is.
@@ -351,6 +357,7 @@ def load_job(directory: str, profile: Profile = DEFAULT_PROFILE, watch: Watch | 
     earlier = {named.trial for named in state.unplanned}
     set_aside = [path for path in entries if os.path.basename(path) in earlier]
     entries = [path for path in entries if os.path.basename(path) not in earlier]
+    profile = profile or (lock.harbor.profile if lock else DEFAULT_PROFILE)
     trials, unfinished, broken = _load_trials(entries, profile, watch)
     broken += linked
     if not trials:
@@ -372,6 +379,7 @@ def load_job(directory: str, profile: Profile = DEFAULT_PROFILE, watch: Watch | 
         set_aside=set_aside,
         refused=state.refused,
         cwd=state.cwd,
+        profile=profile,
     )
 
 
@@ -471,7 +479,7 @@ def _check_not_own_runner(directory: str) -> None:
 
 def _check_is_job(directory: str, remains: Sequence[object], *parts: object) -> None:
     """Refuse a directory that has neither trials, nor remains of trials, nor files of a job."""
-    if os.path.exists(f"{directory}/trial.log") or os.path.isdir(f"{directory}/verifier"):
+    if is_trial(directory):
         around = os.path.dirname(os.path.abspath(directory))
         raise JobError(
             f"{directory}: this is one trial; expected the job directory around it ({around})"
@@ -483,7 +491,12 @@ def _check_is_job(directory: str, remains: Sequence[object], *parts: object) -> 
         names = sorted(entry.name for entry in entries)
     if not names:
         raise JobError(f"{directory}: empty directory; expected a Harbor job directory")
-    jobs = [name for name in names if os.path.exists(f"{directory}/{name}/lock.json")]
+    inside = {name: os.path.join(directory, name) for name in names}
+    jobs = [
+        name
+        for name, path in inside.items()
+        if os.path.exists(f"{path}/lock.json") and not is_trial(path)
+    ]
     if jobs:
         raise JobError(
             f"{directory}: holds {len(jobs)} job directories, not one job; "

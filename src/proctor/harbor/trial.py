@@ -27,12 +27,13 @@ from proctor.harbor.documents import (
     VerifierConfig,
     VerifierDocument,
     WrittenRewards,
+    find_profile,
 )
 from proctor.harbor.render import written_text
 from proctor.harbor.stats import NO_USAGE, Trial, Usage, total_usage
 from proctor.record.reasons import ReasonCode, reason_for_exception
 from proctor.reward.number import Rewards, is_finite, same_number
-from proctor.reward.profile import Profile
+from proctor.reward.profile import DEFAULT_PROFILE, Profile
 from proctor.reward.read import read_score
 from proctor.reward.score import Score, Scored, Unscored
 from proctor.reward.steps import Step, Strategy, Verdict, trial_verdict
@@ -59,6 +60,8 @@ class FoundTrial(msgspec.Struct, frozen=True, gc=False):
     """Score from the reward files, read even if they do not count; None if there are none."""
     strategy: Strategy | None = None
     """How the steps were combined; inferred, because the job does not record it."""
+    profile: Profile = DEFAULT_PROFILE
+    """The rules by which its rewards were read."""
 
     @property
     def claimed(self) -> VerifierDocument | None:
@@ -78,13 +81,16 @@ class FoundTrial(msgspec.Struct, frozen=True, gc=False):
         return claims_same(self.claimed, self.trial.verdict)
 
 
-def load_trial(directory: str, profile: Profile) -> FoundTrial:
+def load_trial(directory: str, profile: Profile | None = None) -> FoundTrial:
     """Load the trial in a directory that has a result.json.
+
+    Without a profile, its rewards are read as by the harbor that ran it.
 
     Raises:
         JobError: its result.json is unreadable, invalid JSON or not a trial result.
     """
     document = TRIAL.load(f"{directory}/result.json")
+    profile = profile or find_profile(directory)
     if document.step_results is not None:
         return _found_steps(directory, document, document.step_results, profile)
     return _found_single(directory, document, profile)
@@ -161,7 +167,7 @@ def _found_single(directory: str, document: TrialDocument, profile: Profile) -> 
     error = _error_of(weighed.evidence) if weighed.by_file else None
     basis = Basis.REWARD_FILE if weighed.by_file else Basis.TRIAL_RESULT
     trial = _trial(document, weighed.verdict, error)
-    return FoundTrial(directory, document, trial, basis, weighed.evidence)
+    return FoundTrial(directory, document, trial, basis, weighed.evidence, profile=profile)
 
 
 def _found_steps(
@@ -170,7 +176,8 @@ def _found_steps(
     """A multi-step trial. Its strategy is not recorded: the one that gives the claim is used."""
     if document.exception_info is not None and document.verifier_result is None:
         # The trial failed between steps: harbor then gives it no rewards, whatever its steps have.
-        return FoundTrial(directory, document, _trial(document, None), Basis.TRIAL_RESULT, None)
+        trial = _trial(document, None)
+        return FoundTrial(directory, document, trial, Basis.TRIAL_RESULT, None, profile=profile)
     config = document.config.verifier
     executed = [
         Step(step.step_name, weighed.verdict, _exception_of(step))
@@ -183,7 +190,7 @@ def _found_steps(
     verdict = _in_claimed_order(by_final if final else by_mean, claimed)
     evidence = Scored(verdict.rewards) if verdict and verdict.rewards is not None else None
     trial = _trial(document, verdict)
-    return FoundTrial(directory, document, trial, Basis.STEP_FILES, evidence, strategy)
+    return FoundTrial(directory, document, trial, Basis.STEP_FILES, evidence, strategy, profile)
 
 
 def _exception_of(step: StepDocument) -> str | None:

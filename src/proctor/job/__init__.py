@@ -4,8 +4,10 @@
     options, settings, watch                               options, settings, observers
     config_file, mcp_file, secrets                         configuration files and secrets
     classes                                                check classes given by import path
-    request, planning, planned, preview                    from options to a plan or a preview
-    tasks, datasets, registry, packages, git_tasks, cache  find and fetch tasks
+    request, planning, planned, preview, needs             from options to a plan or a preview
+    tasks, datasets, registry, published, packages, cache  find tasks
+    git_source, git_tasks, git_repository, fetching        fetch tasks with git
+    dataset_cache                                          what of a dataset is fetched
     slots, images, metrics, lock                           attempts x tasks x agents; pins
     store                                                  the job's own files and their lock
     existing, foreign, resume                              existing trials: keep, run or redo

@@ -4,6 +4,9 @@
     ~/.cache/harbor/tasks/packages/<org>/<name>/<digest>     tasks of packages
     ~/.cache/harbor/datasets/<org>/<name>/<digest>           files of dataset packages
     $XDG_CACHE_HOME/proctor/terminal-bench/<digest>/<name>   converted Terminal-Bench tasks
+    $XDG_CACHE_HOME/proctor/fetched/<digest>.json            checksums of tasks that were fetched
+    $XDG_CACHE_HOME/proctor/fetching/                        repositories while they are fetched
+    $XDG_CACHE_HOME/proctor/registries/<digest>.json         copies of registries from servers
 
 Entries never change: a directory appears complete, by one rename, or not at all.
 """
@@ -42,6 +45,21 @@ class Caches:
     def datasets(self) -> Path:
         """Files of dataset packages."""
         return self.harbor / "datasets"
+
+    @property
+    def fetching(self) -> Path:
+        """Repositories while they are fetched, and locks."""
+        return self.own / "fetching"
+
+    @property
+    def receipts(self) -> Path:
+        """Checksums of tasks when they were fetched."""
+        return self.own / "fetched"
+
+    @property
+    def registries(self) -> Path:
+        """Copies of registries that were read from servers."""
+        return self.own / "registries"
 
     @property
     def terminal_bench(self) -> Path:

@@ -26,6 +26,22 @@ from proctor.sentence import count_of, reason_of, shown
 
 # Most errors that are listed individually.
 _MOST_SHOWN = 5
+# Keys that harbor has added since 0.13.1, up to 0.25.0, by table. Their defaults change nothing.
+_LATER: dict[str, tuple[str, ...]] = {
+    "": (
+        *("install_only", "skip_credential_checks", "user_agent", "extra_instructions"),
+        "source_jobs",
+    ),
+    "agents": (
+        *("base_url", "model_api_key_name", "model_api_format", "skip_model_parsing"),
+        *("n_concurrent", "concurrency_group", "resume_trajectory", "load_trajectory"),
+        *("include_logs", "exclude_logs"),
+    ),
+    "environment": ("stream",),
+    "verifier": ("include_logs", "exclude_logs", "extra_allowed_hosts"),
+    "datasets": ("repo",),
+    "artifacts": ("service",),
+}
 
 
 class RedactedValue(msgspec.Struct, frozen=True):
@@ -44,12 +60,36 @@ def load_job_config(path: Path, notes: list[str] | None = None) -> dict[str, Any
         ConfigError: it cannot be read, or is not a valid job configuration; names file and key.
     """
     values = _parse(path, _read(path))
+    _check_later_keys(path, values)
     found: list[str] = []
     # A job without a name gets a generated one later.
     make_job_config({"job_name": "unnamed", **values}, where=str(path), notes=found)
     if notes is not None:
         notes.extend(f"{path}: {note}" for note in found)
     return values
+
+
+def _check_later_keys(path: Path, values: Mapping[str, Any]) -> None:
+    """Refuse keys of later releases of harbor: ignoring one would run another job."""
+    for place, table in _list_tables(values):
+        for name in _LATER[place.partition("[")[0]]:
+            if table.get(name) not in (None, False, [], {}):
+                key = f"{place}.{name}" if place else name
+                raise ConfigError(
+                    f"{path}: {key} is a key of later releases of harbor, which proctor does not "
+                    "support; take it out"
+                )
+
+
+def _list_tables(values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    yield "", values
+    for name in _LATER:
+        found = values.get(name)
+        items = enumerate(found) if isinstance(found, list) else ()
+        tables = {f"{name}[{index}]": item for index, item in items} or {name: found}
+        for place, table in tables.items():
+            if isinstance(table, dict):
+                yield place, table
 
 
 def make_job_config(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from proctor.errors import RecordError, TaskError
 from proctor.harbor.configs import DatasetConfig, TaskConfig
 from proctor.harbor.declared import SCRIPT, DeclaredMetric
+from proctor.harbor.documents import is_trial
 from proctor.job.cache import Caches
 from proctor.job.metrics import declare_metric
 from proctor.job.packages import find_package_dataset, package_task_configs
@@ -29,7 +30,7 @@ from proctor.task.dataset import was_meant_as_task
 from proctor.task.terminal_bench import is_terminal_bench_task
 
 if TYPE_CHECKING:
-    from proctor.job.registry import RegistryDataset
+    from proctor.job.published import RegistryDataset
 
 _METRIC = "metric.py"
 _MOST_SHOWN = 5
@@ -49,6 +50,8 @@ class Listing:
     notes: tuple[str, ...] = ()
     dataset_id: str | None = None
     """`name@version` for the records; None for a directory, which has no version."""
+    n_listed: int = 0
+    """How many tasks it has, before any pattern or limit."""
     directory: Path | None = None
     """Directory of its tasks and the files they link to; None if each task is separate."""
 
@@ -64,23 +67,26 @@ def list_dataset(wanted: DatasetConfig, caches: Caches, order: TaskOrder) -> Lis
     if "/" in (wanted.name or ""):
         listing = _list_package(wanted, caches)
     else:
-        listing = _list_registry(wanted)
+        listing = _list_registry(wanted, caches)
     names = [task.name or (task.path or Path()).name for task in listing.tasks]
-    tasks = _filter(listing.where, wanted, names, listing.tasks)
+    tasks = choose_tasks(listing.where, wanted, names, listing.tasks)
     # harbor applies the limit before it reads any task, so invalid ones count.
     return replace(listing, tasks=tuple(tasks[: wanted.n_tasks]))
 
 
-def _list_registry(wanted: DatasetConfig) -> Listing:
+def _list_registry(wanted: DatasetConfig, caches: Caches) -> Listing:
     # Imported here because it pulls in an HTTP client.
     registry = import_module("proctor.job.registry")
-    dataset: RegistryDataset = registry.load_registry_dataset(wanted)
+    dataset: RegistryDataset
+    dataset, notes = registry.load_registry_dataset(wanted, caches)
     metrics = tuple(declare_metric(metric) for metric in dataset.metrics)
     return Listing(
         where=f"dataset {dataset.name}@{dataset.version}",
         tasks=tuple(registry.registry_task_configs(dataset, wanted)),
         metrics=DatasetMetrics(dataset.name, metrics),
         dataset_id=_identify(dataset.name, dataset.version),
+        n_listed=len(dataset.tasks),
+        notes=notes,
     )
 
 
@@ -120,7 +126,7 @@ def _list_directory(wanted: DatasetConfig, path: Path, order: TaskOrder) -> List
     tasks = [TaskConfig(path=path / name, source=source) for name in meant]
     return Listing(
         where=str(path),
-        tasks=tuple(_filter(str(path), wanted, real, tasks)),
+        tasks=tuple(choose_tasks(str(path), wanted, real, tasks)),
         metrics=DatasetMetrics(source),
         limit=wanted.n_tasks,
         notes=tuple(_find_notes(path, place, source)),
@@ -163,7 +169,7 @@ def _describe_no_tasks(path: Path, place: Path, names: Sequence[str]) -> str:
     expected = "expected a task (task.toml, instruction.md, environment/, tests/) or a directory of"
     if not any(place.iterdir()):
         return f"{path}: an empty directory; {expected} tasks"
-    if (place / "lock.json").is_file():
+    if (place / "lock.json").is_file() and not is_trial(str(place)):
         return f"{path}: a job, not tasks; to resume it: `proctor resume {path}`; {expected} tasks"
     inner = [name for name in sorted(names) if _holds_tasks(place / name)]
     if inner:
@@ -197,9 +203,14 @@ def _find_notes(path: Path, place: Path, source: str) -> list[str]:
     return notes
 
 
-def _filter(
-    where: str, wanted: DatasetConfig, names: Sequence[str], tasks: Sequence[TaskConfig]
-) -> list[TaskConfig]:
+def choose_tasks[T](
+    where: str, wanted: DatasetConfig, names: Sequence[str], tasks: Sequence[T]
+) -> list[T]:
+    """Those of the tasks with these names that match the patterns of a dataset.
+
+    Raises:
+        TaskError: there are none.
+    """
     included, excluded = wanted.task_names, wanted.exclude_task_names or ()
     pairs = list(zip(names, tasks, strict=True))
     if included:

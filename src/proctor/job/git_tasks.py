@@ -1,34 +1,47 @@
-"""Fetch tasks of git repositories into harbor's cache, with the git command line.
+"""Fetch tasks of git repositories into harbor's cache.
 
-Each commit of a repository is fetched once, for all its tasks: without history, and only the tasks'
-own files if the server supports that. No code of the repository runs: no hooks, no submodules; git
-never prompts for a password. Fetched commits are kept and not fetched again.
+Each commit of a repository is fetched once, for all its tasks; what is in the cache is not fetched
+again. Two processes that want the same commit fetch it one after the other, and the second one
+finds it in the cache. A task is complete in the cache, or not there at all. Its checksum is kept,
+so that a change in the cache is noticed.
 """
 
+import contextlib
+import errno
+import fcntl
 import os
-import re
 import shutil
-import subprocess
+import stat
 import tempfile
+import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from pathlib import Path, PurePosixPath
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 import msgspec
 
+from proctor.digest import sha256_hex
 from proctor.errors import TaskError
+from proctor.files import find_room, read_small, try_lock, write_atomic
 from proctor.harbor.configs import TaskConfig
 from proctor.job.cache import Caches, fill_once, git_task_id
-
-_COMMIT = re.compile(r"[0-9a-fA-F]{40}|[0-9a-fA-F]{64}")
-_REF = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/+-]*")
-_SECONDS = 1800
-_PROTOCOLS = "file:git:http:https:ssh"
-_OPTIONS = (
-    *("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"),
-    *("-c", "advice.detachedHead=false", "-c", "gc.auto=0"),
-    *("-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=60"),
+from proctor.job.fetching import Fetching
+from proctor.job.git_repository import (
+    COMMIT,
+    Repository,
+    check_git_path,
+    check_git_ref,
+    check_git_url,
+    hide_password,
 )
+from proctor.sentence import count_of, reason_of
+from proctor.task.checksum import task_checksum
+
+_POLL_SECONDS = 0.1
+_REMOVALS, _REMOVAL_SEC = 20, 0.1
+# Directories below each other in a task.
+_DEEPEST = 100
+_CIRCLE = f"its links lead in a circle, or it is more than {_DEEPEST} deep"
 
 
 class GitTask(msgspec.Struct, frozen=True):
@@ -40,6 +53,16 @@ class GitTask(msgspec.Struct, frozen=True):
     why: str = ""
     """Why there is no directory."""
     notes: tuple[str, ...] = ()
+    checksum: str | None = None
+    """Its task_checksum when it was fetched; None: harbor fetched it."""
+
+
+class _Receipt(msgspec.Struct, frozen=True):
+    """What was fetched, in the cache beside the tasks."""
+
+    directory: str
+    """Where it is, which has its source in it."""
+    task_checksum: str
 
 
 type GitKey = tuple[str, str | None, str]
@@ -51,39 +74,68 @@ def git_key(task: TaskConfig) -> GitKey:
 
 
 def fetch_git_tasks(
-    wanted: Sequence[TaskConfig], caches: Caches, host: Mapping[str, str]
+    wanted: Sequence[TaskConfig],
+    caches: Caches,
+    host: Mapping[str, str],
+    fetching: Fetching | None = None,
 ) -> dict[GitKey, GitTask]:
     """Return every wanted task, from the cache or from its repository.
 
     Raises:
-        TaskError: git is not installed, a repository cannot be reached, or it lacks the commit.
+        TaskError: git is not installed, a repository cannot be reached, lacks the commit or is too
+            large, or the cache cannot be written.
     """
     found: dict[GitKey, GitTask] = {}
     missing: dict[tuple[str, str | None], dict[GitKey, TaskConfig]] = defaultdict(dict)
     for task in wanted:
         _check(task)
-        cached = _find_cached(task, caches)
+        cached = find_cached(task, caches)
         if cached is not None:
-            found[git_key(task)] = GitTask(cached, task.git_commit_id or "")
+            found[git_key(task)] = cached
         else:
             missing[task.git_url or "", task.git_commit_id][git_key(task)] = task
     for (url, commit), tasks in missing.items():
-        found |= _fetch(url, commit, tasks, caches, host)
+        try:
+            found |= _fetch(url, commit, tasks, _Place(caches, host, fetching or Fetching()))
+        except OSError as error:
+            raise TaskError(
+                f"{error.filename or caches.own}: cannot be written: {reason_of(error)}"
+            ) from error
     return found
 
 
-def _check(task: TaskConfig) -> None:
-    path = PurePosixPath(str(task.path))
-    if path.is_absolute() or ".." in path.parts:
-        raise TaskError(f"{task.git_url}: path {str(path)!r}; expected one inside the repository")
-    # git would take it for an option.
-    if (task.git_url or "").startswith("-"):
-        raise TaskError(f"{task.git_url!r} is not the URL of a git repository")
-    if task.git_commit_id is not None and not _REF.fullmatch(task.git_commit_id):
+def find_cached(task: TaskConfig, caches: Caches) -> GitTask | None:
+    """The cached task of a commit given by its full id; a branch may have moved on."""
+    commit = task.git_commit_id
+    if task.overwrite or commit is None or not COMMIT.fullmatch(commit):
+        return None
+    place = _place(task, commit, caches)
+    # An empty directory does not count: it may be the rest of a failed download.
+    if not place.is_dir() or not any(place.iterdir()):
+        return None
+    return GitTask(place, commit, checksum=_load_receipt(place, caches))
+
+
+def check_as_fetched(got: GitTask) -> None:
+    """Check that a task in the cache is as it was when it was fetched.
+
+    Raises:
+        TaskError: it changed.
+    """
+    if got.directory is None or got.checksum is None:
+        return
+    if task_checksum(got.directory) != got.checksum:
         raise TaskError(
-            f"{task.git_url}: {task.git_commit_id!r} is not a commit; expected an id, a tag or a "
-            "branch"
+            f"{got.directory}: changed since it was fetched; remove the directory, and it is "
+            "fetched again"
         )
+
+
+def _check(task: TaskConfig) -> None:
+    url = task.git_url or ""
+    check_git_url(url)
+    check_git_path(url, task.path or Path())
+    check_git_ref(url, task.git_commit_id)
 
 
 def _place(task: TaskConfig, commit: str | None, caches: Caches) -> Path:
@@ -93,60 +145,160 @@ def _place(task: TaskConfig, commit: str | None, caches: Caches) -> Path:
     return base / git_task_id(task.git_url or "", commit, path) / name
 
 
-def _find_cached(task: TaskConfig, caches: Caches) -> Path | None:
-    """The cached task of a commit given by its full id; a branch may have moved on."""
-    commit = task.git_commit_id
-    if task.overwrite or commit is None or not _COMMIT.fullmatch(commit):
-        return None
-    place = _place(task, commit, caches)
-    # An empty directory does not count: it may be the rest of a failed download.
-    return place if place.is_dir() and any(place.iterdir()) else None
+class _Place(msgspec.Struct, frozen=True):
+    """Where a commit is fetched to, and how."""
+
+    caches: Caches
+    host: Mapping[str, str]
+    fetching: Fetching
 
 
 def _fetch(
-    url: str,
-    commit: str | None,
-    tasks: Mapping[GitKey, TaskConfig],
-    caches: Caches,
-    host: Mapping[str, str],
+    url: str, commit: str | None, tasks: Mapping[GitKey, TaskConfig], place: _Place
 ) -> dict[GitKey, GitTask]:
-    with tempfile.TemporaryDirectory(prefix="proctor-git-") as scratch:
-        repository = _Repository(url, Path(scratch), _git_env(host))
-        resolved = repository.fetch(commit)
-        paths = {key: task.path or Path() for key, task in tasks.items()}
-        present = [path for path in paths.values() if repository.has_directory(resolved, path)]
-        repository.check_out(resolved, present)
-        notes = repository.find_notes(resolved, present)
-        return {
-            key: _keep(repository, task, resolved, caches, notes)
-            if paths[key] in present
-            else GitTask(None, resolved, f"{url} has no directory {paths[key]} at {resolved}")
-            for key, task in tasks.items()
-        }
+    caches, fetching = place.caches, place.fetching
+    where = hide_password(url)
+    named = f" at {commit}" if commit else ""
+    with _alone(caches.fetching / f"{sha256_hex(f'{url} {commit}'.encode())}.lock", fetching):
+        # Another process may have fetched them while this one waited.
+        found = {key: got for key, task in tasks.items() if (got := find_cached(task, caches))}
+        tasks = {key: task for key, task in tasks.items() if key not in found}
+        if not tasks:
+            return found
+        fetching.report(f"fetching {count_of(len(tasks), 'task')} of {where}{named}", False)  # noqa: FBT003
+        with scratch(caches) as directory:
+            repository = Repository(url, directory, place.host, fetching)
+            found |= _take(repository, repository.fetch(commit), tasks, caches)
+    n_taken = sum(found[key].directory is not None for key in tasks)
+    fetching.report(f"fetched {count_of(n_taken, 'task')} of {where}", False)  # noqa: FBT003
+    return found
+
+
+def _take(
+    repository: Repository, resolved: str, tasks: Mapping[GitKey, TaskConfig], caches: Caches
+) -> dict[GitKey, GitTask]:
+    """Check out the tasks that the commit has, and put them into the cache."""
+    paths = {key: task.path or Path() for key, task in tasks.items()}
+    present = repository.find_directories(resolved, list(dict.fromkeys(paths.values())))
+    submodules = repository.find_submodules(resolved, present) if present else []
+    repository.check_out(resolved, present)
+    notes = repository.find_notes(resolved, present)
+    found = {}
+    for key, task in tasks.items():
+        if paths[key] not in present:
+            why = f"{repository.shown} has no directory {paths[key]} at {resolved}"
+            found[key] = GitTask(None, resolved, why)
+        elif inside := [name for name in submodules if Path(name).is_relative_to(paths[key])]:
+            why = f"{inside[0]} is a submodule, whose files are in another repository: not fetched"
+            found[key] = GitTask(None, resolved, why)
+        else:
+            found[key] = _keep(repository, task, resolved, caches, notes)
+    return found
 
 
 def _keep(
-    repository: "_Repository",
+    repository: Repository,
     task: TaskConfig,
     resolved: str,
     caches: Caches,
     notes: tuple[str, ...],
 ) -> GitTask:
     source = repository.directory / (task.path or Path())
+    # A malformed tree can have a directory and a link of one name, of which git writes the link.
+    if Path(os.path.realpath(source)) != Path(
+        os.path.realpath(repository.directory), task.path or ""
+    ):
+        return GitTask(None, resolved, f"{task.path} is also a link in the repository; refused")
     if stray := _find_stray_link(source):
         return GitTask(None, resolved, f"{stray} is a link to nothing that is there for a task")
     # A commit named by its full id has harbor's own cache entry; a branch uses that of its commit.
     named = task.git_commit_id or ""
-    place = _place(task, named if _COMMIT.fullmatch(named) else resolved, caches)
-    if task.overwrite and place.exists():
-        shutil.rmtree(place)
-    fill_once(place, lambda made: _copy(source, made))
-    return GitTask(place, resolved, notes=notes)
+    place = _place(task, named if COMMIT.fullmatch(named) else resolved, caches)
+    checksums = []
+
+    def fill(target: Path) -> None:
+        _Copy(repository.fetching, find_room(str(repository.directory))).copy(source, target)
+        checksums.append(task_checksum(target))
+        # Before the task is in its place: a receipt without a task is of no consequence.
+        _write_receipt(place, caches, checksums[0])
+
+    if task.overwrite:
+        _move_away(place)
+    try:
+        fill_once(place, fill)
+    except TaskError as error:
+        return GitTask(None, resolved, str(error))
+    except OSError as error:
+        # The kernel gives up before we do where links lead through many others.
+        if error.errno != errno.ELOOP:
+            raise
+        return GitTask(None, resolved, _CIRCLE)
+    return GitTask(place, resolved, notes=notes, checksum=checksums[0])
 
 
-def _copy(source: Path, target: Path) -> None:
-    # Links are replaced by their targets, as in harbor's copies, whose digest is compared.
-    shutil.copytree(source, target, ignore=shutil.ignore_patterns(".git"))
+class _Copy:
+    """Copies a task; links are replaced by their targets, as in harbor's copies.
+
+    Links within a task can lead in circles, or make a copy many times as large: both are bounded.
+    """
+
+    def __init__(self, fetching: Fetching, room: int) -> None:
+        self._files = fetching.most_files
+        self._bytes = room if fetching.most_bytes is None else fetching.most_bytes
+
+    def copy(self, source: Path, target: Path, depth: int = 0) -> None:
+        """Copy a directory.
+
+        Raises:
+            TaskError: it is too large or too deep, or has something that is neither file nor
+                directory.
+        """
+        if depth > _DEEPEST:
+            raise TaskError(_CIRCLE)
+        target.mkdir()
+        with os.scandir(source) as entries:
+            for entry in sorted(entries, key=lambda entry: entry.name):
+                if entry.name == ".git":
+                    continue
+                self._count(entry)
+                if entry.is_dir():
+                    self.copy(source / entry.name, target / entry.name, depth + 1)
+                else:
+                    shutil.copy2(entry.path, target / entry.name)
+
+    def _count(self, entry: os.DirEntry[str]) -> None:
+        found = entry.stat()
+        if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
+            raise TaskError(f"{entry.name} is neither a file nor a directory")
+        self._files -= 1
+        self._bytes -= found.st_size if stat.S_ISREG(found.st_mode) else 0
+        if self._files < 0 or self._bytes < 0:
+            raise TaskError("it is larger than may be fetched, by its links")
+
+
+def _move_away(place: Path) -> None:
+    """Remove a cached task; a kill leaves it whole, or not in its place."""
+    if place.exists():
+        old = Path(tempfile.mkdtemp(prefix="old-", dir=place.parent))
+        place.rename(old / place.name)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _receipt_path(place: Path, caches: Caches) -> Path:
+    return caches.receipts / f"{sha256_hex(os.fsencode(place))}.json"
+
+
+def _write_receipt(place: Path, caches: Caches, checksum: str) -> None:
+    path = _receipt_path(place, caches)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(path, msgspec.json.encode(_Receipt(os.fsdecode(place), checksum)))
+
+
+def _load_receipt(place: Path, caches: Caches) -> str | None:
+    with contextlib.suppress(OSError, msgspec.MsgspecError):
+        data = read_small(str(_receipt_path(place, caches)))
+        return msgspec.json.decode(data, type=_Receipt).task_checksum
+    return None
 
 
 def _find_stray_link(directory: Path) -> str | None:
@@ -162,107 +314,59 @@ def _find_stray_link(directory: Path) -> str | None:
     return None
 
 
-def _git_env(host: Mapping[str, str]) -> dict[str, str]:
-    # GIT_DIR and the like would redirect our commands to another repository.
-    env = {name: value for name, value in host.items() if not name.startswith("GIT_")}
-    return env | {
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_ASKPASS": "true",
-        "GIT_SSH_COMMAND": host.get("GIT_SSH_COMMAND", "ssh -oBatchMode=yes"),
-        "GIT_ALLOW_PROTOCOL": _PROTOCOLS,
-        "GIT_LITERAL_PATHSPECS": "1",
-        "GIT_LFS_SKIP_SMUDGE": "1",
-        "LC_ALL": "C",
-    }
+@contextlib.contextmanager
+def _alone(path: Path, fetching: Fetching) -> Iterator[None]:
+    """Hold a lock; other processes that want it wait until this one has ended."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        is_said = False
+        while not try_lock(fd):
+            if fetching.stop.is_set():
+                raise TaskError("the fetch was stopped")
+            if not is_said:
+                fetching.report("waiting for another process that fetches the same", False)  # noqa: FBT003
+                is_said = True
+            time.sleep(_POLL_SECONDS)
+        yield
+    finally:
+        os.close(fd)
 
 
-class _Repository(msgspec.Struct, frozen=True):
-    """A repository of which one commit is fetched."""
+@contextlib.contextmanager
+def scratch(caches: Caches) -> Iterator[Path]:
+    """A directory to fetch into; those that killed processes left are removed."""
+    caches.fetching.mkdir(parents=True, exist_ok=True)
+    with _alone(caches.fetching / "scratch.lock", Fetching()):
+        _remove_stale(caches.fetching)
+        home = Path(tempfile.mkdtemp(prefix="git-", dir=caches.fetching))
+        fd = os.open(home, os.O_RDONLY | os.O_CLOEXEC)
+        fcntl.flock(fd, fcntl.LOCK_EX)
+    try:
+        directory = home / "repository"
+        directory.mkdir()
+        yield directory
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+        os.close(fd)
 
-    url: str
-    directory: Path
-    env: Mapping[str, str]
 
-    def fetch(self, commit: str | None) -> str:
-        """Fetch one commit and return its full id."""
-        self._run("init", "--quiet")
-        self._run("remote", "add", "--", "origin", self.url)
-        # Neither history nor file contents: the checkout fetches the few blobs it needs.
-        shallow = self._try("fetch", "--depth=1", "--filter=blob:none", "origin", commit or "HEAD")
-        if shallow.returncode == 0:
-            return self._run("rev-parse", "FETCH_HEAD^{commit}")
-        if commit is None:
-            raise self._unreachable(shallow)
-        # Some servers only serve a commit through its branch, and none resolves an abbreviated id.
-        whole = self._try("fetch", "--filter=blob:none", "--tags", "origin", "+refs/*:refs/all/*")
-        if whole.returncode != 0:
-            raise self._unreachable(whole)
-        found = self._try("rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}")
-        if found.returncode != 0:
-            raise TaskError(
-                f"{self.url}: has no commit {commit!r}; expected the id of one, a tag or a branch"
-            )
-        return found.stdout.decode().strip()
-
-    def has_directory(self, commit: str, path: Path) -> bool:
-        """Whether the commit has a directory there."""
-        inside = "" if path == Path() else path.as_posix()
-        found = self._try("cat-file", "-t", f"{commit}:{inside}")
-        return found.returncode == 0 and found.stdout.strip() == b"tree"
-
-    def check_out(self, commit: str, paths: Sequence[Path]) -> None:
-        """Check out the files of these directories."""
-        if not paths:
+def _remove(path: Path) -> None:
+    """Remove a directory; a git that outlived its killed parent may still write there."""
+    for _ in range(_REMOVALS):
+        shutil.rmtree(path, ignore_errors=True)
+        if not path.exists():
             return
-        # Read the whole index first: .gitattributes at the top of the repository apply to its
-        # tasks.
-        self._run("read-tree", commit)
-        listed = b"\0".join(path.as_posix().encode() for path in paths)
-        self._run("checkout", "--pathspec-from-file=-", "--pathspec-file-nul", given=listed)
-
-    def find_notes(self, commit: str, paths: Sequence[Path]) -> tuple[str, ...]:
-        """Fetch files stored in git-lfs; return notes about those that could not be."""
-        attributes = self._try("cat-file", "-p", f"{commit}:.gitattributes")
-        if b"filter=lfs" not in attributes.stdout or not paths:
-            return ()
-        if shutil.which("git-lfs", path=self.env.get("PATH")) is None:
-            return (
-                f"{self.url} keeps large files with git-lfs, which is not installed: "
-                "its tasks have pointers in their place",
-            )
-        include = ",".join("**" if path == Path() else f"{path.as_posix()}/**" for path in paths)
-        self._run("lfs", "pull", f"--include={include}")
-        return ()
-
-    def _unreachable(self, failed: subprocess.CompletedProcess[bytes]) -> TaskError:
-        return TaskError(f"{self.url}: cannot be fetched: {_complaint(failed)}")
-
-    def _run(self, *arguments: str, given: bytes = b"") -> str:
-        done = self._try(*arguments, given=given)
-        if done.returncode != 0:
-            raise TaskError(f"{self.url}: git {arguments[0]} failed: {_complaint(done)}")
-        return done.stdout.decode(errors="replace").strip()
-
-    def _try(self, *arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        try:
-            return subprocess.run(
-                ["git", *_OPTIONS, *arguments],
-                cwd=self.directory,
-                env=self.env,
-                input=given,
-                capture_output=True,
-                timeout=_SECONDS,
-                check=False,
-            )
-        except FileNotFoundError as error:
-            raise TaskError(
-                f"{self.url}: git is not installed; tasks of a git repository need it"
-            ) from error
-        except subprocess.TimeoutExpired as error:
-            raise TaskError(f"{self.url}: git took more than {_SECONDS} s") from error
+        time.sleep(_REMOVAL_SEC)
 
 
-def _complaint(failed: subprocess.CompletedProcess[bytes]) -> str:
-    lines = failed.stderr.decode(errors="replace").strip().splitlines()
-    wanted = [line for line in lines if line.startswith(("fatal:", "error:", "remote:"))]
-    return "; ".join(wanted[-2:] or lines[-1:]) or f"exit code {failed.returncode}"
+def _remove_stale(directory: Path) -> None:
+    for path in directory.glob("git-*"):
+        # The directory of a process that lives is locked by it.
+        with contextlib.suppress(OSError):
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                if try_lock(fd):
+                    _remove(path)
+            finally:
+                os.close(fd)

@@ -344,12 +344,14 @@ def _write_own_files(plan: JobPlan, request: Request, files: JobFiles) -> None:
         refused=[str(refused.path) for refused in plan.prepared.resolved.refused],
         ledger=str(request.ledger.directory) if request.ledger is not None else None,
         unplanned=list(plan.unplanned),
+        datasets=list(plan.prepared.resolved.pinned_datasets),
+        images=dict(plan.prepared.pulled),
     )
     written = earlier.state
     same_slots = written is not None and written.slots == state.slots
-    is_same = written is not None and (written.unplanned, written.ledger) == (
-        state.unplanned,
-        state.ledger,
+    is_same = written is not None and (written.unplanned, written.ledger, written.images) == (
+        *(state.unplanned, state.ledger),
+        state.images,
     )
     if not (same_slots and is_same):
         files.write_state(state)

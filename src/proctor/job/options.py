@@ -12,7 +12,9 @@ import msgspec
 from proctor.errors import JobError
 from proctor.harbor.configs import JobConfig
 from proctor.harbor.stats import CANCELLED, JobResult, TrialTable
+from proctor.job.fetching import Report, say_nothing
 from proctor.job.flakes import Flakes
+from proctor.job.images import ImageFetching
 from proctor.job.planned import RefusedTask
 from proctor.job.settings import Settings
 from proctor.task.directory import Task
@@ -91,6 +93,10 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     open_executor: OpenExecutor | None = None
     """Opens what runs the trials, on other machines; None: this process."""
     max_lost: int = MOST_LOST
+    report: Report = say_nothing
+    """Called with messages about tasks that are fetched."""
+    fetching: ImageFetching | None = None
+    """How missing images are fetched; None: the base is used instead of them."""
 
 
 class ResumeOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,6 +127,10 @@ class ResumeOptions(msgspec.Struct, frozen=True, kw_only=True):
     open_executor: OpenExecutor | None = None
     """Opens what runs the trials, on other machines; None: this process."""
     max_lost: int = MOST_LOST
+    report: Report = say_nothing
+    """Called with messages about tasks that are fetched."""
+    fetching: ImageFetching | None = None
+    """How missing images are fetched; None: the base is used instead of them."""
 
 
 @dataclass(slots=True)

@@ -85,6 +85,19 @@ class DatasetMetrics(msgspec.Struct, frozen=True):
     metrics: tuple[DeclaredMetric, ...] = ()
 
 
+class PinnedDataset(msgspec.Struct, frozen=True):
+    """A dataset of a job, and what pins the tasks of it that the job has."""
+
+    id: str
+    """`name@version`."""
+    digest: str
+    """Digest of the digests of these tasks; of all of them, that of the dataset."""
+    n_tasks: int
+    """Tasks of it that the job has."""
+    n_listed: int
+    """Tasks that it has."""
+
+
 class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that a job is planned from."""
 
@@ -94,6 +107,8 @@ class Resolved(msgspec.Struct, frozen=True, kw_only=True):
     """Notes about the tasks, each once."""
     datasets: tuple[DatasetMetrics, ...] = ()
     """One for each dataset of the job, in order."""
+    pinned_datasets: tuple[PinnedDataset, ...] = ()
+    """Those that have a version."""
     extra_instructions: tuple[PinnedFile, ...] = ()
     compose_files: tuple[PinnedFile, ...] = ()
     skills: Mapping[tuple[Path, ...], tuple[Skill, ...]] = msgspec.field(default_factory=dict)

@@ -25,9 +25,10 @@ from proctor.gateway.recordings import Recording
 from proctor.harbor.configs import EnvironmentConfig, JobConfig
 from proctor.harbor.declared import DeclaredMetric
 from proctor.job.existing import Existing
+from proctor.job.fetching import Report
 from proctor.job.foreign import ExpectedConfig, expected_config
 from proctor.job.gateway import find_given, find_slot_recordings
-from proctor.job.images import find_task_image
+from proctor.job.images import ImageFetching, fetch_images, find_images
 from proctor.job.metrics import find_metrics
 from proctor.job.planned import Resolved
 from proctor.job.resume import Decision, Places, RerunRules, SlotAction, decide, place_slots
@@ -72,6 +73,7 @@ def size_concurrency(
 _DEFAULT_CPUS = 1
 _DEFAULT_MEMORY_MB = 2048
 _MEMORY = Path("/proc/meminfo")
+_KIB = 1024
 
 
 def find_concurrency(tasks: Iterable[Task], environment: EnvironmentConfig) -> int:
@@ -88,17 +90,18 @@ def find_concurrency(tasks: Iterable[Task], environment: EnvironmentConfig) -> i
     )
     return size_concurrency(
         nproc=len(os.sched_getaffinity(0)),
-        mem_total_kib=_total_memory_kib(),
+        mem_total_kib=find_memory() // _KIB,
         task_cpus=cpus,
         task_memory_mb=memory,
     )
 
 
-def _total_memory_kib() -> int:
+def find_memory() -> int:
+    """Bytes of memory of this machine; 0 if unknown."""
     for line in _MEMORY.read_text(encoding="ascii", errors="replace").splitlines():
         name, _, rest = line.partition(":")
         if name == "MemTotal":
-            return int(rest.split()[0])
+            return int(rest.split()[0]) * _KIB
     return 0
 
 
@@ -116,6 +119,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     environment: ChosenEnvironment
     recordings: Mapping[int, Recording] = msgspec.field(default_factory=dict)
     """The recording that answers the requests of a slot's agent, by the slot's index."""
+    pulled: Mapping[str, str] = msgspec.field(default_factory=dict)
+    """Digests of the images of registries that the tasks run on, by name."""
 
 
 class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,6 +191,17 @@ def check_kinds(config: JobConfig, models: ModelSettings) -> None:
         check_type(config.environment.type or "")
 
 
+class Fetching(msgspec.Struct, frozen=True, kw_only=True):
+    """What is fetched for a job before it begins."""
+
+    report: Report
+    """Called with messages about tasks that are fetched."""
+    images: ImageFetching | None
+    """None: none is fetched."""
+    begun: Mapping[str, str] | None
+    """Digests of the images that a job was begun on, by name; None for a new job."""
+
+
 async def prepare(
     config: JobConfig,
     settings: Settings,
@@ -193,19 +209,21 @@ async def prepare(
     host: Mapping[str, str],
     *,
     is_auto: bool,
+    fetching: Fetching,
 ) -> Prepared:
-    """Find a job's tasks and make its slots.
+    """Find a job's tasks, fetch the images that they need, and make its slots.
 
     Raises:
         InputError: the config is invalid or something it names is unavailable.
     """
-    check_kinds(config, settings.models)
-    resolved = await resolve_tasks(config, settings, host=host)
+    resolved = await resolve_tasks(config, settings, host=host, report=fetching.report)
+    tasks = [one.task for one in resolved.tasks]
+    await fetch_images(config.environment, tasks, fetching.images, fetching.begun, host)
     if is_auto:
-        fitting = find_concurrency((one.task for one in resolved.tasks), config.environment)
+        fitting = find_concurrency(tasks, config.environment)
         config = config.model_copy(update={"n_concurrent_trials": fitting})
     records = make_records(config, settings)
-    slots = _pin(make_slots(config, resolved), config, records)
+    slots, pulled = _pin(make_slots(config, resolved), config, records)
     return Prepared(
         config=config,
         settings=settings,
@@ -215,21 +233,28 @@ async def prepare(
         records=records,
         environment=environment,
         recordings=find_slot_recordings(settings.models, slots),
+        pulled=pulled,
     )
 
 
 def _pin(
     slots: Sequence[Slot], config: JobConfig, records: Sequence[RecordFields]
-) -> Sequence[Slot]:
-    """Add the revision of the agent and the image, if known, to the keys of the slots."""
+) -> tuple[Sequence[Slot], Mapping[str, str]]:
+    """Add the revision of the agent and the image, if known, to the keys of the slots.
+
+    Returns also the digests of the images that were pulled, by name.
+    """
     agents = dict(zip(map(id, config.agents), records, strict=True))
     images: dict[int, str | None] = {}
+    pulled: dict[str, str] = {}
     keys: dict[str, str] = {}
     pinned = []
     for slot in slots:
         planned = slot.planned
         if id(planned) not in images:
-            images[id(planned)] = find_task_image(config.environment, planned.task)
+            found = find_images(config.environment, planned.task)
+            images[id(planned)] = ", ".join(image.pin for image in found) or None
+            pulled.update({image.name: image.digest for image in found if image.layers})
         revision, image = agents[id(slot.agent)].pin, images[id(planned)]
         if revision is None and image is None:
             pinned.append(slot)
@@ -238,7 +263,7 @@ def _pin(
         if whole not in keys:
             keys[whole] = sha256_hex(whole.encode())
         pinned.append(replace(slot, key=keys[whole]))
-    return pinned
+    return pinned, pulled
 
 
 def make_records(config: JobConfig, settings: Settings) -> list[RecordFields]:

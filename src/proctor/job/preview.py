@@ -1,11 +1,13 @@
-"""Show what a job would do: which slots it would run, keep and redo, and why. Writes nothing.
+"""Show what a job would do: which slots it would run, keep and redo, and why. Runs no trial.
 
 Tasks of a registry are still fetched into harbor's cache: they are needed for the plan.
 """
 
 from collections import Counter
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,6 +19,9 @@ from proctor.job.request import Request, opened_job, request_resume, request_run
 from proctor.job.resume import Decision, SlotAction, find_unmatched
 from proctor.job.sealing import check_belonging
 from proctor.job.store import ChosenEnvironment
+
+if TYPE_CHECKING:
+    from proctor.job.needs import TaskNeeds
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +36,8 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     refused: Sequence[RefusedTask]
     unplanned: Sequence[str]
     """Trials that would be kept but not counted."""
+    tasks: Sequence["TaskNeeds"]
+    """What each task needs that has trials to run, and whether it can be run here."""
     strangers: Sequence[str]
     """Directories that would be left alone."""
     notes: Sequence[str]
@@ -43,32 +50,37 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
         return Counter(decision.deed for decision in self.decisions)[deed]
 
 
-async def preview_run(options: JobOptions) -> Preview:
-    """What `run_job` would do.
+async def preview_run(options: JobOptions, *, is_run: bool = False) -> Preview:
+    """What `run_job` would do; with `is_run` it will be run elsewhere, and tasks are left out.
 
     Raises:
         InputError: the options are invalid or something they name is unavailable.
     """
     request = await request_run(options)
-    return _preview(request, request.plan())
+    return await _preview(request, request.plan(), is_run=is_run)
 
 
-async def preview_resume(directory: Path, options: ResumeOptions) -> Preview:
-    """What `resume_job` would do.
+async def preview_resume(
+    directory: Path, options: ResumeOptions, *, is_run: bool = False
+) -> Preview:
+    """What `resume_job` would do; with `is_run`, check also that it has the keys it needs.
 
     Raises:
         InputError: something the job needs is unavailable.
     """
     with opened_job(directory) as job:
-        request = await request_resume(job, options)
-        return _preview(request, request.plan())
+        request = await request_resume(job, options, is_run=is_run)
+        return await _preview(request, request.plan(), is_run=is_run)
 
 
-def _preview(request: Request, plan: JobPlan) -> Preview:
+async def _preview(request: Request, plan: JobPlan, *, is_run: bool) -> Preview:
     check_belonging(request)
     if plan.todo:
         check_options(plan.prepared.config.environment)
     unplanned = [named.trial for named in plan.unplanned]
+    # Imported late: most runs are no dry runs.
+    needs = import_module("proctor.job.needs")
+    is_here = request.open_executor is None
     unmatched = find_unmatched(request.also, plan.decisions, plan.directory, unplanned)
     return Preview(
         directory=plan.directory,
@@ -76,6 +88,7 @@ def _preview(request: Request, plan: JobPlan) -> Preview:
         decisions=plan.decisions,
         refused=plan.prepared.resolved.refused,
         unplanned=unplanned,
+        tasks=() if is_run else await needs.find_needs(plan, is_here=is_here),
         strangers=plan.strangers,
         notes=[*plan.prepared.resolved.notes, *unmatched],
         environment=plan.prepared.environment,

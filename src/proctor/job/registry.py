@@ -3,23 +3,34 @@
     [{"name", "version", "description", "tasks": [{"name", "git_url", "git_commit_id", "path"}],
       "metrics": [{"type", "kwargs"}]}]
 
-proctor does not contact harbor's own registry, which is not a file.
+A registry is untrusted: one from a server may name repositories on other machines, and nothing on
+this one. Its last answer is kept, for when the server cannot be reached. proctor does not contact
+harbor's own registry, which is not a file.
 """
 
 import re
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterable, Sequence
-from http.client import HTTPException
+from contextlib import suppress
+from datetime import UTC, datetime
+from http.client import HTTPException, HTTPResponse
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+import msgspec
+from pydantic import TypeAdapter, ValidationError
 
+from proctor.digest import sha256_hex
 from proctor.errors import TaskError
-from proctor.files import read_small
-from proctor.harbor.configs import DatasetConfig, MetricConfig, TaskConfig
-from proctor.sentence import reason_of
+from proctor.files import read_small, write_atomic
+from proctor.harbor.configs import DatasetConfig, TaskConfig
+from proctor.job.cache import Caches
+from proctor.job.git_repository import check_git_url
+from proctor.job.published import RegistryDataset, list_published
+from proctor.sentence import reason_of, without_number
 
 # Choosing the newest version: head, else the highest by PEP 440, else the last by text
 
@@ -87,51 +98,79 @@ def _local(text: str | None) -> tuple[object, ...]:
     return tuple((1, int(part), "") if part.isdigit() else (0, 0, part) for part in parts)
 
 
+PUBLISHED = "the datasets that proctor knows"
+"""Name of the registry that is used if none is named."""
+_REMEDY = (
+    ". Others are in a registry: give --registry-url URL or --registry-path FILE.json, or set "
+    "PROCTOR_REGISTRY; harbor's own is not contacted"
+)
 _SECONDS = 30
-_LARGEST = 1 << 28
-
-
-class RegistryTask(BaseModel, defer_build=True):
-    """A task in a registry."""
-
-    name: str
-    git_url: str | None = None
-    git_commit_id: str | None = None
-    path: Path
-
-
-class RegistryDataset(BaseModel, defer_build=True):
-    """One version of a dataset."""
-
-    name: str
-    version: str
-    description: str
-    tasks: list[RegistryTask]
-    metrics: list[MetricConfig] = []
+_MOST_SECONDS = 300
+_LARGEST = 1 << 26
+_PIECE = 1 << 16
+_SERVER_ERROR = 500
 
 
 _REGISTRY = TypeAdapter(list[RegistryDataset])
 
 
-def load_registry_dataset(wanted: DatasetConfig) -> RegistryDataset:
-    """Load the dataset that a job names, in the named version or the newest.
+class Registry(msgspec.Struct, frozen=True):
+    """The datasets of a registry."""
+
+    where: str
+    """Its path or URL."""
+    datasets: Sequence[RegistryDataset]
+    notes: tuple[str, ...] = ()
+    """What a user should know, such as that a copy was used."""
+    is_from_server: bool = False
+
+    def find(self, name: str, version: str | None) -> RegistryDataset:
+        """Find a dataset in the named version, or the newest.
+
+        Raises:
+            TaskError: it lacks the dataset or the version, or the dataset is on this machine.
+        """
+        found = _find(self, name, version)
+        if self.is_from_server:
+            _check_from_server(self.where, found)
+        return found
+
+
+def load_registry(path: Path | None, url: str | None, caches: Caches) -> Registry:
+    """Load the registry in a file or on a server; without either, the one that proctor has.
 
     Raises:
-        TaskError: no registry is named, it cannot be read, or it lacks the dataset.
+        TaskError: it cannot be read or is invalid.
     """
-    if wanted.registry_path is not None:
-        where = str(wanted.registry_path)
-        datasets = _parse(where, _read_file(wanted.registry_path.expanduser()))
-    elif wanted.registry_url is not None:
-        where = wanted.registry_url
-        datasets = _parse(where, _fetch(wanted.registry_url))
-    else:
-        raise TaskError(
-            f"dataset {wanted.name!r}: no registry is named, and harbor's own is not spoken to; "
-            "give --registry-path FILE.json or --registry-url URL, or download it with "
-            f"`harbor dataset download {_versioned(wanted)}` and run its directory with -p"
-        )
-    return _find(where, datasets, wanted)
+    if path is not None:
+        return Registry(str(path), _parse(str(path), _read_file(path.expanduser())))
+    if url is not None:
+        data, notes = _fetch_or_recall(url, caches)
+        return Registry(url, _parse(url, data), notes, is_from_server=True)
+    return Registry(PUBLISHED, list_published())
+
+
+def load_registry_dataset(
+    wanted: DatasetConfig, caches: Caches
+) -> tuple[RegistryDataset, tuple[str, ...]]:
+    """Load the dataset that a job names, in the named version or the newest, with notes.
+
+    Raises:
+        TaskError: the registry cannot be read, or it lacks the dataset.
+    """
+    registry = load_registry(wanted.registry_path, wanted.registry_url, caches)
+    return registry.find(wanted.name or "", wanted.version), registry.notes
+
+
+def _check_from_server(url: str, dataset: RegistryDataset) -> None:
+    """Check that a registry of strangers names nothing of this machine."""
+    for task in dataset.tasks:
+        if task.git_url is None:
+            raise TaskError(
+                f"{url}: task {task.name!r} of {dataset.name}@{dataset.version} has no git_url; a "
+                "registry from a server may not name directories of this machine"
+            )
+        check_git_url(task.git_url, is_local_allowed=False)
 
 
 def registry_task_configs(dataset: RegistryDataset, wanted: DatasetConfig) -> list[TaskConfig]:
@@ -149,25 +188,21 @@ def registry_task_configs(dataset: RegistryDataset, wanted: DatasetConfig) -> li
     ]
 
 
-def _versioned(wanted: DatasetConfig) -> str:
-    return f"{wanted.name}@{wanted.version}" if wanted.version else f"{wanted.name}"
-
-
-def _find(
-    where: str, datasets: Sequence[RegistryDataset], wanted: DatasetConfig
-) -> RegistryDataset:
+def _find(registry: Registry, name: str, version: str | None) -> RegistryDataset:
+    where = registry.where
     # Of two entries with the same name and version the later one wins, as in harbor.
-    versions = {one.version: one for one in datasets if one.name == wanted.name}
+    versions = {one.version: one for one in registry.datasets if one.name == name}
+    remedy = _REMEDY if where == PUBLISHED else ""
     if not versions:
-        known = sorted({one.name for one in datasets})
+        known = sorted({one.name for one in registry.datasets})
         raise TaskError(
-            f"{where}: no dataset {wanted.name!r}; expected one of {', '.join(known) or 'none'}"
+            f"{where}: no dataset {name!r}; expected one of {', '.join(known) or 'none'}{remedy}"
         )
-    version = wanted.version or newest_version(versions)
+    version = version or newest_version(versions)
     if version not in versions:
         raise TaskError(
-            f"{where}: dataset {wanted.name!r} has no version {version!r}; "
-            f"expected one of {', '.join(sorted(versions))}"
+            f"{where}: dataset {name!r} has no version {version!r}; "
+            f"expected one of {', '.join(sorted(versions))}{remedy}"
         )
     return versions[version]
 
@@ -194,7 +229,40 @@ def _read_file(path: Path) -> bytes:
         raise TaskError(f"{path}: registry cannot be read: {reason_of(error)}") from error
 
 
-def _fetch(url: str) -> bytes:
+def _fetch_or_recall(url: str, caches: Caches) -> tuple[bytes, tuple[str, ...]]:
+    """The registry at a URL; if its server cannot be reached, the copy of the last time."""
+    copy = caches.registries / f"{sha256_hex(url.encode())}.json"
+    data = _fetch(url)
+    if isinstance(data, str):
+        try:
+            kept = read_small(str(copy))
+            at = datetime.fromtimestamp(copy.stat().st_mtime, UTC)
+        except (OSError, ValueError):
+            raise TaskError(data) from None
+        return kept, (f"{data}; its copy of {at:%Y-%m-%d %H:%M} UTC is used",)
+    _parse(url, data)
+    # The copy is a convenience: without one, the registry is asked again.
+    with suppress(OSError):
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(copy, data)
+    return data, ()
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Follows redirects to http and https only, and from https to https only."""
+
+    def redirect_request(
+        self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str
+    ) -> urllib.request.Request | None:
+        before, after = urlsplit(req.full_url).scheme, urlsplit(newurl).scheme
+        if after != "https" and (after, before) != ("http", "http"):
+            fp.close()
+            raise ValueError(f"it redirects from {before} to {after or newurl}")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _fetch(url: str) -> bytes | str:
+    """The registry at a URL; or why its server does not answer; a later try may succeed."""
     scheme = urlsplit(url).scheme
     if scheme not in ("http", "https"):
         raise TaskError(
@@ -203,15 +271,26 @@ def _fetch(url: str) -> bytes:
     # The scheme was checked above: only http and https.
     request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310
     try:
-        with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310
-            # One byte more than allowed tells a longer answer from one of exactly this size.
-            data: bytes = answer.read(_LARGEST + 1)
+        with urllib.request.build_opener(_Redirects).open(request, timeout=_SECONDS) as answer:
+            return _read_answer(url, answer)
     except urllib.error.HTTPError as error:
         error.close()
-        raise TaskError(f"{url}: the registry answered {error.code} {error.reason}") from error
+        said = f"{url}: the registry answered {error.code} {error.reason}"
+        if error.code >= _SERVER_ERROR:
+            return said
+        raise TaskError(said) from error
     except (OSError, HTTPException, ValueError) as error:
-        reason = getattr(error, "reason", None) or error
-        raise TaskError(f"{url}: the registry cannot be reached: {reason}") from error
-    if len(data) > _LARGEST:
-        raise TaskError(f"{url}: the registry is larger than {_LARGEST >> 20} MiB")
-    return data
+        reason = without_number(str(getattr(error, "reason", None) or error))
+        return f"{url}: the registry cannot be reached: {reason}"
+
+
+def _read_answer(url: str, answer: HTTPResponse) -> bytes:
+    until = time.monotonic() + _MOST_SECONDS
+    data = bytearray()
+    while piece := answer.read1(_PIECE):
+        data += piece
+        if len(data) > _LARGEST:
+            raise TaskError(f"{url}: the registry is larger than {_LARGEST >> 20} MiB")
+        if time.monotonic() > until:
+            raise TimeoutError(f"it took more than {_MOST_SECONDS} s")
+    return bytes(data)

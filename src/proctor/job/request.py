@@ -8,14 +8,23 @@ import msgspec
 
 from proctor.errors import JobError
 from proctor.harbor.configs import JobConfig
+from proctor.harbor.documents import is_trial
 from proctor.harbor.env import is_sensitive
 from proctor.job.existing import Existing, load_existing
 from proctor.job.images import choose_environment
 from proctor.job.options import JobOptions, LedgerOptions, OpenExecutor, ResumeOptions
-from proctor.job.planning import JobPlan, Place, Prepared, plan_job, prepare
+from proctor.job.planning import (
+    Fetching,
+    JobPlan,
+    Place,
+    Prepared,
+    check_kinds,
+    plan_job,
+    prepare,
+)
 from proctor.job.secrets import check_secrets_used, check_variables, fill_secrets
 from proctor.job.settings import ModelSettings, Settings
-from proctor.job.store import CONFIG, LOCK, STATE
+from proctor.job.store import CONFIG, STATE
 from proctor.record.ids import check_id
 from proctor.sentence import shown
 
@@ -193,12 +202,14 @@ async def request_run(options: JobOptions) -> Request:
         # Keep the reason that was recorded when the job was begun.
         chosen = existing.state.environment
     check_variables(config, options.host)
+    check_kinds(config, options.settings.models)
     prepared = await prepare(
         config,
         options.settings,
         chosen,
         options.host,
         is_auto=options.is_auto and options.open_executor is None,
+        fetching=_choose_fetching(options, existing),
     )
     options.approve([planned.task for planned in prepared.resolved.tasks], config)
     cwd = Path(existing.state.cwd) if existing.state else Path.cwd()
@@ -274,29 +285,41 @@ def _check_may_be_there(directory: Path) -> None:
 def _check_is_job(directory: Path) -> None:
     if directory.is_file():
         raise JobError(f"{directory}: a file; expected the directory of a job")
-    if (directory / "trial.log").exists() and not (directory / LOCK).exists():
+    if is_trial(str(directory)):
         raise JobError(
             f"{directory}: this is one trial; expected the job directory around it "
             f"({directory.parent})"
         )
 
 
-async def request_resume(job: OpenJob, options: ResumeOptions) -> Request:
-    """Make the request for the rest of a job.
+async def request_resume(job: OpenJob, options: ResumeOptions, *, is_run: bool = True) -> Request:
+    """Make the request for the rest of a job; secrets and variables are needed to run it.
 
     Raises:
         InputError: something the job needs is unavailable.
     """
     trials_dir = find_trials_dir(job.directory, job.origin, job.config)
     check_secrets_used(job.config, options.secrets, f"{job.directory}/{CONFIG}")
-    config = fill_secrets(job.config, options.secrets, options.host, f"{job.directory}/{CONFIG}")
+    config = job.config
+    if is_run:
+        config = fill_secrets(config, options.secrets, options.host, f"{job.directory}/{CONFIG}")
+        check_variables(config, options.host, job.directory)
     state = job.existing.state
     why = "the one that the job was begun with"
     chosen = state.environment if state else choose_environment(config.environment, why)
-    check_variables(config, options.host, job.directory)
+    if is_run:
+        check_kinds(config, job.settings.models)
     is_auto = options.is_auto and options.open_executor is None
-    prepared = await prepare(config, job.settings, chosen, options.host, is_auto=is_auto)
-    options.approve([planned.task for planned in prepared.resolved.tasks], config)
+    prepared = await prepare(
+        config,
+        job.settings,
+        chosen,
+        options.host,
+        is_auto=is_auto,
+        fetching=_choose_fetching(options, job.existing),
+    )
+    if is_run:
+        options.approve([planned.task for planned in prepared.resolved.tasks], config)
     return Request(
         prepared=prepared,
         place=Place(directory=job.directory, trials_dir=trials_dir, cwd=job.origin),
@@ -311,6 +334,13 @@ async def request_resume(job: OpenJob, options: ResumeOptions) -> Request:
         open_executor=options.open_executor,
         max_lost=options.max_lost,
     )
+
+
+def _choose_fetching(options: JobOptions | ResumeOptions, existing: Existing) -> Fetching:
+    """What to fetch: for a job that was begun, only the images that it was begun on."""
+    begun = existing.state.images if existing.state else {}
+    is_new = existing.config is None
+    return Fetching(report=options.report, images=options.fetching, begun=None if is_new else begun)
 
 
 def _choose_concurrency(options: JobOptions | ResumeOptions, configured: int) -> int | None:

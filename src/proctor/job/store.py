@@ -15,7 +15,6 @@ settings next to it. A trial's name is in proctor.json before the trial's direct
 """
 
 import contextlib
-import fcntl
 import os
 from collections.abc import Iterator
 from datetime import datetime
@@ -27,10 +26,11 @@ import msgspec
 from pydantic import ValidationError
 
 from proctor.errors import JobError
-from proctor.files import read_small, replace_file, write_all, write_atomic, write_new
+from proctor.files import read_small, replace_file, try_lock, write_all, write_atomic, write_new
 from proctor.harbor.configs import JobConfig
 from proctor.harbor.lock import MANY_TRIALS
 from proctor.job.flakes import FLAKES
+from proctor.job.planned import PinnedDataset
 from proctor.job.settings import Settings
 
 STATE = "proctor.json"
@@ -85,6 +85,10 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     """Absolute path of the ledger that its trials are sealed into; None: not sealed."""
     unplanned: list[NamedSlot] = []
     """Slots of earlier plans whose task, agent or image has changed since."""
+    datasets: list[PinnedDataset] = []
+    """The datasets that have a version, each with the digest of its tasks."""
+    images: dict[str, str] = {}
+    """Digests of the images of registries that its tasks run on, by name."""
 
     def read_settings(self, path: str) -> Settings:
         """Parse the settings.
@@ -288,10 +292,8 @@ def held_job(directory: Path) -> Iterator[JobFiles]:
         )
         raise JobError(f"{error.filename}: cannot be made: {error.strerror}{elsewhere}") from error
     try:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise JobError(f"{directory}: {_describe_holder(fd)}") from error
+        if not try_lock(fd):
+            raise JobError(f"{directory}: {_describe_holder(fd)}")
         # Best effort: on a full disk, only the next process's message lacks the PID.
         with contextlib.suppress(OSError):
             os.ftruncate(fd, 0)

@@ -22,9 +22,11 @@ from proctor.harbor.configs import JobConfig, TaskConfig
 from proctor.harbor.skills import load_skills
 from proctor.job.cache import Caches, find_caches
 from proctor.job.datasets import Listing, list_dataset
-from proctor.job.git_tasks import GitKey, GitTask, fetch_git_tasks, git_key
+from proctor.job.fetching import Fetching, Report, say_nothing
+from proctor.job.git_tasks import GitKey, GitTask, check_as_fetched, fetch_git_tasks, git_key
 from proctor.job.packages import find_package_task
-from proctor.job.planned import PinnedFile, PlannedTask, RefusedTask, Resolved
+from proctor.job.planned import PinnedDataset, PinnedFile, PlannedTask, RefusedTask, Resolved
+from proctor.job.published import check_published, digest_dataset
 from proctor.job.settings import Settings
 from proctor.sentence import count_of, reason_of
 from proctor.task.checksum import task_checksum
@@ -35,21 +37,36 @@ from proctor.task.parse import read_text
 from proctor.task.terminal_bench import is_terminal_bench_task, map_task
 
 _MOST_SHOWN = 20
+# Tasks that a note names if it is about several of them.
+_MOST_NAMED = 3
 
 
 async def resolve_tasks(
-    config: JobConfig, settings: Settings, *, host: Mapping[str, str]
+    config: JobConfig,
+    settings: Settings,
+    *,
+    host: Mapping[str, str],
+    report: Report = say_nothing,
 ) -> Resolved:
     """Resolve everything that a job is planned from; `host` locates caches and configures git.
+
+    `report` is called with messages about tasks that are fetched.
 
     Raises:
         TaskError: there is no task to run, or one is invalid and `strict_tasks` is set.
         ConfigError: an extra instruction, a skill or a metric is invalid.
     """
-    return await asyncio.to_thread(_resolve, config, settings, host)
+    fetching = Fetching(report)
+    try:
+        return await asyncio.to_thread(_resolve, config, settings, host, fetching)
+    finally:
+        # If this was cancelled, the thread still runs, and git with it.
+        fetching.stop.set()
 
 
-def _resolve(config: JobConfig, settings: Settings, host: Mapping[str, str]) -> Resolved:
+def _resolve(
+    config: JobConfig, settings: Settings, host: Mapping[str, str], fetching: Fetching
+) -> Resolved:
     caches = find_caches(host)
     listings = [list_dataset(one, caches, settings.task_order) for one in config.datasets]
     wanted = [*config.tasks, *(task for listing in listings for task in listing.tasks)]
@@ -57,17 +74,22 @@ def _resolve(config: JobConfig, settings: Settings, host: Mapping[str, str]) -> 
         caches=caches,
         verifying=not config.verifier.disable,
         extra=[_read_extra(path) for path in config.extra_instruction_paths],
-        fetched=fetch_git_tasks([task for task in wanted if task.git_url], caches, host),
+        fetched=fetch_git_tasks([one for one in wanted if one.git_url], caches, host, fetching),
     )
     tasks = [task for wish in config.tasks if (task := reader.read(wish))]
+    datasets = []
     for listing in listings:
-        tasks += _read_listing(reader, listing)
+        read = _read_listing(reader, listing)
+        tasks += read
+        if listing.dataset_id is not None:
+            datasets.append(_pin_dataset(listing.dataset_id, read, listing.n_listed))
     _check(tasks, reader.refused, settings)
     return Resolved(
         tasks=tuple(tasks),
         refused=tuple(reader.refused),
-        notes=(*(note for one in listings for note in one.notes), *reader.notes),
+        notes=(*(note for one in listings for note in one.notes), *reader.list_notes(len(tasks))),
         datasets=tuple(listing.metrics for listing in listings),
+        pinned_datasets=tuple(datasets),
         extra_instructions=tuple(_pin(path) for path in config.extra_instruction_paths),
         compose_files=tuple(_pin(path) for path in config.environment.extra_docker_compose),
         skills={tuple(agent.skills): load_skills(agent.skills) for agent in config.agents},
@@ -80,9 +102,14 @@ def _read_listing(reader: "_Reader", listing: Listing) -> list[PlannedTask]:
     for wish in listing.tasks:
         if listing.limit is not None and len(tasks) >= listing.limit:
             break
-        if task := reader.read(wish, listing.directory):
+        if task := reader.read(wish, listing.directory, listing.dataset_id):
             tasks.append(replace(task, dataset_id=listing.dataset_id))
     return tasks
+
+
+def _pin_dataset(dataset_id: str, tasks: Sequence[PlannedTask], n_listed: int) -> PinnedDataset:
+    digest = digest_dataset(task.lock_digest for task in tasks)
+    return PinnedDataset(dataset_id, digest, len(tasks), max(n_listed, len(tasks)))
 
 
 def _check(
@@ -140,28 +167,33 @@ class _Reader:
     """Texts appended to every instruction."""
     fetched: Mapping[GitKey, GitTask]
     refused: list[RefusedTask] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    _notes: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By what they say: the tasks they are about, each with the whole note."""
     _known: dict[str, tuple[Task, TaskDigests] | str] = field(default_factory=dict)
     """By real path; a string is the reason why it is refused."""
 
-    def read(self, wish: TaskConfig, within: Path | None = None) -> PlannedTask | None:
+    def read(
+        self, wish: TaskConfig, within: Path | None = None, dataset_id: str | None = None
+    ) -> PlannedTask | None:
         """Read a task of the dataset it is `within`; None if it is refused."""
         try:
             found = self._find(wish, within)
             task, digests = self._load(found.directory)
+            planned = PlannedTask(
+                config=found.config,
+                directory=task.directory,
+                task=task,
+                digests=digests,
+                commit=found.commit,
+                package=found.package,
+            )
+            check_published(dataset_id, found.directory.name, planned.lock_digest)
         except TaskError as error:
             path = (wish.path or Path(wish.name or "")).expanduser()
             name = wish.name or path.name or str(path)
             self.refused.append(RefusedTask(name, path, str(error).removeprefix(f"{path}: ")))
             return None
-        return PlannedTask(
-            config=found.config,
-            directory=task.directory,
-            task=task,
-            digests=digests,
-            commit=found.commit,
-            package=found.package,
-        )
+        return planned
 
     def _find(self, wish: TaskConfig, within: Path | None) -> _Found:
         if wish.name is not None:
@@ -172,8 +204,10 @@ class _Reader:
             got = self.fetched[git_key(wish)]
             if got.directory is None:
                 raise TaskError(got.why)
-            self._note_once(got.notes)
+            for note in got.notes:
+                self._note("", note)
             _check_links(got.directory)
+            check_as_fetched(got)
             directory = self._map(got.directory) or got.directory
             return _Found(directory, wish, commit=got.commit)
         directory = (wish.path or Path()).expanduser()
@@ -194,11 +228,11 @@ class _Reader:
             raise TaskError(f"cannot be looked at: {reason_of(error)}") from error
         name = Path(os.path.realpath(directory)).name
         target = self.caches.terminal_bench / task_checksum(directory) / name
-        said = f"{name}: a Terminal-Bench task; run as harbor's mapper writes it, from {target}"
+        place = self.caches.terminal_bench
+        self._note(name, f"a Terminal-Bench task; run as harbor's mapper writes it, in {place}")
         if not target.is_dir():
             target.parent.mkdir(parents=True, exist_ok=True)
             self._map_anew(directory, target)
-        self._note_once([said])
         return target
 
     def _map_anew(self, directory: Path, target: Path) -> None:
@@ -209,7 +243,8 @@ class _Reader:
             if not target.is_dir():
                 raise
             return
-        self._note_once([f"{target.name}: {note}" for note in mapped.notes])
+        for note in mapped.notes:
+            self._note(target.name, note.message, str(note))
 
     def _load(self, directory: Path) -> tuple[Task, TaskDigests]:
         # A refusal is remembered too, so that a broken task is read only once.
@@ -233,7 +268,8 @@ class _Reader:
             if not faults:
                 raise
             raise TaskError("; ".join(map(str, faults))) from None
-        self._note_once([f"{task.directory.name}: {note}" for note in task.notes])
+        for note in task.notes:
+            self._note(task.directory.name, note.message, str(note))
         return self._with_extra(task), load_digests(task.directory)
 
     def _with_extra(self, task: Task) -> Task:
@@ -248,5 +284,21 @@ class _Reader:
         ]
         return msgspec.structs.replace(task, steps=tuple(steps))
 
-    def _note_once(self, notes: Sequence[str]) -> None:
-        self.notes += [note for note in notes if note not in self.notes]
+    def _note(self, task: str, message: str, whole: str | None = None) -> None:
+        """Note something about a task, or without its name about several at once."""
+        self._notes.setdefault(message, {})[task] = whole or message
+
+    def list_notes(self, n_tasks: int) -> list[str]:
+        """The notes, each once: with the task's name, or with the number of tasks."""
+        return [_render_note(message, tasks, n_tasks) for message, tasks in self._notes.items()]
+
+
+def _render_note(message: str, tasks: Mapping[str, str], n_tasks: int) -> str:
+    names = list(tasks)
+    if len(names) == 1:
+        return f"{names[0]}: {tasks[names[0]]}" if names[0] else message
+    if len(names) >= n_tasks:
+        return f"all {count_of(len(names), 'task')}: {message}"
+    listed = ", ".join(names[:_MOST_NAMED])
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return f"{count_of(len(names), 'task')} ({listed}{more}): {message}"

@@ -27,7 +27,7 @@ from backports import zstd
 from proctor.contained import make_below, open_below
 from proctor.digest import is_digest, sha256_copy, sha256_hex
 from proctor.errors import AlteredArtifactError, DamageError, MissingArtifactError
-from proctor.files import find_room, sync_directory, sync_file, write_small
+from proctor.files import find_room, sync_directory, sync_file, try_lock, write_small
 from proctor.ledger.entry import EvidenceFile
 
 # Temporary directories of writers: artifacts/sha256/.HEX.tmp/
@@ -75,8 +75,9 @@ def _remove_dead(parent: Path) -> None:
             # Never through a link: what is below is deleted.
             fd = _open(left, os.O_NOFOLLOW)
             try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if its writer is alive
-                shutil.rmtree(left, ignore_errors=True)
+                # A writer that is alive has it locked.
+                if try_lock(fd):
+                    shutil.rmtree(left, ignore_errors=True)
             finally:
                 os.close(fd)
 

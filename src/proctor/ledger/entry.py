@@ -28,6 +28,17 @@ type Cause = Literal["infrastructure", "configuration", "task", "agent", "other"
 """Why a trial was run again; leaderboards should accept `infrastructure` only."""
 
 
+class BatchPlace(msgspec.Struct, frozen=True, kw_only=True):
+    """The place of an entry among several that a machine signed together."""
+
+    index: Seq
+    """From 0."""
+    size: Seq
+    """Entries of the batch."""
+    path: tuple[str, ...]
+    """Base64 of the sibling hashes from the entry up to the root of the batch's tree."""
+
+
 class MachineSignature(msgspec.Struct, frozen=True, kw_only=True):
     """Signature of the machine that submitted an entry; see `proctor.ledger.machines`."""
 
@@ -35,6 +46,8 @@ class MachineSignature(msgspec.Struct, frozen=True, kw_only=True):
     """Its name, as an earlier entry enrolled it."""
     signature: str
     """Base64 of an Ed25519 signature."""
+    batch: BatchPlace | msgspec.UnsetType = msgspec.UNSET
+    """Missing if the entry was signed by itself."""
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,10 +94,10 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     """Where an imported entry came from."""
 
     kind: str
-    """bundle, aec-bench, harbor, prime, traces."""
+    """bundle, aec-bench, harbor, inspect, prime, traces."""
     name: str
     """The other ledger's origin, the job's name and the trial's directory in it, the evaluation's
-    id, the path of a trace."""
+    id, the path of a trace, the file name of a log."""
     seq: int | None = None
     """Its position in the other ledger, or in harbor's order of the job's trials, from 0."""
     root: str | None = None

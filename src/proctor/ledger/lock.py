@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from proctor.errors import BusyError, LedgerError
+from proctor.files import try_lock
 from proctor.filesystems import find_network
 
 LOCK = "lock"
@@ -76,15 +77,10 @@ def _open_lock(directory: Path) -> int:
 
 def _wait(fd: int, directory: Path, patience_sec: float) -> None:
     until = time.monotonic() + patience_sec
-    while True:
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= until:
-                raise BusyError(
-                    f"{directory}: another process has been writing to it for "
-                    f"{patience_sec:g} seconds; nothing was written: try again"
-                ) from None
-            time.sleep(_POLL_SEC)
-        else:
-            return
+    while not try_lock(fd):
+        if time.monotonic() >= until:
+            raise BusyError(
+                f"{directory}: another process has been writing to it for "
+                f"{patience_sec:g} seconds; nothing was written: try again"
+            )
+        time.sleep(_POLL_SEC)

@@ -17,7 +17,6 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -46,8 +45,7 @@ type Stamp = tuple[int, int, int]
 """Inode (or another identity), size in bytes and modification time of a segment."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Place:
+class Place(msgspec.Struct, frozen=True, order=True):
     """The position where a line begins, or where the next one will."""
 
     segment: int = 0
@@ -399,4 +397,4 @@ def _lay_out(
         runs[-1][1].append(line)
         places.append(place)
         place = Place(place.segment, place.offset + len(line) + 1)
-    return [*places, place], [(start, b"\n".join(run) + b"\n") for start, run in runs]
+    return [*places, place], [(start, b"\n".join([*run, b""])) for start, run in runs]

@@ -1,47 +1,114 @@
 """Machines that submit entries to a server: each has a key of its own, and signs what it submits.
 
 The owner of a ledger signs that an entry was logged; a machine signs that it ran what the entry
-says. An entry of kind `machine` enrols a machine, a later one revokes it. What a machine signs:
+says. An entry of kind `machine` enrols a machine, a later one revokes it. What a machine signs is
+the entry's line, with `at` empty, `seq` 0 and without `signed`:
 
-    proctor-submission-1
+    proctor-submission-1                  of one entry
     ORIGIN
-    SHA-256 of the entry's line, with `at` empty, `seq` 0 and without `signed`
+    SHA-256 of the line
+
+    proctor-submission-2                  of several that are submitted together
+    ORIGIN
+    SIZE ROOT of the Merkle tree over the lines
+
+Each entry of a batch carries its own path to the root, so that it can be checked by itself.
 """
 
 import base64
 import binascii
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from proctor.digest import sha256_hex
-from proctor.errors import KeyFileError
-from proctor.ledger.entry import AnyEntry, MachineEntry, MachineSignature, encode_entry
+from proctor.errors import KeyFileError, ProofError
+from proctor.ledger.entry import (
+    AnyEntry,
+    BatchPlace,
+    MachineEntry,
+    MachineSignature,
+    encode_entry,
+)
 from proctor.ledger.note import Algorithm, Signer, VerifierKey, check_name, parse_verifier_key
 from proctor.ledger.reader import LedgerReader
-
-_FORMAT = "proctor-submission-1"
-
-
-def submission_message(origin: str, entry: AnyEntry) -> bytes:
-    """What a machine signs of an entry."""
-    draft = msgspec.structs.replace(entry, at="", seq=0, signed=msgspec.UNSET)
-    return f"{_FORMAT}\n{origin}\n{sha256_hex(encode_entry(draft))}\n".encode()
+from proctor.ledger.tree import inclusion_path, leaf_hash, root_along, root_of, subtree_of
 
 
-def sign_entry(entry: AnyEntry, origin: str, machine: str, key: Signer) -> AnyEntry:
-    """The entry with the signature of a machine."""
-    signature = base64.b64encode(key.sign(submission_message(origin, entry))).decode()
-    signed = MachineSignature(machine=machine, signature=signature)
-    return msgspec.structs.replace(entry, signed=signed)
+def sign_entries(
+    entries: Sequence[AnyEntry], origin: str, machine: str, key: Signer
+) -> list[AnyEntry]:
+    """The entries, each with a signature of a machine; several are signed once."""
+    lines = [_unsigned_line(entry) for entry in entries]
+    if len(entries) == 1:
+        found = [MachineSignature(machine=machine, signature=_sign(key, _one(origin, lines[0])))]
+    else:
+        found = _sign_batch(lines, origin, machine, key)
+    return [
+        msgspec.structs.replace(entry, signed=signed)
+        for entry, signed in zip(entries, found, strict=True)
+    ]
 
 
+def _sign_batch(
+    lines: Sequence[bytes], origin: str, machine: str, key: Signer
+) -> list[MachineSignature]:
+    leaves = [leaf_hash(line) for line in lines]
+    size = len(leaves)
+    signature = _sign(key, _several(origin, size, root_of(leaves)))
+    subtree = cache(subtree_of(leaves))
+    found = []
+    for index in range(size):
+        path = (base64.b64encode(each).decode() for each in inclusion_path(subtree, size, index))
+        place = BatchPlace(index=index, size=size, path=tuple(path))
+        found.append(MachineSignature(machine=machine, signature=signature, batch=place))
+    return found
+
+
+def _sign(key: Signer, message: bytes) -> str:
+    return base64.b64encode(key.sign(message)).decode()
+
+
+def _unsigned_line(entry: AnyEntry) -> bytes:
+    return encode_entry(msgspec.structs.replace(entry, at="", seq=0, signed=msgspec.UNSET))
+
+
+def _one(origin: str, line: bytes) -> bytes:
+    return f"proctor-submission-1\n{origin}\n{sha256_hex(line)}\n".encode()
+
+
+def _several(origin: str, size: int, root: bytes) -> bytes:
+    return f"proctor-submission-2\n{origin}\n{size} {root.hex()}\n".encode()
+
+
+def _signed_message(entry: AnyEntry, origin: str, batch: BatchPlace | msgspec.UnsetType) -> bytes:
+    """What the signature on an entry must be of.
+
+    Raises:
+        ProofError: the entry is not at its place in the batch.
+        ValueError: a hash is not in base64.
+    """
+    line = _unsigned_line(entry)
+    if batch is msgspec.UNSET:
+        return _one(origin, line)
+    path = [base64.b64decode(each, validate=True) for each in batch.path]
+    root = root_along(leaf_hash(line), batch.index, batch.size, path)
+    return _several(origin, batch.size, root)
+
+
+# The entries of a batch share their signature.
 @lru_cache(maxsize=256)
-def _load_public(public: bytes) -> Ed25519PublicKey:
-    return Ed25519PublicKey.from_public_bytes(public)
+def _is_signed(public: bytes, signature: str, message: bytes) -> bool:
+    try:
+        decoded = base64.b64decode(signature, validate=True)
+        Ed25519PublicKey.from_public_bytes(public).verify(decoded, message)
+    except (InvalidSignature, ValueError, binascii.Error):
+        return False
+    return True
 
 
 @dataclass(slots=True)
@@ -80,10 +147,11 @@ class Machines:
         if key is None:
             return f"is signed by the machine {signed.machine[:80]!r}, which is not enrolled there"
         try:
-            signature = base64.b64decode(signed.signature, validate=True)
-            message = submission_message(origin, entry)
-            _load_public(key.public).verify(signature, message)
-        except (InvalidSignature, ValueError, binascii.Error):
+            message = _signed_message(entry, origin, signed.batch)
+            is_signed = _is_signed(key.public, signed.signature, message)
+        except (ProofError, ValueError):
+            is_signed = False
+        if not is_signed:
             return f"has an invalid signature of the machine {signed.machine[:80]!r}"
         return None
 

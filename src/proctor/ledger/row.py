@@ -8,6 +8,7 @@ it a value in `read_row`.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
+from operator import attrgetter
 from typing import Annotated, Any, Final, get_type_hints
 
 import msgspec
@@ -66,7 +67,7 @@ class TrialRow(msgspec.Struct, frozen=True, gc=False):
     reason_code: str | None = None
     """Why it has no score."""
     exception: str | None = None
-    """The exception that the trial raised; it may have a score all the same."""
+    """The exception that the trial raised; it may have a score as well."""
     timestamp: str | None = None
     """When the trial ran, in UTC."""
     seconds: float | None = None
@@ -378,6 +379,7 @@ COLUMNS: Final = tuple(
 """The columns: the first fields of the row, in order."""
 DOCUMENTS: Final = (COLUMNS.index("run_conditions"), COLUMNS.index("task_conditions"))
 """Columns that refer to a document, which is stored once for all trials that share it."""
+_all_columns = attrgetter(*COLUMNS)
 _FINDINGS: Final = COLUMNS.index("findings")
 _RECORD: Final = COLUMNS.index("record")
 _KINDS: Final = {str: "TEXT", int: "INTEGER", float: "REAL"}
@@ -427,7 +429,7 @@ def _declare(name: str, hint: Any) -> str:
 
 def to_columns(row: TrialRow) -> Columns:
     """Encode a row for the index."""
-    values = [getattr(row, name) for name in COLUMNS]
+    values = list(_all_columns(row))
     for column in DOCUMENTS:
         if values[column] is not None:
             values[column] = _ENCODER.encode(values[column])

@@ -27,7 +27,6 @@ from proctor.record.ids import check_id
 from proctor.record.model import TrialRecord
 from proctor.record.read import parse_record, replace_id
 from proctor.record.reasons import ReasonCode
-from proctor.reward.profile import DEFAULT_PROFILE
 from proctor.reward.read import LARGEST
 from proctor.reward.score import Unscored
 from proctor.trial.finding import FindingCode
@@ -266,10 +265,10 @@ def find_score(
         scored = record.evaluation.reward is not None
         return None, None if scored else str(ReasonCode.HARBOR_TRIAL_RESULT_MISSING)
     try:
-        found = found or load_trial(str(trial), DEFAULT_PROFILE)
+        found = found or load_trial(str(trial))
     except JobError:
         return None, str(ReasonCode.HARBOR_TRIAL_RESULT_MALFORMED)
-    score = TrialScore(profile=DEFAULT_PROFILE.name, certificate=_certify(found, record.trial_id))
+    score = TrialScore(profile=found.profile.name, certificate=_certify(found, record.trial_id))
     # A reward behind a link out of the trial is not evidence, so that the record may not claim it.
     if found.trial.exception == LinkedRewardError.__name__ and record.evaluation.reward is not None:
         message = found.evidence.reason if isinstance(found.evidence, Unscored) else ""

@@ -18,6 +18,8 @@ from proctor.digest import sha256_digest
 from proctor.errors import ProofError
 
 HASH_SIZE = 32
+LEAF_PREFIX = b"\x00"
+"""Hashed before a line, so that a leaf is never a node."""
 BRANCHES = 16
 """Hashes of one level of an index below one hash of the next: see `TrialIndex.hashes`."""
 EMPTY_ROOT = sha256_digest(b"")
@@ -26,7 +28,7 @@ EMPTY_ROOT = sha256_digest(b"")
 
 def leaf_hash(line: bytes) -> bytes:
     """Hash of a stored entry, without its newline."""
-    return sha256_digest(b"\x00" + line)
+    return sha256_digest(LEAF_PREFIX + line)
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
@@ -122,6 +124,16 @@ def check_inclusion(leaf: bytes, index: int, size: int, path: Sequence[bytes], r
     Raises:
         ProofError: the path has the wrong length, or leads to another root.
     """
+    if root_along(leaf, index, size, path) != root:
+        raise ProofError(f"entry {index} is not in the tree of {size} with root {root.hex()}")
+
+
+def root_along(leaf: bytes, index: int, size: int, path: Sequence[bytes]) -> bytes:
+    """The root to which a path leads from a leaf.
+
+    Raises:
+        ProofError: the path has the wrong length.
+    """
     if not 0 <= index < size:
         raise ProofError(f"there is no entry {index} in a tree of {size}")
     node, last, at = leaf, size - 1, index
@@ -137,8 +149,7 @@ def check_inclusion(leaf: bytes, index: int, size: int, path: Sequence[bytes], r
         at, last = at >> 1, last >> 1
     if last:
         raise ProofError(f"the path of entry {index} is shorter than a tree of {size} is high")
-    if node != root:
-        raise ProofError(f"entry {index} is not in the tree of {size} with root {root.hex()}")
+    return node
 
 
 def root_before(index: int, size: int, path: Sequence[bytes]) -> bytes:

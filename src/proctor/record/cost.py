@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from importlib import import_module
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self, get_args
 
 import msgspec
 from pydantic import Field
@@ -184,10 +184,14 @@ class Matched(msgspec.Struct, frozen=True, kw_only=True):
     """The model in the price table."""
 
 
+type CostKind = Literal["reported", "estimated", "replayed", "unknown"]
+COST_KINDS: Final = get_args(CostKind.__value__)
+
+
 class CostBasis(msgspec.Struct, frozen=True, kw_only=True):
     """Where an amount comes from."""
 
-    kind: Literal["reported", "estimated", "replayed", "unknown"]
+    kind: CostKind
     """reported: the provider's or harness's own amount; estimated: tokens times listed prices;
     replayed: 0, because the answers came from a recording."""
     amount_usd: float | None = None

@@ -63,13 +63,14 @@ def check_json(value: object, levels: int = MAX_NESTING) -> None:
             # Most of a record is plain text and whole numbers: a server checks thousands a second.
             if item is None or type(item) in _WHOLE or (type(item) is str and item.isascii()):
                 continue
-            _check_scalar(item)
             if isinstance(item, dict):
                 _check_keys(item)
                 inner.extend(key for key in item if not key.isascii())
                 inner.extend(item.values())
             elif isinstance(item, list | tuple):
                 inner.extend(item)
+            else:
+                _check_scalar(item)
         if not inner:
             return
         level = inner
@@ -91,7 +92,7 @@ def _check_scalar(item: object) -> None:
     elif isinstance(item, float):
         if not math.isfinite(item):
             raise ValueError(f"has {item}; expected a finite number")
-    elif item is not None and not isinstance(item, int | list | tuple | dict):
+    elif item is not None and not isinstance(item, int):
         raise ValueError(f"has a {type(item).__name__}; expected a JSON value")
 
 

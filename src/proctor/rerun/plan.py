@@ -14,7 +14,13 @@ from proctor.agents.revision import tree_digest
 from proctor.audit.shown import REWARD_ERRORS
 from proctor.environments.kinds import environment_name_for, environment_names
 from proctor.errors import AgentError, NotReplayableError, TraceError
-from proctor.harbor.configs import AgentConfig, EnvironmentConfig, JobConfig, TaskConfig
+from proctor.harbor.configs import (
+    SANDBOX,
+    AgentConfig,
+    EnvironmentConfig,
+    JobConfig,
+    TaskConfig,
+)
 from proctor.harbor.env import is_redacted, is_template
 from proctor.record.ids import make_id
 from proctor.rerun.recorded import RecordedTrial, TraceFile
@@ -43,14 +49,18 @@ class RerunPlan:
     agent: AgentConfig
     environment: EnvironmentConfig
     way: Way
+    image: str | None = None
+    """The recorded image, with a digest, if this environment can run on it; None: any."""
     commands: list[ShellCommand] = field(default_factory=list)
     """The commands to run again, with their recorded results."""
     notes: list[str] = field(default_factory=list)
     """Differences from the recorded trial, as sentences."""
 
 
-def plan_rerun(trial: RecordedTrial, wanted: str | None) -> RerunPlan:
-    """Plan the rerun of a trial; `wanted` names another environment than the recorded one.
+def plan_rerun(trial: RecordedTrial, wanted: str | None, base: str | None = None) -> RerunPlan:
+    """Plan the rerun of a trial.
+
+    `wanted` names another environment than the recorded one, `base` another root file system.
 
     The agent is `replay`, without a trajectory yet: the caller adds its path.
 
@@ -61,12 +71,15 @@ def plan_rerun(trial: RecordedTrial, wanted: str | None) -> RerunPlan:
     notes: list[str] = []
     if compat := trial.verifier_compat:
         notes.append(f"with --verifier-compat {compat}, a reward written by the agent counts")
-    environment = _find_environment(trial, wanted, notes)
+    environment = _find_environment(trial, wanted, base, notes)
     recorded = trial.config.agent
     if recorded.import_path is None and recorded.name in _RUN_AGAIN:
         _check_own_replay(recorded.name, trial.result.agent_info.name)
         agent = _make_agent(recorded, recorded.name, {})
-        return RerunPlan(agent=agent, environment=environment, way=Way.AGENT, notes=notes)
+        image = _find_image(trial, environment, base)
+        return RerunPlan(
+            agent=agent, environment=environment, way=Way.AGENT, image=image, notes=notes
+        )
     if trial.result.step_results is not None:
         raise NotReplayableError("its task has several steps, and its trace does not separate them")
     if trial.trace is None:
@@ -83,11 +96,18 @@ def plan_rerun(trial: RecordedTrial, wanted: str | None) -> RerunPlan:
         notes.append(f"the shell of {', '.join(lasting)} was persistent; here it is not")
     agent = _make_agent(recorded, "replay" if commands else "nop", env)
     return RerunPlan(
-        agent=agent, environment=environment, way=Way.COMMANDS, commands=commands, notes=notes
+        agent=agent,
+        environment=environment,
+        way=Way.COMMANDS,
+        image=_find_image(trial, environment, base),
+        commands=commands,
+        notes=notes,
     )
 
 
-def plan_with_answers(trial: RecordedTrial, wanted: str | None, tree: Path | None) -> RerunPlan:
+def plan_with_answers(
+    trial: RecordedTrial, wanted: str | None, tree: Path | None, base: str | None = None
+) -> RerunPlan:
     """Plan to run the agent of a trial again, with the recorded answers of its model.
 
     `tree` is the directory with the agent's files; None: the recorded one.
@@ -109,12 +129,15 @@ def plan_with_answers(trial: RecordedTrial, wanted: str | None, tree: Path | Non
         kwargs[_TREE] = str(_find_tree(trial, str(kwargs[_TREE]), tree))
     if compat := trial.verifier_compat:
         notes.append(f"with --verifier-compat {compat}, a reward written by the agent counts")
-    environment = _find_environment(trial, wanted, notes)
+    environment = _find_environment(trial, wanted, base, notes)
     env = _keep_plain(recorded.env, "agent", notes)
     agent = _make_agent(recorded, recorded.name, env).model_copy(
         update={"kwargs": kwargs, "model_name": recorded.model_name}
     )
-    return RerunPlan(agent=agent, environment=environment, way=Way.ANSWERS, notes=notes)
+    image = _find_image(trial, environment, base)
+    return RerunPlan(
+        agent=agent, environment=environment, way=Way.ANSWERS, image=image, notes=notes
+    )
 
 
 def _find_tree(trial: RecordedTrial, recorded: str, given: Path | None) -> Path:
@@ -211,8 +234,16 @@ def _check_own_replay(told: str, claimed: str) -> None:
         raise NotReplayableError(f"its config.json names agent {told!r}, its result {claimed!r}")
 
 
+def _find_image(
+    trial: RecordedTrial, environment: EnvironmentConfig, base: str | None
+) -> str | None:
+    """The recorded image; other environments than the sandbox have other digests."""
+    is_same = trial.config.environment.import_path == environment.import_path == SANDBOX
+    return trial.image if is_same and base is None else None
+
+
 def _find_environment(
-    trial: RecordedTrial, wanted: str | None, notes: list[str]
+    trial: RecordedTrial, wanted: str | None, base: str | None, notes: list[str]
 ) -> EnvironmentConfig:
     recorded = trial.config.environment
     was = environment_name_for(recorded)
@@ -234,6 +265,10 @@ def _find_environment(
         notes.append(f"it ran in {was}; this is {wanted}")
         other = EnvironmentConfig.model_validate({"type": wanted})
         ours |= {"type": other.type, "import_path": other.import_path, "kwargs": {}}
+    if base is not None:
+        if (wanted or was) != "sandbox":
+            raise NotReplayableError(f"--base goes with the sandbox; it ran in {was}")
+        ours["kwargs"] = {"base": base}
     return recorded.model_copy(update=ours)
 
 

@@ -119,6 +119,17 @@ def find_revision(record: bytes | None) -> str | None:
         return None
 
 
+class _StatedEnvironment(msgspec.Struct, frozen=True):
+    type: str | None = None
+    import_path: str | None = None
+
+
+class _Stated(msgspec.Struct, frozen=True):
+    """What a trial's config.json says about its environment."""
+
+    environment: _StatedEnvironment = _StatedEnvironment()
+
+
 def parse_config(data: bytes, where: str) -> TrialConfig:
     """Parse the config.json of a trial.
 
@@ -126,8 +137,13 @@ def parse_config(data: bytes, where: str) -> TrialConfig:
         NotReplayableError: it is not a trial's config.
     """
     try:
-        return TrialConfig.model_validate_json(data)
+        config = TrialConfig.model_validate_json(data)
     except ValidationError as error:
         fault = error.errors()[0]
         key = ".".join(map(str, fault["loc"])) or "it"
         raise NotReplayableError(f"{where}: {key}: {fault['msg']}") from error
+    environment = msgspec.json.decode(data, type=_Stated).environment
+    if environment.type is None and environment.import_path is None:
+        # Later releases of harbor leave out what has its default, which is Docker.
+        config.environment.type, config.environment.import_path = "docker", None
+    return config

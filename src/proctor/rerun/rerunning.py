@@ -33,7 +33,6 @@ from proctor.rerun.observed import compare_all
 from proctor.rerun.plan import RerunPlan, make_job, plan_rerun, plan_with_answers
 from proctor.rerun.recorded import RecordedTrial, find_image
 from proctor.rerun.verdict import Rerun, Verdict, Way, are_same, judge, judge_answered
-from proctor.reward.profile import DEFAULT_PROFILE
 from proctor.task.checksum import task_checksum
 from proctor.task.directory import load_task
 from proctor.traces.commands import ShellCommand, read_calls
@@ -147,8 +146,8 @@ class Trials(Protocol):
         ...
 
 
-type RunJob = Callable[[JobConfig, Settings], Awaitable[JobOutcome]]
-"""Runs a job to its end."""
+type RunJob = Callable[[JobConfig, Settings, str | None], Awaitable[JobOutcome]]
+"""Runs a job to its end, on an image with its digest; None: on the image that its task names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +162,8 @@ class RerunOptions:
     """Directory with the agent's files; None: the recorded one, if it is here."""
     environment: str | None
     """The kind of environment; None: the recorded one."""
+    base: str | None = None
+    """Root file system of the sandbox; None: the recorded one."""
     run_job: RunJob
     began: Callable[[str], None]
     """Called with the name of each trial before it starts."""
@@ -228,11 +229,12 @@ async def _run_one(trials: Trials, name: str, options: RerunOptions) -> Rerun | 
                 return await _run_with_answers(trial, options)
             except (NotReplayableError, TraceError) as error:
                 notes = [f"its agent is not run again with the recorded answers: {error}"]
-        plan = plan_rerun(trial, options.environment)
+        plan = plan_rerun(trial, options.environment, options.base)
         task = find_task(trial, options.tasks)
         trace = _put_trace(trial, plan, options.directory)
         config = make_job(trial, plan, task, options.directory / "jobs", trace)
-        outcome = await options.run_job(config, Settings(verifier_compat=trial.verifier_compat))
+        settings = Settings(verifier_compat=trial.verifier_compat)
+        outcome = await options.run_job(config, settings, plan.image)
         if outcome.interrupted:
             return None
         found = _load_new(outcome)
@@ -248,12 +250,12 @@ async def _run_with_answers(trial: RecordedTrial, options: RerunOptions) -> Reru
     Raises:
         NotReplayableError: it cannot be run, or asked its model nothing.
     """
-    plan = plan_with_answers(trial, options.environment, options.agent_tree)
+    plan = plan_with_answers(trial, options.environment, options.agent_tree, options.base)
     task = find_task(trial, options.tasks)
     answers = _put_answers(trial, task, options.directory)
     config = make_job(trial, plan, task, options.directory / "jobs-with-answers", None)
     settings = Settings(verifier_compat=trial.verifier_compat, models=ModelSettings(replay=answers))
-    outcome = await options.run_job(config, settings)
+    outcome = await options.run_job(config, settings, plan.image)
     if outcome.interrupted:
         return None
     found = _load_new(outcome)
@@ -312,7 +314,7 @@ def _load_new(outcome: JobOutcome) -> FoundTrial:
     written = list(outcome.directory.glob("*/result.json"))
     if len(written) != 1:
         raise NotReplayableError(f"the new trial left no result: {outcome.directory}")
-    return load_trial(str(written[0].parent), DEFAULT_PROFILE)
+    return load_trial(str(written[0].parent))
 
 
 def _conclude(

@@ -5,7 +5,6 @@ something was withheld since, so that none of it stays in the index; and if miss
 returned. Entries are added in batches: a process that is killed loses one batch.
 """
 
-import fcntl
 import os
 import sqlite3
 import time
@@ -15,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from proctor.errors import LedgerError
+from proctor.files import try_lock
 from proctor.ledger.derived import SEARCH_INDEX, remove_index
 from proctor.ledger.entry import WithholdEntry
 from proctor.ledger.query import snapshot
@@ -88,10 +88,9 @@ def update_index(ledger: LedgerReader, watch: Watch = watch_nothing) -> bool:
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     fd = os.open(ledger.index.path.with_name(_LOCK), flags, 0o600)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not try_lock(fd):
+            return False
         ask_index(ledger, lambda _: None, watch)
-    except BlockingIOError:
-        return False
     finally:
         os.close(fd)
     return True

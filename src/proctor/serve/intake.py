@@ -30,7 +30,7 @@ from proctor.ledger.machines import Machines
 from proctor.ledger.sealing import NewEntry, check_stored
 from proctor.ledger.submission import find_score
 from proctor.record.read import parse_record
-from proctor.reward.profile import DEFAULT_PROFILE
+from proctor.reward.profile import DEFAULT_PROFILE, PROFILES
 from proctor.reward.read import LARGEST
 
 MOST_ENTRIES = 1000
@@ -168,7 +168,9 @@ def _compare(entry: TrialEntry, trial: Path, where: str) -> None:
     """Compare what an entry says about rewards with the files in a directory."""
     record = bytes(entry.record)
     try:
-        found = load_trial(str(trial), DEFAULT_PROFILE)
+        # The rules that it states; unknown ones differ from what is computed.
+        stated_rules = entry.score.profile if entry.score else ""
+        found = load_trial(str(trial), PROFILES.get(stated_rules, DEFAULT_PROFILE))
     except JobError:
         found = None
     if found is not None and (faults := find_record_faults(found, record, where)):

@@ -11,6 +11,7 @@ from pydantic import (
     BeforeValidator,
     Field,
     ModelWrapValidatorHandler,
+    PlainValidator,
     model_validator,
 )
 from pydantic_core import PydanticCustomError
@@ -140,6 +141,27 @@ def _with_megabytes(data: dict[str, Any], old: str, new: str) -> dict[str, Any]:
     return {new: megabytes, **data}
 
 
+def parse_processors(value: object) -> int | float:
+    """Parse a number of processors; whole numbers are integers, as harbor 0.13.1 has them.
+
+    Raises:
+        ValueError: it is not a number.
+    """
+    try:
+        number = float(value) if isinstance(value, str) else value
+    except ValueError:
+        number = None
+    if isinstance(number, float) and number.is_integer():
+        return int(number)
+    if isinstance(number, int) or (isinstance(number, float) and math.isfinite(number)):
+        return +number  # an int, also if it was a bool
+    raise ValueError("expected a number of processors, such as 2 or 0.5")
+
+
+type Processors = Annotated[int | float, PlainValidator(parse_processors)]
+"""Processors of an environment; fractions came with schema version 1.4."""
+
+
 class EnvironmentConfig(EnvironmentNetwork):
     """[environment], and [verifier.environment]."""
 
@@ -151,8 +173,8 @@ class EnvironmentConfig(EnvironmentNetwork):
     """A prebuilt image; then no Dockerfile is needed."""
     os: Annotated[TaskOS, BeforeValidator(_lower)] = TaskOS.LINUX
     """Operating system inside; upper or lower case."""
-    cpus: int | None = None
-    """Processors; None: the environment's default."""
+    cpus: Processors | None = None
+    """Processors, also a fraction of one; None: the environment's default."""
     memory_mb: int | None = None
     """Memory in MiB; None: the environment's default."""
     storage_mb: int | None = None

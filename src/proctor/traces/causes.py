@@ -134,6 +134,13 @@ ENDPOINT: Final = re.compile(
 )
 """A model endpoint that did not answer."""
 _LOCAL: Final = re.compile(r"localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\]")
+# An exception as Python prints it, at the beginning of a line.
+_RAISED: Final = re.compile(
+    r"^(?:[A-Za-z_]\w{0,80}\.){0,8}(\w{0,80}(?:Error|Exception))\b", re.MULTILINE
+)
+_IMPORTS: Final = frozenset({"ModuleNotFoundError", "ImportError"})
+# Frames and quoted code of a traceback, which name exceptions that were not raised.
+_QUOTED_CODE: Final = re.compile(r"^(?:  File \"|    ).*$", re.MULTILINE)
 
 
 def find_line(
@@ -264,7 +271,13 @@ def _killed(case: Case) -> _Found:
 def _endpoint(case: Case) -> _Found:
     if found := _exception(case, _ENDPOINTS):
         return found
-    said = LogText(name="outputs.agent_output.error_message", text=case.agent_error or "")
+    error = case.agent_error or ""
+    raised = _RAISED.findall(error)
+    # The program could not be loaded, so it asked no model.
+    if raised and raised[-1] in _IMPORTS:
+        return None
+    text = _QUOTED_CODE.sub("", error) if "Traceback (most" in error else error
+    said = LogText(name="outputs.agent_output.error_message", text=text)
     return find_line([said], ENDPOINT, local=False)
 
 

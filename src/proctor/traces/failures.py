@@ -21,6 +21,7 @@ import msgspec
 
 from proctor.errors import DamageError, InputError
 from proctor.files import open_plain, read_small
+from proctor.sentence import without_escapes
 from proctor.traces.traced_trial import TracedTrial
 
 PASSED: Final = 1.0
@@ -81,7 +82,6 @@ def has_failed(reward: float | None) -> bool:
 # Informative lines of a text
 
 
-_ESCAPE: Final = re.compile(r"\x1b(?:\[[0-9;?]{0,20}[A-Za-z]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\))")
 # BuildKit begins each line with the number of the step and the seconds since it began.
 _BUILDKIT: Final = re.compile(r"^(?:#\d+ )?(?:\d+\.\d{1,3} )?")
 _IS_BUILDKIT: Final = re.compile(r"^#\d+ ", re.MULTILINE)
@@ -150,8 +150,7 @@ def _clean(text: str) -> Iterator[str]:
     is_buildkit = _IS_BUILDKIT.search(text) is not None
     for line in text.split("\n"):
         seen = line[: 4 * _LONGEST].rstrip().rpartition("\r")[2]
-        if "\x1b" in seen:
-            seen = _ESCAPE.sub("", seen)
+        seen = without_escapes(seen)
         if is_buildkit:
             seen = _BUILDKIT.sub("", seen)
         yield _cut(seen.rstrip())

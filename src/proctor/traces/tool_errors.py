@@ -24,7 +24,7 @@ _CODE = re.compile(
     r"\[exit code: (-?\d{1,9})\]"
     r"|<returncode>(-?\d{1,9})</returncode>"
     r'|"exit_code": ?(-?\d{1,9})'
-    r"|^(?:Exit code:?|Process exited with code) (-?\d{1,9})\b",
+    r"|^(?:Exit [Cc]ode:?|Process exited with code) (-?\d{1,9})\b",
     re.MULTILINE,
 )
 _STOPPED = re.compile(
@@ -34,7 +34,8 @@ _STOPPED = re.compile(
 )
 _FAILED = re.compile(
     r"^(?:Traceback \(most recent call last\)"
-    r"|(?:[A-Za-z_][\w.]{0,60})?(?:Error|Exception)\b ?:"
+    # Some tools print a form of which every field has a line: `Error: (none)`.
+    r"|(?:[A-Za-z_][\w.]{0,60})?(?:Error|Exception)\b ?:(?! ?\(none\)$)"
     r"|(?:error|ERROR|fatal|FATAL|panic)(?:\[\w{1,9}\])?: "
     r"|\S.{0,200}: (?:command not found|not found|No such file or directory|Permission denied)$"
     r"|\S{0,60}: .{0,200}(?:syntax error|Syntax error))",

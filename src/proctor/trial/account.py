@@ -162,7 +162,7 @@ def join_instructions(run: TrialRun) -> str:
 
 
 def _find(run: TrialRun, account: Account) -> None:
-    system = account.system
+    system = [each for each in account.system if not each.is_installed]
     if system:
         run.add_finding(
             FindingCode.SYSTEM_CHANGED,

@@ -64,6 +64,9 @@ class Change(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     xattrs: dict[str, str] = {}
     in_image: bool = False
     """Whether the image has something at that path."""
+    is_installed: bool = False
+    """Whether it is as a Debian package installed it, by dpkg's records, which the agent can write.
+    """
     mark: str = ""
     """Differs whenever the path was written again; not stored."""
 

@@ -41,11 +41,15 @@ class FindingCode(StrEnum):
     """The agent could reach ports of the host that the job names."""
     LIMITS_NOT_ENFORCED = "limits-not-enforced"
     """Limits that the task asks for could not be enforced on this machine."""
+    STORAGE_NOT_ENFORCED = "storage-not-enforced"
+    """The disk space that the task asks for was not limited."""
     USR_READ_ONLY = "usr-read-only"
     """Nothing could be installed below /usr: it is the host's, and proctor does not run as root."""
     IDS_SHARED = "ids-shared"
     """Running as root: users in the sandbox shared ids with users of the host and of other trials.
     """
+    OWNERS_SQUASHED = "owners-squashed"
+    """Files of other users in the image belonged to root: proctor did not run as root."""
     OUTPUT_CUT = "output-cut"
     """A command printed more than is kept."""
     VERIFIER_NOT_APART = "verifier-not-apart"
@@ -128,8 +132,10 @@ _INFO = frozenset(
         FindingCode.MODELS_REPLAYED,
         FindingCode.MODEL_REPLAY_DIFFERS,
         FindingCode.LIMITS_NOT_ENFORCED,
+        FindingCode.STORAGE_NOT_ENFORCED,
         FindingCode.USR_READ_ONLY,
         FindingCode.IDS_SHARED,
+        FindingCode.OWNERS_SQUASHED,
         FindingCode.OUTPUT_CUT,
         FindingCode.AGENT_STILL_BUSY,
         FindingCode.STEPS_NOT_REPLAYED,
@@ -181,8 +187,8 @@ _MEANINGS: dict[str, str] = {
     FindingCode.AGENT_STILL_BUSY: "Agent processes were still alive when verification started.",
     FindingCode.VERIFIER_FLAKY: "Repeating the verification gave a different result.",
     FindingCode.CLOCK_JUMPED: "The system clock jumped: the times of this trial are unreliable.",
-    FindingCode.BASE_SUBSTITUTED: "Ran on the host's system (--base) instead of the task's "
-    "image; use -e docker, or import the image with `proctor image import`.",
+    FindingCode.BASE_SUBSTITUTED: "Ran on a build of the Dockerfile or --base, not the task's "
+    "image; pull the image with `proctor image pull`, or use -e docker.",
     FindingCode.NETWORK_SHARED: "The trial used the host's network.",
     FindingCode.HOST_PORTS_OPEN: "The agent could reach host ports that the job allowed.",
     FindingCode.MODELS_REPLAYED: "The model's answers came from a recording: --replay-model.",
@@ -192,8 +198,10 @@ _MEANINGS: dict[str, str] = {
     FindingCode.MODEL_USE_DIFFERS: "The agent's own token counts or models contradict the "
     "recorded model calls.",
     FindingCode.LIMITS_NOT_ENFORCED: "Resource limits of the task could not be enforced.",
+    FindingCode.STORAGE_NOT_ENFORCED: "The disk space of the task was not limited.",
     FindingCode.USR_READ_ONLY: "/usr was read-only: nothing could be installed there.",
     FindingCode.IDS_SHARED: "User ids were shared with other trials and the host.",
+    FindingCode.OWNERS_SQUASHED: "Files of other users in the image belonged to root.",
     FindingCode.OUTPUT_CUT: "A command printed more than is kept.",
     FindingCode.AGENT_NOT_PAUSED: "Agent processes kept running while its changes were recorded.",
     FindingCode.VERIFIER_NOT_APART: "The agent's processes could reach the verifier's files.",

@@ -16,7 +16,13 @@ from proctor.errors import RecordError
 from proctor.harbor.record import RecordSource, build_record, complete_record, find_seconds
 from proctor.harbor.trial_cost import TraceUse, count_trace, merge_uses
 from proctor.harbor.trial_result import AgentInfo, TrialResult
-from proctor.record.model import AgentReference, InputRecord, TaskReference, TrialRecord
+from proctor.record.model import (
+    AgentReference,
+    EnvironmentSnapshot,
+    InputRecord,
+    TaskReference,
+    TrialRecord,
+)
 from proctor.record.read import render_record
 from proctor.record.rules import find_missing
 from proctor.traces.entry import TraceKind
@@ -52,6 +58,7 @@ class Recording:
         self._directory = directory
         self._redactor = redactor
         self._snapshot: Snapshot | None = None
+        self._environment: tuple[Snapshot | None, EnvironmentSnapshot] | None = None
         self._agent: tuple[AgentInfo, AgentReference] | None = None
         self.file = SwappedFile(f"{directory}/record.json")
         """record.json."""
@@ -114,7 +121,7 @@ class Recording:
             when=when,
             task=self._task,
             agent=self._find_agent(result),
-            environment=make_environment(spec, self._snapshot),
+            environment=self._find_environment(),
             inputs=make_inputs(spec, trace) if trace else self._inputs,
             timing=make_run_timing(result),
             directory=self._directory,
@@ -141,6 +148,11 @@ class Recording:
         if self._agent is None or self._agent[0] != result.agent_info:
             self._agent = result.agent_info, make_agent(self._spec, result)
         return self._agent[1]
+
+    def _find_environment(self) -> EnvironmentSnapshot:
+        if self._environment is None or self._environment[0] != self._snapshot:
+            self._environment = self._snapshot, make_environment(self._spec, self._snapshot)
+        return self._environment[1]
 
     @cached_property
     def _task(self) -> TaskReference:

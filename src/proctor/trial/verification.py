@@ -23,7 +23,7 @@ from proctor.trial.network_switch import model_port_open, network_of_phase
 from proctor.trial.order import EnvironmentOrder
 from proctor.trial.paths import INSIDE
 from proctor.trial.trial_run import TrialRun, host_variables
-from proctor.trial.verify import find_verifier_user, run_verifier, verify_shared
+from proctor.trial.verify import find_verifier_user, run_verifier_in_time, verify_shared
 
 # Verification in a separate environment, built from the tests
 #
@@ -57,8 +57,7 @@ async def verify_separately(
                 model_port_open(environment),
                 network_of_phase(environment, network.verifier_baseline, network.verifier),
             ):
-                verified = run_verifier(run, environment, step, has_tests=True)
-                return await asyncio.wait_for(verified, timeout)
+                return await run_verifier_in_time(run, environment, step, timeout, has_tests=True)
 
 
 @asynccontextmanager

@@ -220,6 +220,8 @@ def _replace_link(path: str) -> None:
 
 _OUTPUT = f"{INSIDE.verifier_dir}/test-stdout.txt"
 _ENDED = "the test script ended with"
+# For files of a verifier that timed out; those of one that ended have the environment's own limit.
+_KEEP_SEC = 120
 # Shells report death by signal N as exit code 128 + N; a script may also exit with such a code.
 _SIGNALS = 128
 _SIGPIPE = 141
@@ -247,7 +249,7 @@ async def verify_shared(
                 model_port_open(environment),
                 network_of_phase(environment, network.baseline, network.verifier),
             ):
-                verified = await asyncio.wait_for(run_verifier(run, room, step), timeout)
+                verified = await run_verifier_in_time(run, room, step, timeout)
     except AddTestsDirError:
         # If the upload failed, differing tests are not a sign of tampering.
         raise
@@ -309,6 +311,32 @@ async def _empty(environment: Environment, places: Sequence[PurePosixPath]) -> N
     verifier_dir, tests_dir = places
     await empty_directories(environment, [verifier_dir], open_to_all=True)
     await empty_directories(environment, [tests_dir], open_to_all=False)
+
+
+async def run_verifier_in_time(
+    run: TrialRun,
+    environment: Environment,
+    step: Step | None,
+    timeout: float | None,
+    *,
+    has_tests: bool = False,
+) -> VerifierResult:
+    """Run the verifier; if it times out, keep the files that it left, as evidence.
+
+    Raises:
+        TimeoutError: it timed out; a reward among its files does not count.
+        Exception: the first failure.
+    """
+    try:
+        running = run_verifier(run, environment, step, has_tests=has_tests)
+        return await asyncio.wait_for(running, timeout)
+    except TimeoutError:
+        try:
+            async with asyncio.timeout(_KEEP_SEC):
+                await _download_results(run, environment)
+        except Exception as error:  # noqa: BLE001 - an environment may raise anything; it timed out
+            run.logger.warning("what the verifier left could not be kept: %r", error)
+        raise
 
 
 async def run_verifier(

@@ -214,13 +214,12 @@ def list_experiments(
     """
     with snapshot(ledger):
         found = ledger.index.experiments(words)
-        page = found[first : first + count]
-        trials: dict[str, list[TrialRow]] = {name: [] for name, _ in page}
-        for row in ledger.index.trials(TrialFilter(experiments=tuple(trials))):
-            trials[row.experiment_id].append(row)
-        last = {name: ledger.index.entry(seq) for name, seq in page}
-        times = {name: entry.at if entry else "" for name, entry in last.items()}
-    listed = [_list(name, with_restarted(rows), times[name]) for name, rows in trials.items()]
+        listed = []
+        for name, seq in found[first : first + count]:
+            # One experiment at a time: a page of large ones would take much memory.
+            rows = list(ledger.index.trials(TrialFilter(experiments=(name,))))
+            last = ledger.index.entry(seq)
+            listed.append(_list(name, with_restarted(rows), last.at if last else ""))
     return len(found), listed
 
 

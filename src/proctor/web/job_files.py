@@ -27,7 +27,6 @@ from proctor.ledger.counting import NOT_COUNTED, RESTARTED, SET_ASIDE, UNSEALED
 from proctor.ledger.row import NOT_IN_A_LOG, TrialRow
 from proctor.ledger.submission import list_attempts
 from proctor.record.ids import shown_name
-from proctor.reward.profile import DEFAULT_PROFILE
 from proctor.web.experiment import BROKEN, RUNNING, Experiment
 from proctor.web.live_cost import LiveCosts
 
@@ -250,7 +249,7 @@ class JobFiles:
 
     def _read(self, name: str, place: str, status: str) -> TrialRow:
         try:
-            found = load_trial(place, DEFAULT_PROFILE)
+            found = load_trial(place)
             timing = time_phases(load_details(place))
         except JobError as error:
             status = status if status in NOT_COUNTED else BROKEN

@@ -185,7 +185,7 @@ def test_the_url_may_be_the_hosts_and_a_prompt_of_a_file_is_the_revision(
     prompt = tmp_path / "prompt.md"
     prompt.write_text("Be brief.")
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1/")
-    words = ("-a", "chat", "-m", "m", "--ak", f"system_prompt_file={prompt}")
+    words = ("-a", "chat", "-m", "m", "--ak", f"system_prompt_file={prompt}", "-e", "null")
     ran = proctor("run", "-p", "examples/tasks", *words, "--dry-run", "--json")
     assert ran.code == 0, ran.err
     assert len(json.loads(ran.out)["trials"]) == 2

@@ -106,7 +106,7 @@ def test_variables_places_and_users_are_those_of_the_task_and_the_call(
 
 
 def test_limits_and_rights_are_those_that_were_asked_for(tmp_path: Path, engine: Engine) -> None:
-    task = TaskEnvironment(docker_image="small:1", cpus=1, memory_mb=256, storage_mb=10)
+    task = TaskEnvironment(docker_image="small:1", cpus=0.5, memory_mb=256, storage_mb=10)
 
     async def go() -> tuple[dict[str, Any], str, list[FindingCode]]:
         async with running(docker_order(tmp_path, task=task)) as place:
@@ -116,11 +116,11 @@ def test_limits_and_rights_are_those_that_were_asked_for(tmp_path: Path, engine:
             return facts, status, [finding.code for finding in place.findings]
 
     facts, status, findings = asyncio.run(go())
-    assert facts["NanoCpus"] == 10**9
+    assert facts["NanoCpus"] == 5 * 10**8
     assert (facts["Memory"], facts["MemorySwap"]) == (256 << 20, 256 << 20)
     assert (facts["PidsLimit"], facts["NetworkMode"]) == (4096, "none")
-    assert status.split() == ["CapEff:", "00000000800004fb", "NoNewPrivs:", "1"]
-    assert findings == [FindingCode.LIMITS_NOT_ENFORCED]
+    assert status.split() == ["CapEff:", "00000000a00404fb", "NoNewPrivs:", "1"]
+    assert findings == [FindingCode.STORAGE_NOT_ENFORCED]
 
 
 def test_a_command_that_takes_too_long_is_dead_with_its_children(tmp_path: Path) -> None:

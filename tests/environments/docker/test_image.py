@@ -86,3 +86,19 @@ def test_an_engine_that_is_gone_is_no_failed_build(
     context = write(tmp_path, {"Dockerfile": "FROM small:1\n"})
     with pytest.raises(DockerError, match="the Docker engine does not answer"):
         asyncio.run(prepare_image(context, None, "t", logging.getLogger("trial"), force=False))
+
+
+@pytest.mark.parametrize("network", ["host", None])
+def test_a_build_is_on_the_hosts_network_if_the_jobs_containers_are(
+    tmp_path: Path, engine: Engine, cache: Path, network: str | None
+) -> None:
+    assert cache.exists()
+    dockerfile = f"FROM small:1\nRUN readlink /proc/self/ns/net > /network # {network}\n"
+    context = write(tmp_path, {"Dockerfile": dockerfile})
+    logger = logging.getLogger("trial")
+    image = asyncio.run(
+        prepare_image(context, None, f"on {network}", logger, force=False, network=network)
+    )
+    (said,) = engine.lines_of("run", "--rm", "--network", "none", image.id, "cat", "/network")
+    of_engine = str(Path(f"/proc/{engine.pid}/ns/net").readlink())
+    assert (said == of_engine) == (network == "host")

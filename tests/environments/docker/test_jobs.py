@@ -140,7 +140,8 @@ def run_one(
 def test_a_build_that_fails_half_way_leaves_nothing_and_says_its_last_lines(
     tmp_path: Path, engine: Engine
 ) -> None:
-    dockerfile = "FROM small:1\nRUN echo first > /first\nRUN echo about to fail && exit 7\n"
+    failing = r"RUN printf '\033[31mabout to fail\033[0m\n' && exit 7"
+    dockerfile = f"FROM small:1\nRUN echo first > /first\n{failing}\n"
     before = set(engine.lines_of("images", "--quiet"))
     result = run_one(tmp_path, {"environment/Dockerfile": dockerfile})
     error = result["exception_info"]
@@ -148,9 +149,10 @@ def test_a_build_that_fails_half_way_leaves_nothing_and_says_its_last_lines(
     first, _, rest = error["exception_message"].partition("\n")
     assert "docker build failed: " in first
     assert "about to fail" in rest
+    assert "\x1b" not in error["exception_message"]
     assert set(engine.lines_of("images", "--quiet")) <= before
     log = next((tmp_path / "job").glob("*/trial.log")).read_text()
-    assert "RUN echo about to fail" in log
+    assert failing in log
 
 
 def test_an_image_that_does_not_exist_errs_the_trial(tmp_path: Path) -> None:

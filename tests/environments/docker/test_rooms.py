@@ -97,6 +97,38 @@ def test_services_of_the_agent_are_seen_from_the_room(tmp_path: Path) -> None:
     assert told.startswith("shared\n/proc/")
 
 
+def test_a_file_is_renamed_from_one_directory_to_another(tmp_path: Path) -> None:
+    # `mv` would copy it, and `ln` fail, if the directories were different mounts.
+    moves = (
+        "before=$(ls -i /app/f); mv /app/f /tmp/f; after=$(ls -i /tmp/f);"
+        "[ ${before%% *} = ${after%% *} ] && ln /tmp/f /etc/f && cat /etc/f"
+    )
+
+    async def look(place: DockerEnvironment, room: Room) -> tuple[str, str, str]:
+        script = await room.exec_script(moves, "/tests/none")
+        later = await said(room, "grep -c localhost /etc/hosts; mv /tmp/f /app/f; cat /app/f")
+        return script.stdout or "", later, await said(place, "cat /app/f /etc/f")
+
+    first, later, outside = in_room(tmp_path, "mkdir -p /app; echo moved > /app/f", look)
+    assert first == "moved\n"
+    assert (later.split()[1:], outside.split()) == (["moved"], ["moved", "moved"])
+    assert int(later.split()[0]) > 0
+
+
+def test_the_agents_root_is_the_rooms_and_its_own_directories_are_guarded(tmp_path: Path) -> None:
+    async def look(place: DockerEnvironment, room: Room) -> tuple[str, str, str]:
+        script = "echo /*; ls /tests; ls -d /proc/self /dev/null /sys"
+        seen = (await room.exec_script(script, "/tests/none")).stdout or ""
+        agents = await said(place, "echo /*")
+        tried = "mv /tests /t; mv /logs /l; mv /logs/verifier /v; rm -rf /tests"
+        return seen, agents, (await place.exec(tried)).stdout or ""
+
+    seen, agents, tried = in_room(tmp_path, "rm -rf /tests; ln -s /etc /tests; mkdir /own", look)
+    assert seen.splitlines() == [agents, "/dev/null", "/proc/self", "/sys"]
+    assert set(agents.split()) >= {"/own", "/tests", "/logs", "/etc"}
+    assert tried.count("busy") == 4, tried
+
+
 ATTACKS = (
     "mkdir -p /tests /logs/verifier; echo 1 > /logs/verifier/reward.txt",
     "for p in /proc/[0-9]*; do echo 1 > $p/root/logs/verifier/reward.txt;"

@@ -124,7 +124,8 @@ def _put(files: dict[str, bytes], data: bytes, media_type: str) -> dict[str, obj
 
 def _put_manifest(files: dict[str, bytes], image: Saved) -> dict[str, object]:
     config = _put(files, image.config, "application/vnd.oci.image.config.v1+json")
-    layers = [_put(files, one, "application/vnd.oci.image.layer.v1.tar") for one in image.packed]
+    kind = "application/vnd.oci.image.layer.v1.tar" + (f"+{image.packing}" if image.packing else "")
+    layers = [_put(files, one, kind) for one in image.packed]
     data = json.dumps({"schemaVersion": 2, "config": config, "layers": layers}).encode()
     described = _put(files, data, MANIFEST)
     described["platform"] = {"os": "linux", "architecture": image.architecture}

@@ -7,6 +7,7 @@ from pathlib import Path
 from proctor.environments.sandbox.blueprint import Blueprint, Command, Network, Part
 from proctor.environments.sandbox.box import Box, Zygote, start_zygote
 from proctor.environments.sandbox.roots.build import Root, build_root
+from proctor.environments.sandbox.roots.builders import RootOptions
 from proctor.environments.sandbox.scratch import Session
 from proctor.trial.finding import Finding, FindingCode
 from tests.task.trees import write
@@ -39,6 +40,7 @@ class Site:
         *,
         image: str | None = None,
         base: str = "small",
+        builder: str = "auto",
         force: bool = False,
     ) -> Root:
         if dockerfile is not None:
@@ -46,7 +48,12 @@ class Site:
         scratch = self.root / "scratch"
         scratch.mkdir(exist_ok=True)
         return await build_root(
-            self.task, image, base, scratch=scratch, spawn=self.spawn, force=force
+            self.task,
+            image,
+            RootOptions(base, builder),
+            scratch=scratch,
+            spawn=self.spawn,
+            force=force,
         )
 
     async def said(self, root: Root, script: str) -> str:
@@ -73,7 +80,7 @@ class Site:
     def layers(self) -> list[Path]:
         """Everything in the cache of layers, two levels deep, but for locks."""
         found = (self.root / "cache/layers").glob("*/*")
-        return sorted(path for path in found if path.name not in ("lock", "current"))
+        return sorted(path for path in found if path.name not in ("lock", "current", "build.log"))
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ import pytest
 
 from proctor.environments.sandbox.roots import layers
 from proctor.environments.sandbox.roots.recipe import DEFAULT_PATH
+from proctor.traces.failures import find_message
 from tests.environments.sandbox.sites import OnSite, Site, found_beside_the_network
 from tests.environments.sandboxes import several_users
 from tests.ordinary_user import ROOT
@@ -69,12 +70,12 @@ def test_it_is_built_once_by_content(on_site: OnSite) -> None:
         text = "FROM small\nCOPY a /a\nRUN cat /a > /b\n"
         first = await site.build(text)
         again = await site.build(text)
-        assert (first.parts, site.n_spawned) == (again.parts, 1)
+        assert (first.parts, site.n_spawned) == (again.parts, 2)
         await site.build(f"# a comment\n{text}LABEL x=y\n")
-        assert site.n_spawned == 1
+        assert site.n_spawned == 2
         write(site.task, {"a": "2"})
         changed = await site.build(text)
-        assert site.n_spawned == 2
+        assert site.n_spawned == 4
         assert await site.said(changed, "cat /b") == "2"
         assert await site.said(first, "cat /b") == "1"
 
@@ -135,11 +136,16 @@ def forget_what_was_made() -> None:
 def test_a_command_that_fails_says_which_and_what_it_printed(on_site: OnSite) -> None:
     async def act(site: Site) -> None:
         with pytest.raises(RuntimeError) as caught:
-            await site.build("FROM small\nRUN echo about-to-fail && exit 7\n")
-        message = "Build failed: RUN echo about-to-fail && exit 7\nabout-to-fail\n"
+            await site.build(
+                "FROM small\nRUN printf '\\033[31mabout-to-fail\\033[0m\\n' && exit 7\n"
+            )
+        message = "Build failed: RUN printf '\\033[31mabout-to-fail\\033[0m\\n' && exit 7\n"
+        message += "about-to-fail\n"
         assert str(caught.value) == message
         (note,) = caught.value.__notes__
-        assert note == f"{site.task}/Dockerfile:2: the command ended with exit code 7"
+        place, _, path = note.partition("; the log of the build is ")
+        assert place == f"{site.task}/Dockerfile:2: the command ended with exit code 7"
+        assert Path(path).read_text().splitlines()[-1] == "\x1b[31mabout-to-fail\x1b[0m"
         assert site.layers == []
 
     on_site(act)
@@ -153,6 +159,30 @@ def test_of_long_output_the_last_lines_are_told(on_site: OnSite) -> None:
         lines = str(caught.value).splitlines()
         assert len(lines) == 401
         assert lines[-1] == "line 499"
+
+    on_site(act)
+
+
+def test_the_log_of_a_build_is_kept_with_its_layer(on_site: OnSite) -> None:
+    async def act(site: Site) -> None:
+        write(site.task, {"a": "1"})
+        await site.build("FROM small\nCOPY a /a\nRUN echo printed; echo too >&2\n")
+        logs = (site.root / "cache/layers").glob("*/build.log")
+        where = f"{site.task}/Dockerfile"
+        assert sorted(log.read_text() for log in logs) == [
+            f"{where}:0: WORKDIR /srv\n{where}:2: COPY a /a\n",
+            f"{where}:3: RUN echo printed; echo too >&2\nprinted\ntoo\n",
+        ]
+
+    on_site(act)
+
+
+def test_the_line_that_says_most_is_found_in_the_message_of_a_failure(on_site: OnSite) -> None:
+    async def act(site: Site) -> None:
+        script = "echo Reading lists; echo 'E: Unable to locate package nope'; echo done; exit 100"
+        with pytest.raises(RuntimeError) as caught:
+            await site.build(f"FROM small\nRUN {script}\n")
+        assert "E: Unable to locate package nope" in find_message(str(caught.value))
 
     on_site(act)
 

@@ -19,8 +19,8 @@ def test_an_image_that_is_not_there_is_stood_in_for_and_said(on_site: OnSite) ->
         (finding,) = root.findings
         assert finding.code == "base-substituted"
         assert finding.message == (
-            "The Dockerfile is FROM python:3.12, which was not imported; small:latest was used "
-            "instead: use -e docker, or import it with `proctor image import python:3.12 TAR`"
+            "The Dockerfile is FROM python:3.12, which is not in the image store; small:latest was "
+            "used instead: pull it with `proctor image pull python:3.12`, or use -e docker"
         )
         assert finding.detail == {"wanted": "python:3.12", "used": root.pin}
 
@@ -33,7 +33,9 @@ def test_a_build_that_fails_names_what_was_used_in_place_of_the_image(on_site: O
             await site.build("FROM python:3.12\nRUN echo about-to-fail && exit 7\n")
         *_, printed, hint = str(caught.value).splitlines()
         assert printed == "about-to-fail"
-        assert hint.startswith("(The Dockerfile is FROM python:3.12, which was not imported; ")
+        assert hint.startswith(
+            "(The Dockerfile is FROM python:3.12, which is not in the image store; "
+        )
 
     on_site(act)
 
@@ -45,7 +47,9 @@ def test_the_host_is_a_base(on_site: OnSite) -> None:
         root = await site.build(text, base="host")
         assert root.pin.startswith("host:")
         (finding,) = found_beside_the_network(root)
-        assert "FROM scratch, which was not imported; the host's system (" in finding.message
+        assert (
+            "FROM scratch, which is not in the image store; the host's system (" in finding.message
+        )
         said = await site.said(
             root, "ls /usr/local/new /etc/new; test -e /usr/bin/env || echo gone"
         )
@@ -120,7 +124,7 @@ def test_a_dockerfile_stands_in_for_an_image_that_is_not_there(on_site: OnSite) 
         root = await site.build("FROM small\nENV BUILT=1\n", image="org/task:1")
         assert root.env["BUILT"] == "1"
         (finding,) = root.findings
-        assert "names the image org/task:1, which was not imported" in finding.message
+        assert "names the image org/task:1, which is not in the image store" in finding.message
 
     on_site(act)
 
@@ -130,7 +134,10 @@ def test_without_a_dockerfile_the_base_stands_in_for_the_image(on_site: OnSite) 
         write(site.task, {"data.txt": "d"})
         root = await site.build(image="org/task:1")
         (finding,) = root.findings
-        assert "task.toml names org/task:1, which was not imported; small:latest" in finding.message
+        assert (
+            "task.toml names org/task:1, which is not in the image store; small:latest"
+            in finding.message
+        )
         assert root.upload_environment
 
     on_site(act)
@@ -160,7 +167,8 @@ def test_compose_is_refused_by_name(on_site: OnSite) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("FROM a\nFROM b\n", r"Dockerfile:2: FROM: a second FROM"),
+        ("FROM small\nONBUILD RUN a\n", r"Dockerfile:2: ONBUILD: is not supported"),
+        ("FROM small\nCOPY --from=no:1 /a /b\n", r"2: COPY: --from=no:1: not in the image store"),
         ("FROM small\nCOPY absent /x\n", r"Dockerfile:2: COPY: absent: not in .*environment"),
         ("FROM UPPER CASE\n", r"Dockerfile:1: FROM: 'UPPER CASE'"),
         ("FROM a//b\n", r"Dockerfile:1: FROM 'a//b': not a name of an image"),
@@ -223,5 +231,5 @@ def test_an_ordinary_user_builds_on_an_image_and_on_the_host() -> None:
         "['gone']",
         "['a', '0', 'c']",
         "[]",
-        f"2 {ordinary_uid()}",
+        f"5 {ordinary_uid()}",
     ]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from proctor.environments.sandbox.roots.dockerfile import Dockerfile, parse_dockerfile, plan_recipe
+from proctor.environments.sandbox.roots.dockerfile import Dockerfile, Source, parse_dockerfile
+from proctor.environments.sandbox.roots.instructions import plan_recipe
 from proctor.environments.sandbox.roots.recipe import (
     DEFAULT_PATH,
     Copy,
@@ -13,6 +14,7 @@ from proctor.environments.sandbox.roots.recipe import (
     Step,
 )
 from proctor.errors import ImageError
+from proctor.task.environment import Healthcheck
 
 
 def parse(text: str) -> Dockerfile:
@@ -21,7 +23,13 @@ def parse(text: str) -> Dockerfile:
 
 def plan(text: str, **env: str) -> Recipe:
     """What is made of a base that is called base."""
-    return plan_recipe(parse(f"FROM base\n{text}"), Start(env))
+    return plan_last(f"FROM base\n{text}", **env)
+
+
+def plan_last(text: str, **env: str) -> Recipe:
+    """What is made of the last stage."""
+    dockerfile = parse(text)
+    return plan_recipe(dockerfile, dockerfile.stages[-1], Start(env))
 
 
 def only(text: str, **env: str) -> Step:
@@ -72,16 +80,16 @@ def refusal(text: str) -> str:
     ],
 )
 def test_from_names_the_image(text: str, image: str) -> None:
-    assert parse(text).image == image
+    assert parse(text).stages[-1].source == Source(image=image)
 
 
 def test_from_knows_its_platform() -> None:
-    assert parse("FROM --platform=$TARGETPLATFORM debian").platform == "linux/amd64"
+    assert parse("FROM --platform=$TARGETPLATFORM debian").stages[-1].platform == "linux/amd64"
 
 
 def test_an_argument_above_from_counts_below_only_where_it_is_named() -> None:
     text = "ARG V=1\nFROM base\nRUN a\nARG V\nRUN b\nARG V=2\nRUN c\n"
-    steps = [step for step in plan_recipe(parse(text), Start({})).steps if isinstance(step, Run)]
+    steps = [step for step in plan_last(text).steps if isinstance(step, Run)]
     assert [step.env.get("V") for step in steps] == [None, "1", "2"]
 
 
@@ -93,7 +101,7 @@ def test_arguments_are_seen_by_run_and_not_kept() -> None:
     recipe = plan("ARG V=1\nRUN a")
     assert isinstance(recipe.steps[0], Run)
     assert recipe.steps[0].env["V"] == "1"
-    assert "V" not in recipe.env
+    assert "V" not in recipe.result.env
 
 
 def test_the_architecture_is_known_where_it_is_asked_for() -> None:
@@ -123,13 +131,13 @@ def test_the_architecture_is_known_where_it_is_asked_for() -> None:
     ],
 )
 def test_env_sets_variables(text: str, env: dict[str, str]) -> None:
-    found = plan(text, X="x", EMPTY="").env
+    found = plan(text, X="x", EMPTY="").result.env
     assert {name: found[name] for name in env} == env
 
 
 def test_a_base_without_a_path_has_dockers() -> None:
-    assert plan("ENV PATH=/opt/bin:$PATH").env["PATH"] == f"/opt/bin:{DEFAULT_PATH}"
-    assert plan("ENV PATH=/opt/bin:$PATH", PATH="/x").env["PATH"] == "/opt/bin:/x"
+    assert plan("ENV PATH=/opt/bin:$PATH").result.env["PATH"] == f"/opt/bin:{DEFAULT_PATH}"
+    assert plan("ENV PATH=/opt/bin:$PATH", PATH="/x").result.env["PATH"] == "/opt/bin:/x"
 
 
 # RUN
@@ -163,7 +171,7 @@ def test_user_and_workdir_count_from_where_they_stand() -> None:
     made = [(step.path, step.user) for step in recipe.steps if isinstance(step, MakeDirectory)]
     assert runs == [("/", "root"), ("/app/src", "ada")]
     assert made == [("/app", "root"), ("/app/src", "ada")]
-    assert (recipe.workdir, recipe.user) == ("/app/src", "ada")
+    assert (recipe.result.workdir, recipe.result.user) == ("/app/src", "ada")
 
 
 def test_a_heredoc_alone_is_the_script() -> None:
@@ -197,10 +205,10 @@ def test_a_cache_mount_is_accepted_and_said_to_do_nothing() -> None:
 
 def test_another_escape_may_be_chosen() -> None:
     text = "# escape=`\nFROM base\nRUN echo a `\n  b\\\nENV A=c:\\x"
-    recipe = plan_recipe(parse(text), Start({}))
+    recipe = plan_last(text)
     assert isinstance(recipe.steps[0], Run)
     assert recipe.steps[0].argv[2] == "echo a   b\\"
-    assert recipe.env["A"] == "c:\\x"
+    assert recipe.result.env["A"] == "c:\\x"
 
 
 def test_a_directive_below_a_comment_is_a_comment() -> None:
@@ -249,19 +257,19 @@ def test_copy_takes_files_from_the_dockerfile_itself() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("FROM other", "Dockerfile:2: FROM: a second FROM: multi-stage builds"),
-        ("ONBUILD RUN a", "Dockerfile:2: ONBUILD: is not supported; build the image elsewhere"),
-        (
-            "COPY --from=build /a /b",
-            "Dockerfile:2: COPY: --from=build: other images are not available",
-        ),
-        ("RUN --mount=type=secret,id=x a", "RUN: --mount=type=secret,id=x is not supported"),
-        ("RUN --network=none a", "RUN: --network=none is not supported"),
+        ("ONBUILD RUN a", "Dockerfile:2: ONBUILD: is not supported; build it with `--builder"),
+        ("RUN --mount=type=secret,id=x a", "RUN: --mount=type=secret,id=x is not supported here"),
+        ("RUN --network=none a", "RUN: --network=none is not supported here; build it with"),
+        ("ADD --from=x a /b", "ADD: --from is not supported"),
+        ("COPY --from=x <<EOF /b\na\nEOF", "COPY: a here-document with --from"),
         ("COPY --exclude=x a /b", "COPY: --exclude is not supported"),
         ("ADD https://example.org/x /x", "ADD: https://example.org/x: URLs are not fetched"),
         ("COPY --chmod=u+x a /b", "COPY: --chmod=u+x; expected octal digits such as 755"),
         ("COPY a b /x", "COPY: several sources, and the target is '/x'; expected it to end in /"),
         ("COPY a", "COPY: 'a'; expected sources and a target"),
+        ("HEALTHCHECK curl x", "HEALTHCHECK: 'curl x'; expected CMD and a command, or NONE"),
+        ("HEALTHCHECK --interval=5 CMD x", "HEALTHCHECK: --interval=5; expected a number, or a"),
+        ("HEALTHCHECK --retries=x CMD x", "HEALTHCHECK: --retries=x; expected a number, or a time"),
         ("RUN", "RUN: has no command"),
         ("RUN []", "RUN: has an empty list"),
         ("RUN [1]", "the list contains something other than strings"),
@@ -308,7 +316,18 @@ def test_what_has_no_effect_is_passed_over() -> None:
     assert (recipe.steps, recipe.notes) == ((), ())
 
 
-@pytest.mark.parametrize("keyword", ["ENTRYPOINT", "HEALTHCHECK", "VOLUME"])
+@pytest.mark.parametrize("keyword", ["ENTRYPOINT", "VOLUME"])
 def test_what_somebody_might_count_on_is_noted(keyword: str) -> None:
     (note,) = plan(f"{keyword} /x").notes
     assert note.startswith(f"Dockerfile:2: {keyword} ")
+
+
+def test_a_healthcheck_is_a_setting_of_the_result() -> None:
+    assert plan("RUN a").result.healthcheck is None
+    assert plan("HEALTHCHECK CMD curl -f x\nHEALTHCHECK NONE").result.healthcheck is None
+    usual = plan("HEALTHCHECK CMD curl -f x").result.healthcheck
+    assert usual == Healthcheck(command="/bin/sh -c 'curl -f x'", interval_sec=30, retries=3)
+    text = 'HEALTHCHECK --interval=1m30s --timeout=500ms --retries=5 CMD ["a b", "c"]'
+    assert plan(text).result.healthcheck == Healthcheck(
+        command="'a b' c", interval_sec=90, timeout_sec=1, retries=5
+    )

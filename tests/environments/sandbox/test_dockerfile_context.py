@@ -91,10 +91,11 @@ def test_a_pipe_is_refused(root: Path) -> None:
         select(root, "src")
 
 
-def test_an_archive_is_not_unpacked_by_add(root: Path) -> None:
+def test_an_archive_is_unpacked_by_add_only(root: Path) -> None:
     (root / "x.tar").write_bytes(bytes(1024))
-    with pytest.raises(ImageError, match=r"x\.tar: an archive, which ADD would unpack"):
-        select(root, "x.tar", is_add=True)
+    (root / "no.tar").write_text("text")
+    assert select(root, "x.tar", is_add=True).archives == (root / "x.tar",)
+    assert select(root, "no.tar", is_add=True).archives == ()
     assert paths(root, "x.tar") == ["x.tar"]
 
 

@@ -227,7 +227,7 @@ def test_what_is_used_is_not_removed(store: ImageStore, tree: Path) -> None:
 
 def test_what_is_not_there_cannot_be_removed(store: ImageStore, tree: Path) -> None:
     with pytest.raises(
-        ImageError, match="x:latest: no image of that name; no image was imported yet"
+        ImageError, match="x:latest: no image of that name; the image store is empty"
     ):
         store.remove("x")
     take(store, tree)

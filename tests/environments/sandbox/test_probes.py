@@ -12,8 +12,9 @@ from proctor.environments.sandbox.blueprint import Command, Network
 from proctor.environments.sandbox.box import Box
 from tests.environments.sandbox.boxes import look, make_blueprint, opened, said, shell, use
 
-COMMAND = "00000000800004fb"
-"""CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, NET_BIND_SERVICE, SETFCAP."""
+COMMAND = "00000000800404fb"
+"""CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, NET_BIND_SERVICE, SYS_CHROOT, SETFCAP.
+"""
 NONE = "0000000000000000"
 
 
@@ -31,7 +32,7 @@ def refused(tmp_path: Path, *scripts: str) -> list[str]:
     return use(tmp_path, run)
 
 
-def test_the_capabilities_of_root_are_the_nine(tmp_path: Path) -> None:
+def test_the_capabilities_of_root_are_the_ten(tmp_path: Path) -> None:
     lines = look(tmp_path, "grep ^Cap /proc/self/status").split()
     sets = dict(zip(lines[::2], lines[1::2], strict=True))
     assert sets == {
@@ -83,7 +84,6 @@ def test_no_namespace_can_be_made_or_entered(tmp_path: Path) -> None:
         "unshare -p -f true",
         "nsenter -t 1 -m true",
         "nsenter -t 1 -a true",
-        "chroot / true",
     )
 
 
@@ -107,7 +107,10 @@ def test_no_setting_of_the_kernel_can_be_written(tmp_path: Path) -> None:
         "echo 1 > /proc/sys/vm/overcommit_memory",
         "echo 0 > /proc/sys/kernel/randomize_va_space",
         "echo h > /proc/sysrq-trigger",
-        "find /proc/sys -type f -writable -print -quit | grep .",
+        "for f in /proc/sys/kernel/* /proc/sys/net/ipv4/* /proc/sys/user/*; do "
+        "test -f $f && cat $f > $f && exit 0; done; exit 1",
+        "echo x > /proc/mtrr",
+        "echo 'some 500000 1000000' > /proc/pressure/memory",
         "chmod 777 /proc/sys/kernel/core_pattern",
         "for f in /proc/irq/*/smp_affinity; do cat $f > $f && exit 0; done; exit 1",
     )
@@ -122,6 +125,104 @@ def test_modes_in_proc_which_are_the_hosts_own_cannot_be_changed(tmp_path: Path)
         "for f in /proc/*; do case $f in */self|*/thread-self|*/net|*/mounts|*[0-9]) ;; "
         '*) chmod --quiet "$(stat -c %a $f)" $f && exit 0;; esac; done; exit 1',
     )
+
+
+def test_a_process_writes_its_own_files_in_proc(tmp_path: Path) -> None:
+    script = (
+        "echo 500 > /proc/self/oom_score_adj && cat /proc/self/oom_score_adj;"
+        "echo 0x33 > /proc/self/coredump_filter && echo named > /proc/$$/comm && cat /proc/$$/comm"
+    )
+    assert look(tmp_path, script).split() == ["500", "named"]
+
+
+def test_nothing_of_pid_1_and_of_a_room_can_be_written_in_proc(tmp_path: Path) -> None:
+    write = (
+        "for p in PIDS; do for f in mem comm loginuid attr/current uid_map gid_map setgroups; do "
+        "test -e $p/$f && (echo 1 > $p/$f) 2>/dev/null && echo $p/$f; done; done; true"
+    )
+
+    async def run(box: Box) -> tuple[str, str]:
+        room = await box.open_room(("/tests",))
+        waiting = asyncio.ensure_future(said(box, "exec sleep 1.5", room=room))
+        await asyncio.sleep(0.5)
+        others = "$(grep -l ^sleep /proc/[0-9]*/comm | sed 's:/comm::')"
+        found = (
+            await said(box, write.replace("PIDS", "/proc/1 /proc/self")),
+            await said(box, write.replace("PIDS", others)),
+        )
+        await waiting
+        return found
+
+    own, others = use(tmp_path, run, guarded=("/tests",))
+    assert not [path for path in own.split() if path.startswith("/proc/1/")]
+    assert others == ""
+
+
+def test_chroot_leads_to_the_sandboxs_own_root_and_no_further(tmp_path: Path) -> None:
+    code = """
+import os
+os.makedirs("/jail/deeper", exist_ok=True)
+top = os.open("/", os.O_RDONLY)
+before = os.stat("/")
+os.chroot("/jail")
+print(os.listdir("/") != os.listdir(top))
+os.chroot("/deeper")
+for _ in range(100):
+    os.chdir("..")
+os.chroot(".")
+after = os.stat("/")
+print((before.st_dev, before.st_ino) == (after.st_dev, after.st_ino))
+os.fchdir(top)
+for _ in range(100):
+    os.chdir("..")
+print(sorted(os.listdir(".")) == sorted(os.listdir("/")), os.path.exists("/proc/1"))
+"""
+    assert look(tmp_path, python(code)).split() == ["True", "True", "True", "True"]
+
+
+def test_only_root_can_call_chroot(tmp_path: Path) -> None:
+    script = python(
+        "import os\ntry: os.chroot('/tmp')\nexcept OSError as error: print(error.errno)"
+    )
+    assert look(tmp_path, script, user="guest") == "1"
+
+
+def test_another_root_shows_no_more_of_pid_1_and_of_rooms(tmp_path: Path) -> None:
+    code = """
+import os, subprocess
+os.makedirs("/jail", exist_ok=True)
+here = os.open("/", os.O_RDONLY)
+os.chroot("/jail")
+os.fchdir(here)
+for pid in [name for name in os.listdir("proc") if name.isdecimal() and int(name) != os.getpid()]:
+    for name in ("root", "cwd"):
+        try:
+            print(pid, os.listdir(f"proc/{pid}/{name}/tests"))
+        except OSError:
+            pass
+"""
+
+    async def run(box: Box) -> str:
+        room = await box.open_room(("/tests",))
+        waiting = asyncio.ensure_future(said(box, "touch /tests/hidden; sleep 1.5", room=room))
+        await asyncio.sleep(0.5)
+        found = await said(box, python(code))
+        await waiting
+        return found
+
+    assert "hidden" not in use(tmp_path, run, guarded=("/tests",))
+
+
+def test_the_kernels_audit_is_not_there(tmp_path: Path) -> None:
+    code = """
+import socket
+try:
+    socket.socket(16, socket.SOCK_RAW, 9)
+except OSError as error:
+    print(error.strerror)
+socket.socket(16, socket.SOCK_RAW, 0).close()
+"""
+    assert look(tmp_path, python(code)) == "Protocol not supported"
 
 
 def test_what_tells_of_the_host_in_proc_is_masked(tmp_path: Path) -> None:

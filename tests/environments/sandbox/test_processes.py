@@ -41,6 +41,25 @@ def test_a_group_is_alive_while_a_thread_of_it_is(ghost: subprocess.Popen[bytes]
     assert not is_alive(ghost.pid)
 
 
+def test_a_process_that_called_chroot_has_its_paths_in_the_sandbox(tmp_path: Path) -> None:
+    code = "import os, time; os.chroot('/jail'); open('/ready', 'w'); time.sleep(60)"
+
+    async def run(box: Box) -> list[tuple[str | None, str | None]]:
+        await said(
+            box, f'mkdir -p /jail /app; echo "{code}" > /app/a.py; echo "{code}" > /app/b.py'
+        )
+        await said(box, "mkdir -p /jail/app; cp /app/b.py /jail/app/b.py")
+        for name in ("a", "b"):
+            start = (
+                f"rm -f /jail/ready; setsid {PYTHON} /app/{name}.py >/dev/null 2>&1 </dev/null &"
+            )
+            await said(box, f"{start} while ! test -e /jail/ready; do sleep 0.02; done")
+        return [(each.executable, each.script) for each in await box.list_processes()]
+
+    found = use(tmp_path, run)
+    assert found == [(REAL_PYTHON, "/app/a.py"), (REAL_PYTHON, "/jail/app/b.py")]
+
+
 def test_a_zombie_of_one_thread_is_dead() -> None:
     process = subprocess.Popen(["true"], start_new_session=True)
     while read_stat(f"/proc/{process.pid}")[1][0] != b"Z":

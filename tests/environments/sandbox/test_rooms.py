@@ -8,11 +8,12 @@ import pytest
 
 from proctor.environments.sandbox.blueprint import Command
 from proctor.environments.sandbox.box import Box
+from proctor.environments.sandbox.watch import watched
 from proctor.errors import SandboxError
 from tests.environments.sandbox.boxes import said, shell, use
 
 FRESH = ("/tests", "/logs/verifier")
-COMMAND_AND_ROOM = "00000008800004fb"
+COMMAND_AND_ROOM = "00000008800404fb"
 ROOM = "0000000800000000"
 
 # A process of the agent that lives on and attacks every other process it sees, in every way.
@@ -226,3 +227,29 @@ def test_without_guarded_directories_things_are_as_harbor_leaves_them(tmp_path: 
 
     printed = use(tmp_path, run, guarded=(), directories=("/logs/verifier",))
     assert printed.splitlines()[-1] == "moved"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the kernel tells root alone who opens a file")
+def test_a_root_with_links_to_the_hosts_directories_is_not_taken_for_the_room(
+    tmp_path: Path,
+) -> None:
+    rooms = tmp_path / "box" / "root.rooms"
+    places = {str(rooms / f"1.{n}"): path for n, path in enumerate(FRESH)}
+    links = " && ".join(f"ln -s {place} /jail{path}" for place, path in places.items())
+    code = "import os, time; os.chroot('/jail'); open('/ready', 'w'); time.sleep(60)"
+
+    async def run(box: Box) -> list[str]:
+        await said(box, f"mkdir -p /jail/logs && {links}")
+        await said(
+            box,
+            f'setsid /usr/bin/python3 -c "{code}" >/dev/null 2>&1 </dev/null & '
+            "while ! test -e /jail/ready; do sleep 0.02; done",
+        )
+        room = await box.open_room(FRESH)
+        with watched(places, box.pid) as opened:
+            await said(box, "echo first > /logs/verifier/out; cat /tests/x", room=room)
+            await said(box, "echo 1 > /logs/verifier/reward.txt", room=room)
+        assert opened is not None
+        return [each.path for each in opened]
+
+    assert "/logs/verifier/reward.txt" in use(tmp_path, run, guarded=FRESH)

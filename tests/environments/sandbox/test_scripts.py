@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from proctor.environments.sandbox.watch import find_scripts
+from tests.task.trees import write
 
 CODE = "import time; time.sleep(60)\n"
 
@@ -75,3 +76,21 @@ def test_options_of_other_interpreters(tmp_path: Path, words: list[str], found: 
     (tmp_path / "root" / "run.sh").write_text("")
     scripts = list(find_scripts(str(tmp_path), f"/usr/bin/{words[0]}", "/", words))
     assert (scripts[0] if scripts else None) == found
+
+
+@pytest.mark.parametrize(
+    ("word", "found"),
+    [
+        ("/tests/run.sh", "/app/jail/tests/run.sh"),
+        ("deeper.sh", "/app/deeper.sh"),
+        ("../app/deeper.sh", "/app/deeper.sh"),
+    ],
+)
+def test_after_chroot_a_script_has_its_path_in_the_sandbox(
+    tmp_path: Path, word: str, found: str
+) -> None:
+    write(tmp_path, {"root/tests/run.sh": "", "app/deeper.sh": ""})
+    (tmp_path / "cwd").symlink_to("app")
+    words = ["bash", word]
+    scripts = list(find_scripts(str(tmp_path), "/usr/bin/bash", "/app", words, "/app/jail"))
+    assert scripts[0] == found

@@ -2,6 +2,7 @@
 
     aec_bench   a tree of aec-bench's records
     harbor      harbor's jobs
+    inspect     the samples of Inspect's logs
     traces      loose trajectories, conversations and ATIF files
     bundle      what `proctor export` wrote
     prime       the hosted samples of a Prime evaluation
@@ -18,6 +19,7 @@ from proctor.cli.printable import printable
 COMMANDS = {
     "aec-bench": "Import a tree of aec-bench records, of any generation.",
     "harbor": "Import the trials of harbor jobs, each with all its files.",
+    "inspect": "Import the samples of Inspect logs (.eval, .json).",
     "traces": "Import loose trajectories, conversations and ATIF files.",
     "bundle": "Import a bundle from another ledger, after checking it.",
     "prime": "Import the hosted samples of a Prime evaluation.",

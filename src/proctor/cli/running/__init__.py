@@ -7,6 +7,7 @@
     files        reads config and .env files
     config       makes JobConfig and Settings from flags
     agents       … the part about agents
+    git_dataset  … the tasks of a dataset in a git repository
     mistakes     common mistakes, and what was meant
     host         variables of the host that tasks need
     ledger       the ledger of a job

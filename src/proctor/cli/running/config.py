@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import count
 from pathlib import Path
-from typing import get_args
+from typing import cast
 
 import click
 import msgspec
@@ -26,12 +26,14 @@ from proctor.cli.running.flags import (
     TaskFlags,
     VerifierFlags,
 )
+from proctor.cli.running.git_dataset import list_git_tasks, name_git_dataset
 from proctor.cli.running.options import AUTO
 from proctor.cli.running.pairs import parse_arguments, parse_tpu, parse_variables
 from proctor.errors import InputError
 from proctor.gateway.upstream import parse_endpoints
 from proctor.harbor.configs import (
     DOCKER,
+    HARBOR_ENVIRONMENTS,
     OWN_ENVIRONMENTS,
     SANDBOX,
     DatasetConfig,
@@ -40,6 +42,8 @@ from proctor.harbor.configs import (
     JobConfig,
     TaskConfig,
 )
+from proctor.job.git_source import PREFIX
+from proctor.job.published import split_registry
 from proctor.job.secrets import fill_secrets
 from proctor.job.settings import Settings
 from proctor.record.read import load_adaptation
@@ -54,7 +58,9 @@ _ORG_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
 _TASK_FILES = ("task.toml", "task.yaml")
 
 
-def set_tasks(config: JobConfig, flags: TaskFlags, *, verifying: bool) -> None:
+def set_tasks(
+    config: JobConfig, flags: TaskFlags, host: Mapping[str, str], *, verifying: bool
+) -> None:
     """Set the tasks of a config from flags, replacing those that it has.
 
     Raises:
@@ -69,9 +75,12 @@ def set_tasks(config: JobConfig, flags: TaskFlags, *, verifying: bool) -> None:
         _check_package("--task", name)
         config.datasets = []
         config.tasks = [TaskConfig(name=name, ref=ref or "latest")]
+    elif flags.dataset is not None and flags.dataset.startswith(PREFIX):
+        config.datasets = []
+        config.tasks = list_git_tasks(flags.dataset, flags, host)
     elif flags.dataset is not None:
         config.tasks = []
-        config.datasets = [_filtered(_make_dataset(flags, flags.dataset), flags)]
+        config.datasets = [_filtered(_make_dataset(flags, flags.dataset, host), flags)]
     elif not config.tasks and not config.datasets:
         raise click.UsageError(
             "no tasks; expected --path DIRECTORY, --dataset NAME, --task ORG/NAME or a --config "
@@ -90,8 +99,9 @@ def _check_flags(flags: TaskFlags) -> None:
         raise click.UsageError(
             "--task-git-url goes with --path, the task's place in the repository"
         )
-    if (flags.registry_path or flags.registry_url) and flags.dataset is None:
-        raise click.UsageError("--registry-path and --registry-url go with --dataset")
+    in_git = (flags.dataset or "").startswith(PREFIX)
+    if (flags.registry_path or flags.registry_url) and (flags.dataset is None or in_git):
+        raise click.UsageError("--registry-path and --registry-url go with --dataset NAME")
     if flags.registry_path is not None and flags.registry_url is not None:
         raise click.UsageError("--registry-path does not go with --registry-url")
     if _is_filtered(flags) and flags.path is None and flags.dataset is None:
@@ -157,7 +167,7 @@ def _filtered(dataset: DatasetConfig, flags: TaskFlags) -> DatasetConfig:
     return dataset
 
 
-def _make_dataset(flags: TaskFlags, dataset: str) -> DatasetConfig:
+def _make_dataset(flags: TaskFlags, dataset: str, host: Mapping[str, str]) -> DatasetConfig:
     name, at, version = dataset.partition("@")
     if "/" in name:
         _check_package("--dataset", name)
@@ -166,12 +176,10 @@ def _make_dataset(flags: TaskFlags, dataset: str) -> DatasetConfig:
         return DatasetConfig(name=name, ref=version or "latest")
     if not name or (at and not version):
         raise click.UsageError(f"--dataset is {dataset!r}; expected NAME or NAME@VERSION")
-    return DatasetConfig(
-        name=name,
-        version=version or None,
-        registry_path=flags.registry_path,
-        registry_url=flags.registry_url,
-    )
+    path, url = flags.registry_path, flags.registry_url
+    if path is None and url is None:
+        path, url = split_registry(host)
+    return DatasetConfig(name=name, version=version or None, registry_path=path, registry_url=url)
 
 
 def _check_package(option: str, name: str) -> None:
@@ -210,8 +218,9 @@ def set_environment(config: JobConfig, flags: EnvironmentFlags) -> None:
     if flags.override_tpu is not None:
         environment.override_tpu = parse_tpu(flags.override_tpu)
     environment.kwargs.update(parse_arguments("--ek", flags.environment_kwargs))
-    if flags.base is not None:
-        _set_base(environment, flags.base)
+    for name, value in (("base", flags.base), ("builder", flags.builder)):
+        if value is not None:
+            _set_own_argument(environment, name, value)
     if flags.allow_host_port:
         _set_host_ports(environment, flags.allow_host_port)
     environment.extra_allowed_hosts.extend(
@@ -243,19 +252,19 @@ def _set_own(where: str, environment: EnvironmentConfig, name: str) -> None:
     if name in OWN_ENVIRONMENTS:
         environment.type, environment.import_path = None, OWN_ENVIRONMENTS[name]
         return
-    if name in get_args(EnvironmentType.__value__):
+    if name not in HARBOR_ENVIRONMENTS:
+        theirs = ", ".join(sorted(HARBOR_ENVIRONMENTS))
         raise InputError(
-            f"{where} is {name}, an environment of harbor that proctor does not have; "
-            "-e sandbox runs here without a daemon, and --environment-import-path takes any class"
+            f"{where} is {name!r}; expected sandbox, docker or null, or one of harbor's: {theirs}"
         )
-    raise InputError(f"{where} is {name!r}; expected sandbox, docker or null")
+    environment.type, environment.import_path = cast(EnvironmentType, name), None
 
 
-def _set_base(environment: EnvironmentConfig, base: str) -> None:
+def _set_own_argument(environment: EnvironmentConfig, name: str, value: str) -> None:
     if environment.import_path != SANDBOX:
-        raise click.UsageError("--base goes with --env sandbox")
-    if environment.kwargs.setdefault("base", base) != base:
-        raise click.UsageError("--base and --ek base=… say different things")
+        raise click.UsageError(f"--{name} goes with --env sandbox")
+    if environment.kwargs.setdefault(name, value) != value:
+        raise click.UsageError(f"--{name} and --ek {name}=… say different things")
 
 
 def _set_host_ports(environment: EnvironmentConfig, ports: Sequence[str]) -> None:
@@ -269,7 +278,8 @@ def _check_honoured(environment: EnvironmentConfig) -> None:
     """Check that our environments are not given options that they would ignore."""
     names = {path: name for name, path in OWN_ENVIRONMENTS.items()}
     name = names.get(
-        environment.import_path or "", "docker environment" if environment.type else None
+        environment.import_path or "",
+        "docker environment" if environment.type == DOCKER else None,
     )
     if name is None:
         return
@@ -283,8 +293,8 @@ def _check_honoured(environment: EnvironmentConfig) -> None:
 
 def _check_hosts(config: JobConfig) -> None:
     """Check that our environments are not given hosts: every trial would fail at once."""
-    names = {SANDBOX: "sandbox", None: "docker environment"}
-    name = names.get(config.environment.import_path)
+    names = {SANDBOX: "sandbox", DOCKER: "docker environment"}
+    name = names.get(config.environment.import_path or config.environment.type or "")
     if name is None:
         return
     hosts_by_option = {
@@ -338,12 +348,16 @@ def make_config(
     set_agents(config, flags.agent)
     set_environment(config, flags.environment)
     _set_verifier(config, flags.verifier)
-    set_tasks(config, flags.tasks, verifying=not config.verifier.disable)
+    set_tasks(config, flags.tasks, host, verifying=not config.verifier.disable)
     _check_config(config)
     if flags.job.config is not None:
         # A config saved by an earlier job has its secrets redacted; they come from the host again.
         config = fill_secrets(config, {}, host, str(flags.job.config))
-    return RequestedJob(config, _make_settings(flags), flags.job.n_concurrent == AUTO)
+    settings = _make_settings(flags)
+    if (flags.tasks.dataset or "").startswith(PREFIX) and settings.dataset_id is None:
+        name = name_git_dataset(config.tasks)
+        settings = settings.model_copy(update={"dataset_id": name})
+    return RequestedJob(config, settings, flags.job.n_concurrent == AUTO)
 
 
 def _load_base(flags: JobFlags, name: str) -> tuple[JobConfig, list[str]]:

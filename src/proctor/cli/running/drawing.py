@@ -18,6 +18,7 @@ from proctor.cli.running.watching import (
     Progress,
     render_basis,
     render_ended,
+    render_left,
     render_means,
     render_running,
     render_waiting,
@@ -112,6 +113,7 @@ class Drawing:
         if progress.n_kept:
             counts += f" ({progress.n_kept} kept)"
         counts += f"  {seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        counts += f", {left}" if (left := render_left(progress)) else ""
         title = self._title[: max(width - len(counts) - _NARROWEST_BAR - 4, 8)]
         bar = ProgressBar(
             total=max(progress.n_total, 1),

@@ -50,6 +50,8 @@ class EnvironmentFlags(msgspec.Struct, frozen=True):
     environment: str | None
     environment_import_path: str | None
     base: str | None
+    builder: str | None
+    offline: bool
     environment_kwargs: Texts
     allow_host_port: Texts
     allow_environment_host: Texts
@@ -57,7 +59,7 @@ class EnvironmentFlags(msgspec.Struct, frozen=True):
     delete: bool | None
     cpus: str | None
     memory: str | None
-    override_cpus: int | None
+    override_cpus: int | float | None
     override_memory_mb: int | None
     override_storage_mb: int | None
     override_gpus: int | None

@@ -15,6 +15,7 @@ from proctor.cli.running.place import LOCAL
 from proctor.cli.running.sections import Decorator, option, section
 from proctor.job.options import MOST_LOST
 from proctor.job.settings import MOST_AGAIN
+from proctor.task.environment import parse_processors
 
 AUTO = "auto"
 POLICIES = click.Choice(["auto", "limit", "request", "guarantee", "ignore"], case_sensitive=False)
@@ -72,6 +73,24 @@ class Dollars(click.ParamType[float]):
         if not 0 < amount < math.inf:
             self.fail(f"{value!r}; expected an amount above 0, such as 0.50", param, ctx)
         return amount
+
+
+class Processors(click.ParamType[int | float]):
+    """A number of processors: whole or not, above 0 and finite."""
+
+    name = "N"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | float:
+        """Parse the number."""
+        try:
+            number = parse_processors(value)
+        except ValueError:
+            number = 0
+        if number <= 0:
+            self.fail(f"{value!r}; expected a number above 0, such as 2 or 0.5", param, ctx)
+        return number
 
 
 _FROM_0, _FROM_1 = Number(0), Number(1)
@@ -138,8 +157,8 @@ _ENVIRONMENT = option(
     "-e",
     "--env",
     "environment",
-    help="Environment: sandbox (Linux, no daemon), docker (needs a Docker engine) or null (runs "
-    "nothing).  [default: sandbox]",
+    help="Environment: sandbox (Linux, no daemon), docker (needs a Docker engine), null (runs "
+    "nothing), or one of harbor's, such as daytona, e2b or modal.  [default: sandbox]",
 )
 _DATASET_ID = option(
     "--dataset-id",
@@ -148,7 +167,10 @@ _DATASET_ID = option(
 )
 _OVERRIDES = (
     option(
-        "--override-cpus", type=_FROM_1, metavar="N", help="Set the number of CPUs for every task."
+        "--override-cpus",
+        type=Processors(),
+        metavar="N",
+        help="Set the number of CPUs for every task, such as 2 or 0.5.",
     ),
     option(
         "--override-memory-mb",
@@ -225,7 +247,8 @@ task_options: Decorator = section(
         "-d",
         "--dataset",
         metavar="NAME[@VERSION]",
-        help="Dataset in a registry, or ORG/NAME in harbor's local cache.",
+        help="Dataset by name: published, in a registry, ORG/NAME in harbor's local cache, or in "
+        "a repository: git+URL[@REF][#subdirectory=PATH].",
     ),
     option("-t", "--task", metavar="ORG/NAME[@REF]", help="One task in harbor's local cache."),
     _many(
@@ -239,7 +262,11 @@ task_options: Decorator = section(
         "-x", "--exclude-task-name", "exclude", metavar="GLOB", help="Exclude tasks matching GLOB."
     ),
     option("-l", "--n-tasks", type=_FROM_1, metavar="N", help="Limit the number of tasks."),
-    option("--registry-path", type=FILE, help="Look up --dataset in this JSON registry."),
+    option(
+        "--registry-path",
+        type=FILE,
+        help="Look up --dataset in this JSON registry.  [default: PROCTOR_REGISTRY]",
+    ),
     option("--registry-url", help="Look up --dataset in the JSON registry at this URL."),
     option("--task-git-url", help="Git repository that contains --path."),
     option("--task-git-commit", help="Commit of that repository; requires --task-git-url."),
@@ -316,6 +343,8 @@ agent_options: Decorator = section(
     ),
 )
 
+OFFLINE_HELP = "Pull no images: those that tasks need must be there."
+
 environment_options: Decorator = section(
     "Environment",
     _ENVIRONMENT,
@@ -325,8 +354,16 @@ environment_options: Decorator = section(
     option(
         "--base",
         metavar="host|IMAGE",
-        help="Root file system of the sandbox; short for --ek base=…",
+        help="Root file system of the sandbox, also for tasks whose image was neither pulled nor "
+        "imported; short for --ek base=…",
     ),
+    option(
+        "--builder",
+        type=click.Choice(["auto", "sandbox", "buildah", "docker"]),
+        help="Program that builds Dockerfiles for the sandbox: the sandbox itself (auto), or an "
+        "installed one, for what the sandbox does not build; short for --ek builder=…",
+    ),
+    option("--offline", is_flag=True, help=OFFLINE_HELP),
     _many(
         "--ek",
         "--environment-kwarg",

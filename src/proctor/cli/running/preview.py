@@ -1,17 +1,28 @@
-"""The output of a dry run: which trials would be run, kept or redone, and why."""
+"""The output of a dry run: what tasks need, and which trials would be run, kept or redone."""
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from proctor.cli.output import print_json, print_line
+from proctor.cli.width import terminal_width
 from proctor.environments.kinds import find_environment_name
 from proctor.job.preview import Preview
 from proctor.job.resume import Decision, SlotAction
-from proctor.sentence import count_of
+from proctor.sentence import count_of, render_duration, render_size
+from proctor.task.network import NetworkMode
+
+if TYPE_CHECKING:
+    from proctor.job.needs import TaskNeeds
 
 _MOST_SHOWN = 500
 _FOLDED = ["trial", "agent", "why"]
+# Columns of a terminal from which what a task needs fits in one table.
+_WIDE = 120
+_IMAGES = ("image", "download")
+_NEEDS = ("network", "memory", "storage", "time", "GPUs", "runs here")
+_NETWORKS = {NetworkMode.NO_NETWORK: "none", NetworkMode.ALLOWLIST: "some hosts"}
 _WORDS = {SlotAction.RUN: "to run", SlotAction.REDO: "to redo", SlotAction.KEEP: "kept"}
 
 
@@ -22,21 +33,79 @@ def show_preview(looking: Coroutine[None, None, Preview], *, as_json: bool) -> i
         print_json(describe_preview(preview))
     else:
         _print(preview)
-    return 3 if preview.refused else 0
+    return 3 if preview.refused or any(task.is_runnable is False for task in preview.tasks) else 0
 
 
 def _print(preview: Preview) -> None:
     for line in _render_head(preview):
         print_line(line)
-    print_line()
-    rows = [_row(decision) for decision in preview.decisions[:_MOST_SHOWN]]
-    # Imported late: tables are slow to import, and dry runs are rare.
-    table = import_module("proctor.cli.table")
-    table.print_table(["", "trial", "attempt", "agent", "why"], rows, fold=_FOLDED)
-    if (more := len(preview.decisions) - len(rows)) > 0:
-        print_line(f"… and {more} more; --json lists all")
+    if preview.tasks:
+        _print_tasks(preview.tasks)
+    # Of a new job all trials are to run, and the tasks say it all.
+    if preview.is_begun:
+        rows = [_row(decision) for decision in preview.decisions[:_MOST_SHOWN]]
+        _print_table(["", "trial", "attempt", "agent", "why"], rows, _FOLDED)
+        if (more := len(preview.decisions) - len(rows)) > 0:
+            print_line(f"… and {more} more; --json lists all")
     for line in _render_rest(preview):
         print_line(line)
+
+
+def _print_tasks(tasks: Sequence["TaskNeeds"]) -> None:
+    """What each task needs: one table, or two where the terminal is narrow."""
+    images = [[", ".join(task.images) or "none", _render_download(task)] for task in tasks]
+    needs = [_row_of_needs(task) for task in tasks]
+    # An organisation that all tasks have in common only takes room.
+    is_common = len({task.name.rpartition("/")[0] for task in tasks}) == 1
+    names = [task.name.rpartition("/")[2] if is_common else task.name for task in tasks]
+    # Without a terminal, tables have 80 columns.
+    if (terminal_width() or 0) >= _WIDE:
+        rows = [[name, *one, *two] for name, one, two in zip(names, images, needs, strict=True)]
+        _print_table(["task", *_IMAGES, *_NEEDS], rows, ["task", "image"])
+    else:
+        rows = [[name, *own] for name, own in zip(names, needs, strict=True)]
+        _print_table(["task", *_NEEDS], rows, ["task"])
+        rows = [[name, *own] for name, own in zip(names, images, strict=True)]
+        _print_table(["task", *_IMAGES], rows, ["task", "image"])
+
+
+def _print_table(columns: Sequence[str], rows: Sequence[list[str]], fold: Sequence[str]) -> None:
+    # Imported late: tables are slow to import, and dry runs are rare.
+    table = import_module("proctor.cli.table")
+    print_line()
+    table.print_table(columns, rows, fold=fold)
+
+
+def _row_of_needs(task: "TaskNeeds") -> list[str]:
+    known = {True: "yes", False: "no", None: "unknown"}
+    seconds = None if task.agent_sec is None else task.agent_sec + task.verifier_sec
+    return [
+        _NETWORKS.get(task.network, str(task.network)),
+        _render_mb(task.memory_mb),
+        _render_mb(task.storage_mb),
+        "no limit" if seconds is None else render_duration(seconds),
+        str(task.gpus),
+        known[task.is_runnable],
+    ]
+
+
+def _render_mb(megabytes: int | None) -> str:
+    return "no limit" if megabytes is None else render_size(megabytes * 1_000_000)
+
+
+def _render_download(task: "TaskNeeds") -> str:
+    return "unknown" if task.download_bytes is None else render_size(task.download_bytes)
+
+
+def _render_obstacles(tasks: Sequence["TaskNeeds"]) -> Iterator[str]:
+    """Why tasks cannot be run here, each reason once."""
+    by_reason: dict[tuple[str, bool], list[str]] = {}
+    for task in tasks:
+        if task.why is not None:
+            by_reason.setdefault((task.why, task.is_runnable is False), []).append(task.name)
+    for (why, is_obstacle), names in by_reason.items():
+        named = names[0] if len(names) == 1 else count_of(len(names), "task")
+        yield f"cannot be run here: {named}: {why}" if is_obstacle else f"note: {named}: {why}"
 
 
 def _render_head(preview: Preview) -> Iterator[str]:
@@ -67,6 +136,7 @@ def _name_trial(decision: Decision) -> str:
 
 
 def _render_rest(preview: Preview) -> Iterator[str]:
+    yield from _render_obstacles(preview.tasks)
     for task in preview.refused:
         yield f"refused: {task.name}: {task.reason}"
     for trial in preview.unplanned:
@@ -88,6 +158,7 @@ def describe_preview(preview: Preview) -> dict[str, object]:
         },
         "n_concurrent": preview.n_concurrent,
         "counts": {str(deed): preview.count(deed) for deed in SlotAction},
+        "tasks": [_describe_needs(task) for task in preview.tasks],
         "trials": [
             {
                 "deed": str(decision.deed),
@@ -106,6 +177,24 @@ def describe_preview(preview: Preview) -> dict[str, object]:
         "unplanned": list(preview.unplanned),
         "left_alone": list(preview.strangers),
         "notes": list(preview.notes),
+    }
+
+
+def _describe_needs(task: "TaskNeeds") -> dict[str, object]:
+    return {
+        "task": task.name,
+        "images": list(task.images),
+        "is_built": task.is_built,
+        "download_bytes": task.download_bytes,
+        "network": str(task.network),
+        "cpus": task.cpus,
+        "memory_mb": task.memory_mb,
+        "storage_mb": task.storage_mb,
+        "gpus": task.gpus,
+        "agent_sec": task.agent_sec,
+        "verifier_sec": task.verifier_sec,
+        "runnable": task.is_runnable,
+        "why": task.why,
     }
 
 

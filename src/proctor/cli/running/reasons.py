@@ -140,18 +140,18 @@ def collect_partial(directory: Path, trials: Iterable[str]) -> dict[str, list[st
     """Trials with partial records, by what keeps the record from being complete."""
     found: dict[str, list[str]] = {}
     for trial in trials:
-        for why in _find_why_partial(directory / trial / "record.json"):
+        for why in _find_why_partial(f"{directory}/{trial}/record.json"):
             found.setdefault(why, []).append(trial)
     return found
 
 
-def _find_why_partial(path: Path) -> list[str]:
+def _find_why_partial(path: str) -> list[str]:
     # Most records are complete, and only a partial one is worth reading as a whole. Trials that
     # harbor ran have none.
     try:
-        if _decode(read_small(str(path))).completeness != "partial":
+        if _decode(read_small(path)).completeness != "partial":
             return []
-        return explain_partial(load_record(path, salvage=True).record)
+        return explain_partial(load_record(Path(path), salvage=True).record)
     except (OSError, RecordError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return []
 

@@ -152,14 +152,11 @@ def count_clean_rooms(
     directory: Path, trials: Iterable[str], skipped: Collection[str]
 ) -> CleanRooms:
     """Count the clean rooms of trials; `skipped` are those with a finding that one was skipped."""
-    found: list[CleanRoomResult] = []
-    trial_seconds = 0.0
-    for trial in trials:
-        paths = TrialPaths(directory / trial)
-        result = _load(paths.clean_room_path)
-        if result is not None:
-            found.append(result)
-        trial_seconds += _load_seconds(paths.result_path)
+    all_paths = [TrialPaths(directory / trial) for trial in trials]
+    found = [each for paths in all_paths if (each := _load(paths.clean_room_path)) is not None]
+    # Many jobs have none; then the times, which are in many files, say nothing.
+    timed = all_paths if found else ()
+    trial_seconds = sum(_load_seconds(paths.result_path) for paths in timed)
     ran = [each for each in found if not each.is_skipped]
     return CleanRooms(
         run=len(ran),

@@ -23,6 +23,8 @@ type Clock = Callable[[], float]
 _MOST_REWARDS = 4
 # Characters shown of a message.
 _LONGEST = 200
+# No time is estimated before so many trials have ended and so many seconds have passed.
+_FEWEST_ENDED, _SOONEST = 2, 20.0
 
 
 @dataclass(slots=True)
@@ -47,6 +49,17 @@ class Progress:
     n_kept: int = 0
     running: dict[str, RunningTrial] = field(default_factory=dict)
     stats: JobStats = field(default_factory=JobStats)
+    began: float | None = None
+    """When the first trial began, by the clock; None before."""
+
+    @property
+    def seconds_left(self) -> float | None:
+        """An estimate, from the trials that ended so far; None while it would be a guess."""
+        n_ended, n_left = self.n_done - self.n_kept, self.n_total - self.n_done
+        passed = 0.0 if self.began is None else self.clock() - self.began
+        if n_ended < _FEWEST_ENDED or passed < _SOONEST or n_left <= 0:
+            return None
+        return passed * n_left / n_ended
 
     @property
     def n_done(self) -> int:
@@ -55,6 +68,8 @@ class Progress:
 
     def start(self, trial: str, attempt: int) -> None:
         """A trial begins."""
+        if self.began is None:
+            self.began = self.clock()
         self.running[trial] = RunningTrial(trial, attempt, self.clock())
 
     def enter(self, trial: str, phase: str) -> None:
@@ -111,7 +126,14 @@ def render_ended(progress: Progress, trial: str, result: TrialResult) -> str:
     seconds = _seconds_of(result)
     took = f", {render_duration(seconds)}" if seconds is not None else ""
     count = f"[{progress.n_done}/{progress.n_total}]"
-    return printable(f"{count} {trial}: {', '.join(parts)}{took}")
+    left = f"; {said}" if (said := render_left(progress)) else ""
+    return printable(f"{count} {trial}: {', '.join(parts)}{took}{left}")
+
+
+def render_left(progress: Progress) -> str:
+    """How long the rest of the job will take; empty while that is unknown."""
+    seconds = progress.seconds_left
+    return "" if seconds is None else f"about {render_duration(max(round(seconds), 1))} left"
 
 
 def shorten(line: str) -> str:

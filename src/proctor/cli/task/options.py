@@ -1,6 +1,6 @@
 """Options of the commands that run a task in its environment, and the task itself."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,8 @@ import click
 
 from proctor.cli.options import PATH
 from proctor.cli.running.config import is_task
+from proctor.cli.running.images import find_default_base
+from proctor.cli.running.options import OFFLINE_HELP
 from proctor.errors import InputError
 from proctor.harbor.configs import EnvironmentConfig
 
@@ -23,7 +25,16 @@ _OPTIONS = (
         help="Environment.",
     ),
     click.option(
-        "--base", metavar="host|IMAGE", help="Root file system of the sandbox.  [default: host]"
+        "--base",
+        metavar="host|IMAGE",
+        help="Root file system of the sandbox, also if the task's image was neither pulled nor "
+        "imported; then none is pulled.  [default: PROCTOR_BASE]",
+    ),
+    click.option("--offline", is_flag=True, help=OFFLINE_HELP),
+    click.option(
+        "--builder",
+        type=click.Choice(["auto", "sandbox", "buildah", "docker"]),
+        help="Program that builds a Dockerfile for the sandbox.  [default: auto, the sandbox]",
     ),
     click.option(
         "-y", "--yes", is_flag=True, help="Let the task have the host's variables that it names."
@@ -55,13 +66,19 @@ def find_task(path: str) -> Path:
     raise InputError(f"{path}: no task.toml in it; expected one task{meant}")
 
 
-def make_environment(name: str, base: str | None) -> EnvironmentConfig:
-    """The environment that the options select.
+def make_environment(
+    name: str, base: str | None, builder: str | None, env: Mapping[str, str]
+) -> EnvironmentConfig:
+    """The environment that the options and PROCTOR_BASE select.
 
     Raises:
-        UsageError: --base for another environment than the sandbox.
+        UsageError: an option of the sandbox for another environment.
     """
-    if base is not None and name != "sandbox":
-        raise click.UsageError("--base goes with --env sandbox")
-    kwargs = {} if base is None else {"base": base}
+    given = {"base": base, "builder": builder}
+    kwargs = {option: value for option, value in given.items() if value is not None}
+    if kwargs and name != "sandbox":
+        raise click.UsageError(f"--{next(iter(kwargs))} goes with --env sandbox")
+    default = find_default_base(env) if name == "sandbox" else None
+    if default is not None:
+        kwargs.setdefault("base", default)
     return EnvironmentConfig.model_validate({"type": name, "kwargs": kwargs})

@@ -14,6 +14,7 @@ import click
 
 from proctor.cli.running.display import leave_at_once, say
 from proctor.cli.running.host import Consent
+from proctor.cli.running.images import choose_fetching
 from proctor.cli.task.options import find_task, make_environment, task_options
 from proctor.environments.kinds import make_environment as start_environment
 from proctor.environments.sandbox.scratch import make_temporary
@@ -37,11 +38,14 @@ _NO_LIMIT_SEC = 1e8
 
 @click.command("shell")
 @task_options
-def command(task: str, environment: str, base: str | None, yes: bool) -> int:
+def command(
+    task: str, environment: str, base: str | None, offline: bool, builder: str | None, yes: bool
+) -> int:
     """Open a shell in a task's environment.
 
     It starts as an agent does: in the working directory, as the agent's user, with the task's
-    variables and network. In a task of several steps, it is set up for the first one. Commands can
+    variables and network, on the image that the task names, which is pulled if it is missing. In a
+    task of several steps, it is set up for the first one. Commands can
     be given on standard input too. Everything is removed when the shell ends, whose exit code is
     that of this command.
 
@@ -53,22 +57,23 @@ def command(task: str, environment: str, base: str | None, yes: bool) -> int:
         jobs_dir=make_temporary(),
         agents=[AgentConfig(name="nop", override_timeout_sec=_NO_LIMIT_SEC)],
         tasks=[TaskConfig(path=directory.absolute())],
-        environment=make_environment(environment, base),
+        environment=make_environment(environment, base, builder, os.environ),
         verifier=VerifierConfig(disable=True),
     )
     try:
-        return _run(config, task, yes=yes)
+        return _run(config, task, offline=offline, yes=yes)
     finally:
         shutil.rmtree(config.jobs_dir, ignore_errors=True)
 
 
-def _run(config: JobConfig, task: str, *, yes: bool) -> int:
+def _run(config: JobConfig, task: str, *, offline: bool, yes: bool) -> int:
     options = JobOptions(
         config=config,
         settings=Settings(clean_room=False),
         invocation=sys.argv,
         stop_at_once=leave_at_once,
         approve=Consent(os.environ, frozenset(), yes=yes, remedy="export what is missing"),
+        fetching=choose_fetching(os.environ, offline=offline),
     )
     shell = Shell(f"{task}: a shell in its {config.environment.type or 'sandbox'}")
     kinds = Kinds(lambda _order: shell, start_environment)

@@ -20,6 +20,7 @@ from proctor.cli.options import PATH
 from proctor.cli.output import check_new, json_option, print_json, print_line
 from proctor.cli.running.display import leave_at_once, watching
 from proctor.cli.running.host import Consent
+from proctor.cli.running.images import choose_fetching
 from proctor.cli.running.report import shorten_path
 from proctor.cli.task.options import find_task, make_environment, task_options
 from proctor.diagnostic import Diagnostic
@@ -75,6 +76,8 @@ def command(
     task: str,
     environment: str,
     base: str | None,
+    offline: bool,
+    builder: str | None,
     yes: bool,
     n_attempts: int,
     output: str | None,
@@ -84,7 +87,8 @@ def command(
 
     The agent `oracle` runs solution/solve.sh and must pass in every attempt; the agent `nop` does
     nothing and must not pass. The tests run twice on the files that an attempt left, and must agree
-    with themselves. Nothing is written to your ledger.
+    with themselves. The image that the task names is pulled if it is missing. Nothing is written to
+    your ledger.
 
     Exit code 0: the task is fine. 1: something is wrong with it. 2: wrong usage or bad input.
 
@@ -96,7 +100,7 @@ def command(
         n_attempts=n_attempts,
         agents=[AgentConfig(name=_ORACLE), AgentConfig(name=_NOP)],
         tasks=[TaskConfig(path=directory.absolute())],
-        environment=make_environment(environment, base),
+        environment=make_environment(environment, base, builder, os.environ),
     )
     # Tasks in the older format are converted when they are run, and are not checked as such.
     checked = [] if is_terminal_bench_task(directory) else check_task(directory)
@@ -107,7 +111,16 @@ def command(
         with _kept_if(_make_place(output), lambda: bool(output or report.problems)) as place:
             # The report lists them in the end.
             known = frozenset(f"{directory.absolute().name}: {note}" for note in report.notes)
-            outcome = _run(config, place, title=task, yes=yes, known=known)
+            options = JobOptions(
+                config=config.model_copy(update={"jobs_dir": place}),
+                settings=Settings(verify_again=_AGAIN),
+                invocation=sys.argv,
+                stop_at_once=leave_at_once,
+                approve=Consent(os.environ, frozenset(), yes=yes, remedy="export what is missing"),
+                known=known,
+                fetching=choose_fetching(os.environ, offline=offline),
+            )
+            outcome = _run(options, title=task)
             if outcome.interrupted:
                 return INTERRUPTED
             _judge(outcome, report)
@@ -139,18 +152,7 @@ def _kept_if(place: Path, is_kept: Callable[[], bool]) -> Iterator[Path]:
             shutil.rmtree(place, ignore_errors=True)
 
 
-def _run(
-    config: JobConfig, place: Path, *, title: str, yes: bool, known: frozenset[str]
-) -> JobOutcome:
-    config.jobs_dir = place
-    options = JobOptions(
-        config=config,
-        settings=Settings(verify_again=_AGAIN),
-        invocation=sys.argv,
-        stop_at_once=leave_at_once,
-        approve=Consent(os.environ, frozenset(), yes=yes, remedy="export what is missing"),
-        known=known,
-    )
+def _run(options: JobOptions, *, title: str) -> JobOutcome:
     # The verdict says all of it: progress is for somebody who waits.
     with watching(title, quiet=not (sys.stderr and sys.stderr.isatty())) as watch:
         return asyncio.run(run_job(options, watch))

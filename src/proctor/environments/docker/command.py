@@ -17,6 +17,10 @@ from proctor.errors import ContainerDiedError, DockerError, EngineError
 # Merges both streams in the container, because the docker program would not keep their order.
 _SAY_WHO = 'echo "$$"; exec 2>&1; exec "$0" -c "$1"'
 _MARK_AND_SAY_WHO = f'chmod +x "$2" 2>/dev/null; {_SAY_WHO}'
+# Waits for a line before it runs the command, and enters its directory by the root of that time.
+_SAY_WHO_AND_WAIT = (
+    'echo "$$"; exec 2>&1; read -r go < "$2"; cd "$3" || exit 126; exec "$0" -c "$1"'
+)
 _PATIENCE_SEC = 10.0
 _POLL_SEC = 0.01
 # Exit codes of `docker exec` if the command itself could not be started.
@@ -43,6 +47,12 @@ def words_of(order: Order) -> list[str]:
     start = _MARK_AND_SAY_WHO if order.script else _SAY_WHO
     words = [order.shell, "-c", start, order.shell, order.text]
     return [*words, order.script] if order.script else words
+
+
+def words_of_waiting(order: Order, gate: str) -> list[str]:
+    """Return the program for the container, which waits until it can read a line from `gate`."""
+    shell = order.shell
+    return [shell, "-c", _SAY_WHO_AND_WAIT, shell, order.text, gate, order.workdir]
 
 
 async def run_command(

@@ -1,7 +1,8 @@
 """Starts and removes containers, with labels by which the reaper finds them.
 
-Processes in a container have no more capabilities than root in the sandbox; those in a verifier's
-room have one more, which the agent's processes never have.
+Processes in a container have the capabilities of root in the sandbox, and AUDIT_WRITE: sshd and PAM
+refuse logins if the kernel's audit refuses their messages, and only the sandbox hides it from them.
+Those in a verifier's room have one more, which the agent's processes never have.
 """
 
 import os
@@ -28,7 +29,7 @@ ATTEMPT = "proctor.attempt"
 
 _CAPABILITIES = (
     *("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID"),
-    *("NET_BIND_SERVICE", "SETFCAP"),
+    *("NET_BIND_SERVICE", "SYS_CHROOT", "SETFCAP", "AUDIT_WRITE"),
 )
 ROOM_CAPABILITY = "WAKE_ALARM"
 """Additional capability of a room: harmless, but the kernel then protects its processes."""

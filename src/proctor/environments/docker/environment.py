@@ -284,6 +284,7 @@ class DockerEnvironment(ChangedContainer):
             order.environment_name,
             order.logger,
             force=force_build,
+            network=self._settings.network,
         )
         tools = {"kernel": engine.kernel, "docker": engine.version}
         self._snapshot = Snapshot(image.pin, "docker", tools)
@@ -366,7 +367,7 @@ class DockerEnvironment(ChangedContainer):
             reason = "Docker cannot limit how much a task stores"
             text = f"storage_mb = {storage}"
             self._find(
-                FindingCode.LIMITS_NOT_ENFORCED,
+                FindingCode.STORAGE_NOT_ENFORCED,
                 f"{text} is not enforced: {reason}",
                 limit=text,
                 reason=reason,
@@ -540,7 +541,7 @@ class DockerEnvironment(ChangedContainer):
             make_private(root)
             scratch = open_run(root).open_session(self.session_id).directory
             self._scratch.append(scratch)
-        outside = Outside(now, self._merged, self._limits, tuple(fresh), scratch)
+        outside = Outside(now, self._first, self._merged, self._limits, tuple(fresh), scratch)
         room = Room(self, outside, self._names)
         await room.open()
         return room

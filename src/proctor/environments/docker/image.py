@@ -19,6 +19,7 @@ from pathlib import Path
 
 from proctor.digest import sha256_file, sha256_hex
 from proctor.environments.docker.engine import lock_of, name_choice
+from proctor.environments.docker.model_port import HOST
 from proctor.environments.docker.program import (
     end_call,
     explain,
@@ -27,7 +28,7 @@ from proctor.environments.docker.program import (
 )
 from proctor.environments.sandbox.locks import locked_soon
 from proctor.errors import DockerError, EngineError, ImageError
-from proctor.sentence import reason_of
+from proctor.sentence import reason_of, without_escapes
 from proctor.trial.unchanged import SeenTrees, now_ns, take_fingerprint
 
 CONTEXT = "proctor.context"
@@ -58,6 +59,19 @@ class Image:
     """Whether some of its directories are volumes, which are not in a container's layers."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Build:
+    """A Dockerfile to build."""
+
+    directory: Path
+    digest: str
+    """Digest of the directory."""
+    network: str | None
+    """Network of the job's containers; its RUN commands use it if it is the host's."""
+    force: bool
+    """Whether to build anew, without cached layers."""
+
+
 # Prepared images, by engine and name or build context.
 _KNOWN: dict[tuple[str, ...], Image] = {}
 
@@ -73,8 +87,9 @@ async def prepare_image(
     logger: logging.Logger,
     *,
     force: bool,
+    network: str | None = None,
 ) -> Image:
-    """Prepare the image of a task in the engine.
+    """Prepare the image of a task in the engine; `network` is the one that a build uses.
 
     Raises:
         ImageError: the task has none, or it cannot be pulled.
@@ -90,7 +105,8 @@ async def prepare_image(
         )
     if is_built:
         digest = await asyncio.to_thread(_recall_context, environment_dir)
-        return await _prepare_built(environment_dir, digest, name, logger, force=force)
+        build = _Build(directory=environment_dir, digest=digest, network=network, force=force)
+        return await _prepare_built(build, name, logger)
     return await _prepare_named(str(docker_image), logger)
 
 
@@ -119,34 +135,33 @@ async def _pull(name: str) -> None:
         ) from error
 
 
-async def _prepare_built(
-    directory: Path, digest: str, name: str, logger: logging.Logger, *, force: bool
-) -> Image:
+async def _prepare_built(build: _Build, name: str, logger: logging.Logger) -> Image:
+    digest = build.digest
     tag = f"proctor-{_UNFIT.sub('-', name.lower()).strip('-') or 'task'}:{digest[:16]}"
     key = (name_choice(), "built", tag, digest)
     async with locked_soon(lock_of(tag)):
         if key not in _KNOWN:
-            image = None if force else await find_image(tag, context=digest)
+            image = None if build.force else await find_image(tag, context=digest)
             if image is None:
-                await _build(directory, tag, digest, logger, force=force)
+                await _build(build, tag, logger)
                 image = await find_image(tag)
             if image is None:
                 raise ImageError(
-                    f"{directory}: was built as {tag}, but the engine does not have it; if the "
-                    "builder does not load images, run `docker buildx use default`"
+                    f"{build.directory}: was built as {tag}, but the engine does not have it; if "
+                    "the builder does not load images, run `docker buildx use default`"
                 )
             _KNOWN[key] = image
     return _KNOWN[key]
 
 
-async def _build(
-    directory: Path, tag: str, digest: str, logger: logging.Logger, *, force: bool
-) -> None:
-    words = ["build", "--force-rm", "--tag", tag, "--label", f"{CONTEXT}={digest}"]
-    words += ["--no-cache"] if force else []
+async def _build(build: _Build, tag: str, logger: logging.Logger) -> None:
+    words = ["build", "--force-rm", "--tag", tag, "--label", f"{CONTEXT}={build.digest}"]
+    words += ["--no-cache"] if build.force else []
+    # BuildKit knows no other network of the engine by its name.
+    words += ["--network", HOST] if build.network == HOST else []
     said = bytearray()
     process = await start_docker(
-        [*words, str(directory)],
+        [*words, str(build.directory)],
         stderr=asyncio.subprocess.STDOUT,
         env={"BUILDKIT_PROGRESS": "plain"},
     )
@@ -161,7 +176,7 @@ async def _build(
         logger.info("docker build of %s:\n%s", tag, text)
     if code != 0:
         await _remove_half(text)
-        raise _failure_of(directory, text)
+        raise _failure_of(build.directory, without_escapes(text))
 
 
 async def _remove_half(said: str) -> None:

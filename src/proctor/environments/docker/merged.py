@@ -106,19 +106,28 @@ class MergedFiles:
 
         On failure, `files` that it did not close are closed, so that the other end notices.
         """
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[Made] = loop.create_future()
-        # Not from a pool: a chrooted thread must never be reused.
-        threading.Thread(target=_do_inside, args=(self._root, action, loop, done)).start()
+
+        def enter_and_act() -> Made:
+            _enter(self._root)
+            return action()
+
         try:
-            return await asyncio.shield(done)
+            return await run_apart(enter_and_act)
         except Exception:
             close_all(files or [])
             raise
 
 
-def _do_inside[Made](
-    root: str,
+async def run_apart[Made](action: Callable[[], Made]) -> Made:
+    """Run `action` in a new thread, which may change its root directory."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[Made] = loop.create_future()
+    # Not from a pool: a chrooted thread must never be reused.
+    threading.Thread(target=_act, args=(action, loop, done)).start()
+    return await asyncio.shield(done)
+
+
+def _act[Made](
     action: Callable[[], Made],
     loop: asyncio.AbstractEventLoop,
     done: "asyncio.Future[Made]",
@@ -126,7 +135,6 @@ def _do_inside[Made](
     made: Made | None = None
     failed: BaseException | None = None
     try:
-        _enter(root)
         made = action()
     except BaseException as error:  # noqa: BLE001 - raised again in the waiting task
         failed = error

@@ -1,7 +1,8 @@
 """The verifier's room: a second container with the first one's files, processes and network.
 
-    here      the first container's root is on this machine: fresh directories are in our
-              scratch, and a test script is the room's only program
+    here      the first container's root is on this machine: it becomes the room's as one mount
+              (whole_root.py), fresh directories are in our scratch, and a test script is the
+              room's only program
     there     the engine is reachable only by its command line: fresh directories are volumes
     no room   the engine does not report where the root is: the directories are emptied instead,
               and a finding says so
@@ -22,10 +23,11 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from proctor.digest import sha256_hex
-from proctor.environments.docker.command import Call, Order, run_command, words_of
+from proctor.environments.docker.command import Call, Order, run_command, words_of_waiting
 from proctor.environments.docker.containers import (
     ROOM_CAPABILITY,
     name_container,
@@ -39,8 +41,14 @@ from proctor.environments.docker.copies import CopiedFiles
 from proctor.environments.docker.engine import lock_of, name_choice
 from proctor.environments.docker.files import Files
 from proctor.environments.docker.inside import Inside, Running
-from proctor.environments.docker.merged import MergedFiles
+from proctor.environments.docker.merged import MergedFiles, run_apart
 from proctor.environments.docker.program import explain, run_docker, run_docker_whole
+from proctor.environments.docker.whole_root import (
+    PLACE,
+    enter_whole_root,
+    guard_directories,
+    is_same,
+)
 from proctor.environments.sandbox.limits import Limits
 from proctor.environments.sandbox.link import settled
 from proctor.environments.sandbox.locks import locked_soon
@@ -49,11 +57,12 @@ from proctor.environments.sandbox.transfer import Seen
 from proctor.environments.sandbox.users import UnknownUserError, User, find_user
 from proctor.environments.sandbox.watch import watched
 from proctor.errors import DockerError
+from proctor.sentence import reason_of
 from proctor.trial.environment import ExecResult, OpenedFile
 
 # The top level of a container's root, and how a room gets the same
 #
-# A room bind-mounts these entries, one by one, on an image that contains only their symlinks, so
+# Docker bind-mounts these entries, one by one, on an image that contains only their symlinks, so
 # that it sees everything the agent created, changed or deleted at the top. Of a directory that
 # contains a fresh one, the entries are bound instead: otherwise removing the directory would also
 # remove what is mounted on it, even for other rooms.
@@ -63,14 +72,14 @@ from proctor.trial.environment import ExecResult, OpenedFile
 
 
 # Entries that every container has itself.
-_OWN = frozenset({"proc", "sys", "dev", ".dockerenv"})
-_PLACE = "/proctor-root"
+_GATE = "/proctor-gate"
+_OWN = frozenset({"proc", "sys", "dev", ".dockerenv", PLACE.strip("/"), _GATE.strip("/")})
 _END = "end"
 _ROOM_IMAGE = "proctor-room"
 
 # Names are untrusted, so each ends with NUL. The last word is the number of entries, because docker
 # may lose a part of a container's output.
-_LOOK = f"""cd {_PLACE} || exit 1
+_LOOK = f"""cd {PLACE} || exit 1
 n=0
 look() {{
   for each in "$1"* "$1".[!.]* "$1"..?*; do
@@ -138,7 +147,7 @@ async def list_there(merged: str, apart: Sequence[str], image: str, shell: str) 
         listed = await run_docker(
             *("run", "--rm", *words_of_labels(), "--pull", "never", "--network", "none"),
             *("--security-opt", "no-new-privileges", "--cap-drop", "ALL", "--user", "0"),
-            *("--mount", f"type=bind,source={merged},target={_PLACE},readonly"),
+            *("--mount", f"type=bind,source={merged},target={PLACE},readonly"),
             *("--entrypoint", shell, image, "-c", _LOOK, shell, *apart),
         )
         *fields, last, _ = ["", *listed.out.split("\0")]
@@ -184,7 +193,7 @@ async def prepare_room_image(top: TopLevel, fresh: Sequence[str]) -> str:
     """
     own = _OWN | {path.strip("/") for path in fresh} | set(find_apart(fresh))
     links = {name: to for name, to in top.links.items() if name not in own}
-    listed = "\n".join(f"{name}\0{to}" for name, to in sorted(links.items()))
+    listed = "\n".join([PLACE, *(f"{name}\0{to}" for name, to in sorted(links.items()))])
     name = f"{_ROOM_IMAGE}:{sha256_hex(listed.encode(errors='surrogateescape'))[:24]}"
     key = f"{name_choice()}\n{name}"
     if key not in _MADE:
@@ -198,8 +207,7 @@ async def prepare_room_image(top: TopLevel, fresh: Sequence[str]) -> str:
 def _pack(links: Mapping[str, str]) -> bytes:
     made = io.BytesIO()
     with tarfile.open(fileobj=made, mode="w") as tar:
-        # Some engines refuse an image without any entry.
-        top = tarfile.TarInfo("proc")
+        top = tarfile.TarInfo(PLACE.strip("/"))
         top.type, top.mode = tarfile.DIRTYPE, 0o755
         tar.addfile(top)
         for name, to in links.items():
@@ -270,6 +278,8 @@ class Outside:
     """The agent's container, to which a room belongs."""
 
     running: Running
+    first: int
+    """Pid of its first process on the engine's machine."""
     merged: str
     """Its root directory on the engine's machine."""
     limits: Limits
@@ -315,10 +325,17 @@ class Room(Inside):
                 place = Path(f"{self._outside.scratch}{path}")
                 place.mkdir(parents=True)
                 place.chmod(0o777)  # the verifier may be any user
+            os.mkfifo(self._gate)
+            Path(self._gate).chmod(0o444)  # only we write there
             return
         await self._bring_up()
         places = " ".join(self._outside.fresh)
         await self.exec(f"chmod 777 {places}", user="root")
+
+    @property
+    def _gate(self) -> str:
+        """Pipe from which the program of a room on this machine reads when it may begin."""
+        return f"{self._outside.scratch}{_GATE}"
 
     def watch_files(
         self, scripts: Sequence[str] = ()
@@ -360,9 +377,12 @@ class Room(Inside):
         name = name_container(f"{self.session_id}-room")
         self._names.append(name)
         call: Call | None = None
+        # For reading too: then neither end waits for the other to open it.
+        gate = os.open(self._gate, os.O_RDWR | os.O_CLOEXEC)
         try:
             async with self._paused():
                 call = await self._begin_alone(order, name)
+            os.write(gate, b"\n")
             async with asyncio.timeout(timeout_sec):
                 code = await call.wait()
             if code in _NOT_STARTED:
@@ -374,6 +394,7 @@ class Room(Inside):
             await settled(ending)
             raise
         finally:
+            os.close(gate)
             if call is not None:
                 await call.close()
 
@@ -382,10 +403,11 @@ class Room(Inside):
         variables = pass_on({"HOME": user.home, **self._now().image.env, **order.env})
         options = [*variables.words, "--workdir", order.workdir]
         words = await self._words(name, user, options)
-        call = Call([*words, *words_of(order)], variables.env)
+        call = Call([*words, *words_of_waiting(order, _GATE)], variables.env)
         try:
             await call.begin()
-            await call.wait_until_begun()
+            if await call.wait_until_begun() is not None:
+                await self._make_whole(name)
         except BaseException:
             await settled(asyncio.ensure_future(_abandon(call, name)))
             await call.close()
@@ -400,7 +422,33 @@ class Room(Inside):
         async with self._paused():
             words = await self._words(name, user, ["--detach"])
             await run_docker_whole(*words, *SLEEP)
+            await self._make_whole(name)
         self._is_up = True
+
+    async def _make_whole(self, name: str) -> None:
+        """Replace the mounts of a room on this machine by one; the agent's container is paused.
+
+        Raises:
+            DockerError: that failed, and the room cannot be used.
+        """
+        outside = self._outside
+        if outside.scratch is None:
+            return
+        looked = await run_docker("inspect", "--format", "{{.State.Pid}}", name)
+        agents, rooms = outside.first, int(looked.out)
+        is_here = is_same(f"/proc/{agents}/root/", outside.merged)
+        if not is_here or not is_same(f"/proc/{rooms}/root{_GATE}", self._gate):
+            # The engine numbers processes differently. The room works, but has several mounts.
+            return
+        try:
+            await run_apart(partial(guard_directories, agents, outside.fresh))
+            await run_apart(partial(enter_whole_root, rooms, outside.merged, outside.fresh))
+        except OSError as error:
+            place = error.filename or outside.merged
+            raise DockerError(
+                f"{name}: the mounts of the verifier's room cannot be replaced: {place}: "
+                f"{reason_of(error)}"
+            ) from error
 
     async def _words(self, name: str, user: User, options: Sequence[str]) -> list[str]:
         """Return the arguments that start a container for this room, up to its image."""
@@ -415,6 +463,8 @@ class Room(Inside):
         words += [word for group in user.groups for word in ("--group-add", str(group))]
         words += words_of_binds(outside.merged, top, outside.fresh)
         words += ["--volumes-from", now.container] if now.image.has_volumes else []
+        if outside.scratch is not None:
+            words += words_of_bind(self._gate, _GATE)
         for path in outside.fresh:
             if outside.scratch is not None:
                 words += words_of_bind(f"{outside.scratch}{path}", path)

@@ -3,6 +3,7 @@
 Also for containers whose layers are on this machine.
 """
 
+import asyncio
 import posixpath
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -262,8 +263,27 @@ async def list_changes(
     on_disk = {path: mark for path, mark in known.items() if not path.startswith(f"{DEVICES}/")}
     written, is_cut = await run_mapped("walk", layers, on_disk, limits)
     entries = [Written(*each) for each in written]
-    ends = find_ends(LayeredChanges(tuple(parts)), entries)
-    return [_change_of(each, ends.get(each.path, "")) for each in entries], is_cut
+    image = LayeredChanges(tuple(parts))
+    ends = find_ends(image, entries)
+    installed: frozenset[str] = frozenset()
+    if is_hashing and not image.dpkg.is_empty:
+        # In a thread, because it reads every file.
+        installed = await asyncio.to_thread(_find_installed, image, entries)
+    changes = [_change_of(each, ends.get(each.path, "")) for each in entries]
+    return [
+        msgspec.structs.replace(each, is_installed=True) if each.path in installed else each
+        for each in changes
+    ], is_cut
+
+
+def _find_installed(image: LayeredChanges, written: Iterable[Written]) -> frozenset[str]:
+    return frozenset(
+        entry.path
+        for entry in written
+        if not entry.is_known
+        and entry.how != DELETED
+        and image.is_installed(entry.path, is_new=not entry.in_image)
+    )
 
 
 def _change_of(written: Written, end: str) -> Change:

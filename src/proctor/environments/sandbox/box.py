@@ -18,6 +18,7 @@ import sys
 import weakref
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import msgspec
@@ -43,6 +44,31 @@ _START = (
     "from proctor.environments.sandbox.zygote import main; main()"
 )
 _PACKAGES = Path(__file__).resolve().parents[3]
+_FOUND = list[tuple[str, str, bool]]
+_BROKEN = "Broken pipe"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSource:
+    """A file or directory that COPY --from names."""
+
+    path: str
+    real: str
+    """The path without symlinks."""
+    is_directory: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Placing:
+    """Where files are unpacked in a sandbox, and what replaces their owners and modes."""
+
+    target: str
+    """A directory, created if missing."""
+    owner: str | None = None
+    """User and group by name or number; None: those of the files."""
+    mode: int | None = None
+    owns_target: bool = False
+    """Whether the target gets the owner too if it is new."""
 
 
 class Box:
@@ -170,6 +196,41 @@ class Box:
         """Return what is at a path, following links: file, directory, other, None for nothing."""
         kind = (await self._ask({"op": "kind_of", "path": path, "room": room}))["kind"]
         return None if kind is None else str(kind)
+
+    async def find_sources(self, sources: Sequence[tuple[str, Sequence[str]]]) -> list[FoundSource]:
+        """Find files by directories and expressions for the names at each level below them.
+
+        Raises:
+            SandboxError: a path does not exist, or is not part of the root file system.
+        """
+        answer = await self._ask({"op": "find_sources", "sources": sources, "room": 0})
+        return [FoundSource(*one) for one in msgspec.convert(answer["found"], _FOUND)]
+
+    async def send_files(
+        self, places: Sequence[tuple[str, str]], other: "Box", placing: Placing
+    ) -> None:
+        """Copy files to another sandbox, with owners; `places` are paths here and names there.
+
+        Raises:
+            SandboxError: one of them cannot be read or written, or is a device or a pipe.
+        """
+        theirs, ours = os.pipe2(os.O_CLOEXEC)
+        packing = self._ask({"op": "pack_tar", "places": places, "room": 0}, ours)
+        both = packing, other.unpack_files(theirs, placing)
+        packed, unpacked = await asyncio.gather(*both, return_exceptions=True)
+        # A broken pipe is only the consequence of the other side's failure.
+        is_broken = isinstance(packed, SandboxError) and _BROKEN in str(packed)
+        for error in (unpacked, packed) if is_broken else (packed, unpacked):
+            if isinstance(error, BaseException):
+                raise error
+
+    async def unpack_files(self, archive: int, placing: Placing) -> None:
+        """Unpack a tar archive that is read from an open file, which is closed.
+
+        Raises:
+            SandboxError: it cannot be unpacked.
+        """
+        await self._ask({"op": "unpack_tar", "room": 0, **asdict(placing)}, archive)
 
     async def list_processes(self) -> list[Process]:
         """List its processes as seen inside, without PID 1 and its workers."""

@@ -5,6 +5,7 @@ which would lead to files of the host, and only if they are regular files.
 """
 
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,14 +14,16 @@ from functools import cached_property
 
 from proctor.digest import md5_hex, sha256_hex
 from proctor.environments.sandbox.blueprint import Part
+from proctor.environments.sandbox.dpkg import DpkgRecords
 from proctor.environments.tools import File, Kind
 
 _MOST_LINKS = 40
 # Largest file that is read; larger ones are compared by size.
 _MOST_BYTES = 64 << 20
 _BINARY = b"\x7fELF"
-_LISTS = "/var/lib/dpkg/info"
 _OTHER_DATABASES = ("/lib/apk/db", "/var/lib/rpm", "/usr/lib/sysimage/rpm", "/var/lib/pacman/local")
+_LOADERS_CACHE = "/etc/ld.so.cache"
+_LIBRARY = re.compile(rb"/(usr|lib\w*)/.+", re.DOTALL)
 # Only Linux has O_PATH; on macOS, -e docker imports this module.
 _WAY = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -128,9 +131,62 @@ class LayeredChanges:
         return (
             self._has_other_packages
             # dpkg's lists contain MD5 digests.
-            or f"{md5_hex(content)}  {path.lstrip('/')}" in self._packaged
+            or self.dpkg.has_file(path, md5_hex(content))
             or (name.endswith(".pth") and name in self._list_recorded(directory))
         )
+
+    def is_packaged_link(self, path: str) -> bool:
+        """Whether a package brought a link, and the image or a package the file it leads to."""
+        if not self.dpkg.has_path(path):
+            return False
+        for _ in range(_MOST_LINKS):
+            found = self.find_now(path)
+            if found is None:
+                return self.find_kind_in_image(path) is not None
+            if found.kind is not Kind.LINK:
+                return self.is_packaged(path)
+            target = found.content
+            path = os.path.normpath(target if target.startswith("/") else f"{path}/../{target}")
+        return False
+
+    def is_alternative(self, path: str) -> bool:
+        """Whether a link was made by update-alternatives, by its records."""
+        found = self.find_now(path)
+        if found is None or found.kind is not Kind.LINK:
+            return False
+        return self.dpkg.is_alternative(path, found.content)
+
+    def is_installed(self, path: str, *, is_new: bool) -> bool:
+        """Whether a path is as a Debian package installed it, or is a record of that.
+
+        Files that replace the image's are not: an agent could have written the records.
+        """
+        dpkg = self.dpkg
+        if dpkg.is_empty or path == _LOADERS_CACHE:
+            return not dpkg.is_empty and self._is_plain_cache()
+        if dpkg.is_own(path, is_new=is_new) or self.is_alternative(path):
+            return True
+        return is_new and dpkg.has_path(path) and self._is_as_installed(path)
+
+    def _is_as_installed(self, path: str) -> bool:
+        part, rest = self._place(path)
+        found = _look(part.upper, rest)
+        if found is None or stat.S_ISDIR(found.st_mode):
+            return found is not None
+        if stat.S_ISLNK(found.st_mode):
+            return self.is_packaged_link(path)
+        content = _read(part.upper, rest)
+        return content is not None and self.dpkg.has_installed(path, md5_hex(content))
+
+    def _is_plain_cache(self) -> bool:
+        """Whether the dynamic loader's cache names only libraries in directories of the system.
+
+        What the agent changed there is listed by itself.
+        """
+        part, rest = self._place(_LOADERS_CACHE)
+        # Other fields are numbers, which contain a zero byte before the fifth.
+        paths = re.findall(rb"(?<=\0)/[^\0]{4,}", _read(part.upper, rest) or b"")
+        return all(_LIBRARY.fullmatch(path) and b"/../" not in path for path in paths)
 
     def runs_code(self, path: str) -> bool:
         """Whether a .pth file contains a line that Python executes."""
@@ -139,10 +195,9 @@ class LayeredChanges:
         return any(line.startswith((b"import ", b"import\t")) for line in lines)
 
     @cached_property
-    def _packaged(self) -> frozenset[str]:
-        """Lines, digest and path, of Debian's package lists that were written since the image."""
-        names = (name for name in self.list_written(_LISTS) if name.endswith(".md5sums"))
-        return frozenset(line for name in names for line in self._read_lines(f"{_LISTS}/{name}"))
+    def dpkg(self) -> DpkgRecords:
+        """Records of Debian packages that were written since the image."""
+        return DpkgRecords(self.list_written, self._read_lines)
 
     @cached_property
     def _has_other_packages(self) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from proctor.environments.sandbox import tar_ops
 from proctor.environments.sandbox.archive import (
     DIRECTORY,
     FILE,
@@ -167,5 +168,6 @@ OPERATIONS: dict[str, Callable[[dict[str, Any], list[int]], Message]] = {
     "make_directories": _make_directories,
     "list_processes": _list_processes,
     "remove": _remove,
+    **tar_ops.OPERATIONS,
 }
 """Operations by the name in a request."""

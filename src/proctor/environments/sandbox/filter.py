@@ -1,7 +1,9 @@
 """The seccomp filter for commands and operations in a sandbox.
 
     allowed         what container engines allow by default to an unprivileged container
-    checked         allowed for some arguments: clone, unshare, personality, prlimit64, socket
+    checked         allowed for some arguments: clone, unshare, personality, prlimit64, socket;
+                    sockets to the kernel's audit fail as on a kernel without it, because login
+                    programs go on without audit, but not if it refuses their messages
     refused         EPERM: mounts, namespaces, modules, keyrings, bpf, perf, io_uring, the clock
     anything else   ENOSYS, as on a kernel without it, so that programs fall back
 
@@ -19,6 +21,7 @@ from proctor.environments.sandbox.syscalls import PR_SET_SECCOMP, address_of, pr
 
 _EPERM = 1
 _ENOSYS = 38
+_EPROTONOSUPPORT = 93
 _EAFNOSUPPORT = 97
 # From <linux/seccomp.h> and <linux/bpf_common.h>.
 _ALLOW = 0x7FFF0000
@@ -32,8 +35,10 @@ _AT_NUMBER, _AT_ARCHITECTURE, _AT_ARGUMENTS = 0, 4, 16
 _NEW_NAMESPACES = 0x7E020000
 # Only for unshare: in clone's flags, these bits are the exit signal.
 _NEW_TIME_NAMESPACE = 0x80
-# AF_UNIX, AF_INET, AF_INET6, AF_NETLINK.
-_FAMILIES = (1, 2, 10, 16)
+# AF_UNIX, AF_INET, AF_INET6.
+_FAMILIES = (1, 2, 10)
+_NETLINK = 16
+_AUDIT = 9
 # PER_LINUX, PER_LINUX32, UNAME26, PER_LINUX32 with UNAME26, and the value that only queries.
 _PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
 
@@ -167,6 +172,22 @@ def _one_of(values: tuple[int, ...], errno: int) -> _Lines:
     return [_load_argument(0), *tests, _fail(errno), _PASS]
 
 
+def _known_family() -> _Lines:
+    """Allow sockets of the known families, and of netlink except to the kernel's audit."""
+    count = len(_FAMILIES) + 4
+    tests = [_line(_JUMP_IF_EQUAL, value, count - n) for n, value in enumerate(_FAMILIES)]
+    return [
+        _load_argument(0),
+        *tests,
+        _line(_JUMP_IF_EQUAL, _NETLINK, 1),
+        _fail(_EAFNOSUPPORT),
+        _load_argument(2),
+        _line(_JUMP_IF_EQUAL, _AUDIT, 0, 1),
+        _fail(_EPROTONOSUPPORT),
+        _PASS,
+    ]
+
+
 def _own_limits() -> _Lines:
     """Allow prlimit64 to change the caller's own limits, and to read any process's."""
     return [
@@ -192,7 +213,7 @@ def _spans(table: _Table) -> Iterator[tuple[int, int, _Lines]]:
         table.unshare: _without(_NEW_NAMESPACES | _NEW_TIME_NAMESPACE),
         table.personality: _one_of(_PERSONALITIES, _EPERM),
         table.prlimit64: _own_limits(),
-        **dict.fromkeys(table.sockets, _one_of(_FAMILIES, _EAFNOSUPPORT)),
+        **dict.fromkeys(table.sockets, _known_family()),
     }
     for number, lines in checked.items():
         yield number, number, lines

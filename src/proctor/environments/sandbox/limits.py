@@ -29,6 +29,8 @@ CONTROLLERS = ("memory", "cpu", "pids")
 _MOST_PROCESSES = 4096
 # The kernel's default period, of which the quota is a multiple.
 _PERIOD_USEC = 100_000
+# The kernel's smallest quota is a hundredth of that period.
+_LEAST_CPUS = 0.01
 _PATIENCE_SEC = 10.0
 
 
@@ -36,7 +38,7 @@ _PATIENCE_SEC = 10.0
 class Limits:
     """Limits of one sandbox; None: no limit."""
 
-    cpus: int | None = None
+    cpus: float | None = None
     memory_mb: int | None = None
     """In MiB, including swap if the kernel accounts for it."""
     pids: int = _MOST_PROCESSES
@@ -73,18 +75,16 @@ def limits_of(config: EnvironmentConfig, task: TaskEnvironment) -> Limits:
     Raises:
         UnsupportedError: they require reservations, or a number is not positive.
     """
+    cpus, memory = config.cpu_enforcement_policy, config.memory_enforcement_policy
     return Limits(
-        _limit_of("cpus", config.cpu_enforcement_policy, config.override_cpus, task.cpus),
-        _limit_of(
-            "memory_mb",
-            config.memory_enforcement_policy,
-            config.override_memory_mb,
-            task.memory_mb,
-        ),
+        _limit_of("cpus", cpus, config.override_cpus, task.cpus, _LEAST_CPUS),
+        _limit_of("memory_mb", memory, config.override_memory_mb, task.memory_mb, 1),
     )
 
 
-def _limit_of(name: str, policy: str, override: int | None, asked: int | None) -> int | None:
+def _limit_of[Limit: (int, float)](
+    name: str, policy: str, override: Limit | None, asked: Limit | None, least: Limit
+) -> Limit | None:
     if policy in {"request", "guarantee"}:
         option = "--cpus" if name == "cpus" else "--memory"
         raise UnsupportedError(
@@ -92,8 +92,8 @@ def _limit_of(name: str, policy: str, override: int | None, asked: int | None) -
             "auto, limit or ignore"
         )
     value = asked if override is None else override
-    if value is not None and value <= 0:
-        raise UnsupportedError(f"{name} is {value}; expected 1 or more")
+    if value is not None and value < least:
+        raise UnsupportedError(f"{name} is {value}; expected {least} or more")
     return None if policy == "ignore" else value
 
 
@@ -206,7 +206,7 @@ def _set_limit(directory: Path, controller: str, limits: Limits, version: int) -
 def _settings(controller: str, limits: Limits, version: int) -> list[tuple[str, str, bool]]:
     """Return files of a group, their values, and whether the kernel may lack them."""
     memory = str((limits.memory_mb or 0) << 20)
-    quota = str((limits.cpus or 0) * _PERIOD_USEC)
+    quota = str(round((limits.cpus or 0) * _PERIOD_USEC))
     match controller, version:
         case "memory", 1:
             swap = "memory.memsw.limit_in_bytes"

@@ -10,10 +10,12 @@ import contextlib
 import fcntl
 import os
 import stat
+import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from proctor.errors import ImageError
+from proctor.files import try_lock
 from proctor.filesystems import find_stranger
 from proctor.sentence import reason_of
 
@@ -47,11 +49,19 @@ def make_private(directory: Path) -> Path:
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Lock a file exclusively; blocks until it is free."""
+def locked(path: Path, stopped: threading.Event | None = None) -> Iterator[None]:
+    """Lock a file exclusively; blocks until it is free.
+
+    Raises:
+        InterruptedError: `stopped` was set meanwhile.
+    """
     fd = _open(path)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
+        while stopped is not None and not try_lock(fd):
+            if stopped.wait(_POLL_SECONDS):
+                raise InterruptedError
+        if stopped is None:
+            fcntl.flock(fd, fcntl.LOCK_EX)
         yield
     finally:
         os.close(fd)
@@ -62,7 +72,7 @@ async def locked_soon(path: Path) -> AsyncIterator[None]:
     """Lock a file exclusively without blocking the event loop; can be cancelled."""
     fd = _open(path)
     try:
-        while not _try(fd, fcntl.LOCK_EX):
+        while not try_lock(fd):
             await asyncio.sleep(_POLL_SECONDS)
         yield
     finally:
@@ -79,6 +89,12 @@ def hold(path: Path) -> None:
         _HELD[key] = fd
 
 
+def release(path: Path) -> None:
+    """Undo `hold`."""
+    if (fd := _HELD.pop(os.fspath(path), None)) is not None:
+        os.close(fd)
+
+
 @contextlib.contextmanager
 def claimed(path: Path) -> Iterator[bool]:
     """Yield whether no process holds what this file protects; none can until the `with` ends."""
@@ -87,7 +103,7 @@ def claimed(path: Path) -> Iterator[bool]:
         return
     fd = _open(path)
     try:
-        yield _try(fd, fcntl.LOCK_EX)
+        yield try_lock(fd)
     finally:
         os.close(fd)
 
@@ -97,11 +113,3 @@ def _open(path: Path) -> int:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise ImageError(f"{path}: cannot be locked: {reason_of(error)}") from error
-
-
-def _try(fd: int, kind: int) -> bool:
-    try:
-        fcntl.flock(fd, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True

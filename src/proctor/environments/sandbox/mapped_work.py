@@ -50,7 +50,7 @@ def main() -> None:
     """Run the job of standard input; print errors to standard error, in one line."""
     parent, how = sys.argv[2:]
     try:
-        _be_allowed(how)
+        gain_access(how)
         # After the change of credentials, which would clear it.
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         # The runner ended before the death signal was set.
@@ -76,7 +76,8 @@ def describe_fault(error: OSError) -> str:
     return f"{place}{error.strerror}"
 
 
-def _be_allowed(how: str) -> None:
+def gain_access(how: str) -> None:
+    """Become root of a user namespace, unless this process is root already; see AS_ROOT."""
     if how == AS_ROOT:
         return
     uid, gid = os.geteuid(), os.getegid()

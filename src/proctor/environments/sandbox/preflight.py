@@ -11,6 +11,7 @@ from proctor.environments.sandbox.box import shared_zygote
 from proctor.environments.sandbox.host_ports import check_host_ports, host_ports_of
 from proctor.environments.sandbox.reap import delete_session
 from proctor.environments.sandbox.refusals import check_options
+from proctor.environments.sandbox.roots.builders import check_builder
 from proctor.environments.sandbox.roots.images import ImageStore
 from proctor.environments.sandbox.scratch import Session, find_place, open_run
 from proctor.environments.sandbox.subordinate import find_subordinate_ids
@@ -24,13 +25,14 @@ def check_job(config: EnvironmentConfig) -> None:
 
     Raises:
         UnsupportedError: the sandbox does not support an option; the message names it.
-        ImageError: its base was not imported.
+        ImageError: its base was not imported, or the program that builds is not installed.
     """
-    base = check_options(config)
+    options = check_options(config)
+    check_builder(options.builder)
     check_host_ports(host_ports_of(config.kwargs))
-    if base != HOST_BASE:
+    if options.base != HOST_BASE:
         store = ImageStore()
-        store.rootfs(store.load_base(base))
+        store.lowers(store.load_base(options.base))
 
 
 async def check_machine() -> None:

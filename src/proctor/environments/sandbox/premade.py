@@ -37,6 +37,7 @@ from proctor.environments.sandbox.syscalls import (
 )
 
 _HINT = "it requires Linux 5.19 and ext4, xfs or btrfs (from Linux 6.3 on also tmpfs)"
+_LONGEST_OPTION = 255
 _OPEN = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
 
 # Mount points of mapped layers, and of overlays that are reused.
@@ -57,7 +58,7 @@ def premake(blueprint: Blueprint, pid: int) -> Premade:
             made.append(_make_part(blueprint, number, part, namespace))
         made.append(_make_rooms(blueprint.rooms, namespace))
         with step("making devices"), _files_as(blueprint.first_id):
-            made.append(make_tree("tmpfs", DEVICES_OPTIONS, MS_NOSUID | MS_NOEXEC))
+            made.append(make_tree("tmpfs", DEVICES_OPTIONS.items(), MS_NOSUID | MS_NOEXEC))
             make_nodes(made[-1])
     except BaseException:
         close_all(made)
@@ -128,7 +129,11 @@ def _clone(directory: str) -> int:
 def _make_overlay(part: Part, owner: int) -> int:
     files = [os.open(path, _OPEN) for path in (part.upper, part.work, *part.lowers)]
     upper, work, *lowers = map(str, files)
-    options = {"lowerdir": ":".join(lowers), "upperdir": upper, "workdir": work}
+    below = [("lowerdir", ":".join(lowers))]
+    if len(below[0][1]) > _LONGEST_OPTION:
+        # From Linux 6.5 on; images of so many layers are rare.
+        below = [("lowerdir+", lower) for lower in lowers]
+    options = [*below, ("upperdir", upper), ("workdir", work)]
     try:
         # Descriptor numbers as relative paths: an option is limited to 255 bytes, and /proc/mounts
         # would show host paths.
@@ -136,7 +141,7 @@ def _make_overlay(part: Part, owner: int) -> int:
         with _files_as(owner):
             try:
                 # Without `volatile`, unmounting would sync the whole file system.
-                return make_tree("overlay", {**options, "volatile": ""}, PLAIN)
+                return make_tree("overlay", [*options, ("volatile", "")], PLAIN)
             except OSError:
                 return make_tree("overlay", options, PLAIN)
     finally:

@@ -1,6 +1,6 @@
 """Capabilities of the processes of a sandbox.
 
-    COMMAND    for root in commands and transfers: enough for apt, chown, su, port 80
+    COMMAND    for root in commands and transfers: enough for apt, chown, su, port 80, sshd
     room       one more, harmless capability for processes in a verifier's room. The kernel does
                not let a process ptrace another that has a capability it lacks, so the agent's
                processes cannot inspect those of the room.
@@ -37,7 +37,10 @@ SETFCAP = 31
 WAKE_ALARM = 35
 BLOCK_SUSPEND = 36
 
-_COMMAND = (CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, NET_BIND_SERVICE, SETFCAP)
+_COMMAND = (
+    *(CHOWN, DAC_OVERRIDE, FOWNER, FSETID, KILL, SETGID, SETUID, NET_BIND_SERVICE),
+    *(SYS_CHROOT, SETFCAP),
+)
 # Candidates for the room's capability: they give no rights inside a sandbox.
 _HARMLESS = (WAKE_ALARM, LEASE, BLOCK_SUSPEND)
 _MOST = 63
@@ -85,7 +88,7 @@ def reduce_init(room: int) -> None:
 
 
 def _init(room: int) -> int:
-    return COMMAND | room | mask_of(SETPCAP, SYS_ADMIN, SYS_CHROOT)
+    return COMMAND | room | mask_of(SETPCAP, SYS_ADMIN)
 
 
 def reduce_command(room: int) -> None:
@@ -94,7 +97,7 @@ def reduce_command(room: int) -> None:
         # Otherwise `su` in a room would drop the room's capability, and that user's processes
         # outside the room could ptrace it.
         prctl(PR_SET_SECUREBITS, _NO_SETUID_FIXUP)
-    for capability in (SETPCAP, SYS_ADMIN, SYS_CHROOT, *_HARMLESS):
+    for capability in (SETPCAP, SYS_ADMIN, *_HARMLESS):
         if not room & mask_of(capability):
             prctl(PR_CAPBSET_DROP, capability)
     set_capabilities(COMMAND | room, room)

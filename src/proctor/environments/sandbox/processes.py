@@ -134,9 +134,10 @@ class Lister:
 
     def _find_script(self, place: str, words: Sequence[str]) -> str | None:
         """Return the first argument that is the path of a file."""
-        directory = _read_link(f"{place}/cwd") or ""
-        for word in words:
-            path = os.path.join(directory, word)
+        directory, root = _read_link(f"{place}/cwd") or "", _read_link(f"{place}/root") or "/"
+        # A process that called chroot may have been started with a path of its earlier root.
+        roots = (root, "/") if root != "/" else (root,)
+        for path, word in ((join(directory, word, each), word) for each in roots for word in words):
             # Arguments that are too long for a path, or contain a null byte, raise these.
             with suppress(OSError, ValueError):
                 if word and path.startswith("/") and os.path.isfile(f"{self.root}{path}"):
@@ -199,6 +200,11 @@ def _read_link(path: str) -> str | None:
         return os.readlink(path)
     except OSError:
         return None
+
+
+def join(directory: str, word: str, root: str) -> str:
+    """Return the path that a word of a command line names, for a process with that root."""
+    return f"{root.rstrip('/')}{word}" if word.startswith("/") else os.path.join(directory, word)
 
 
 def is_interpreter(path: str) -> bool:

@@ -4,7 +4,6 @@ A live run is never touched: its lock is held, or the process that its name cont
 Directories of other users are ignored.
 """
 
-import fcntl
 import os
 import signal
 import stat
@@ -31,6 +30,7 @@ from proctor.environments.sandbox.scratch import (
 )
 from proctor.environments.sandbox.subordinate import delete_mapped
 from proctor.errors import ImageError, SandboxError
+from proctor.files import try_lock
 from proctor.filesystems import list_mounts
 from proctor.sentence import reason_of
 
@@ -168,21 +168,13 @@ def _claimed(run: Path, done: Reaped) -> Iterator[bool]:
     fd = os.open(run / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
         until = time.monotonic() + _OTHERS_PATIENCE_SEC
-        while not (is_ours := _try_lock(fd)) and time.monotonic() < until:
+        while not (is_ours := try_lock(fd)) and time.monotonic() < until:
             time.sleep(0.01)
         if not is_ours:
             done.kept.append(f"{run}: another process has been reaping it for too long")
         yield is_ours
     finally:
         os.close(fd)
-
-
-def _try_lock(fd: int) -> bool:
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _reap_run(run: Path, done: Reaped, *, dry_run: bool) -> None:

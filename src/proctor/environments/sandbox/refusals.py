@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from proctor.environments.sandbox.host_ports import KWARG, host_ports_of
 from proctor.environments.sandbox.limits import limits_of
+from proctor.environments.sandbox.roots.builders import BUILDERS, RootOptions
 from proctor.errors import UnsupportedError
 from proctor.harbor.configs import HOST_BASE, EnvironmentConfig
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
@@ -16,27 +17,27 @@ _COMPOSE = "docker-compose.yaml"
 _LOGS = frozenset(map(str, (INSIDE.agent_dir, INSIDE.verifier_dir, INSIDE.artifacts_dir)))
 
 
-def check_order(order: EnvironmentOrder) -> str:
-    """Check the options of a trial; return its base.
+def check_order(order: EnvironmentOrder) -> RootOptions:
+    """Check the options of a trial, and return them.
 
     Raises:
         UnsupportedError: the sandbox does not support one; the message names the field.
     """
-    base = check_options(order.config)
+    options = check_options(order.config)
     for refusal in find_refusals(order, _WHO):
         raise UnsupportedError(refusal)
-    return base
+    return options
 
 
-def check_options(config: EnvironmentConfig) -> str:
-    """Check the options of a job; return its base.
+def check_options(config: EnvironmentConfig) -> RootOptions:
+    """Check the options of a job, and return them.
 
     Raises:
         UnsupportedError: the sandbox does not support one; the message names it.
     """
     check_hardware(config, _WHO)
     host_ports_of(config.kwargs)
-    return _base_of(config.kwargs)
+    return _options_of(config.kwargs)
 
 
 def check_hardware(config: EnvironmentConfig, who: str) -> None:
@@ -83,13 +84,18 @@ def _find_hardware(order: EnvironmentOrder, who: str) -> Iterator[str]:
         yield f"os = windows: {who} is Linux"
 
 
-def _base_of(kwargs: Mapping[str, object]) -> str:
-    unknown = sorted(set(kwargs) - {"base", KWARG})
+def _options_of(kwargs: Mapping[str, object]) -> RootOptions:
+    unknown = sorted(set(kwargs) - {"base", "builder", KWARG})
     if unknown:
-        raise UnsupportedError(f"--ek {unknown[0]}: the sandbox takes only base and {KWARG}")
+        raise UnsupportedError(
+            f"--ek {unknown[0]}: the sandbox takes only base, builder and {KWARG}"
+        )
     base = kwargs.get("base", HOST_BASE)
     if not isinstance(base, str) or not base:
         raise UnsupportedError(
             f"--ek base={base}: expected {HOST_BASE}, or the name of an imported image"
         )
-    return base
+    builder = kwargs.get("builder", BUILDERS[0])
+    if builder not in BUILDERS:
+        raise UnsupportedError(f"--builder {builder}: expected one of {', '.join(BUILDERS)}")
+    return RootOptions(base, str(builder))

@@ -2,7 +2,7 @@
 
     1  make mounts private, so that the host does not see them; open the directory for rooms
     2  mount the overlays, or attach those that the zygote made (premade.py), and pivot into them
-    3  mount /proc read-only, and mask what shows details of the host
+    3  mount /proc; all of it that is not of one process is read-only, or masked
     4  make a /dev with harmless devices
     5  mount an empty /sys
     6  create the requested directories, and make the guarded ones mount points
@@ -45,12 +45,12 @@ _DEVICES = {
     "tty": (5, 0),
 }
 DEVICES_OPTIONS = {"mode": "755", "size": "1048576"}
-_MASKED = (
+_MASKED = {
     *("kcore", "keys", "key-users", "timer_list", "timer_stats", "sched_debug", "latency_stats"),
     *("kmsg", "kpagecgroup", "kpagecount", "kpageflags", "scsi", "acpi", "asound", "interrupts"),
     # The host's kernel parameters, the paths of its swap files, its exports and file systems.
     *("cmdline", "bootconfig", "swaps", "fs"),
-)
+}
 PLAIN = MS_NOSUID | MS_NODEV
 _STRICT = MS_NOSUID | MS_NODEV | MS_NOEXEC
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the sandbox's own
@@ -126,7 +126,7 @@ def build_root(blueprint: Blueprint, premade: Premade | None, *, in_user_namespa
     _mount_devices(hosts, premade)
     _mount_terminals(has_groups=not in_user_namespace)
     _mount_sys()
-    _mask_proc()
+    _protect_proc()
     _make_directories(blueprint)
     with step("taking the host's tree away"):
         unmount(".")
@@ -235,8 +235,11 @@ def _make_real_directories(root: str, target: str, *, for_all: bool = False) -> 
 def _mount_proc() -> None:
     with step("mounting /proc", "in a container, its own /proc must not be masked"):
         os.makedirs("/proc", 0o755, exist_ok=True)
-        # Read-only, because some of it is global: chmod of /proc/meminfo would affect the host.
-        mount("proc", "/proc", "proc", _STRICT | MS_RDONLY)
+        try:
+            mount("proc", "/proc", "proc", _STRICT)
+        except PermissionError:
+            # A user namespace may not make it more writable than the one it can see.
+            mount("proc", "/proc", "proc", _STRICT | MS_RDONLY)
 
 
 def _mount_devices(hosts: dict[str, int], premade: Premade | None) -> None:
@@ -312,13 +315,28 @@ def _mount_sys() -> None:
         mount("tmpfs", "/sys", "tmpfs", _STRICT | MS_RDONLY, "mode=555,size=4096")
 
 
-def _mask_proc() -> None:
-    with step("masking parts of /proc"):
-        for name in _MASKED:
-            path = f"/proc/{name}"
-            if os.path.exists(path):
-                # The empty /sys masks directories.
-                mount("/sys" if os.path.isdir(path) else "/dev/null", path, flags=MS_BIND)
+def _protect_proc() -> None:
+    """Make everything in /proc read-only that is not of one process, and mask some of it.
+
+    Processes may write their own files there, such as loginuid. The rest is the host's: even the
+    mode of /proc/meminfo is, and root with the host's ids could change it.
+    """
+    with step("protecting parts of /proc"):
+        with os.scandir("/proc") as entries:
+            kinds = {
+                entry.name: entry.is_dir(follow_symlinks=False)
+                for entry in entries
+                if not entry.name.isdecimal() and not entry.is_symlink()
+            }
+        # Mounts inherit these flags from where they are bound; /sys is empty, and a place to be.
+        mount("/proc", "/sys", flags=MS_BIND)
+        mount("none", "/sys", flags=MS_REMOUNT | MS_BIND | _STRICT | MS_RDONLY)
+        for name in kinds.keys() - _MASKED:
+            mount(f"/sys/{name}", f"/proc/{name}", flags=MS_BIND)
+        unmount("/sys")
+        for name in kinds.keys() & _MASKED:
+            # The empty /sys masks directories.
+            mount("/sys" if kinds[name] else "/dev/null", f"/proc/{name}", flags=MS_BIND)
 
 
 def _make_directories(blueprint: Blueprint) -> None:

@@ -5,7 +5,7 @@ They are looked up on import, so that nothing is linked later, inside a sandbox.
 
 import ctypes
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable
 
 MS_RDONLY = 0x1
 MS_NOSUID = 0x2
@@ -13,6 +13,7 @@ MS_NODEV = 0x4
 MS_NOEXEC = 0x8
 MS_REMOUNT = 0x20
 MS_BIND = 0x1000
+MS_MOVE = 0x2000
 MS_REC = 0x4000
 MS_PRIVATE = 0x40000
 MS_SLAVE = 0x80000
@@ -151,14 +152,14 @@ def attach_tree(tree_fd: int, target: str) -> None:
     _check(_syscall(_MOVE_MOUNT, tree_fd, b"", _AT_FDCWD, os.fsencode(target), flags), target)
 
 
-def make_tree(kind: str, options: Mapping[str, str], flags: int) -> int:
+def make_tree(kind: str, options: Iterable[tuple[str, str]], flags: int) -> int:
     """Make a file system as a detached mount; an option without a value is a flag.
 
     `flags` may contain MS_NOSUID, MS_NODEV and MS_NOEXEC.
     """
     context = _check(_syscall(_FSOPEN, kind.encode(), _CLOSED_ON_EXEC), kind)
     try:
-        for name, value in {"source": kind, **options}.items():
+        for name, value in (("source", kind), *options):
             how = _FSCONFIG_SET_STRING if value else _FSCONFIG_SET_FLAG
             given = os.fsencode(value) or None
             _check(_syscall(_FSCONFIG, context, how, name.encode(), given, 0), name)

@@ -16,7 +16,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from proctor.environments.sandbox.processes import is_interpreter, read_stat
+from proctor.environments.sandbox.channel import close_all
+from proctor.environments.sandbox.processes import is_interpreter, join, read_stat
 from proctor.trial.environment import UNLISTED_OPENINGS, OpenedFile, Program
 
 # The code that an interpreter runs, by its command line and its standard input
@@ -29,11 +30,12 @@ _PYTHON = ("python", "pypy")
 
 
 def find_scripts(
-    place: str, executable: str, directory: str, words: Sequence[str]
+    place: str, executable: str, directory: str, words: Sequence[str], root: str = "/"
 ) -> Iterator[str]:
     """Yield files that an interpreter may run: a script, a module by name, or standard input.
 
-    `place` is its directory in /proc, `words` its command line, whose first word is arbitrary.
+    `place` is its directory in /proc, `words` its command line, whose first word is arbitrary. A
+    process that called chroot has another `root`, below which its absolute paths lead.
     """
     name = Path(executable).name.rstrip("0123456789.")
     letters, rest = _CODE.get(name, _SHELLS_CODE), iter(words[1:])
@@ -49,23 +51,18 @@ def find_scripts(
             if any(letter in short for letter in letters):
                 return
             continue
-        path = join(directory, word)
-        if Path(f"{place}/root{path}").is_file():
-            yield path
+        here = f"{place}/root{word}" if word.startswith("/") else f"{place}/cwd/{word}"
+        if Path(here).is_file():
+            yield os.path.normpath(join(directory, word, root))
             return
     # Without a script, it runs its standard input.
     yield _read_script_link(f"{place}/fd/0")
 
 
 def _find_module(directory: str, module: str) -> Iterator[str]:
-    path = join(directory, module.replace(".", "/"))
+    path = os.path.normpath(Path(directory, module.replace(".", "/")))
     yield f"{path}.py"
     yield f"{path}/__main__.py"
-
-
-def join(directory: str, word: str) -> str:
-    """Return the path that a word of a command line names."""
-    return os.path.normpath(Path(directory, word))
 
 
 def _read_script_link(path: str) -> str:
@@ -86,6 +83,7 @@ _FAN_OPEN_PERM = 0x10000
 _FAN_EVENT_ON_CHILD = 0x08000000
 _FAN_ALLOW = 0x1
 _AT_FDCWD = -100
+_ROOT = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_CLOEXEC
 _EVENT = struct.Struct("=IBBHQii")
 _ANSWER = struct.Struct("=iI")
 _MOST_READ = 1 << 16
@@ -155,39 +153,49 @@ class _Watch:
 
     def _mark_mounts(self) -> bool:
         """Watch the mounts of a room, which includes new files; return False if there are none."""
-        worker = self._find_worker()
-        if worker is None:
-            return False
-        mask = ctypes.c_uint64(_FAN_OPEN_PERM)
-        how = _FAN_MARK_ADD | _FAN_MARK_MOUNT
-        names = [os.fsencode(f"/proc/{worker}/root{name}") for name in self._directories.values()]
-        marks = [_libc.fanotify_mark(self._fd, how, mask, _AT_FDCWD, name) for name in names]
-        return not any(marks)
+        with self._root_of_room() as root:
+            if root is None:
+                return False
+            mask = ctypes.c_uint64(_FAN_OPEN_PERM)
+            how = _FAN_MARK_ADD | _FAN_MARK_MOUNT
+            names = [os.fsencode(f"{root}{name}") for name in self._directories.values()]
+            marks = [_libc.fanotify_mark(self._fd, how, mask, _AT_FDCWD, name) for name in names]
+            return not any(marks)
 
     def mark_scripts(self, scripts: Sequence[str]) -> None:
         """Watch files of the agent, up to a limit."""
-        worker = self._find_worker()
-        if worker is None:
-            return
-        self._scripts = frozenset(scripts[:_MOST_SCRIPTS])
-        mask, how = ctypes.c_uint64(_FAN_OPEN_PERM), _FAN_MARK_ADD | _FAN_MARK_DONT_FOLLOW
-        for path in self._scripts:
-            # Fails for paths that do not exist, which cannot be run either.
-            name = os.fsencode(f"/proc/{worker}/root{path}")
-            _libc.fanotify_mark(self._fd, how, mask, _AT_FDCWD, name)
+        with self._root_of_room() as root:
+            if root is None:
+                return
+            self._scripts = frozenset(scripts[:_MOST_SCRIPTS])
+            mask, how = ctypes.c_uint64(_FAN_OPEN_PERM), _FAN_MARK_ADD | _FAN_MARK_DONT_FOLLOW
+            for path in self._scripts:
+                # Fails for paths that do not exist, which cannot be run either.
+                name = os.fsencode(f"{root}{path}")
+                _libc.fanotify_mark(self._fd, how, mask, _AT_FDCWD, name)
 
-    def _find_worker(self) -> int | None:
-        """Return a process in the room: one that sees the directories under their paths inside."""
-        with suppress(OSError):
-            line = Path(f"/proc/{self._first}/task/{self._first}/children").read_text()
-            for pid in map(int, line.split()):
-                with suppress(OSError):
-                    if all(
-                        Path(top).samefile(f"/proc/{pid}/root{name}")
-                        for top, name in self._directories.items()
-                    ):
-                        return pid
-        return None
+    @contextmanager
+    def _root_of_room(self) -> Iterator[str | None]:
+        """Open the room's root, by a process that sees the directories under their paths inside."""
+        roots: list[int] = []
+        try:
+            with suppress(OSError):
+                line = Path(f"/proc/{self._first}/task/{self._first}/children").read_text()
+                for pid in line.split():
+                    with suppress(OSError):
+                        roots.append(os.open(f"/proc/{pid}/root", _ROOT))
+            yield next((way for fd in roots if self._is_room(way := f"/proc/self/fd/{fd}")), None)
+        finally:
+            close_all(roots)
+
+    def _is_room(self, root: str) -> bool:
+        try:
+            # A process that called chroot may have links to the host's directories in its root.
+            return _read_link(root) == "/" and all(
+                Path(top).samefile(f"{root}{name}") for top, name in self._directories.items()
+            )
+        except OSError:
+            return False
 
     def _mark_directories(self) -> bool:
         n_marks = 0
@@ -302,14 +310,26 @@ class _Watch:
                 line = file.read(_LONGEST_ARGUMENTS)
             words = tuple(os.fsdecode(word) for word in line.rstrip(b"\0").split(b"\0"))
             executable, directory = _read_link(f"{place}/exe"), _read_link(f"{place}/cwd")
+            root = _read_link(f"{place}/root")
             if is_interpreter(executable):
-                code = tuple(find_scripts(place, executable, directory, words))
+                code = (*find_scripts(place, executable, directory, words, root),)
+                code += self._find_earlier(words, root)
                 yield Program(executable, directory, words, self._find_run(pid) or code)
             else:
-                given = tuple(join(directory, word.rpartition("=")[2]) for word in words[1:])
+                named = (word.rpartition("=")[2] for word in words[1:])
+                given = (*(os.path.normpath(join(directory, word, root)) for word in named),)
+                given += self._find_earlier(words, root)
                 yield Program(executable, directory, words, given=given)
             self._top = pid
             pid = int(read_stat(place)[1][1])
+
+    def _find_earlier(self, words: Sequence[str], root: str) -> tuple[str, ...]:
+        """Return what words named before their process called chroot, if it did.
+
+        Without files of the verifier, which would excuse it.
+        """
+        named = (os.path.normpath(word) for word in words[1:] if word.startswith("/"))
+        return tuple(path for path in named if root != "/" and not path.startswith(self._names))
 
     def _find_run(self, pid: int) -> tuple[str, ...]:
         """Return the script that a process runs, if it was seen opening it."""

@@ -87,6 +87,7 @@ def main() -> None:
     signal.set_wakeup_fd(trigger, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: None)
     if is_all_powerful():
+        _forget_login()
         bound_init(room_capability())
         # A namespace for the reused overlays. MS_SLAVE: what the host unmounts is unmounted here.
         os.unshare(os.CLONE_NEWNS)
@@ -102,6 +103,16 @@ def main() -> None:
     # If the runner has ended, there is nobody to report to.
     with suppress(BrokenPipeError, ConnectionResetError):
         _serve(runner, wakeup)
+
+
+def _forget_login() -> None:
+    """Let processes of sandboxes set the user of their login, as those of services can.
+
+    The kernel's audit lets a process set it once, so that a login inside would fail if proctor was
+    started from one.
+    """
+    with suppress(OSError), open("/proc/self/loginuid", "w") as file:
+        file.write("4294967295")
 
 
 def _serve(runner: socket.socket, wakeup: int) -> None:

@@ -21,7 +21,8 @@ import msgspec
 
 from proctor.digest import sha256_digest
 from proctor.errors import PrimeError
-from proctor.exchange.prime.sample import find_text, parse_json
+from proctor.exchange.foreign_values import find_text
+from proctor.exchange.prime.sample import parse_json
 from proctor.files import read_small
 from proctor.record.fields import check_json
 from proctor.sentence import count_of, reason_of, shown

@@ -14,7 +14,6 @@ becomes a slug with a short digest of the id, so that ids with equal slugs stay 
 """
 
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -26,11 +25,9 @@ from typing import Any, Final, Literal
 
 from proctor.digest import sha256_hex
 from proctor.errors import PrimeError
+from proctor.exchange.foreign_values import find_number, find_text, parse_int, whole_text
 from proctor.sentence import count_of, shown
 from proctor.traces.entry import Object
-
-# Digits. No number of Prime's has as many, and int() takes quadratic time.
-_LONGEST_INT = 400
 
 
 def parse_json(data: bytes | str, where: str) -> Any:
@@ -40,15 +37,11 @@ def parse_json(data: bytes | str, where: str) -> Any:
         PrimeError: it is not JSON, or nested too deeply.
     """
     try:
-        return json.loads(data, parse_int=_parse_int)
+        return json.loads(data, parse_int=parse_int)
     except RecursionError as error:
         raise PrimeError(f"{where}: nested too deeply to parse") from error
     except ValueError as error:
         raise PrimeError(f"{where}: not JSON: {error}") from error
-
-
-def _parse_int(text: str) -> int | float:
-    return int(text) if len(text) <= _LONGEST_INT else math.inf
 
 
 def find_object(value: object) -> Object | None:
@@ -59,27 +52,6 @@ def find_object(value: object) -> Object | None:
         except PrimeError:
             return None
     return value if isinstance(value, dict) else None
-
-
-def find_number(value: object) -> float | None:
-    """Return a finite number; None for anything else, including booleans."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        number = float(value)
-    except OverflowError:
-        return None
-    return number if math.isfinite(number) else None
-
-
-def find_text(*values: object) -> str | None:
-    """Return the first value that is a text and not blank."""
-    return next((each for each in values if isinstance(each, str) and each.strip()), None)
-
-
-def whole_text(text: str) -> str:
-    """Replace lone surrogates, which UTF-8 cannot encode."""
-    return text.encode("utf-8", "replace").decode()
 
 
 CONVERSATION: Final = "conversation.jsonl"

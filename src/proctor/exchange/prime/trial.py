@@ -17,6 +17,7 @@ import msgspec
 from pydantic import ValidationError
 
 from proctor.errors import PrimeError, RecordError
+from proctor.exchange.foreign_values import find_text, whole_text
 from proctor.exchange.prime.listing import Evaluation, Listed
 from proctor.exchange.prime.sample import (
     CONVERSATION,
@@ -28,11 +29,9 @@ from proctor.exchange.prime.sample import (
     find_instruction,
     find_object,
     find_submitted,
-    find_text,
     read_conversation,
     render_rows,
     trial_name,
-    whole_text,
 )
 from proctor.ledger.entry import Source
 from proctor.ledger.sealing import Submission

@@ -27,6 +27,7 @@ from proctor.files import sync_directory, sync_file
 from proctor.ledger.entry import TrialEntry, decode_line
 from proctor.ledger.note import Checkpoint
 from proctor.ledger.reader import LedgerReader
+from proctor.sentence import reason_of
 
 FORMAT = "proctor-bundle-2"
 FIRST_FORMAT = "proctor-bundle-1"
@@ -90,7 +91,7 @@ def write_bundle(
         temporary.rename(path)
         sync_directory(path.parent)
     except OSError as error:
-        raise LedgerError(f"{path}: the bundle cannot be written: {error}") from error
+        raise LedgerError(f"{path}: the bundle cannot be written: {reason_of(error)}") from error
     finally:
         temporary.unlink(missing_ok=True)
     return bundled

@@ -28,7 +28,7 @@ from proctor.sentence import count_of, reason_of
 _RESULT = f"{JOB_PREFIX}result.json"
 _OF_A_TRIAL = ("result.json", "config.json")
 # Sources whose trials are never harbor's, whatever their files are named.
-_FOREIGN = ("prime", "traces")
+_FOREIGN = ("inspect", "prime", "traces")
 _KEPT = re.compile(r"(.+)\.attempt-([0-9]{1,9})")
 _OWN_NAMES: Mapping[int, str] = MappingProxyType({})
 # Parts of a trial's path: JOB/TRIAL or JOB/TRIAL/attempts/N.

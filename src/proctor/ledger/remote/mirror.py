@@ -46,7 +46,7 @@ from proctor.ledger.entry import (
 from proctor.ledger.handover import Chain, Handover
 from proctor.ledger.ledger import REMOTE, OpenLedger
 from proctor.ledger.log import FileLog, Place
-from proctor.ledger.machines import sign_entry
+from proctor.ledger.machines import sign_entries
 from proctor.ledger.memory import Memory, Seen, default_memory_path
 from proctor.ledger.note import Checkpoint, Signer, parse_checkpoint, parse_verifier_key
 from proctor.ledger.reader import WAITING, LedgerReader
@@ -443,7 +443,7 @@ class Mirror:
         except UnreachableError as error:
             self.problem, is_reached = str(error), False
             name = self._machine or self._names.find(key)
-        signed = [encode_entry(sign_entry(draft, origin, name, key)) for draft in drafts]
+        signed = [encode_entry(entry) for entry in sign_entries(drafts, origin, name, key)]
         found: list[int] = []
         for some, lines in _split(drafts, signed):
             places = self._submit(some, lines) if is_reached else None

@@ -44,7 +44,7 @@ _STRAY = " UNION ALL ".join(
     f"SELECT count(*) FROM {table} WHERE seq < 0 OR seq >= :size"  # noqa: S608 - our own names
     for table in ("entries", "trials", "remarks", "withholdings", "evidence")
 )
-_SUPERSEDED = "SELECT DISTINCT record FROM trials WHERE status = 'superseded'"
+_SUPERSEDED = "SELECT record FROM trials WHERE status = 'superseded'"
 _IS_TRIAL = (
     "SELECT 1 FROM trials WHERE status <> 'withheld' "
     "AND (seq = ? OR (experiment_id = ? AND trial_id = ?))"
@@ -107,10 +107,13 @@ def _resolve(
     numbers = {row[column] for row in found for column in DOCUMENTS}
     # As one JSON array: SQLite limits the number of parameters.
     load = dict(connection.execute(_DOCUMENTS, (json.dumps(list(numbers)),))).get
-    return [
-        tuple(load(value) if at in DOCUMENTS else value for at, value in enumerate(row))
-        for row in found
-    ]
+    resolved = []
+    for row in found:
+        values = list(row)
+        for column in DOCUMENTS:
+            values[column] = load(values[column])
+        resolved.append(tuple(values))
+    return resolved
 
 
 def find_wrong_rows(

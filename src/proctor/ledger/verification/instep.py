@@ -9,7 +9,6 @@ import os
 import sqlite3
 from array import array
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Self
 
@@ -19,7 +18,7 @@ from proctor.ledger.index import Index
 from proctor.ledger.index_file import has_schema, is_of
 from proctor.ledger.log import LogStore
 from proctor.ledger.note import Checkpoint
-from proctor.ledger.tree import BRANCHES, Tree, root_of
+from proctor.ledger.tree import Tree
 from proctor.ledger.trial_index import Position
 from proctor.ledger.upkeep import catch_up
 from proctor.ledger.verification.columns import find_wrong_rows, open_read_only
@@ -130,11 +129,10 @@ class IndexReader:
 
     def _has_hashes(self, leaves: Leaves, size: int) -> bool:
         """Whether the hashes above the leaves are right, and no others are there."""
-        level, below = 0, list(islice(leaves, size))
-        while len(below) >= BRANCHES:
-            level, whole = level + 1, len(below) // BRANCHES
-            below = [root_of(below[at * BRANCHES : (at + 1) * BRANCHES]) for at in range(whole)]
-            if self.index.hashes(level, 0, whole + 1) != below:
+        level = 0
+        for level, expected in enumerate(leaves.levels(size), start=1):
+            # Asks for one more than there should be.
+            if self.index.hashes(level, 0, len(expected) + 1) != expected:
                 return False
         ((highest,),) = self.index.select("SELECT max(level) FROM hashes")
         return (highest or 0) == level

@@ -7,7 +7,7 @@ is. The roots of full blocks are cached, so that computing a second root is chea
 from collections.abc import Iterator
 
 from proctor.digest import sha256_records
-from proctor.ledger.tree import EMPTY_ROOT, HASH_SIZE
+from proctor.ledger.tree import BRANCHES, EMPTY_ROOT, HASH_SIZE
 
 # Leaves of a perfect subtree whose root is cached.
 _BLOCK = 1 << 12
@@ -53,6 +53,18 @@ class Leaves:
         rest = bytes(self._packed[full * _BYTES : size * HASH_SIZE])
         return _reduce(b"".join([*self._blocks[:full], _reduce(rest)]))
 
+    def levels(self, size: int) -> Iterator[list[bytes]]:
+        """The levels of hashes that an index stores over the first `size` leaves.
+
+        Each has one hash for `BRANCHES` of the level below, as far as that has them.
+        """
+        nodes = self.packed(0, size)
+        while len(nodes) >= BRANCHES * HASH_SIZE:
+            nodes = nodes[: len(nodes) - len(nodes) % (BRANCHES * HASH_SIZE)]
+            for _ in range(BRANCHES.bit_length() - 1):
+                nodes = _pair(nodes)
+            yield [nodes[at : at + HASH_SIZE] for at in range(0, len(nodes), HASH_SIZE)]
+
     def gives(self, size: int, root: bytes) -> bool:
         """Whether the first `size` leaves have this root."""
         return size <= len(self) and self.root(size) == root
@@ -62,6 +74,10 @@ def _reduce(nodes: bytes) -> bytes:
     """The root over nodes of one level; each but the last is a perfect subtree."""
     while len(nodes) > HASH_SIZE:
         even = len(nodes) - len(nodes) % (2 * HASH_SIZE)
-        above = sha256_records(nodes[:even], 2 * HASH_SIZE, b"\x01")
-        nodes = b"".join([*above, nodes[even:]])
+        nodes = b"".join([_pair(nodes[:even]), nodes[even:]])
     return nodes
+
+
+def _pair(nodes: bytes) -> bytes:
+    """The next level over an even number of nodes."""
+    return b"".join(sha256_records(nodes, 2 * HASH_SIZE, b"\x01"))

@@ -7,11 +7,11 @@ import sqlite3
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
 import msgspec
 
-from proctor.digest import is_digest, sha256_digest, sha256_slices
+from proctor.digest import is_digest, sha256_slices
 from proctor.errors import DamageError
 from proctor.ledger.admission import Fault, check_written, find_fault, find_trial_fault
 from proctor.ledger.entry import (
@@ -33,16 +33,16 @@ from proctor.ledger.rows import (
     kind_and_time,
     remark_columns,
 )
-from proctor.ledger.tree import HASH_SIZE
+from proctor.ledger.tree import HASH_SIZE, LEAF_PREFIX, leaf_hash
 from proctor.ledger.verification.columns import EntryColumns, has_columns
 
-PIECE = 8 << 20
+PIECE = 2 << 20
 """Bytes of a piece."""
 NO_SEQ = -1
 """Sequence number of a line that states none."""
 
 _TRIAL = b'"kind":"trial"'
-_KIND_AT = len('\n{"at":"2000-01-01T00:00:00.000Z",')
+_KIND_AT = len('{"at":"2000-01-01T00:00:00.000Z",')
 _WITHHELD = b'{"withheld":'
 # Bytes read at a time: small enough to be hashed while still in the processor's cache.
 _CHUNK = 1 << 19
@@ -148,22 +148,19 @@ def _entry_columns(scanned: Scanned, start: int) -> list[EntryColumns]:
 
 def _scan(log: LogStore, place: Place, scanned: Scanned, *, is_decoded: bool) -> int | None:
     """Add the lines of a piece; returns where the next piece begins, None at the segment's end."""
-    start, stop, buffer = place.offset, place.offset + PIECE, bytearray(_CHUNK)
+    start, stop, length = place.offset, place.offset + PIECE, _CHUNK
     while start < stop:
-        # An incomplete line at the end of the buffer is read again, which is cheaper than moving
-        # it. The first byte of the buffer is reserved for the prefix of the first leaf.
-        data = log.read(Place(place.segment, start), len(buffer) - 1)
-        read = len(data)
-        buffer[1 : read + 1] = data
-        whole = _scan_lines(buffer, (read, stop - start), scanned, is_decoded=is_decoded)
+        # An incomplete line at the end is read again, which is cheaper than joining it.
+        data = log.read(Place(place.segment, start), length)
+        whole = _scan_lines(data, stop - start, scanned, is_decoded=is_decoded)
         if whole:
             start += whole
-        elif read == len(buffer) - 1 and read <= LARGEST_ENTRY:
-            buffer = bytearray(2 * len(buffer))
+        elif len(data) == length <= LARGEST_ENTRY:
+            length *= 2
         else:
-            _take_last(buffer, read, scanned)
-            is_too_long = read > LARGEST_ENTRY
-            return _skip_line(log, Place(place.segment, start + read)) if is_too_long else None
+            _take_last(data, scanned)
+            is_too_long = len(data) > LARGEST_ENTRY
+            return _skip_line(log, Place(place.segment, start + len(data))) if is_too_long else None
     return start
 
 
@@ -177,50 +174,40 @@ def _skip_line(log: LogStore, place: Place) -> int | None:
     return None
 
 
-def _scan_lines(
-    buffer: bytearray, owned: tuple[int, int], scanned: Scanned, *, is_decoded: bool
-) -> int:
-    """Add the complete lines of the buffer that begin before the limit; returns their bytes."""
-    cuts = _cut(buffer, *owned)
+def _scan_lines(data: bytes, limit: int, scanned: Scanned, *, is_decoded: bool) -> int:
+    """Add the complete lines that begin before the limit; returns their bytes."""
+    cuts = _cut(data, limit)
     first, seqs = len(scanned.lengths), [NO_SEQ] * len(cuts)
-    with memoryview(buffer) as view:
-        leaves = sha256_slices(view, cuts)
-        for number, (before, end) in enumerate(cuts):
-            if not buffer.startswith(_TRIAL, before + _KIND_AT):
-                line = bytes(view[before + 1 : end])
-                leaves[number], seqs[number] = _take_other(
-                    line, leaves[number], first + number, scanned
-                )
-            elif is_decoded:
-                seqs[number] = _take_trial(view[before + 1 : end], first + number, scanned)
+    leaves = sha256_slices(data, cuts, LEAF_PREFIX)
+    for number, (begin, end) in enumerate(cuts):
+        if not data.startswith(_TRIAL, begin + _KIND_AT):
+            leaves[number], seqs[number] = _take_other(
+                data[begin:end], leaves[number], first + number, scanned
+            )
+        elif is_decoded:
+            seqs[number] = _take_trial(data[begin:end], first + number, scanned)
     scanned.leaves += b"".join(leaves)
-    scanned.lengths.extend([end - before - 1 for before, end in cuts])
+    scanned.lengths.extend([end - begin for begin, end in cuts])
     scanned.seqs.extend(seqs)
-    return cuts[-1][1] if cuts else 0
+    return cuts[-1][1] + 1 if cuts else 0
 
 
-def _cut(buffer: bytearray, filled: int, limit: int) -> list[tuple[int, int]]:
-    """Begin and end of lines, each with the byte before it.
-
-    That byte, the newline of the previous line, is overwritten by the 0x00 prefix of leaf hashes,
-    so that lines need not be copied.
-    """
-    ends = [0]
-    end, stop, find = 0, filled + 1, buffer.find
-    while end < limit and (end := find(b"\n", end + 1, stop)) >= 0:
-        ends.append(end)
-    for end in ends:
-        buffer[end] = 0
-    return list(pairwise(ends))
+def _cut(data: bytes, limit: int) -> list[tuple[int, int]]:
+    """Begin and end of the complete lines that begin before the limit."""
+    cuts: list[tuple[int, int]] = []
+    begin, find = 0, data.find
+    while begin < limit and (end := find(b"\n", begin)) >= 0:
+        cuts.append((begin, end))
+        begin = end + 1
+    return cuts
 
 
-def _take_last(buffer: bytearray, length: int, scanned: Scanned) -> None:
+def _take_last(data: bytes, scanned: Scanned) -> None:
     """Add a line that does not end."""
-    if length == 0:
+    if not data:
         return  # the segment was truncated in between
-    if length <= LARGEST_ENTRY:
-        line = b"\x00" + buffer[1 : length + 1]
-        scanned.torn = Torn(sha256_digest(line), sha256_digest(line[:-1]), length)
+    if len(data) <= LARGEST_ENTRY:
+        scanned.torn = Torn(leaf_hash(data), leaf_hash(data[:-1]), len(data))
         return
     # Longer than any entry: neither held in memory nor hashed.
     scanned.malformed.append((len(scanned.lengths), f"a line of more than {LARGEST_ENTRY:,} bytes"))
@@ -229,27 +216,27 @@ def _take_last(buffer: bytearray, length: int, scanned: Scanned) -> None:
     scanned.seqs.append(NO_SEQ)
 
 
-def _take_trial(line: memoryview, number: int, scanned: Scanned) -> int:
+def _take_trial(line: bytes, number: int, scanned: Scanned) -> int:
     try:
         entry = _DECODER.decode(line)
         check_written(line, entry, "the line")
-        experiment_id, trial_id = read_ids(entry)
-        fault = find_trial_fault(entry, experiment_id, trial_id)
+        row = read_row(entry) if scanned.is_compared else None
+        names = (row.experiment_id, row.trial_id) if row is not None else read_ids(entry)
+        fault = find_trial_fault(entry, *names)
     except (msgspec.MsgspecError, DamageError, RecursionError, UnicodeDecodeError) as error:
         scanned.malformed.append((number, str(error)))
         return NO_SEQ
     if fault is None or not fault.is_id:
         # Whatever else is wrong with it: a duplicate trial is a damage of its own kind.
-        scanned.identities.append((number, experiment_id, trial_id))
+        scanned.identities.append((number, *names))
     if fault is not None:
         scanned.faults.append((number, fault))
         return entry.seq
-    if scanned.is_compared:
-        scanned.trials.append(to_columns(read_row(entry)))
+    if row is not None:
+        scanned.trials.append(to_columns(row))
         scanned.kinds[number] = kind_and_time(entry)
     if entry.signed is not msgspec.UNSET:
-        # A copy: the record is a view of the buffer, which the next lines overwrite.
-        scanned.submitted.append((number, _DECODER.decode(bytes(line))))
+        scanned.submitted.append((number, entry))
     for file in entry.evidence:
         scanned.evidence.append((number, bytes.fromhex(file.sha256), file.size))
     return entry.seq

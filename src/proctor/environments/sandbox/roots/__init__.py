@@ -1,13 +1,23 @@
-"""Root file systems for the sandbox: imported images, the host's, and what is built on them.
+"""Root file systems for the sandbox: images, the host's, and what is built on them.
 
     build            builds the root of a task: image or base, and Dockerfile
+    bases            what a build starts from: images, the host's files, nothing
+    stages           builds the stages of a Dockerfile, each instruction as a layer
+    steps            runs the steps of a layer in a sandbox
+    builders         builds with buildah or docker instead
     recipe           the steps of a build
-    workplace        the sandbox in which a build runs, with its network
+    workplace        the sandbox in which a layer is built, with its network
     layers           the cache of layers that builds leave
-    dockerfile       parses a Dockerfile
+    dockerfile       parses a Dockerfile into stages
+    dockerfile_text  splits its text into statements
+    instructions     turns the instructions of a stage into steps
     dockerfile_words splits an instruction into words and expands variables
     context          selects the files that COPY takes
-    images           the store of imported images
+    images           the store of images
+    pull             pulls images of registries into the store
+    registry         the client of registries
+    unpacking        a process that unpacks layers with their owners
+    layer_tree       writes a layer as a lower directory of an overlay
     image_name       names of images
     image_tar        unpacks untrusted tar archives
     saved_files      opens the files of `docker save` archives and OCI image layouts

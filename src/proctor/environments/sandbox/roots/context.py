@@ -10,12 +10,12 @@ import posixpath
 import re
 import shutil
 import stat
-import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from proctor.digest import sha256_file, sha256_hex
+from proctor.environments.sandbox.roots.image_tar import is_archive
 from proctor.environments.sandbox.roots.recipe import Copy
 from proctor.environments.sandbox.roots.tree import Kind
 from proctor.errors import ImageError
@@ -151,11 +151,36 @@ def _digest_once(path: Path, *_version: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The files of one COPY."""
+    """The files of one COPY or ADD."""
 
     items: tuple[Item, ...]
     is_file: bool
     """Whether it is a single file, which may become the target itself."""
+    archives: tuple[Path, ...] = ()
+    """Archives on the host that ADD unpacks into the target."""
+
+    @property
+    def digest(self) -> str:
+        """Digest of everything that determines the copy, for the key of a layer."""
+        lines = [item.line for item in self.items]
+        lines += [f"archive\0{_digest_of(path)}" for path in self.archives]
+        # Names of files may not be valid text, so hash their bytes.
+        return sha256_hex(os.fsencode("\0\0".join(lines)))
+
+
+def split_pattern(pattern: str) -> tuple[str, list[str]]:
+    """Return the directory above the wildcards of a pattern, and an expression for each level.
+
+    Raises:
+        ImageError: it is not a pattern.
+    """
+    names = posixpath.normpath(posixpath.join("/", pattern)).strip("/").split("/")
+    n_plain = next((n for n, name in enumerate(names) if _WILD.search(name)), len(names))
+    try:
+        levels = [compile_pattern(name.replace("**", "*")).pattern for name in names[n_plain:]]
+    except re.error as error:
+        raise ImageError(f"{pattern!r} is not a pattern: {error}") from error
+    return f"/{'/'.join(names[:n_plain])}", levels
 
 
 class Context:
@@ -169,8 +194,9 @@ class Context:
         """Select the files of a COPY.
 
         Raises:
-            ImageError: a source is missing, a device, or an archive that ADD would unpack.
+            ImageError: a source is missing, or a device.
         """
+        archives: list[Path] = []
         items: list[Item] = [
             Item(name, Kind.FILE, 0o644, content=content.encode()) for name, content in step.inline
         ]
@@ -180,14 +206,17 @@ class Context:
             if not found and not _WILD.search(pattern):
                 raise ImageError(f"{pattern}: not in {self._root}, or excluded by .dockerignore")
             for path in found:
-                below, is_one = self._take(path, step)
+                if step.is_add and (archive := self._find_archive(path)) is not None:
+                    archives.append(archive)
+                    continue
+                below, is_one = self._take(path)
                 items += below
                 is_file = is_file or is_one
         if not items and not step.sources:
             raise ImageError("nothing to copy")
         if step.chmod is not None:
             items = [replace(item, mode=step.chmod) for item in items]
-        return Selection(tuple(items), is_file and len(items) == 1)
+        return Selection(tuple(items), is_file and len(items) == 1, tuple(archives))
 
     def _find(self, pattern: str) -> list[str]:
         """Return the relative paths that a pattern matches; it cannot lead out of the root."""
@@ -228,7 +257,12 @@ class Context:
     def _may_hold(self, path: str) -> bool:
         return self._ignored.has_exceptions or path not in self._ignored
 
-    def _take(self, path: str, step: Copy) -> tuple[list[Item], bool]:
+    def _find_archive(self, path: str) -> Path | None:
+        """Return the path of an archive on the host; None if it is not one."""
+        place = self._resolve(path)
+        return place if place.is_file() and is_archive(place) else None
+
+    def _take(self, path: str) -> tuple[list[Item], bool]:
         """Return the items of one source, and whether it is a single file."""
         place = self._resolve(path)
         mode = place.stat().st_mode
@@ -236,11 +270,6 @@ class Context:
             real = place.relative_to(self._root.resolve()).as_posix()
             top = "" if real == "." else real
             return [self._item(one, one[len(top) :].lstrip("/")) for one in self._walk(top)], False
-        if step.is_add and stat.S_ISREG(mode) and tarfile.is_tarfile(place):
-            raise ImageError(
-                f"{path}: an archive, which ADD would unpack; unpack it next to the Dockerfile, or "
-                "use COPY and RUN tar"
-            )
         name = posixpath.basename(path)
         return [replace(_make_item(place, name), path=name)], True
 

@@ -38,14 +38,15 @@ _MOST_BYTES = 1 << 38
 _MOST_ENTRIES = 5_000_000
 # Limit of one member's headers in bytes, because tarfile keeps them in memory.
 _MOST_HEADERS = 1 << 24
+_XATTR = "SCHILY.xattr."
 
 
 class Budget:
     """Remaining bytes and entries that may be unpacked, against decompression bombs."""
 
-    def __init__(self, place: Path, besides: int = 0) -> None:
-        """Allow the free space on the disk of `place`, plus `besides` bytes."""
-        self._bytes = self._most = min(_MOST_BYTES, shutil.disk_usage(place).free + besides)
+    def __init__(self, place: Path, more: int = 0) -> None:
+        """Allow the free space on the disk of `place`, plus `more` bytes."""
+        self._bytes = self._most = min(_MOST_BYTES, shutil.disk_usage(place).free + more)
         self._entries = _MOST_ENTRIES
 
     def take(self, n_bytes: int) -> None:
@@ -132,6 +133,20 @@ def opened(source: Path, budget: Budget) -> Iterator[Stream]:
         raise ImageError(f"{source}: neither a file nor a directory; {EXPECTED}")
     with source.open("rb") as file, unpacked(file, budget) as stream:
         yield stream
+
+
+def is_archive(source: Path) -> bool:
+    """Whether a file is a tar archive, compressed or not.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    try:
+        with opened(source, Budget(source.parent)) as stream:
+            tarfile.open(fileobj=cast("BinaryIO", stream), mode="r|").close()
+    except DAMAGE:
+        return False
+    return True
 
 
 @contextmanager
@@ -262,4 +277,9 @@ def entry_of_member(member: tarfile.TarInfo, kind: Kind) -> Entry:
         gid=member.gid,
         mtime_ns=int(min(max(member.mtime, 0), _LATEST) * 1_000_000_000),
         content=member.linkname if kind is Kind.LINK else "",
+        xattrs=tuple(
+            (name.removeprefix(_XATTR), value.encode(errors="surrogateescape"))
+            for name, value in member.pax_headers.items()
+            if name.startswith(_XATTR)
+        ),
     )

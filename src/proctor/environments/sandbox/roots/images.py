@@ -1,14 +1,20 @@
-"""The store of imported images: `proctor image`.
+"""The store of images that were imported or pulled: `proctor image`.
 
     <cache>/images/                mode 0700, because setuid bits are kept
-      lock                         locked while an image is imported or removed
+      lock                         locked while an image is added or removed
       names/<slug>.json            a name, with the digest and settings of its image
-      sha256/<digest>/rootfs/      a root file system; never changed
+      sha256/<digest>/rootfs/      files of an imported image; never changed
+      sha256/<digest>/image.json   an image of a registry, which consists of layers
       sha256/<digest>/lease        locked by every process that uses it
-      incoming-<random>/           an image that is being imported
+      layers/<chain>/files/        a layer, as a lower directory of an overlay; never changed
+      layers/<chain>/layer.json    its size, and what was left out
+      downloads/<digest>.part      a layer that is being downloaded
+      incoming-<random>/           an image that is being added
 
-A name is written after its root file system is complete. The digest covers the tree, not the
-archive: the same files in another archive are the same image.
+A name is written after its files are complete. The digest of an imported image covers the tree, not
+the archive: the same files in another archive are the same image. That of a pulled image is the
+digest of its manifest. A layer's chain is the digest of the layer and of all below it: images that
+begin with the same layers share them.
 """
 
 import errno
@@ -16,8 +22,11 @@ import os
 import re
 import stat
 import tempfile
+import threading
+import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -25,7 +34,6 @@ from pathlib import Path
 import msgspec
 
 from proctor.digest import sha256_hex
-from proctor.environments.sandbox.delete import delete_tree
 from proctor.environments.sandbox.locks import claimed, hold, locked, make_private
 from proctor.environments.sandbox.roots.image_name import normalise_name
 from proctor.environments.sandbox.roots.image_tar import (
@@ -38,6 +46,7 @@ from proctor.environments.sandbox.roots.image_tar import (
     open_tar,
     opened,
 )
+from proctor.environments.sandbox.roots.layers import discard
 from proctor.environments.sandbox.roots.saved_files import SavedFiles, saved_files
 from proctor.environments.sandbox.roots.saved_image import SavedImage, choose_image
 from proctor.environments.sandbox.roots.saved_layers import put_layers
@@ -46,6 +55,7 @@ from proctor.environments.sandbox.scratch import cache_directory
 from proctor.errors import ImageError
 from proctor.files import read_small, write_atomic
 from proctor.sentence import count_of, reason_of
+from proctor.trial.finding import Finding, FindingCode
 
 # Writing an untrusted root file system to the disk
 #
@@ -189,22 +199,25 @@ def reason_not_put(source: Path, store: Path, error: OSError) -> str:
 
 # `--base host`, and Docker's name for an empty image.
 _RESERVED = ("host:latest", "scratch:latest")
+_IMAGE = "image.json"
+# How long what arrived of a layer is kept for the next pull.
+_PART_SECONDS = 7 * 24 * 3600
 
 
 class Image(msgspec.Struct, frozen=True, kw_only=True):
-    """An imported image under one name."""
+    """An image under one name."""
 
     name: str
     """Normalised, as in `debian:12` or `registry.example.org/org/name:tag`."""
     digest: str
-    """SHA-256 over the tree, in hex."""
+    """SHA-256 over the tree, or of the manifest if it was pulled, in hex."""
     size: int
     """Sum of the sizes of its files, in bytes."""
     n_entries: int
     """Number of files, directories and symlinks."""
     imported_at: datetime
     source: str
-    """tar, directory, docker-save or oci-layout."""
+    """tar, directory, docker-save, oci-layout or registry."""
     image_id: str | None = None
     """Docker's image id, the digest of the image's configuration: `sha256:` and hex."""
     env: dict[str, str] = {}
@@ -213,11 +226,31 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     user: str = "root"
     notes: tuple[str, ...] = ()
     """Messages about entries that were left out, and settings that are not used."""
+    layers: tuple[str, ...] = ()
+    """Chains of its layers, lowest first, if it was pulled."""
+    platform: str | None = None
+    """Platform it was pulled for, as in linux/amd64."""
+    n_squashed: int = 0
+    """Number of entries that belong to other users in the image, and to root here."""
 
     @property
     def pin(self) -> str:
         """Name and digest, for records."""
         return f"{self.name}@sha256:{self.digest}"
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Findings of every trial that runs on it."""
+        if not self.n_squashed:
+            return ()
+        message = (
+            f"{self.name}: {count_of(self.n_squashed, 'entry', 'entries')} of other users belong "
+            "to root: this user has no subordinate ids, or too few; configure /etc/subuid and "
+            "/etc/subgid, remove the image, and pull it again"
+        )
+        detail: dict[str, object] = {"image": self.pin, "n_entries": self.n_squashed}
+        code = FindingCode.OWNERS_SQUASHED
+        return (Finding(code=code, phase="setup", message=message, detail=detail),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,8 +298,8 @@ class ImageStore:
         image = self.find(name)
         if image is None:
             raise ImageError(
-                f"--base {name}: no image of that name; import one with `proctor image import "
-                f"{name} TAR`, or use --base host"
+                f"--base {name}: no image of that name; `proctor image pull {name}` fetches it, "
+                f"`proctor image import {name} TAR` imports a file, and --base host needs neither"
             )
         return image
 
@@ -282,20 +315,62 @@ class ImageStore:
         except OSError as error:
             raise ImageError(f"{self._root}: cannot be read: {reason_of(error)}") from error
 
-    def rootfs(self, image: Image) -> Path:
-        """Return the directory of an image's files, which stay until this process ends.
+    def lowers(self, image: Image) -> tuple[Path, ...]:
+        """Return the directories of an image's files, topmost first.
+
+        They stay until this process ends.
 
         Raises:
             ImageError: they no longer exist.
         """
-        home = self._root / "sha256" / image.digest
-        if not (home / "rootfs").is_dir():
+        home = self._home(image.digest)
+        if home.is_dir():
+            # Before it is looked at, so that it cannot be removed meanwhile.
+            hold(home / "lease")
+        found = tuple(self.layer(chain) / "files" for chain in reversed(image.layers))
+        found = found or (home / "rootfs",)
+        if not all(one.is_dir() for one in (home, *found)):
+            again = "pull" if image.layers else "import"
             raise ImageError(
-                f"{home}: the files of {image.name} no longer exist; import it again: "
-                f"`proctor image remove {image.name}`, then `proctor image import`"
+                f"{home}: the files of {image.name} no longer exist; {again} it again: "
+                f"`proctor image remove {image.name}`, then `proctor image {again}`"
             )
-        hold(home / "lease")
-        return home / "rootfs"
+        return found
+
+    def rootfs(self, image: Image) -> Path:
+        """Return the directory of an imported image's files, which stay until this process ends.
+
+        Raises:
+            ImageError: they no longer exist.
+        """
+        return self.lowers(image)[0]
+
+    def layer(self, chain: str) -> Path:
+        """Return the directory of a layer."""
+        return self._root / "layers" / chain
+
+    @property
+    def downloads(self) -> Path:
+        """Directory of layers that are being downloaded."""
+        return self._root / "downloads"
+
+    @contextmanager
+    def changing(self, stopped: threading.Event | None = None) -> Iterator[Path]:
+        """Lock the store against other changes; yield an empty directory, deleted afterwards.
+
+        Raises:
+            ImageError: the store cannot be written.
+            InterruptedError: `stopped` was set while another process changed it.
+        """
+        for name in ("", "names", "sha256", "layers", "downloads"):
+            make_private(self._root / name)
+        with locked(self._root / "lock", stopped):
+            self._remove_leftovers()
+            incoming = Path(tempfile.mkdtemp(prefix="incoming-", dir=self._root))
+            try:
+                yield incoming
+            finally:
+                discard(incoming)
 
     def import_image(
         self, name: str, source: Path, known: Known, *, now: datetime, replace: bool = False
@@ -305,31 +380,24 @@ class ImageStore:
         Raises:
             ImageError: invalid name, unusable source, no space, or another image has the name.
         """
-        name = _check_free_for_use(normalise_name(name))
+        name = check_free_for_use(normalise_name(name))
         _check_there(source)
-        self._make()
         if source.is_dir() and self._root.resolve().is_relative_to(source.resolve()):
             raise ImageError(f"{source}: contains the image store itself, {self._root}; refused")
-        with locked(self._root / "lock"):
-            self._remove_leftovers()
-            incoming = Path(tempfile.mkdtemp(prefix="incoming-", dir=self._root))
+        with self.changing() as incoming:
             try:
                 image = self._put(incoming, name, source, known, now)
                 return self._give_name(incoming, image, replace=replace)
             except OSError as error:
-                raise ImageError(_explain(source, self._root, error)) from error
-            finally:
-                delete_tree(incoming)
+                raise ImageError(explain(source, self._root, error)) from error
 
     def receive(self, image: Image, archive: Path) -> None:
-        """Store an image of another machine, from an archive of its files.
+        """Store an imported image of another machine, from an archive of its files.
 
         Raises:
             ImageError: the archive is not that of the image, or another image has its name.
         """
-        self._make()
-        with locked(self._root / "lock"):
-            incoming = Path(tempfile.mkdtemp(prefix="incoming-", dir=self._root))
+        with self.changing() as incoming:
             try:
                 (incoming / "rootfs").mkdir()
                 found = put_source(archive, incoming / "rootfs", image.name).tree.finish()
@@ -341,9 +409,38 @@ class ImageStore:
                     )
                 self._give_name(incoming, image, replace=False)
             except OSError as error:
-                raise ImageError(_explain(archive, self._root, error)) from error
-            finally:
-                delete_tree(incoming)
+                raise ImageError(explain(archive, self._root, error)) from error
+
+    def name_pulled(self, incoming: Path, image: Image) -> None:
+        """Give an image of which all layers are there its name; the caller changes the store.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        home = self._home(image.digest)
+        if not (home / _IMAGE).exists():
+            fresh = incoming / "home"
+            fresh.mkdir()
+            (fresh / _IMAGE).write_bytes(msgspec.json.encode(image))
+            fresh.rename(home)
+        write_atomic(self._name_file(image.name), msgspec.json.encode(image))
+
+    def sweep(self) -> None:
+        """Delete pulled images without a name, and layers of no image.
+
+        For callers that change the store. What a running process uses stays.
+
+        Raises:
+            ImageError: something cannot be read or deleted.
+        """
+        named = {image.digest for image in self.list_images()}
+        used: set[str] = set()
+        for path in sorted((self._root / "sha256").glob(f"*/{_IMAGE}")):
+            if path.parent.name in named or not self._is_dropped(path.parent.name):
+                used.update(_read(path).layers)
+        for layer in sorted((self._root / "layers").glob("*")):
+            if layer.name not in used:
+                self._throw_away(layer)
 
     def remove(self, name: str) -> Image:
         """Remove a name, and its files if no other name has them.
@@ -361,6 +458,7 @@ class ImageStore:
             if all(one.digest != image.digest for one in self._others(name)):
                 self._drop(image)
             self._name_file(name).unlink()
+            self.sweep()
             return image
 
     def reap(self, *, dry_run: bool = False) -> list[Path]:
@@ -369,31 +467,44 @@ class ImageStore:
             left = sorted(self._root.glob("incoming-*")) if is_free else []
             if not dry_run:
                 for directory in left:
-                    delete_tree(directory)
+                    discard(directory)
             return left
 
     def _others(self, name: str) -> list[Image]:
         return [one for one in self.list_images() if one.name != name]
 
     def _drop(self, image: Image) -> None:
-        """Delete the files of an unused image; renamed first, so that they disappear atomically."""
-        home = self._root / "sha256" / image.digest
-        leaving = self._root / f"incoming-{image.digest}"
-        with claimed(home / "lease") as is_free:
-            if not is_free:
-                raise ImageError(f"{image.name}: a run uses it; remove it when that has ended")
-            if home.exists():
-                home.rename(leaving)
-        delete_tree(leaving)
+        if not self._is_dropped(image.digest):
+            raise ImageError(f"{image.name}: a run uses it; remove it when that has ended")
 
-    def _make(self) -> None:
-        for directory in (self._root, self._root / "names", self._root / "sha256"):
-            make_private(directory)
+    def _is_dropped(self, digest: str) -> bool:
+        """Delete the files of an image, but not its layers; return False if a process uses them."""
+        home = self._home(digest)
+        with claimed(home / "lease") as is_free:
+            if is_free and home.exists():
+                self._throw_away(home)
+        return is_free
+
+    def _throw_away(self, directory: Path) -> None:
+        """Delete a directory; renamed first, so that it disappears atomically."""
+        leaving = self._root / f"incoming-{directory.name}"
+        directory.rename(leaving)
+        discard(leaving)
+
+    def _home(self, digest: str) -> Path:
+        return self._root / "sha256" / digest
 
     def _remove_leftovers(self) -> None:
-        """Remove what killed imports left; the caller has the lock, so none is running."""
+        """Remove what killed imports left; the caller has the lock, so none is running.
+
+        Parts of layers stay for a week: the next pull of the same image goes on with them.
+        """
         for left in self._root.glob("incoming-*"):
-            delete_tree(left)
+            discard(left)
+        oldest = time.time() - _PART_SECONDS
+        for part in self.downloads.glob("*.part"):
+            if part.lstat().st_mtime < oldest:
+                part.unlink()
 
     def _put(self, incoming: Path, name: str, source: Path, known: Known, now: datetime) -> Image:
         (incoming / "rootfs").mkdir()
@@ -422,9 +533,12 @@ class ImageStore:
                 f"{image.name}: another image has this name (sha256:{old.digest[:12]}…, this "
                 f"one is sha256:{image.digest[:12]}…); pass --replace to replace it"
             )
-        home = self._root / "sha256" / image.digest
+        home = self._home(image.digest)
         if not home.exists():
-            incoming.rename(home)
+            # The directory itself is deleted by the caller.
+            (incoming / "home").mkdir()
+            (incoming / "rootfs").rename(incoming / "home" / "rootfs")
+            (incoming / "home").rename(home)
         write_atomic(self._name_file(image.name), msgspec.json.encode(image))
         return Imported(image, is_new=True)
 
@@ -450,7 +564,12 @@ def _is_same(one: Image, other: Image) -> bool:
     )
 
 
-def _check_free_for_use(name: str) -> str:
+def check_free_for_use(name: str) -> str:
+    """Return a normalised name, if an image may have it.
+
+    Raises:
+        ImageError: it has a meaning of its own.
+    """
     if name in _RESERVED:
         raise ImageError(f"{name.partition(':')[0]!r} is reserved; choose another name")
     return name
@@ -467,7 +586,8 @@ def _check_there(source: Path) -> None:
         raise ImageError(f"{source}: cannot be read: {reason_of(error)}") from error
 
 
-def _explain(source: Path, store: Path, error: OSError) -> str:
+def explain(source: Path, store: Path, error: OSError) -> str:
+    """Return the message for a change of the store that failed with `error`."""
     text = reason_not_put(source, store, error)
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         text += "; free some space, or set PROCTOR_CACHE to another directory"
@@ -475,5 +595,5 @@ def _explain(source: Path, store: Path, error: OSError) -> str:
 
 
 def _no_such(name: str, there: Sequence[str]) -> str:
-    known = f"there are {', '.join(there)}" if there else "no image was imported yet"
+    known = f"there are {', '.join(there)}" if there else "the image store is empty"
     return f"{name}: no image of that name; {known}"

@@ -3,28 +3,44 @@
     <layers>/<key>/
       lock                       locked while a generation is built
       current                    symlink to the current generation
+      build.log                  what the last build printed, also if it failed
       <n>/parts/<i>/upper        a generation: what was written, one directory for each overlay
       <n>/layer.json             its description
       <n>/lease                  locked by every process that uses it
       building-<random>/         a generation that is being built
 
 A generation appears atomically and is never changed: it is the renamed upper directory of an
-overlay. Building it again makes a new generation.
+overlay. Building it again makes a new generation with another id. The key of a layer on top of
+another contains the id of that one: it is never used on files other than those it was built on.
+
+A lease's time is when its generation was last used: the least recently used ones are removed if all
+of them exceed $PROCTOR_LAYERS_LIMIT, but none before those on top of it.
 """
 
+import atexit
 import contextlib
+import functools
 import os
+import re
+import secrets
 import stat
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
 from proctor.environments.sandbox.delete import delete_tree
-from proctor.environments.sandbox.locks import claimed, hold, locked_soon, make_private
-from proctor.environments.sandbox.scratch import Session
+from proctor.environments.sandbox.locks import (
+    claimed,
+    hold,
+    locked_soon,
+    make_private,
+    release,
+)
+from proctor.environments.sandbox.scratch import Session, cache_directory, find_fault
 from proctor.environments.sandbox.subordinate import delete_mapped
 from proctor.errors import ImageError
 from proctor.files import read_small
@@ -32,6 +48,13 @@ from proctor.sentence import reason_of
 
 type Parts = tuple[tuple[str, tuple[str, ...]], ...]
 """(target, layers on the host, topmost first) of each overlay of a root file system."""
+
+_LIMIT = "PROCTOR_LAYERS_LIMIT"
+_USUAL_LIMIT = 50 * 1000**3
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)B?", re.IGNORECASE)
+_UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
+# As `du` counts them.
+_BLOCK = 512
 
 # Layers that this process has rebuilt: once is enough, even if many of its trials force a build.
 _MADE_BY_FORCE: set[tuple[Path, str]] = set()
@@ -41,15 +64,66 @@ class Layer(msgspec.Struct, frozen=True):
     """layer.json: describes a generation."""
 
     base: str
-    """Pin of the root file system below it."""
+    """Pin of the root file system at the bottom."""
     steps: tuple[str, ...]
     """The instructions that made it, for people."""
+    parent: str | None = None
+    """Id of the layer below it; None: it is on an image or on the host's files."""
+    id: str = ""
+    """Random, different for each generation."""
     uppers: dict[str, str] = {}
     """Upper directories that are not empty, by the mount point of their overlay."""
     shared_because: str | None = None
     """Why it was built on the host's network; None if it was not."""
     ids_shared: str | None = None
     """Why root's commands had the host's ids during the build; None if they had not."""
+    size: int | None = None
+    """Bytes on the disk; None: not measured."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLayer:
+    """A layer of the cache, as people see it."""
+
+    key: str
+    id: str
+    parent: str | None
+    """Id of the layer below it; None: it is on an image or on the host's files."""
+    base: str
+    """Pin of the root file system at the bottom."""
+    steps: tuple[str, ...]
+    """The instructions that made it."""
+    size: int
+    """Bytes on the disk."""
+    used_at: datetime
+    """When a trial last started with it."""
+    is_used: bool
+    """Whether a running process uses it."""
+
+
+def parse_size(text: str) -> int:
+    """Parse a size such as 20GB, 500 MB or 0; a GB has 10^9 bytes.
+
+    Raises:
+        ImageError: it is not one.
+    """
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise ImageError(f"{text!r}: expected a size such as 20GB, 500MB or 0")
+    return int(float(found[1]) * _UNITS[found[2].lower()])
+
+
+def layers_limit(environ: Mapping[str, str] = os.environ) -> int:
+    """Return how many bytes the layers of the cache may have.
+
+    Raises:
+        ImageError: $PROCTOR_LAYERS_LIMIT is not a size.
+    """
+    text = environ.get(_LIMIT, "")
+    try:
+        return parse_size(text) if text else _USUAL_LIMIT
+    except ImageError as error:
+        raise ImageError(f"{_LIMIT}={error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +131,7 @@ class LayerCache:
     """A cached layer, on top of its base."""
 
     parts: Parts
+    id: str
     shared_because: str | None = None
     """Why it was built on the host's network; None if it was not."""
     ids_shared: str | None = None
@@ -88,17 +163,31 @@ class LayerStore:
         current = self._root / key / "current"
         try:
             home = self._root / key / current.readlink()
+        except FileNotFoundError:
+            return None
+        try:
             # Before it is read, so that it cannot be removed meanwhile.
             hold(home / "lease")
             layer = msgspec.json.decode(read_small(str(home / "layer.json")), type=Layer)
+            os.utime(home / "lease")
         except (FileNotFoundError, msgspec.DecodeError, ImageError):
+            # Another generation may get the same path, and then has another lease.
+            release(home / "lease")
             return None
         uppers = layer.uppers
         laid = tuple(
             (target, (str(home / uppers[target]), *lowers) if target in uppers else lowers)
             for target, lowers in parts
         )
-        return LayerCache(laid, layer.shared_because, layer.ids_shared)
+        return LayerCache(laid, layer.id, layer.shared_because, layer.ids_shared)
+
+    def log(self, key: str) -> Path:
+        """Return the path of what the last build of a layer printed."""
+        return self._root / key / "build.log"
+
+    def mark_made(self, key: str) -> None:
+        """Note that this process has built something: once is enough if builds are forced."""
+        _MADE_BY_FORCE.add((self._root, key))
 
     def is_wanted_again(self, key: str, *, force: bool) -> bool:
         """Whether to build it although it is cached."""
@@ -155,7 +244,9 @@ class LayerStore:
             for left in directory.iterdir():
                 if left.name != "parts":
                     delete_tree(left)
-            layer = msgspec.structs.replace(layer, uppers=uppers)
+            layer = msgspec.structs.replace(
+                layer, id=secrets.token_hex(16), uppers=uppers, size=measure(directory)
+            )
             (directory / "layer.json").write_bytes(msgspec.json.encode(layer))
             number = 1 + max((int(one.name) for one in _generations(home)), default=0)
             directory.rename(home / str(number))
@@ -167,7 +258,7 @@ class LayerStore:
             link.rename(home / "current")
         except OSError as error:
             raise ImageError(f"{home}: cannot be written: {reason_of(error)}") from error
-        _MADE_BY_FORCE.add((self._root, key))
+        self.mark_made(key)
 
     def reap(self, *, dry_run: bool = False) -> list[Path]:
         """Remove what killed builds left, and unused generations; return the directories.
@@ -184,6 +275,84 @@ class LayerStore:
                 if is_free and not dry_run:
                     _remove_leftovers(lock.parent)
         return reaped
+
+    def list_layers(self) -> list[StoredLayer]:
+        """Return the current generations, the most recently used first."""
+        found = []
+        for link in self._root.glob("*/current"):
+            home = link.parent / link.readlink()
+            with contextlib.suppress(FileNotFoundError, msgspec.DecodeError):
+                layer = msgspec.json.decode(read_small(str(home / "layer.json")), type=Layer)
+                lease = home / "lease"
+                used = (lease if lease.exists() else home).stat().st_mtime
+                found.append(
+                    StoredLayer(
+                        key=link.parent.name,
+                        id=layer.id,
+                        parent=layer.parent,
+                        base=layer.base,
+                        steps=layer.steps,
+                        size=measure(home) if layer.size is None else layer.size,
+                        used_at=datetime.fromtimestamp(used, UTC),
+                        is_used=not _is_unused(home),
+                    )
+                )
+        return sorted(found, key=lambda layer: layer.used_at, reverse=True)
+
+    def prune(self, limit: int) -> list[StoredLayer]:
+        """Remove the least recently used layers until the rest has at most `limit` bytes.
+
+        Layers that a process uses, or is building, stay, and so do those below them. A layer whose
+        parent is gone can never be used again: it is removed whatever the limit. Returns those that
+        were removed.
+
+        Raises:
+            ImageError: one cannot be deleted.
+        """
+        layers, removed, stuck = self.list_layers(), list[StoredLayer](), set[str]()
+        while True:
+            ids, parents = {one.id for one in layers}, {one.parent for one in layers}
+            tops = [one for one in layers if one.id not in parents - {""} and one.key not in stuck]
+            lost = [one for one in tops if one.parent is not None and one.parent not in ids]
+            is_over = sum(one.size for one in layers) > limit
+            wanted = lost or (tops if is_over else [])
+            if not wanted:
+                return removed
+            oldest = wanted[-1]
+            if self._remove(oldest.key):
+                layers.remove(oldest)
+                removed.append(oldest)
+            else:
+                stuck.add(oldest.key)
+
+    def _remove(self, key: str) -> bool:
+        """Remove the current generation of a layer; return False if it is in use."""
+        home = self._root / key
+        link = home / "current"
+        with claimed(home / "lock") as is_free:
+            if not is_free or not link.is_symlink():
+                return False
+            generation = home / link.readlink()
+            with claimed(generation / "lease") as is_unused:
+                if not is_unused:
+                    return False
+                leaving = generation.with_name(f"building-old-{generation.name}")
+                generation.rename(leaving)
+                link.unlink()
+            discard(leaving)
+        return True
+
+
+def measure(directory: Path) -> int:
+    """Return the bytes on the disk of a directory's files, as far as they can be read."""
+    total, waiting = 0, [os.fspath(directory)]
+    while waiting:
+        with contextlib.suppress(OSError), os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                total += entry.stat(follow_symlinks=False).st_blocks * _BLOCK
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+    return total
 
 
 def _find_leftovers(home: Path) -> list[Path]:
@@ -242,3 +411,29 @@ def discard(directory: Path) -> None:
             delete_mapped(directory)
     except OSError as error:
         raise ImageError(f"{directory}: cannot be deleted: {reason_of(error)}") from error
+
+
+# Directory of layers: in the cache, or in the run's scratch if the cache's file system is unfit
+
+
+def layers_directory(scratch: Path) -> tuple[Path, tuple[str, ...]]:
+    """Return the directory of layers, and a note if it is not in the cache."""
+    layers = cache_directory() / "layers"
+    fault = _find_fault(layers)
+    if fault is None:
+        return layers, ()
+    return _temporary_layers(scratch, os.getpid()), (f"{fault}; builds are kept for this run only",)
+
+
+@functools.lru_cache(maxsize=8)
+def _temporary_layers(scratch: Path, pid: int) -> Path:
+    """Return a directory that is deleted when this process, not a fork of it, ends."""
+    layers = scratch / "layers"
+    atexit.register(lambda: discard(layers) if os.getpid() == pid else None)
+    return layers
+
+
+@functools.lru_cache(maxsize=8)
+def _find_fault(directory: Path) -> str | None:
+    """Cached: a cache does not move while a job runs."""
+    return find_fault(directory)

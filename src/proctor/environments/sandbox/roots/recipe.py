@@ -1,7 +1,10 @@
 """The steps of a Dockerfile, as values."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from proctor.environments.sandbox.roots.dockerfile import Source
+from proctor.task.environment import Healthcheck
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """PATH of an image that sets none, as in Docker."""
@@ -9,11 +12,17 @@ DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Settings of a base image."""
+    """Settings of a base image or of an earlier stage."""
 
     env: Mapping[str, str]
     workdir: str = "/"
     user: str = "root"
+    shell: tuple[str, ...] = ("/bin/sh", "-c")
+    """SHELL of an earlier stage."""
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    """ARGs of an earlier stage, which a stage that is FROM it inherits."""
+    healthcheck: Healthcheck | None = None
+    """HEALTHCHECK of a Dockerfile; that of an image is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +47,7 @@ class Copy:
     line: int
     text: str
     sources: tuple[str, ...]
-    """Patterns, relative to the task's environment directory."""
+    """Patterns, relative to the task's environment directory or to the root of `source`."""
     inline: tuple[tuple[str, str], ...]
     """(name, content) of here-documents."""
     target: str
@@ -48,6 +57,8 @@ class Copy:
     is_add: bool
     chown: str | None
     chmod: int | None
+    source: Source | None = None
+    """Where its files come from; None: the task's environment directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +76,8 @@ type Step = Run | Copy | MakeDirectory
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A parsed Dockerfile: its steps, and the settings of the result."""
+    """A parsed stage: its steps, and the settings of the result."""
 
     steps: tuple[Step, ...]
-    env: Mapping[str, str]
-    workdir: str
-    user: str
+    result: Start
     notes: tuple[str, ...]

@@ -29,7 +29,8 @@ LAYOUT = "oci-layout"
 INDEX = "index.json"
 # Every root file system has one of them, and no saved image does.
 _ROOT_NAMES = frozenset({"bin", "usr"})
-_LARGEST_DOCUMENT = 1 << 22
+LARGEST_DOCUMENT = 1 << 22
+"""Bytes of a manifest, an index or a configuration, at most."""
 
 
 class SavedFiles(Protocol):
@@ -78,9 +79,9 @@ def read_document(files: SavedFiles, name: str) -> bytes | None:
     if file is None:
         return None
     with file:
-        data = file.read(_LARGEST_DOCUMENT + 1)
-    if len(data) > _LARGEST_DOCUMENT:
-        raise ImageError(f"{name}: larger than {_LARGEST_DOCUMENT >> 20} MiB; refused")
+        data = file.read(LARGEST_DOCUMENT + 1)
+    if len(data) > LARGEST_DOCUMENT:
+        raise ImageError(f"{name}: larger than {LARGEST_DOCUMENT >> 20} MiB; refused")
     return data
 
 

@@ -194,7 +194,10 @@ class SavedImage:
     """An image in a saved archive."""
 
     form: str
-    """docker-save or oci-layout."""
+    """docker-save, oci-layout or registry."""
+    manifest: str | None
+    """`sha256:` and the digest of its manifest; None for docker-save."""
+    platform: Platform
     image_id: str
     """`sha256:` and the digest of its configuration."""
     layers: tuple[Layer, ...]
@@ -217,10 +220,46 @@ def choose_image(files: SavedFiles, name: str) -> SavedImage:
         images = decode(data, list[_Saved], DOCKER)
         if images:
             return _docker_image(files, _choose_saved(images, name))
-    found = [one for one in find_candidates(files) if _fits(_platform_of(files, one))]
+    here = this_platform()
+    found = [one for one in find_candidates(files) if _fits(_platform_of(files, one), here)]
     if not found:
-        raise ImageError(_no_platform(files))
-    return _layout_image(files, _choose_candidate(found, name))
+        raise ImageError(_no_platform(files, here))
+    return _layout_image(files, "oci-layout", _choose_candidate(found, name))
+
+
+def choose_remote(files: SavedFiles, wanted: Platform) -> SavedImage:
+    """Select the first image for a platform among those that a name refers to in a registry.
+
+    Raises:
+        ImageError: there is none, or a document is missing, damaged or altered.
+    """
+    for candidate in find_candidates(files):
+        if _fits(_platform_of(files, candidate), wanted):
+            return _layout_image(files, "registry", candidate)
+    raise ImageError(f"{_list_platforms(files, wanted)}; choose one with --platform")
+
+
+_PLATFORM = re.compile(r"(linux)/([a-z0-9_]+)")
+
+
+def parse_platform(text: str | None) -> Platform:
+    """Parse a platform such as linux/arm64; None is this machine's.
+
+    Raises:
+        ImageError: it is not a platform of Linux.
+    """
+    if text is None:
+        return this_platform()
+    found = _PLATFORM.fullmatch(text)
+    if found is None:
+        raise ImageError(f"{text!r}: not a platform; expected linux/amd64 or linux/arm64")
+    return Platform(os=found[1], architecture=found[2])
+
+
+def this_platform() -> Platform:
+    """Return the platform of this machine."""
+    machine = platform.machine()
+    return Platform(os="linux", architecture=_ARCHITECTURES.get(machine, machine))
 
 
 # docker save
@@ -248,11 +287,11 @@ def _docker_image(files: SavedFiles, saved: _Saved) -> SavedImage:
     if named:
         _check_document(saved.config, digest, named[1])
     config = decode(data, _Config, saved.config)
-    found = Platform(os=config.os, architecture=config.architecture)
-    if not _fits(found):
-        raise ImageError(f"{DOCKER}: the image is for {found}; {_expected_platform()}")
+    found, here = Platform(os=config.os, architecture=config.architecture), this_platform()
+    if not _fits(found, here):
+        raise ImageError(f"{DOCKER}: the image is for {found}; {_expected_platform(here)}")
     layers = [(path, _blob_digest(path), None) for path in saved.layers]
-    return _image("docker-save", digest, config, layers)
+    return _image(("docker-save", None), digest, config, layers)
 
 
 def _blob_digest(path: str) -> str | None:
@@ -284,11 +323,11 @@ def _platform_of(files: SavedFiles, candidate: Candidate) -> Platform:
     return Platform(os=config.os, architecture=config.architecture)
 
 
-def _layout_image(files: SavedFiles, candidate: Candidate) -> SavedImage:
+def _layout_image(files: SavedFiles, form: str, candidate: Candidate) -> SavedImage:
     manifest = _read_manifest(files, candidate)
     digest, config = _read_config(files, manifest)
     layers = [(blob_name(one), hex_of(one), one.size) for one in manifest.layers]
-    return _image("oci-layout", digest, config, layers)
+    return _image((form, candidate.descriptor.digest), digest, config, layers)
 
 
 def _read_manifest(files: SavedFiles, candidate: Candidate) -> _Manifest:
@@ -317,26 +356,25 @@ def _check_document(name: str, found: str, expected: str) -> None:
         raise ImageError(f"{name}: {error}") from error
 
 
-def _no_platform(files: SavedFiles) -> str:
+def _no_platform(files: SavedFiles, wanted: Platform) -> str:
+    return f"{_list_platforms(files, wanted)}; {_expected_platform(wanted)}"
+
+
+def _list_platforms(files: SavedFiles, wanted: Platform) -> str:
     there = sorted({str(_platform_of(files, one)) for one in find_candidates(files)})
-    return f"has no image for this machine, but for {', '.join(there)}; {_expected_platform()}"
+    return f"has no image for {wanted}, but for {', '.join(there)}"
 
 
 # Both
 
 
-def _fits(found: Platform) -> bool:
-    """Whether a platform is this machine's; unspecified fields match."""
-    return found.os in ("", "linux") and found.architecture in ("", _architecture())
+def _fits(found: Platform, wanted: Platform) -> bool:
+    """Whether a platform is the wanted one; unspecified fields match."""
+    return found.os in ("", wanted.os) and found.architecture in ("", wanted.architecture)
 
 
-def _architecture() -> str:
-    machine = platform.machine()
-    return _ARCHITECTURES.get(machine, machine)
-
-
-def _expected_platform() -> str:
-    return f"expected linux/{_architecture()}: `docker pull --platform linux/{_architecture()}`"
+def _expected_platform(wanted: Platform) -> str:
+    return f"expected {wanted}: `docker pull --platform {wanted}`"
 
 
 def _several(there: Sequence[str], name: str) -> str:
@@ -347,7 +385,10 @@ def _several(there: Sequence[str], name: str) -> str:
 
 
 def _image(
-    form: str, digest: str, config: _Config, layers: Sequence[tuple[str, str | None, int | None]]
+    origin: tuple[str, str | None],
+    digest: str,
+    config: _Config,
+    layers: Sequence[tuple[str, str | None, int | None]],
 ) -> SavedImage:
     diff_ids = config.rootfs.diff_ids
     if len(diff_ids) != len(layers) or not layers:
@@ -359,7 +400,9 @@ def _image(
         raise ImageError(f"has {len(layers):,} layers; expected at most {_MOST_LAYERS:,}")
     run = config.config or _Run()
     return SavedImage(
-        form=form,
+        form=origin[0],
+        manifest=origin[1],
+        platform=Platform(os=config.os, architecture=config.architecture),
         image_id=f"sha256:{digest}",
         layers=tuple(
             Layer(name=name, digest=blob, size=size, diff_id=hex_of(Descriptor(diff_id)))

@@ -62,6 +62,19 @@ def put_layers(
     return dict(putter.left_out)
 
 
+def put_layer(file: BinaryIO, layer: Layer, tree: Tree, budget: Budget) -> dict[str, int]:
+    """Write one layer, whose file was checked already; return what was left out, with counts.
+
+    Raises:
+        ImageError: it is damaged, has another digest when unpacked, or leads out of the root.
+        OSError: it cannot be written.
+    """
+    putter = Putter(tree, budget)
+    with damage_named(f"layer {layer.name}", EXPECTED_LAYER):
+        _put_layer(file, layer, putter, budget)
+    return dict(putter.left_out)
+
+
 @contextmanager
 def _checked(files: SavedFiles, layer: Layer) -> Iterator[BinaryIO]:
     file = files.open(layer.name)
@@ -121,7 +134,7 @@ class _Upper:
         if member.isdir() or member.isreg() or member.issym() or member.islnk():
             self._make_way(path, is_directory=member.isdir())
             self._putter.put(archive, member, path, of)
-            self._own_up(path)
+            self._mark_own(path)
         else:
             self._putter.put(archive, member, path, of)
 
@@ -143,7 +156,7 @@ class _Upper:
         if (found is Kind.DIRECTORY) != is_directory:
             self._tree.remove(path, frozenset())
 
-    def _own_up(self, path: str) -> None:
+    def _mark_own(self, path: str) -> None:
         while path and path not in self._own:
             self._own.add(path)
             path = posixpath.dirname(path)

@@ -42,6 +42,8 @@ class Entry:
     """SHA-256 of a file, or target of a symlink."""
     size: int = 0
     """Size of a file in bytes."""
+    xattrs: tuple[tuple[str, bytes], ...] = ()
+    """Extended attributes, which only layers of their own keep."""
 
 
 class Tree:
@@ -84,19 +86,20 @@ class Tree:
         self._make_way(path, Kind.FILE)
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(self._root / path, flags, 0o600), "wb") as target:
-            digest = sha256_copy(source, target)
+            digest = self._copy(source, target)
             target.flush()  # a later write would change the time again
             size = target.tell()
             self._dress_file(target.fileno(), entry)
         self._entries[path] = replace(self._owned(entry), content=digest, size=size)
 
     def add_link(self, path: str, entry: Entry) -> None:
-        """Add a symlink, wherever it points."""
+        """Add a symlink; its target need not exist."""
         self._make_way(path, Kind.LINK)
         (self._root / path).symlink_to(entry.content)
         times = (entry.mtime_ns, entry.mtime_ns)
         if self._is_root:
-            os.chown(self._root / path, entry.uid, entry.gid, follow_symlinks=False)
+            owned = self._owned(entry)
+            os.chown(self._root / path, owned.uid, owned.gid, follow_symlinks=False)
         os.utime(self._root / path, ns=times, follow_symlinks=False)
         # Symlinks have no mode: file systems report 0777.
         self._entries[path] = replace(self._owned(entry), mode=0o777)
@@ -117,8 +120,16 @@ class Tree:
 
     def kind_of(self, path: str) -> Kind | None:
         """Return the kind of an entry; None if there is none."""
-        found = self._entries.get(path)
+        found = self._find(path)
         return None if found is None else found.kind
+
+    def _find(self, path: str) -> Entry | None:
+        """Return what is at a path."""
+        return self._entries.get(path)
+
+    def _copy(self, source: BinaryIO, target: BinaryIO) -> str:
+        """Copy the contents of a file; return their digest."""
+        return sha256_copy(source, target)
 
     def through_links(self, path: str) -> str:
         """Follow symlinks to directories of this tree, except in the last part of the path.
@@ -137,7 +148,7 @@ class Tree:
         """Follow the first symlink of a path, if it leads to a directory of this tree."""
         parts = path.split("/")
         for n in range(1, len(parts) + 1):
-            found = self._entries.get("/".join(parts[:n]))
+            found = self._find("/".join(parts[:n]))
             if found is None or found.kind is not Kind.LINK:
                 continue
             up = f"/{'/'.join(parts[: n - 1])}"
@@ -172,6 +183,10 @@ class Tree:
 
     def finish(self) -> str:
         """Set the permissions of directories, and return the digest of the tree."""
+        self._dress_directories()
+        return digest_of(self._entries)
+
+    def _dress_directories(self) -> None:
         # Deepest first: a directory may become inaccessible only after its contents are done.
         for path in sorted(self._entries, reverse=True):
             entry = self._entries[path]
@@ -181,14 +196,14 @@ class Tree:
                     self._dress_file(fd, entry)
                 finally:
                     os.close(fd)
-        return digest_of(self._entries)
 
     def _owned(self, entry: Entry) -> Entry:
         return entry if self._is_root else replace(entry, uid=0, gid=0)
 
     def _dress_file(self, fd: int, entry: Entry) -> None:
         if self._is_root:
-            os.fchown(fd, entry.uid, entry.gid)
+            owned = self._owned(entry)
+            os.fchown(fd, owned.uid, owned.gid)
         os.fchmod(fd, entry.mode)
         os.utime(fd, ns=(entry.mtime_ns, entry.mtime_ns))
 
@@ -211,9 +226,13 @@ class Tree:
         if found is None:
             self._make_parents(parent)
             (self._root / parent).mkdir(mode=0o700)
-            self._entries[parent] = _directory(0o755, 0)
+            self._entries[parent] = self._implied(parent)
         elif found.kind is not Kind.DIRECTORY:
             raise ImageError(f"{path}: is below {parent}, which is a {found.kind}")
+
+    def _implied(self, path: str) -> Entry:
+        """Return the metadata of a directory that has no entry of its own."""
+        return _directory(0o755, 0)
 
 
 def _directory(mode: int, mtime_ns: int) -> Entry:

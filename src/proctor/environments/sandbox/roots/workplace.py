@@ -7,7 +7,7 @@ inside.
 """
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,11 +19,10 @@ from proctor.environments.sandbox.pool import Held, why_ids_shared
 from proctor.environments.sandbox.privileges import is_all_powerful
 from proctor.environments.sandbox.ranges import Range, take_range
 from proctor.environments.sandbox.roots.layers import Building, discard
+from proctor.environments.sandbox.roots.steps import Spawn
 from proctor.environments.sandbox.subordinate import find_subordinate_ids
 from proctor.errors import SandboxError
 from proctor.task.network import NetworkMode, NetworkPolicy
-
-type Spawn = Callable[[Blueprint], Awaitable[Box]]
 
 _PUBLIC = NetworkPolicy(NetworkMode.PUBLIC)
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

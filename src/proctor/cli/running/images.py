@@ -1,0 +1,56 @@
+"""Whether commands that run trials fetch the images that tasks name."""
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from proctor.cli.ledger.progress import make_progress
+from proctor.cli.running.flags import RunFlags
+from proctor.harbor.configs import HOST_BASE
+from proctor.job.images import ImageFetching, parse_pins
+
+VARIABLE = "PROCTOR_BASE"
+
+
+def with_default_base(flags: RunFlags, env: Mapping[str, str]) -> RunFlags:
+    """The flags with the base of PROCTOR_BASE, if they name none and it is an image."""
+    chosen = flags.environment
+    is_sandbox = chosen.environment in (None, "sandbox") and chosen.environment_import_path is None
+    base = find_default_base(env) if is_sandbox else None
+    if chosen.base is not None or base is None:
+        return flags
+    environment = msgspec.structs.replace(chosen, base=base)
+    return msgspec.structs.replace(flags, environment=environment)
+
+
+def find_default_base(env: Mapping[str, str]) -> str | None:
+    """The image of PROCTOR_BASE; None if it names none, or the host's files."""
+    base = env.get(VARIABLE)
+    return None if base == HOST_BASE else base or None
+
+
+def choose_fetching(
+    env: Mapping[str, str],
+    *,
+    offline: bool,
+    dry_run: bool = False,
+    recorded: str | None = None,
+) -> ImageFetching | None:
+    """How images are fetched; `recorded` is the image that a recorded trial ran on.
+
+    None for a dry run, and if PROCTOR_BASE says that the host's files are used instead.
+    """
+    if dry_run or env.get(VARIABLE) == HOST_BASE:
+        return None
+    return ImageFetching(
+        is_offline=offline, show=_make_show(), pins=parse_pins(recorded) if recorded else None
+    )
+
+
+def _make_show() -> Callable[[str, int, int], None]:
+    progress = make_progress()
+
+    def show(name: str, done: int, total: int) -> None:
+        progress(f"{name}, bytes", done, total)
+
+    return show

@@ -1,0 +1,292 @@
+"""Pulls images of registries into the store.
+
+    resolve     find the manifest for a platform, at a mirror or at the registry itself
+    download    the layers that the store lacks, several at once
+    unpack      each on top of those below it, while the next ones arrive
+    name        give the image its name; only then is it there
+
+The image is known by the digest of its manifest. If a connection breaks, what has arrived is kept
+for the next pull; if something is not what its digest says, or is refused, nothing is kept.
+"""
+
+import shutil
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from proctor.digest import sha256_hex
+from proctor.environments.sandbox.roots.image_name import normalise_name
+from proctor.environments.sandbox.roots.images import (
+    Image,
+    ImageStore,
+    check_free_for_use,
+    explain,
+)
+from proctor.environments.sandbox.roots.layers import discard
+from proctor.environments.sandbox.roots.registry.blobs import Blob, Downloads, Meter, StoppedError
+from proctor.environments.sandbox.roots.registry.client import RegistryClient
+from proctor.environments.sandbox.roots.registry.configuration import load_configuration
+from proctor.environments.sandbox.roots.registry.reference import Reference, parse_reference
+from proctor.environments.sandbox.roots.registry.remote_files import RemoteFiles
+from proctor.environments.sandbox.roots.saved_image import (
+    Platform,
+    SavedImage,
+    choose_remote,
+    parse_platform,
+    this_platform,
+)
+from proctor.environments.sandbox.roots.saved_layers import Layer
+from proctor.environments.sandbox.roots.unpacking import LayerFacts, Unpacker, UnpackOrder
+from proctor.errors import ImageError, RegistryError, UnreachableRegistryError
+from proctor.files import read_small
+from proctor.sentence import count_of, render_size
+
+_FACTS = "layer.json"
+# Overlayfs takes 500 lower directories; no builder makes as many.
+_MOST_LAYERS = 250
+
+
+def show_nothing(_done: int, _total: int) -> None:
+    """Show no progress."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullOptions:
+    """How to pull."""
+
+    env: Mapping[str, str]
+    """Variables of this process, which say where configurations are."""
+    now: datetime
+    platform: str | None = None
+    """As in linux/arm64; None: this machine's."""
+    name: str | None = None
+    """Name in the store; None: that of the image."""
+    show: Callable[[int, int], None] = show_nothing
+    """Called with the bytes that arrived, and the total."""
+    stopped: threading.Event | None = None
+    """Ends the pull when it is set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """Result of a pull."""
+
+    image: Image
+    before: Image | None
+    """The image that had the name before."""
+    n_layers: int
+    """Number of layers that were downloaded."""
+    n_bytes: int
+    """Bytes of these layers, compressed."""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether the name did not have this image before."""
+        return self.before is None or self.before.digest != self.image.digest
+
+
+def pull_image(store: ImageStore, reference: str, options: PullOptions) -> Pulled:
+    """Pull an image into the store; layers that are there are not downloaded again.
+
+    Raises:
+        RegistryError: the registry cannot be reached, refuses, or sends something else.
+        ImageError: the name or the image is invalid, or cannot be stored.
+        StoppedError: it was stopped.
+    """
+    wanted = parse_reference(reference)
+    name = check_free_for_use(normalise_name(options.name or wanted.name))
+    platform = parse_platform(options.platform)
+    with _resolved(wanted, platform, options.env) as (client, found):
+        pull = _Pull(store, client, found, options)
+        try:
+            return pull.run(name, str(platform))
+        except InterruptedError as error:
+            raise StoppedError from error
+        except ImageError as error:
+            raise type(error)(f"{wanted.name}: {error}") from error
+        except OSError as error:
+            raise ImageError(explain(store.downloads, store.downloads.parent, error)) from error
+
+
+@contextmanager
+def _resolved(
+    wanted: Reference, platform: Platform, env: Mapping[str, str]
+) -> Iterator[tuple[RegistryClient, SavedImage]]:
+    """Find the image at the first endpoint that has it."""
+    endpoints = load_configuration(env).find_endpoints(wanted)
+    failed: list[str] = []
+    for endpoint in endpoints:
+        with RegistryClient(endpoint, env) as client:
+            try:
+                found = choose_remote(RemoteFiles(client, wanted.version), platform)
+            except RegistryError as error:
+                failed.append(str(error))
+                if endpoint is endpoints[-1]:
+                    raise type(error)(f"{wanted.name}: {'; '.join(failed)}") from error
+                continue
+            except ImageError as error:
+                raise ImageError(f"{wanted.name}: {error}") from error
+            yield client, found
+            return
+
+
+class _Pull:
+    def __init__(
+        self, store: ImageStore, client: RegistryClient, found: SavedImage, options: PullOptions
+    ) -> None:
+        self._store = store
+        self._client = client
+        self._found = found
+        self._options = options
+        self._made: list[str] = []
+
+    def run(self, name: str, platform: str) -> Pulled:
+        store, options = self._store, self._options
+        found = self._found
+        layers = list(zip(_chains(found), found.layers, strict=True))
+        if len(layers) > _MOST_LAYERS:
+            raise ImageError(f"has {len(layers)} layers; expected at most {_MOST_LAYERS}")
+        with store.changing(options.stopped) as incoming:
+            missing = [(chain, layer) for chain, layer in layers if not self._is_there(chain)]
+            blobs = {blob.digest: blob for blob in map(_blob_of, (one for _, one in missing))}
+            try:
+                self._fetch(incoming, layers, list(blobs.values()))
+            except (UnreachableRegistryError, InterruptedError, StoppedError, KeyboardInterrupt):
+                # The next pull goes on with what has arrived.
+                raise
+            except BaseException:
+                self._forget(blobs)
+                raise
+            facts = dict(_load_facts(store, [chain for chain, _ in layers]))
+            image = self._describe(name, platform, facts)
+            before = store.find(name)
+            store.name_pulled(incoming, image)
+            # Also those of layers that an interrupted pull unpacked.
+            self._drop(_blob_of(layer).digest for _, layer in layers)
+            store.sweep()
+        return Pulled(image, before, len(missing), sum(blob.size for blob in blobs.values()))
+
+    def _is_there(self, chain: str) -> bool:
+        return (self._store.layer(chain) / _FACTS).exists()
+
+    def _fetch(
+        self, incoming: Path, layers: Sequence[tuple[str, Layer]], blobs: Sequence[Blob]
+    ) -> None:
+        """Download and unpack the layers that are missing."""
+        if not blobs:
+            return
+        total = sum(blob.size for blob in blobs)
+        free = shutil.disk_usage(incoming).free
+        if total > free:
+            raise ImageError(
+                f"{incoming.parent}: has {render_size(free)} of free space, and the layers to "
+                f"download are {render_size(total)}; free some space, or set PROCTOR_CACHE to "
+                "another directory"
+            )
+        meter = Meter(total, self._options.show, self._options.stopped)
+        with Unpacker() as unpacker, Downloads(self._client, self._store.downloads, meter) as all_:
+            arriving = all_.start(blobs)
+            lowers: list[str] = []
+            for chain, layer in layers:
+                if not self._is_there(chain):
+                    blob = arriving[_blob_of(layer).digest].result()
+                    self._unpack(unpacker, incoming, (chain, layer), blob, tuple(reversed(lowers)))
+                lowers.append(str(self._store.layer(chain) / "files"))
+
+    def _unpack(
+        self,
+        unpacker: Unpacker,
+        incoming: Path,
+        one: tuple[str, Layer],
+        blob: Path,
+        lowers: tuple[str, ...],
+    ) -> None:
+        chain, layer = one
+        home = incoming / chain
+        (home / "files").mkdir(parents=True)
+        name = f"sha256:{_blob_of(layer).digest[:12]}…"
+        facts = unpacker.unpack(
+            UnpackOrder(str(blob), str(home / "files"), lowers, name, layer.diff_id)
+        )
+        (home / _FACTS).write_bytes(msgspec.json.encode(facts))
+        if self._store.layer(chain).exists():
+            discard(self._store.layer(chain))
+        home.rename(self._store.layer(chain))
+        self._made.append(chain)
+
+    def _describe(self, name: str, platform: str, facts: Mapping[str, LayerFacts]) -> Image:
+        found = self._found
+        chains = list(facts)
+        # For overlayfs the top directory of a layer hides nothing, so what it hides is left out.
+        first = max((n for n, chain in enumerate(chains) if facts[chain].hides_all), default=0)
+        used = [facts[chain] for chain in chains[first:]]
+        notes = tuple(dict.fromkeys(note for one in used for note in one.notes))
+        n_squashed = sum(one.n_squashed for one in used)
+        if n_squashed:
+            entries = count_of(n_squashed, "entry", "entries")
+            notes += (f"belong to root instead of to other users: {entries}",)
+        if platform != str(this_platform()):
+            notes += (f"is for {platform}; this machine is {this_platform()}",)
+        return Image(
+            name=name,
+            digest=(found.manifest or "").removeprefix("sha256:"),
+            size=sum(one.size for one in used),
+            n_entries=sum(one.n_entries for one in used),
+            imported_at=self._options.now,
+            source=found.form,
+            image_id=found.image_id,
+            env=found.env,
+            workdir=found.workdir,
+            user=found.user,
+            notes=(*notes, *found.notes),
+            layers=tuple(chains[first:]),
+            platform=platform,
+            n_squashed=n_squashed,
+        )
+
+    def _forget(self, blobs: Mapping[str, Blob]) -> None:
+        """Delete what this pull brought."""
+        for chain in self._made:
+            discard(self._store.layer(chain))
+        self._drop(blobs)
+
+    def _drop(self, digests: Iterable[str]) -> None:
+        for digest in digests:
+            (self._store.downloads / f"{digest}.part").unlink(missing_ok=True)
+
+
+def load_layers(store: ImageStore, image: Image) -> list[tuple[str, LayerFacts]]:
+    """Return the layers of a pulled image, lowest first, each with its chain.
+
+    Raises:
+        ImageError: one cannot be read.
+    """
+    return list(_load_facts(store, image.layers))
+
+
+def _load_facts(store: ImageStore, chains: Sequence[str]) -> Iterator[tuple[str, LayerFacts]]:
+    for chain in chains:
+        path = store.layer(chain) / _FACTS
+        try:
+            yield chain, msgspec.json.decode(read_small(str(path)), type=LayerFacts)
+        except (OSError, msgspec.DecodeError) as error:
+            raise ImageError(f"{path}: cannot be read: {error}; pull the image again") from error
+
+
+def _chains(found: SavedImage) -> Iterator[str]:
+    """Yield the chain of each layer: a digest of the layer and of all below it."""
+    chain = ""
+    for layer in found.layers:
+        chain = sha256_hex(f"{chain} {layer.diff_id}".encode()) if chain else layer.diff_id
+        yield chain
+
+
+def _blob_of(layer: Layer) -> Blob:
+    if layer.digest is None or layer.size is None or layer.size < 0:
+        raise RegistryError(f"layer {layer.name}: its manifest does not say its size")
+    return Blob(layer.digest, layer.size)

@@ -1,0 +1,232 @@
+"""Downloads of layers, several at once, each checked against its size and digest as it arrives.
+
+A connection that breaks is resumed where it broke, also by the next pull: what has arrived stays in
+a file until it is complete. A layer that is longer than its manifest says, or has another digest,
+is deleted.
+"""
+
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import httpx
+
+from proctor.digest import Sha256, is_digest
+from proctor.environments.sandbox.roots.registry.client import RegistryClient
+from proctor.errors import RegistryError, UnreachableRegistryError
+
+AT_ONCE = 4
+"""Number of layers that are downloaded at once."""
+_WAITS = (0.5, 1.0, 2.0, 4.0)
+_CHUNK = 1 << 20
+# A connection must bring this much in this time, or it is given up.
+_LEAST_BYTES = 1 << 16
+_WINDOW_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A file in a registry."""
+
+    digest: str
+    """SHA-256, in hex."""
+    size: int
+
+
+class StoppedError(Exception):
+    """The download was cancelled."""
+
+
+class Meter:
+    """Counts bytes of all downloads, and stops them."""
+
+    def __init__(
+        self, total: int, show: Callable[[int, int], None], stopped: threading.Event | None = None
+    ) -> None:
+        """`show` is called with the bytes that arrived, and the total; `stopped` ends all."""
+        self._total = total
+        self._show = show
+        self._done = 0
+        self._lock = threading.Lock()
+        self._is_stopped = threading.Event()
+        self._is_interrupted = stopped or threading.Event()
+
+    def add(self, n_bytes: int) -> None:
+        """Count bytes.
+
+        Raises:
+            StoppedError: the downloads were stopped.
+        """
+        self._check()
+        with self._lock:
+            self._done += n_bytes
+            self._show(self._done, self._total)
+
+    def stop(self) -> None:
+        """Make all downloads end."""
+        self._is_stopped.set()
+
+    def wait(self, seconds: float) -> None:
+        """Wait, unless the downloads are stopped.
+
+        Raises:
+            StoppedError: they are.
+        """
+        self._is_stopped.wait(seconds)
+        self._check()
+
+    def _check(self) -> None:
+        if self._is_stopped.is_set() or self._is_interrupted.is_set():
+            raise StoppedError
+
+
+class Downloads:
+    """Downloads that run in threads; leaving the `with` stops them."""
+
+    def __init__(self, client: RegistryClient, directory: Path, meter: Meter) -> None:
+        self._client = client
+        self._directory = directory
+        self._meter = meter
+        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="pull")
+
+    def __enter__(self) -> "Downloads":
+        """Begin."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop what still runs."""
+        self._meter.stop()
+        self._pool.shutdown(cancel_futures=True)
+
+    def start(self, blobs: Sequence[Blob]) -> dict[str, Future[Path]]:
+        """Start downloads; return the complete file of each digest, to be waited for."""
+        wanted = {blob.digest: blob for blob in blobs}
+        return {
+            digest: self._pool.submit(download, self._client, blob, self._directory, self._meter)
+            for digest, blob in wanted.items()
+        }
+
+
+def download(client: RegistryClient, blob: Blob, directory: Path, meter: Meter) -> Path:
+    """Download a blob into a directory, or the rest of one that has begun; return its file.
+
+    Raises:
+        RegistryError: it cannot be downloaded, or is not what its digest says.
+        StoppedError: it was stopped.
+        OSError: it cannot be written.
+    """
+    if not is_digest(blob.digest):
+        raise RegistryError(f"{blob.digest[:80]!r}: expected 64 digits in hex")
+    path = directory / f"{blob.digest}.part"
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "r+b", buffering=_CHUNK) as file:
+        try:
+            _Download(client, blob, file, meter).run()
+        except _SpoiltError as error:
+            path.unlink()
+            raise RegistryError(f"{client.endpoint.host}: {error}") from error
+    return path
+
+
+class _SpoiltError(Exception):
+    """What arrived is not the blob."""
+
+
+class _Download:
+    def __init__(self, client: RegistryClient, blob: Blob, file: BinaryIO, meter: Meter) -> None:
+        self._client = client
+        self._blob = blob
+        self._file = file
+        self._meter = meter
+        self._name = f"layer sha256:{blob.digest[:12]}…"
+        self._hasher = Sha256()
+        self._offset = 0
+
+    def run(self) -> None:
+        self._take_up()
+        was_begun = self._offset > 0
+        self._complete()
+        if was_begun and self._hasher.digest != self._blob.digest:
+            # What an earlier pull left may be what is wrong.
+            self._begin_again()
+            self._complete()
+        self._file.flush()
+        if (found := self._hasher.digest) != self._blob.digest:
+            raise _SpoiltError(f"{self._name} has the digest {found}: it was altered or damaged")
+
+    def _complete(self) -> None:
+        """Receive what is missing, over as many connections as it takes."""
+        waits = iter(_WAITS)
+        while self._offset < self._blob.size:
+            before = self._offset
+            try:
+                self._receive()
+                reason = f"ended after {self._offset:,} bytes"
+            except httpx.TransportError as error:
+                reason = f"broke off: {str(error) or type(error).__name__}"
+            except UnreachableRegistryError as error:
+                reason = f"broke off: {error}"
+            if self._offset > before:
+                waits = iter(_WAITS)
+            wait = next(waits, None)
+            if self._offset < self._blob.size and wait is None:
+                self._file.flush()
+                raise UnreachableRegistryError(
+                    f"{self._client.endpoint.host}: {self._name} of {self._blob.size:,} bytes "
+                    f"{reason}; pull again to continue there"
+                )
+            if self._offset < self._blob.size:
+                self._meter.wait(wait or 0)
+
+    def _take_up(self) -> None:
+        """Hash what an earlier pull left."""
+        while chunk := self._file.read(_CHUNK):
+            self._hasher.update(chunk)
+            self._offset += len(chunk)
+            self._meter.add(len(chunk))
+        if self._offset > self._blob.size:
+            self._begin_again()
+
+    def _begin_again(self) -> None:
+        self._meter.add(-self._offset)
+        self._file.seek(0)
+        self._file.truncate()
+        self._hasher, self._offset = Sha256(), 0
+
+    def _receive(self) -> None:
+        headers = {"Range": f"bytes={self._offset}-"} if self._offset else {}
+        with self._client.get(f"blobs/sha256:{self._blob.digest}", headers) as response:
+            if self._offset and not _continues(response, self._offset):
+                self._begin_again()
+                if response.status_code == 206:
+                    return
+            until, due = time.monotonic() + _WINDOW_SECONDS, self._offset + _LEAST_BYTES
+            for piece in response.iter_raw():
+                self._take(piece)
+                if time.monotonic() > until:
+                    if self._offset < due:
+                        raise httpx.ReadTimeout(
+                            f"less than {_LEAST_BYTES:,} bytes in {_WINDOW_SECONDS:.0f} seconds"
+                        )
+                    until, due = time.monotonic() + _WINDOW_SECONDS, self._offset + _LEAST_BYTES
+
+    def _take(self, piece: bytes) -> None:
+        self._offset += len(piece)
+        if self._offset > self._blob.size:
+            raise _SpoiltError(
+                f"{self._name} is longer than the {self._blob.size:,} bytes of its manifest"
+            )
+        self._hasher.update(piece)
+        self._file.write(piece)
+        self._meter.add(len(piece))
+
+
+def _continues(response: httpx.Response, offset: int) -> bool:
+    """Whether an answer begins where the last one ended."""
+    said = str(response.headers.get("content-range", ""))
+    return response.status_code == 206 and said.startswith(f"bytes {offset}-")

@@ -1,0 +1,340 @@
+"""Requests to a registry: authentication, redirects, retries and limits.
+
+Credentials and tokens go to the registry and to the token server that it names, never to a host to
+which it redirects. Only loopback is contacted over plain HTTP, and hosts that the user named in
+registries.toml. Blocks; several threads may share a client.
+"""
+
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Self
+
+import httpx
+import msgspec
+
+from proctor import __version__
+from proctor.environments.sandbox.roots.registry.configuration import Endpoint, is_loopback
+from proctor.environments.sandbox.roots.registry.credentials import Credentials, find_credentials
+from proctor.errors import RegistryError, UnreachableRegistryError
+from proctor.sentence import printable, shown, without_number
+
+_TIMEOUT = httpx.Timeout(30.0, connect=10.0, pool=None)
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_MOST_REDIRECTS = 5
+# Answers that may be different a moment later.
+_PASSING = frozenset({429, 500, 502, 503, 504})
+_WAITS = (0.5, 1.0, 2.0)
+_LONGEST_WAIT = 10.0
+_LARGEST_ANSWER = 1 << 20
+# A document must have arrived after this time; the timeout above is for each piece of it.
+_DOCUMENT_SECONDS = 120.0
+_LARGEST_REASON = 1 << 14
+_CHALLENGE = re.compile(r'(\w+)\s*=\s*"([^"]*)"')
+_TOKEN = re.compile(r"[\x21-\x7e]{1,65536}")
+
+
+class _Token(msgspec.Struct, frozen=True):
+    token: str = ""
+    access_token: str = ""
+
+
+class _Problem(msgspec.Struct, frozen=True):
+    code: str = ""
+    message: str = ""
+
+
+class _Problems(msgspec.Struct, frozen=True):
+    errors: list[_Problem] = []
+
+
+class RegistryClient:
+    """One repository of a registry."""
+
+    def __init__(self, endpoint: Endpoint, env: Mapping[str, str]) -> None:
+        self.endpoint = endpoint
+        self._env = env
+        self._own = httpx.URL(endpoint.url)
+        self._is_here = is_loopback(self._own.host)
+        self._authorization: str | None = None
+        self._lock = threading.Lock()
+        self._http = httpx.Client(
+            timeout=_TIMEOUT,
+            follow_redirects=False,
+            # No proxy for this machine.
+            trust_env=not self._is_here,
+            headers={"User-Agent": f"proctor/{__version__}", "Accept-Encoding": "identity"},
+        )
+
+    def __enter__(self) -> Self:
+        """Use it in a `with`."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close its connections."""
+        self._http.close()
+
+    def read(self, path: str, headers: Mapping[str, str], largest: int) -> tuple[bytes, str]:
+        """Read a small document; return also its media type.
+
+        Raises:
+            RegistryError: it does not exist, is too large, or cannot be read.
+        """
+        for wait in (*_WAITS, None):
+            try:
+                with self.get(path, headers) as response:
+                    data = _read_limited(response, largest)
+                    kind = str(response.headers.get("content-type", ""))
+                    return data, kind.partition(";")[0].strip()
+            except httpx.TransportError as error:
+                if wait is None:
+                    raise self.unreachable(error) from error
+                time.sleep(wait)
+        raise AssertionError("the last round returns or raises")
+
+    @contextmanager
+    def get(self, path: str, headers: Mapping[str, str]) -> Iterator[httpx.Response]:
+        """Open `/v2/<repository>/<path>`, of which the caller reads the raw bytes.
+
+        Raises:
+            RegistryError: the registry refuses, or cannot be reached.
+            httpx.TransportError: the connection broke while it was read.
+        """
+        response = self._request(
+            f"{self.endpoint.url}/v2/{self.endpoint.repository}/{path}", headers
+        )
+        try:
+            if response.status_code not in (200, 206):
+                raise self._refusal(response, path)
+            yield response
+        finally:
+            response.close()
+
+    def unreachable(self, error: Exception) -> UnreachableRegistryError:
+        """Return the error for a registry with which nothing can be exchanged."""
+        reason = printable(without_number(str(error)) or type(error).__name__)
+        return UnreachableRegistryError(f"{self.endpoint.host}: cannot be reached: {reason}")
+
+    def _request(self, url: str, headers: Mapping[str, str]) -> httpx.Response:
+        is_asked = False
+        waits = iter((*_WAITS, None))
+        while True:
+            used = self._authorization
+            response = self._send(url, headers, used)
+            # A host to which the registry redirects must not name a token server: it would get the
+            # credentials.
+            is_own = _origin(response.url) == _origin(self._own)
+            if response.status_code == 401 and is_own and not is_asked:
+                is_asked = True
+                challenges = response.headers.get_list("www-authenticate")
+                response.close()
+                self._authorize(challenges, used)
+                continue
+            wait = next(waits) if response.status_code in _PASSING else None
+            if wait is None:
+                return response
+            response.close()
+            time.sleep(min(_LONGEST_WAIT, max(wait, _retry_after(response))))
+
+    def _send(
+        self, url: str, headers: Mapping[str, str], authorization: str | None
+    ) -> httpx.Response:
+        """Send a request, and follow redirects without credentials."""
+        target = httpx.URL(url)
+        for _ in range(_MOST_REDIRECTS + 1):
+            sent = dict(headers)
+            if authorization is not None and _origin(target) == _origin(self._own):
+                sent["Authorization"] = authorization
+            response = self._open(self._http.build_request("GET", target, headers=sent))
+            if response.status_code not in _REDIRECTS:
+                return response
+            location = response.headers.get("location", "")
+            response.close()
+            try:
+                target = target.join(location)
+            except (httpx.InvalidURL, ValueError) as error:
+                raise self._strange(
+                    f"redirects to {shown(location)}, which is no address"
+                ) from error
+            self._check_address(target, "redirects to")
+        raise self._strange(f"redirects more than {_MOST_REDIRECTS} times")
+
+    def _open(self, request: httpx.Request) -> httpx.Response:
+        for wait in (*_WAITS, None):
+            try:
+                return self._http.send(request, stream=True)
+            except httpx.TransportError as error:
+                # A host that cannot be connected to is not there; others may have had enough.
+                is_there = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+                if wait is None or not is_there:
+                    raise self.unreachable(error) from error
+                time.sleep(wait)
+        raise AssertionError("the last round returns or raises")
+
+    def _check_address(self, target: httpx.URL, what: str) -> None:
+        """Check an address that the registry named."""
+        where = f"{target.scheme}://{target.host}"
+        is_own = _origin(target) == _origin(self._own)
+        is_there_here = is_loopback(target.host)
+        if target.userinfo or target.scheme not in ("http", "https") or not target.host:
+            raise self._strange(f"{what} {shown(where)}; expected https://HOST/…; refused")
+        if is_there_here and not self._is_here:
+            raise self._strange(f"{what} {shown(where)}, which is this machine; refused")
+        if target.scheme == "http" and not (is_own or is_there_here):
+            raise self._strange(
+                f"{what} {shown(where)}, which is not encrypted; expected https://; refused"
+            )
+
+    def _authorize(self, challenges: list[str], used: str | None) -> None:
+        """Get what the registry asks for, unless another thread did meanwhile."""
+        with self._lock:
+            if self._authorization != used:
+                return
+            credentials = find_credentials(self.endpoint.host, self._env)
+            for challenge in challenges:
+                scheme, _, rest = challenge.strip().partition(" ")
+                if scheme.lower() == "bearer":
+                    self._authorization = self._fetch_token(rest, credentials)
+                    return
+                if scheme.lower() == "basic" and credentials is not None and credentials.user:
+                    self._authorization = credentials.basic
+                    return
+            # Without credentials, the second request is refused, with the registry's reason.
+
+    def _fetch_token(self, challenge: str, credentials: Credentials | None) -> str:
+        said = dict(_CHALLENGE.findall(challenge))
+        try:
+            realm = httpx.URL(said.get("realm", ""))
+        except (httpx.InvalidURL, ValueError) as error:
+            raise self._strange("names a token server that is no address") from error
+        self._check_address(realm, "names the token server")
+        # Only this right, whatever the registry proposes.
+        asked = {
+            "service": said.get("service", ""),
+            "scope": f"repository:{self.endpoint.repository}:pull",
+        }
+        request = self._token_request(realm, asked, credentials)
+        for wait in (*_WAITS, None):
+            response = self._open(request)
+            try:
+                if response.status_code in _PASSING and wait is not None:
+                    time.sleep(wait)
+                    continue
+                if response.status_code != 200:
+                    raise self._refused_token(response, realm, credentials)
+                data = _read_limited(response, _LARGEST_ANSWER)
+            except httpx.TransportError as error:
+                raise self.unreachable(error) from error
+            finally:
+                response.close()
+            return f"Bearer {self._read_token(data)}"
+        raise AssertionError("the last round returns or raises")
+
+    def _token_request(
+        self, realm: httpx.URL, asked: Mapping[str, str], credentials: Credentials | None
+    ) -> httpx.Request:
+        if credentials is not None and credentials.token:
+            form = {
+                **asked,
+                "grant_type": "refresh_token",
+                "client_id": "proctor",
+                "refresh_token": credentials.token,
+            }
+            return self._http.build_request("POST", realm, data=form)
+        headers = {"Authorization": credentials.basic} if credentials is not None else {}
+        address = realm.copy_merge_params(dict(asked))
+        return self._http.build_request("GET", address, headers=headers)
+
+    def _read_token(self, data: bytes) -> str:
+        try:
+            found = msgspec.json.decode(data, type=_Token)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise self._strange("has a token server whose answer is not JSON") from error
+        token = found.token or found.access_token
+        if not _TOKEN.fullmatch(token):
+            raise self._strange("has a token server that sends no token")
+        return token
+
+    def _refused_token(
+        self, response: httpx.Response, realm: httpx.URL, credentials: Credentials | None
+    ) -> RegistryError:
+        who = (
+            f"as {shown(credentials.user)}"
+            if credentials and credentials.user
+            else "without a user"
+        )
+        return RegistryError(
+            f"{self.endpoint.host}: its token server {realm.host} refuses {who}, with status "
+            f"{response.status_code}; log in with `docker login {self.endpoint.host}`, or correct "
+            "~/.docker/config.json"
+        )
+
+    @property
+    def _is_logged_in(self) -> bool:
+        """Whether a user and a password were sent."""
+        return (self._authorization or "").startswith("Basic ")
+
+    def _refusal(self, response: httpx.Response, path: str) -> RegistryError:
+        host, repository = self.endpoint.host, self.endpoint.repository
+        said = _read_reason(response)
+        if response.status_code == 404:
+            kind, _, version = path.partition("/")
+            what = "image" if kind == "manifests" else "layer"
+            return RegistryError(f"{host}: has no {what} {version} in {repository}{said}")
+        if response.status_code in (401, 403) and self._is_logged_in:
+            return RegistryError(
+                f"{host}: refuses access to {repository} with the login in ~/.docker/config.json"
+                f"{said}; correct it with `docker login {host}`"
+            )
+        if response.status_code in (401, 403):
+            return RegistryError(
+                f"{host}: refuses access to {repository}{said}; if it exists, log in with "
+                f"`docker login {host}`: proctor reads ~/.docker/config.json"
+            )
+        if response.status_code in _PASSING:
+            return UnreachableRegistryError(
+                f"{host}: answers with status {response.status_code}{said}; try again later"
+            )
+        return self._strange(f"answers with status {response.status_code}{said}")
+
+    def _strange(self, what: str) -> RegistryError:
+        return RegistryError(f"{self.endpoint.host}: {what}")
+
+
+def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
+    default = {"http": 80, "https": 443}.get(url.scheme)
+    return url.scheme, url.host.lower(), url.port or default
+
+
+def _read_limited(response: httpx.Response, largest: int) -> bytes:
+    data = bytearray()
+    until = time.monotonic() + _DOCUMENT_SECONDS
+    for piece in response.iter_raw():
+        data += piece
+        if time.monotonic() > until:
+            raise UnreachableRegistryError(
+                f"{response.url.host}: a document took more than {_DOCUMENT_SECONDS:.0f} seconds; "
+                "try again later"
+            )
+        if len(data) > largest:
+            raise RegistryError(
+                f"{response.url.host}: sends a document of more than {largest >> 10:,} KiB; refused"
+            )
+    return bytes(data)
+
+
+def _read_reason(response: httpx.Response) -> str:
+    """Return what the registry says about a refusal, to end a sentence; empty if nothing."""
+    try:
+        problems = msgspec.json.decode(_read_limited(response, _LARGEST_REASON), type=_Problems)
+    except (RegistryError, httpx.TransportError, msgspec.DecodeError, UnicodeDecodeError):
+        return ""
+    said = next((one.message or one.code for one in problems.errors), "")
+    return f" ({shown(said)})" if said else ""
+
+
+def _retry_after(response: httpx.Response) -> float:
+    text = response.headers.get("retry-after", "")
+    return float(text) if text.isdecimal() else 0.0

@@ -1,0 +1,80 @@
+"""buildah builds what the sandbox does not, and the result is in the image store."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from proctor.environments.sandbox.roots import layers
+from proctor.environments.sandbox.roots.builders import check_builder
+from proctor.environments.sandbox.roots.images import ImageStore
+from proctor.errors import ImageError
+from tests.environments.sandbox.rootfs import pack
+from tests.environments.sandbox.sites import OnSite, Site
+from tests.task.trees import write
+
+needs_buildah = pytest.mark.skipif(
+    os.geteuid() != 0 or shutil.which("buildah") is None, reason="needs root and buildah"
+)
+# A system from an archive, so that no registry is asked.
+SYSTEM = "FROM scratch\nADD system.tar /\nENV FROM_FILE=yes\nWORKDIR /app\nUSER ada\n"
+
+
+@pytest.fixture
+def own_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep what buildah stores in the test's directory."""
+    text = '[storage]\ndriver = "vfs"\nrunroot = "{0}/run"\ngraphroot = "{0}/graph"\n'
+    path = tmp_path / "storage.conf"
+    path.write_text(text.format(tmp_path / "containers"), encoding="utf-8")
+    monkeypatch.setenv("CONTAINERS_STORAGE_CONF", str(path))
+
+
+@needs_buildah
+@pytest.mark.usefixtures("own_storage")
+def test_buildah_builds_and_its_image_is_stored_once(
+    on_site: OnSite, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def act(site: Site) -> None:
+        pack(small, site.task / "system.tar")
+        write(site.task, {"a": "1"})
+        # What the sandbox refuses.
+        text = f"{SYSTEM}ONBUILD RUN true\nCOPY a /app/a\n"
+        with pytest.raises(ImageError, match="ONBUILD: is not supported; build it with `--builder"):
+            await site.build(text, base="small")
+        root = await site.build(text, builder="buildah")
+        assert await site.said(root, "pwd; id -un; cat a; echo $FROM_FILE") == "/app\nada\n1yes"
+        assert root.pin.startswith("buildah-built:")
+        made = ImageStore().list_images()
+        assert [image.source for image in made] == ["oci-layout", "directory"]
+        assert (await site.build(text, builder="buildah")).pin == root.pin
+        monkeypatch.setattr(layers, "_MADE_BY_FORCE", set())
+        assert (await site.build(text, builder="buildah", force=True)).env == root.env
+        write(site.task, {"a": "2"})
+        assert (await site.build(text, builder="buildah")).pin != root.pin
+        assert site.n_spawned == 0
+
+    on_site(act)
+
+
+@needs_buildah
+@pytest.mark.usefixtures("own_storage")
+def test_a_build_of_buildah_that_fails_says_what_it_printed(on_site: OnSite, small: Path) -> None:
+    async def act(site: Site) -> None:
+        pack(small, site.task / "system.tar")
+        text = "FROM scratch\nADD system.tar /\nRUN echo about-to-fail && exit 7\n"
+        with pytest.raises(RuntimeError) as caught:
+            await site.build(text, builder="buildah")
+        assert str(caught.value).startswith("Build failed: buildah build\n")
+        assert "about-to-fail" in str(caught.value)
+        (note,) = caught.value.__notes__
+        assert "about-to-fail" in Path(note.rpartition(" is in ")[2]).read_text()
+        assert site.layers == []
+
+    on_site(act)
+
+
+def test_a_program_that_is_not_installed_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ImageError, match="--builder docker: the program docker is not installed"):
+        check_builder("docker", {"PATH": str(tmp_path)})
+    check_builder("auto", {"PATH": str(tmp_path)})
