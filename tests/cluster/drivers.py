@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.ray_cluster import RayCluster, find_below, kill_all, wait_until
+from tests.cluster.ray_cluster import RayCluster, find_below, kill_all, read_command, wait_until
 
 TASK = """schema_version = "1.3"
 [environment]
@@ -98,6 +98,11 @@ class Site:
         chosen = list(nodes.values()) if name is None else [nodes[name]]
         pids = [pid for node in chosen for pid in node.find_processes()]
         return [pid for pid in pids if read_name(pid) == "sleep"]
+
+    def find_link(self) -> int:
+        """The process that passes messages between the driver and the nodes, on the head node."""
+        head = self.cluster.nodes["head"].find_processes()
+        return next(pid for pid in head if read_command(pid)[0].startswith("ray::Link"))
 
     def find_worker_asleep(self) -> int:
         """The worker of an agent that sleeps."""

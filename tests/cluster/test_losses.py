@@ -71,6 +71,22 @@ def test_a_dead_node_loses_its_trials_and_the_others_go_on(site: Site) -> None:
         assert site.load(lost, "record.json")["evaluation"]["validity"] != "valid"
 
 
+def test_a_job_whose_link_died_stops_with_a_sentence_and_is_resumed(site: Site) -> None:
+    site.make_task("t")
+    site.variables["PAUSE"] = "600"
+    with site.running(2, *WORDS, *PAUSED, "-k", 4, "-n", 2) as driver:
+        kill_all([site.find_link()])
+        ran = finish(driver)
+    assert ran.code == 2, ran.err
+    assert "the cluster's head node no longer passes messages on" in ran.err
+    assert list(site.job.glob("*/result.json")) == []
+    wait_until(lambda: not site.find_asleep(), 30)
+    site.variables["PAUSE"] = "0"
+    ran = site.proctor("resume", site.job, "--on", "ray")
+    assert ran.code == 0, ran.err
+    check_plan(site, 4)
+
+
 @dataclass
 class Chain:
     """One job, whose workers, nodes and drivers are killed at random until it is done."""
@@ -86,10 +102,8 @@ class Chain:
         self.site.variables["PAUSE"] = "2"
         driver = self.site.start_run(*words)
         while len(self.killed) < n_kills and not self._is_done():
-            if driver.poll() is None:
-                self._wait(driver)
-                self._kill(driver.pid)
-            if driver.poll() is None and self.killed[-1:] != ["driver"]:
+            self._wait(driver)
+            if driver.poll() is None and not self._kill(driver.pid):
                 continue
             driver.communicate(timeout=180)
             self.site.cluster.restore()
@@ -115,7 +129,8 @@ class Chain:
     def _is_done(self) -> bool:
         return len(list(self.site.job.glob("*__*/result.json"))) == self.n_trials
 
-    def _kill(self, driver: int) -> None:
+    def _kill(self, driver: int) -> bool:
+        """Kill something, if it is there; return whether it was the driver."""
         kind = self.rng.choice(["worker", "worker", "worker", "driver", "node"])
         nodes = self.site.cluster.nodes
         workers = [pid for node in nodes.values() for pid in node.find_workers()]
@@ -126,8 +141,9 @@ class Chain:
         elif kind == "driver":
             kill_all(find_below(driver))
         else:
-            return
+            return False
         self.killed.append(kind)
+        return kind == "driver"
 
 
 def check_plan(site: Site, n_trials: int) -> None:

@@ -130,6 +130,7 @@ class RayExecutor:
         self._shipping = Shipping()
         self._shipping_lock = asyncio.Lock()
         self._runs: dict[str, _Running] = {}
+        self._broken: ClusterError | None = None
         self._run_trial = ray.remote(max_retries=0, max_calls=0)(run_remote)
         self._link = self._make_link()
 
@@ -139,7 +140,8 @@ class RayExecutor:
     def _make_link(self) -> Any:
         """Make the actor on the head node, where the driver is or which it cannot do without."""
         heads = [each["NodeID"] for each in ray.nodes() if _HEAD in each["Resources"]]
-        pinned = NodeAffinitySchedulingStrategy(heads[0], soft=True) if heads else "DEFAULT"
+        # Not soft: a busy head node would pass it on to a node whose death would end the job.
+        pinned = NodeAffinitySchedulingStrategy(heads[0], soft=False) if heads else "DEFAULT"
         made = ray.remote(num_cpus=0, max_restarts=0)(Link)
         return made.options(scheduling_strategy=pinned, max_concurrency=10_000).remote()
 
@@ -222,6 +224,8 @@ class RayExecutor:
 
     async def run(self, spec: TrialSpec, watch: Watch) -> TrialOutcome:
         """See Executor."""
+        if self._broken is not None:
+            raise self._broken
         key = uuid4().hex
         target = LiveTarget(self._trials_dir / spec.name)
         with tempfile.TemporaryFile(prefix="proctor-archive-") as spool:
@@ -306,8 +310,8 @@ class RayExecutor:
         """End a trial, and wait for what it left."""
         self._link.stop.remote(running.key)
         if running.began is None:
-            # It may still wait for a node.
-            ray.cancel(ref)
+            # It may still wait for a node. Not recursive: its messages to the driver would end.
+            ray.cancel(ref, recursive=False)
         _, waiting = await asyncio.wait({value}, timeout=_CANCEL_SEC)
         if waiting:
             ray.cancel(ref, force=True)
@@ -402,7 +406,13 @@ class RayExecutor:
             try:
                 batch = await call_again(partial(self._receive_batch, number))
             except RayError as error:
-                self._break(ClusterError(f"the head node of the cluster is gone: {error}"))
+                why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+                self._break(
+                    ClusterError(
+                        f"the cluster's head node no longer passes messages on ({why}); it died, "
+                        "or lacks memory"
+                    )
+                )
                 return
             for key, data in batch:
                 running = self._runs.get(key)
@@ -458,6 +468,8 @@ class RayExecutor:
                     self._break(ClusterError(f"no node is left for the trials that wait: {error}"))
 
     def _break(self, error: ClusterError) -> None:
+        """End all trials: those that run, and those that would begin."""
+        self._broken = error
         for running in self._runs.values():
             if not running.broken.done():
                 running.broken.set_exception(error)

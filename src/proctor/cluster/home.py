@@ -20,7 +20,7 @@ from typing import BinaryIO, Final
 from proctor.cluster.archive import unpack
 from proctor.digest import is_digest, sha256_file
 from proctor.environments.sandbox.scratch import cache_directory
-from proctor.errors import TrialError
+from proctor.errors import TrialError, WorkerLostError
 from proctor.record.ids import check_id
 
 _LOCK: Final = "lock"
@@ -68,15 +68,22 @@ class NodeHome:
 
     @contextlib.contextmanager
     def open_trial(self, key: str) -> Iterator[Path]:
-        """Yield a directory for one trial, which is removed in the end."""
+        """Yield a directory for one trial, which is removed in the end.
+
+        A worker that lost its driver leaves it, as a killed one does: see `find_left`.
+        """
         check_id(key, "trial")
         place = self._root / "trials" / key
         place.mkdir(mode=0o700)
         with _locked(place / _LOCK):
             try:
                 yield place
-            finally:
+            except WorkerLostError:
+                raise
+            except BaseException:
                 shutil.rmtree(place, ignore_errors=True)
+                raise
+            shutil.rmtree(place, ignore_errors=True)
 
     def find_left(self, key: str) -> Path | None:
         """Return the directory that a killed worker left of a trial; None if there is none."""

@@ -24,6 +24,8 @@ from typing import Any, Final
 import msgspec
 from ray.exceptions import ActorUnavailableError, RayError
 
+from proctor.errors import WorkerLostError
+
 MOST_QUEUED: Final = 64 << 20
 """Bytes that wait for the driver, and for one trial; more waits where it comes from."""
 _POLL_SEC: Final = 10.0
@@ -233,6 +235,7 @@ class Line:
         self._n_sent = 0
         self._n_pulled = 0
         self._sending: asyncio.Task[None] | None = None
+        self._is_lost = False
 
     def post(self, message: Message) -> None:
         """Send a message soon, in order, without waiting for it."""
@@ -246,11 +249,17 @@ class Line:
         await self.flush()
 
     async def flush(self) -> None:
-        """Wait until everything is on its way."""
+        """Wait until everything is on its way.
+
+        Raises:
+            WorkerLostError: the driver cannot be reached any more.
+        """
         while self._sending is not None or self._waiting:
             if self._sending is None:
                 self._sending = asyncio.ensure_future(self._send(gather=False))
             await asyncio.wait({self._sending})
+        if self._is_lost:
+            raise WorkerLostError("it lost its connection to the driver")
 
     async def _send(self, *, gather: bool = True) -> None:
         try:
@@ -261,6 +270,8 @@ class Line:
                 first, self._n_sent = self._n_sent, self._n_sent + len(messages)
                 send = partial(self._actor.send.remote, self._key, first, messages)
                 await call_again(send)
+        except RayError:
+            self._is_lost = True
         finally:
             self._sending = None
 
@@ -277,11 +288,13 @@ class Line:
         return messages
 
     async def wait_stop(self) -> None:
-        """Return when the driver wants the trial to stop, or when there is no driver any more."""
+        """Return when the driver wants the trial to stop, or cannot be reached any more."""
         wait = partial(self._actor.wait_stop.remote, self._key)
-        with contextlib.suppress(RayError):
+        try:
             while not await call_again(wait):
                 pass
+        except RayError:
+            self._is_lost = True
 
     @property
     def actor(self) -> Any:

@@ -35,7 +35,7 @@ from proctor.cluster.models import remote_models
 from proctor.cluster.nodes import NodeReport
 from proctor.cluster.shipping import Parcels, Tree, write_parcel
 from proctor.digest import sha256_file
-from proctor.errors import ProctorError, TrialError
+from proctor.errors import ProctorError, TrialError, WorkerLostError
 from proctor.harbor.configs import EnvironmentConfig, JobConfig
 from proctor.harbor.env import is_sensitive
 from proctor.job.classes import check_classes
@@ -108,7 +108,7 @@ async def _run(order: TrialOrder, parcels: Parcels, line: Line) -> Returned | No
             running.cancel()
     try:
         return running.result()
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, WorkerLostError):
         return None
 
 
@@ -129,6 +129,8 @@ async def _run_whole(order: TrialOrder, parcels: Parcels, line: Line) -> Returne
                 await executor.run(spec, lambda phase: line.post(Phase(phase)))
             finally:
                 mirror.cancel()
+        # Raises if the driver is lost: nobody stopped the trial then, whatever its result says.
+        await line.flush()
         return await _hand_over(place, spec.name, line)
 
 
@@ -164,10 +166,12 @@ def _host_variables(given: Mapping[str, str]) -> Iterator[None]:
 
 async def _send_live(directory: Path, line: Line) -> None:
     source = LiveSource(directory)
-    while True:
-        await asyncio.sleep(_LIVE_SEC)
-        for live in source.find_changes():
-            await line.deliver(live)
+    # A trial that lost its driver is ended by `_run`.
+    with contextlib.suppress(WorkerLostError):
+        while True:
+            await asyncio.sleep(_LIVE_SEC)
+            for live in source.find_changes():
+                await line.deliver(live)
 
 
 async def _hand_over(place: Path, name: str, line: Line) -> Returned:
@@ -179,7 +183,6 @@ async def _hand_over(place: Path, name: str, line: Line) -> Returned:
         digest = await asyncio.to_thread(sha256_file, Path(f"/proc/self/fd/{file.fileno()}"))
         file.seek(0)
         if size <= LARGEST_INLINE:
-            await line.flush()
             return Returned(size, digest, file.read())
         while data := await asyncio.to_thread(file.read, _PIECE):
             await line.deliver(Piece(data))
