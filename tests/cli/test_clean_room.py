@@ -92,6 +92,13 @@ TASKS: Mapping[str, tuple[str, str, str]] = {
     "reads": (PROGRAM % "/tests/test.sh", '[ -n "$(/app/program)" ]', ""),
     "given": (PROGRAM % '"$@"', '[ -n "$(/app/program /tests/test.sh)" ]', ""),
     "fails": ("true", "false", ""),
+    "image-service": ("echo ok > /app/ok", GET, ""),
+}
+# What an image starts by itself, in each room that is made of it.
+ENTRYPOINTS = {
+    "image-service": """ENTRYPOINT ["/bin/sh", "-c", "python3 /app/server.py & exec \\"$@\\"", "-"]
+HEALTHCHECK --interval=50ms --retries=200 CMD (: < /dev/tcp/127.0.0.1/8765)
+""",
 }
 
 
@@ -101,7 +108,9 @@ def write_task(place: Path, name: str) -> None:
         "task.toml": f'version = "1.0"\n[environment]\nnetwork_mode = "no-network"\n{toml}',
         "instruction.md": "Do it. The settings go to /etc/the.conf, and servers keep running.\n",
         "environment/Dockerfile": "FROM debian:12\nWORKDIR /app\n"
-        "RUN mkdir -p project/own && touch project/own/__init__.py\n",
+        "RUN mkdir -p project/own && touch project/own/__init__.py\n"
+        f"COPY <<END server.py\n{SERVE}END\n"
+        'SHELL ["/bin/bash", "-c"]\n' + ENTRYPOINTS.get(name, ""),
         "solution/solve.sh": f"#!/bin/bash\n{deed}\n",
         "tests/test.sh": TESTS.format(check=check),
     }
@@ -154,6 +163,7 @@ def codes_of(directory: Path) -> dict[str, Level]:
         ("slow-service", ["agent-program-running", "clean-room-services"]),
         ("given", []),
         ("fails", []),
+        ("image-service", []),
     ],
 )
 def test_honest_work_raises_no_alarm(job: Path, name: str, codes: list[str]) -> None:
@@ -203,9 +213,15 @@ def test_the_clean_room_is_on_record(job: Path) -> None:
     assert not (trial(job, "fails") / "clean-room.json").exists()
 
 
+def test_services_of_the_image_are_not_the_agents(job: Path) -> None:
+    found = load(trial(job, "image-service") / "findings.json")
+    assert "agent-still-busy" not in [each["code"] for each in found]
+    assert load(trial(job, "image-service") / "clean-room.json")["verdict"] == "agrees"
+
+
 def test_the_summary_says_what_clean_rooms_cost(job: Path) -> None:
     printed = (job.parent.parent / "out.txt").read_text()
-    assert "clean rooms: 16 run, 10 differ; " in printed
+    assert "clean rooms: 17 run, 10 differ; " in printed
     assert "  alarm   clean-room-differs" in printed
 
 

@@ -14,7 +14,9 @@ from proctor.task.environment import EnvironmentConfig as TaskEnvironment
 from proctor.traces.trajectory import load_trajectory
 from proctor.trial.environment import ExecResult, Watched
 from proctor.trial.finding import FindingCode
+from proctor.trial.order import EnvironmentOrder
 from proctor.trial.output_log import OutputLog
+from proctor.trial.paths import TrialPaths
 from tests.environments.orders import order_of
 from tests.environments.sandboxes import found_in, running, said, several_users
 
@@ -285,5 +287,86 @@ def test_the_healthcheck_of_a_dockerfile_has_to_succeed_before_the_agent_runs(
         dockerfile.write_text(f"FROM absent\n{check} false\n")
         with pytest.raises(HealthcheckError, match="failed after 2 consecutive retries"):
             await SandboxEnvironment(order).start(force_build=False)
+
+    asyncio.run(act())
+
+
+SERVICE = """#!/bin/sh
+echo "$GREETING $PWD $(id -un) $*" > /tmp/served
+sleep 1000 &
+shift
+exec "$@"
+"""
+
+
+def write_service(order: EnvironmentOrder, script: str, more: str = "") -> None:
+    """Let an image start this script, as ENTRYPOINT."""
+    (order.environment_dir / "start.sh").write_text(script)
+    (order.environment_dir / "Dockerfile").write_text(
+        "FROM absent\nENV GREETING=hello\nWORKDIR /srv/app\nCOPY --chmod=755 start.sh /start.sh\n"
+        f'ENTRYPOINT ["/start.sh", "and"]\nCMD ["other"]\n{more}'
+    )
+
+
+def test_the_entrypoint_of_an_image_runs_with_the_command_of_harbor(tmp_path: Path) -> None:
+    async def act() -> None:
+        order = order_of(tmp_path, task=TaskEnvironment(workdir="/elsewhere"))
+        write_service(order, SERVICE)
+        async with running(order) as sandbox:
+            served = await said(sandbox, "cat /tmp/served")
+            assert served == "hello /srv/app root and sh -c sleep infinity"
+            # Its processes are the image's; the agent's are listed.
+            assert await sandbox.list_processes() == []
+            names = [each.command for each in await sandbox.list_processes(with_services=True)]
+            assert "sleep infinity" in names
+            assert "sleep 1000" in names
+            await sandbox.exec("setsid sleep 2000 < /dev/null > /dev/null 2>&1 &")
+            assert [each.command for each in await sandbox.list_processes()] == ["sleep 2000"]
+
+    asyncio.run(act())
+
+
+def test_a_sandbox_ends_with_its_entrypoint_as_a_container_does(tmp_path: Path) -> None:
+    async def act() -> None:
+        order = order_of(tmp_path)
+        write_service(order, "#!/bin/sh\necho no such database\nexit 7\n")
+        ended = "its ENTRYPOINT ended with exit code 7: no such database"
+        with pytest.raises(SandboxError, match=ended):
+            await SandboxEnvironment(order).start(force_build=False)
+        write_service(order, "#!/bin/sh\nwhile [ ! -e /tmp/stop ]; do sleep 0.05; done\nexit 3\n")
+        async with running(order) as sandbox:
+            assert await said(sandbox, "echo works") == "works"
+            with pytest.raises(SandboxError, match="its ENTRYPOINT ended with exit code 3"):
+                await sandbox.exec("touch /tmp/stop; sleep 60")
+            with pytest.raises(SandboxError, match="its ENTRYPOINT ended with exit code 3"):
+                await sandbox.exec("true")
+
+    asyncio.run(act())
+
+
+def test_a_healthcheck_waits_for_what_the_entrypoint_starts(tmp_path: Path) -> None:
+    async def act() -> None:
+        order = order_of(tmp_path)
+        script = '#!/bin/sh\nshift; (sleep 0.7; touch /tmp/ready) &\nexec "$@"\n'
+        write_service(order, script, "HEALTHCHECK --interval=50ms --retries=99 CMD ls /tmp/ready\n")
+        async with running(order) as sandbox:
+            assert await said(sandbox, "ls /tmp/ready") == "/tmp/ready"  # noqa: S108
+
+    asyncio.run(act())
+
+
+def test_the_services_of_an_image_run_in_sandboxes_with_its_frozen_files(tmp_path: Path) -> None:
+    async def act() -> None:
+        order = order_of(tmp_path)
+        write_service(order, SERVICE)
+        async with running(order) as sandbox:
+            await sandbox.exec("rm /tmp/served")
+            await sandbox.freeze()
+            other = await sandbox.open_frozen(TrialPaths(tmp_path / "other"))
+            try:
+                assert (await said(other, "cat /tmp/served")).startswith("hello /srv/app")
+                assert await other.list_processes() == []
+            finally:
+                await other.stop(delete=True)
 
     asyncio.run(act())

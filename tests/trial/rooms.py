@@ -179,7 +179,7 @@ class WatchedEnvironment(PlainEnvironment):
     def findings(self) -> Sequence[Finding]:
         return ()
 
-    async def list_processes(self) -> Sequence[Process]:
+    async def list_processes(self, *, with_services: bool = False) -> Sequence[Process]:
         return [Process(pid, _command(pid)) for pid in _find_processes(self.tree.root.name)]
 
     async def open_room(self, fresh: Sequence[str]) -> Environment:

@@ -24,7 +24,7 @@ class KeepingEnvironment(WatchedEnvironment):
     is_busy = False
     can_give_back = True
 
-    async def list_processes(self) -> Sequence[Process]:
+    async def list_processes(self, *, with_services: bool = False) -> Sequence[Process]:
         return [Process(7, "left")] if self.is_busy else []
 
     async def find_changed_tools(self) -> Sequence[ChangedFile]:

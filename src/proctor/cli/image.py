@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -131,6 +132,10 @@ def show(name: str, as_json: bool) -> int:
     if image.platform:
         print_line(f"  platform {image.platform}")
     print_line(f"  user {image.user}, working directory {image.workdir}")
+    if image.entrypoint:
+        print_line(f"  entrypoint {shlex.join(image.entrypoint)}")
+    if image.healthcheck is not None:
+        print_line(f"  healthcheck {shlex.join(image.healthcheck.test)}")
     for variable, value in image.env.items():
         print_line(f"  env {variable}={value}")
     for _, facts in layers:
@@ -167,8 +172,8 @@ def import_(
     """Import an image or a root file system under a name.
 
     An image with its layers comes from `docker save debian:12 -o debian.tar`, or from an OCI image
-    layout (a directory, or a tar archive of it). Its variables, working directory and user are
-    imported too; its entrypoint is not run. If there are several images, NAME selects one by its
+    layout (a directory, or a tar archive of it). Its variables, working directory, user, ENTRYPOINT
+    and HEALTHCHECK are imported too. If there are several images, NAME selects one by its
     tags. A root file system is a directory or a tar archive, as written by `docker export`, and has
     no such settings: pass those that matter as options. Archives are plain, or compressed with
     gzip, xz, bzip2 or zstd. The image is used by a Dockerfile that is FROM this name, by a task

@@ -123,7 +123,7 @@ class NullEnvironment(HarborInterface):
         """Return another null environment with the log directories of `paths`."""
         return type(self)(replace(self._order, trial_paths=paths))
 
-    async def list_processes(self) -> Sequence[Process]:
+    async def list_processes(self, *, with_services: bool = False) -> Sequence[Process]:
         """Return no processes."""
         return ()
 

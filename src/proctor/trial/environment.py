@@ -163,8 +163,11 @@ class Watched(Protocol):
         """Findings so far."""
         ...
 
-    async def list_processes(self) -> Sequence[Process]:
-        """Processes inside, except PID 1."""
+    async def list_processes(self, *, with_services: bool = False) -> Sequence[Process]:
+        """Processes inside, except PID 1 and, unless asked for, services of the image.
+
+        Services are what ran before the environment was handed over, started by its ENTRYPOINT.
+        """
         ...
 
     async def open_room(self, fresh: Sequence[str]) -> Environment:

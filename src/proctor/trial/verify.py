@@ -286,7 +286,8 @@ async def _guard_tools(run: TrialRun, environment: Environment) -> Mapping[str, 
     if run.spec.is_harbor_compatible:
         return None
     await keep_tools(run, environment)
-    is_busy = bool(await environment.list_processes()) if is_watched(environment) else False
+    # An agent may have got into a service of the image.
+    is_busy = is_watched(environment) and await environment.list_processes(with_services=True)
     return await mark_tools(environment) if is_busy else None
 
 

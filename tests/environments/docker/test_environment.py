@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
-from proctor.environments.docker.environment import DockerEnvironment, list_processes
+from proctor.environments.docker.environment import DockerEnvironment
+from proctor.environments.docker.processes import list_processes
 from proctor.errors import ContainerDiedError, DockerError, ImageError
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
 from proctor.traces.trajectory import load_trajectory
 from proctor.trial.environment import ExecResult, can_exec_script, can_list, is_watched
 from proctor.trial.finding import FindingCode
+from proctor.trial.order import EnvironmentOrder
 from proctor.trial.output_log import OutputLog
 from tests.environments.docker.containers import docker_config, docker_order, running
 from tests.environments.docker.engine import Engine
@@ -161,7 +163,8 @@ def test_a_process_is_listed_and_killed_while_any_of_its_threads_lives(
             await place.exec(leave_ghost("/two"))
             (container,) = engine.containers()
             first = json.loads(engine.docker("inspect", container).stdout)[0]["State"]["Pid"]
-            seen = await place.list_processes(), await list_processes(container, first)
+            by_engine = [row.process for row in await list_processes(container, first)]
+            seen = await place.list_processes(), by_engine
             return [[each.command for each in listed] for listed in seen]
 
     assert asyncio.run(go()) == [["/two"], ["/two"]]
@@ -283,3 +286,55 @@ def test_a_container_that_ends_under_a_command_is_an_error_and_no_result(
                 await waiting
 
     asyncio.run(go())
+
+
+def with_entrypoint(place: Path, script: str, more: str = "") -> EnvironmentOrder:
+    """An order of a task whose image starts this script, as ENTRYPOINT."""
+    order = docker_order(place, task=TaskEnvironment(workdir="/elsewhere"))
+    (order.environment_dir / "start.sh").write_text(f"#!/bin/sh\n{script}\n")
+    (order.environment_dir / "start.sh").chmod(0o755)
+    (order.environment_dir / "Dockerfile").write_text(
+        "FROM small:1\nENV GREETING=hello\nWORKDIR /srv/app\nCOPY start.sh /start.sh\n"
+        f'ENTRYPOINT ["/start.sh", "and"]\nCMD ["other"]\n{more}'
+    )
+    return order
+
+
+def test_the_entrypoint_of_an_image_runs_with_the_command_of_harbor(tmp_path: Path) -> None:
+    script = 'echo "$GREETING $PWD $*" > /served; sleep 1000 &\nshift; exec "$@"'
+
+    async def act() -> None:
+        async with running(with_entrypoint(tmp_path, script)) as place:
+            served = await said(place, "cat /served; pwd")
+            assert served == "hello /srv/app and sh -c sleep infinity\n/elsewhere"
+            assert await place.list_processes() == []
+            every = await place.list_processes(with_services=True)
+            assert "sleep 1000" in [each.command for each in every]
+            await place.exec("exec >/dev/null 2>&1; rm /served; setsid sleep 2000 &")
+            assert [each.command for each in await place.list_processes()] == ["sleep 2000"]
+            await place.freeze()
+            other = await place.open_frozen(place.trial_paths)
+            try:
+                assert (await said(other, "cat /served")).startswith("hello /srv/app")
+                assert await other.list_processes() == []
+            finally:
+                await other.stop(delete=True)
+
+    asyncio.run(act())
+
+
+def test_a_healthcheck_waits_for_what_the_entrypoint_starts(tmp_path: Path) -> None:
+    script = 'shift; (sleep 0.7; touch /ready) &\nexec "$@"'
+    check = "HEALTHCHECK --interval=50ms --retries=99 CMD ls /ready\n"
+
+    async def act() -> str:
+        async with running(with_entrypoint(tmp_path, script, check)) as place:
+            return await said(place, "ls /ready")
+
+    assert asyncio.run(act()) == "/ready"
+
+
+def test_a_container_whose_entrypoint_ended_is_refused(tmp_path: Path) -> None:
+    order = with_entrypoint(tmp_path, "exit 7")
+    with pytest.raises(DockerError, match=r"its ENTRYPOINT ended with exit code 7$"):
+        asyncio.run(DockerEnvironment(order).start(force_build=False))

@@ -267,6 +267,7 @@ def test_copy_takes_files_from_the_dockerfile_itself() -> None:
         ("COPY --chmod=u+x a /b", "COPY: --chmod=u+x; expected octal digits such as 755"),
         ("COPY a b /x", "COPY: several sources, and the target is '/x'; expected it to end in /"),
         ("COPY a", "COPY: 'a'; expected sources and a target"),
+        ("ENTRYPOINT", "ENTRYPOINT: expected a command, or a list"),
         ("HEALTHCHECK curl x", "HEALTHCHECK: 'curl x'; expected CMD and a command, or NONE"),
         ("HEALTHCHECK --interval=5 CMD x", "HEALTHCHECK: --interval=5; expected a number, or a"),
         ("HEALTHCHECK --retries=x CMD x", "HEALTHCHECK: --retries=x; expected a number, or a time"),
@@ -316,10 +317,23 @@ def test_what_has_no_effect_is_passed_over() -> None:
     assert (recipe.steps, recipe.notes) == ((), ())
 
 
-@pytest.mark.parametrize("keyword", ["ENTRYPOINT", "VOLUME"])
-def test_what_somebody_might_count_on_is_noted(keyword: str) -> None:
-    (note,) = plan(f"{keyword} /x").notes
-    assert note.startswith(f"Dockerfile:2: {keyword} ")
+def test_what_somebody_might_count_on_is_noted() -> None:
+    (note,) = plan("VOLUME /x").notes
+    assert note.startswith("Dockerfile:2: VOLUME ")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("RUN a", ()),
+        ('ENTRYPOINT ["/start.sh", "$A"]', ("/start.sh", "$A")),
+        ("ENTRYPOINT exec start $A", ("/bin/sh", "-c", "exec start $A")),
+        ('SHELL ["/bin/bash", "-ec"]\nENTRYPOINT start', ("/bin/bash", "-ec", "start")),
+        ("ENTRYPOINT start\nENTRYPOINT []", ()),
+    ],
+)
+def test_an_entrypoint_is_a_setting_of_the_result(text: str, words: tuple[str, ...]) -> None:
+    assert plan(text).result.entrypoint == words
 
 
 def test_a_healthcheck_is_a_setting_of_the_result() -> None:

@@ -95,7 +95,7 @@ def test_an_image_is_pinned_by_its_manifest_and_has_its_settings(
     assert image.pin == f"{registry.host}/org/tool:1@sha256:{digest}"
     assert (image.image_id, image.source) == (saved.image_id, "registry")
     assert (image.env, image.workdir, image.user) == ({"A": "b", "PATH": "/x"}, "/app", "ada")
-    assert image.notes == ('its Entrypoint is not run: ["e"]',)
+    assert (image.entrypoint, image.notes) == (("e",), ())
     assert store.find(f"{registry.host}/org/tool:1") == image
     top, bottom = store.lowers(image)
     assert ((top / "usr/y").read_text(), (bottom / "usr/x").read_text()) == ("y", "x")

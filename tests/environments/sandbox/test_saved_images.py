@@ -12,6 +12,7 @@ from backports import zstd
 
 from proctor.environments.sandbox.roots.images import Image, ImageStore, Known
 from proctor.harbor.configs import EnvironmentConfig
+from proctor.task.environment import Healthcheck
 from tests.environments.orders import order_of
 from tests.environments.sandbox.rootfs import make_rootfs, pack
 from tests.environments.sandbox.saved import (
@@ -195,11 +196,32 @@ def test_variables_directory_and_user_come_with_it(store: ImageStore, tmp_path: 
     image = say(store, tmp_path, Known({}), Env=env, WorkingDir="/app", User="7:8", **more)
     assert image.env == {"PATH": "/x:/y", "A": "b=c"}
     assert (image.workdir, image.user) == ("/app", "7:8")
-    assert image.notes == (
-        'its Entrypoint is not run: ["/init"]',
-        'its Cmd is not run: ["a", "b"]',
-    )
+    assert image.entrypoint == ("/init",)
+    assert image.notes == ('its Cmd is not run: ["a", "b"]',)
     assert store.find("mine") == image
+
+
+@pytest.mark.parametrize(
+    ("given", "command"),
+    [
+        ({"Test": ["CMD", "a b", "c"]}, "'a b' c"),
+        ({"Test": ["CMD-SHELL", "a; b"]}, "/bin/bash -ec 'a; b'"),
+        ({"Test": ["NONE"]}, None),
+        ({}, None),
+    ],
+)
+def test_its_healthcheck_comes_with_it(
+    store: ImageStore, tmp_path: Path, given: dict[str, object], command: str | None
+) -> None:
+    check = {**given, "Interval": 1_500_000_000, "Timeout": 200_000_000, "Retries": -1}
+    run = {"Healthcheck": check, "Shell": ["/bin/bash", "-ec"]}
+    image = say(store, tmp_path, Known({}), **run)
+    assert store.find("mine") == image
+    found = image.healthcheck.to_task() if image.healthcheck else None
+    expected = Healthcheck(
+        command=command or "", interval_sec=1.5, timeout_sec=1, start_interval_sec=5, retries=3
+    )
+    assert found == (expected if command else None)
 
 
 def test_what_is_told_goes_before_what_it_says(store: ImageStore, tmp_path: Path) -> None:

@@ -8,9 +8,10 @@ What happens inside is in inside.py, the verifier's room in room.py.
 
 import asyncio
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 
@@ -33,22 +34,23 @@ from proctor.environments.docker.image import Image, prepare_image
 from proctor.environments.docker.inside import Running
 from proctor.environments.docker.merged import MergedFiles, is_mounted_here
 from proctor.environments.docker.model_port import HOST, Container, open_model_port
+from proctor.environments.docker.processes import (
+    Listed,
+    list_processes,
+    list_processes_here,
+    wait_until_served,
+)
 from proctor.environments.docker.program import run_docker
 from proctor.environments.docker.reap import bring_in
 from proctor.environments.docker.refusals import check_order
 from proctor.environments.docker.room import SLEEP, Outside, Room, pause_container
 from proctor.environments.forwarding import ModelPort
+from proctor.environments.image_config import COMMAND
 from proctor.environments.running import DEVICES, MEMORY, MOST_DEVICES, has_files_in_memory
 from proctor.environments.sandbox.blueprint import Part
 from proctor.environments.sandbox.delete import delete_tree
 from proctor.environments.sandbox.limits import limits_of
 from proctor.environments.sandbox.mapped import run_mapped
-from proctor.environments.sandbox.processes import (
-    LONGEST_COMMAND,
-    Lister,
-    find_living,
-    read_stat,
-)
 from proctor.environments.sandbox.reap import delete_session
 from proctor.environments.sandbox.scratch import make_private, open_run, scratch_roots
 from proctor.environments.shells import find_shell
@@ -57,91 +59,10 @@ from proctor.task.network import NetworkMode
 from proctor.trial.changes import LeftOut
 from proctor.trial.environment import Environment, Process, Snapshot
 from proctor.trial.finding import Finding, FindingCode
+from proctor.trial.healthcheck import run_healthcheck
 from proctor.trial.inside import empty_directories
 from proctor.trial.order import EnvironmentOrder
 from proctor.trial.paths import INSIDE, TrialPaths
-
-# Processes of a container, as the engine or the kernel reports them; nothing is run inside
-
-
-_KEEPER = "sleep infinity"
-_DEAD = ("Z", "X")
-_FIELDS = "pid,ppid,stat,args"
-
-
-@dataclass(frozen=True, slots=True)
-class _Row:
-    pid: int
-    """Pid on the engine's machine."""
-    parent: int
-    process: Process
-    """The process, with its pid inside if known."""
-
-
-async def list_processes(container: str, first: int) -> list[Process]:
-    """List all processes but the first and its `sleep`, with only their command lines.
-
-    A process is listed while any of its threads is alive. If the engine's `ps` cannot list
-    threads, as busybox's, a process whose first thread has ended counts as dead.
-
-    Raises:
-        DockerError: the container or the engine no longer runs.
-    """
-    listed = await run_docker("top", container, "-eLo", _FIELDS, is_checked=False)
-    if listed.code != 0:
-        listed = await run_docker("top", container, "-eo", _FIELDS)
-    fields = [line.split(None, 3) for line in listed.out.splitlines()[1:]]
-    rows: dict[int, _Row] = {}
-    for pid, parent, state, command in (each for each in fields if len(each) == 4):
-        if not state.startswith(_DEAD):
-            shown = Process(int(pid), command[:LONGEST_COMMAND])
-            rows.setdefault(int(pid), _Row(int(pid), int(parent), shown))
-    return _without_own(list(rows.values()), first)
-
-
-def list_processes_here(first: int, model_port: int) -> list[Process]:
-    """List the processes from /proc, if the engine runs on this machine.
-
-    Raises:
-        OSError: the container no longer runs.
-    """
-    namespace = str(Path(f"/proc/{first}/ns/pid").readlink())
-    lister = Lister(f"/proc/{first}/root", model_port)
-    return _without_own(sorted(_find_in(namespace, lister), key=lambda row: row.pid), first)
-
-
-def _find_in(namespace: str, lister: Lister) -> Iterator[_Row]:
-    for place in Path("/proc").iterdir():
-        # A process may end while it is read.
-        with suppress(OSError, ValueError):
-            if place.name.isdecimal() and str((place / "ns/pid").readlink()) == namespace:
-                yield from _describe(int(place.name), lister)
-
-
-def _describe(pid: int, lister: Lister) -> Iterator[_Row]:
-    name, fields = read_stat(f"/proc/{pid}")
-    place = find_living(pid, fields)
-    if place is None:
-        return
-    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
-    facts = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
-    seen = lister.describe(place, name, int(facts["Uid"].split()[0]))
-    inside = int(facts["NSpid"].split()[-1])
-    yield _Row(pid, int(fields[1]), Process(inside, **seen._asdict()))
-
-
-def _without_own(rows: Sequence[_Row], first: int) -> list[Process]:
-    found, has_keeper = [], False
-    for row in rows:
-        if row.pid == first:
-            continue
-        if row.parent == first and row.process.command == _KEEPER and not has_keeper:
-            # Only one: a process of the agent that takes this name is listed.
-            has_keeper = True
-            continue
-        found.append(row.process)
-    return found
-
 
 # Frozen files of a container: an image from which other containers are started
 #
@@ -248,6 +169,8 @@ class DockerEnvironment(ChangedContainer):
         # Changed files among those that Docker mounts in /etc, when it was frozen.
         self._frozen_etc: Mapping[str, bytes] = {}
         self._model_port: ModelPort | None = None
+        # Processes that the image's ENTRYPOINT had started before the container was handed over.
+        self._services: frozenset[tuple[int, int | str]] = frozenset()
         self._ending: asyncio.Task[None] | None = None
 
     @property
@@ -302,8 +225,12 @@ class DockerEnvironment(ChangedContainer):
             files=files,
             findings=self._findings,
         )
+        if image.entrypoint and task.workdir:
+            # The engine creates that of other containers, but an ENTRYPOINT starts in the image's.
+            await self.exec(f"mkdir -p {shlex.quote(workdir)}", cwd="/", user="root")
         if _is_uploaded(order.environment_dir, has_image=task.docker_image is not None):
             await self.upload_dir(order.environment_dir, workdir)
+        await self._wait_for_services(image)
 
     async def _run_container(
         self, image: Image, network: str, trial: Path | None, fill: Fill | None = None
@@ -316,9 +243,26 @@ class DockerEnvironment(ChangedContainer):
         # Shareable, so that the verifier's room can join the IPC namespace.
         words += ["--log-driver", "none", "--ipc", "shareable", "--network", network]
         words += [*words_of_labels(trial), *words_of_limits(self._limits)]
-        words += [*words_of_rights(), "--workdir", workdir, "--entrypoint", SLEEP[0]]
-        await start_container([*words, image.id, *SLEEP[1:]], name, fill)
+        # The image's HEALTHCHECK is run here, so that no process of it comes and goes later.
+        words += [*words_of_rights(), "--no-healthcheck"]
+        if image.entrypoint:
+            await start_container([*words, image.id, *COMMAND], name, fill)
+            await wait_until_served(name)
+        else:
+            words += ["--workdir", workdir, "--entrypoint", SLEEP[0]]
+            await start_container([*words, image.id, *SLEEP[1:]], name, fill)
         return name
+
+    async def _wait_for_services(self, image: Image) -> None:
+        """Wait for the image's HEALTHCHECK, as harbor's `docker compose up --wait` does.
+
+        Raises:
+            HealthcheckError: it failed too often.
+        """
+        if image.healthcheck is not None:
+            await run_healthcheck(self, image.healthcheck)
+        if image.entrypoint:
+            self._services = frozenset(row.identity for row in await self._list_rows())
 
     async def _find_files(self, engine: Engine, name: str, image: Image, network: str) -> Files:
         """Open the model port; return the fastest way to access the files of the container."""
@@ -426,8 +370,12 @@ class DockerEnvironment(ChangedContainer):
         if self._model_port is not None:
             await self._model_port.close()
 
-    async def list_processes(self) -> Sequence[Process]:
-        """List its processes, without the two that keep it running."""
+    async def list_processes(self, *, with_services: bool = False) -> Sequence[Process]:
+        """List its processes, without the two that keep it running; see Watched."""
+        hidden = frozenset() if with_services else self._services
+        return [row.process for row in await self._list_rows() if row.identity not in hidden]
+
+    async def _list_rows(self) -> list[Listed]:
         now = self._now()
         if isinstance(now.files, MergedFiles):
             with suppress(OSError):
@@ -436,7 +384,7 @@ class DockerEnvironment(ChangedContainer):
 
     async def pause(self) -> int:
         """Pause the container if it has processes; see Pausing."""
-        if await self.list_processes():
+        if await self.list_processes(with_services=True):
             await pause_container(self._now().container, self._limits)
             self._is_paused = True
         return 0
@@ -529,6 +477,11 @@ class DockerEnvironment(ChangedContainer):
             findings=self._findings,
             is_owed=False,
         )
+        try:
+            await self._wait_for_services(image)
+        except BaseException:
+            await self._end()
+            raise
 
     async def open_room(self, fresh: Sequence[str]) -> Environment:
         """Open a verifier's room; see Watched."""

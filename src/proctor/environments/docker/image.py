@@ -16,6 +16,9 @@ import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import msgspec
 
 from proctor.digest import sha256_file, sha256_hex
 from proctor.environments.docker.engine import lock_of, name_choice
@@ -26,9 +29,11 @@ from proctor.environments.docker.program import (
     run_docker,
     start_docker,
 )
+from proctor.environments.image_config import ImageCheck
 from proctor.environments.sandbox.locks import locked_soon
 from proctor.errors import DockerError, EngineError, ImageError
 from proctor.sentence import reason_of, without_escapes
+from proctor.task.environment import Healthcheck
 from proctor.trial.unchanged import SeenTrees, now_ns, take_fingerprint
 
 CONTEXT = "proctor.context"
@@ -57,6 +62,8 @@ class Image:
     """Default user of commands; empty: root."""
     has_volumes: bool
     """Whether some of its directories are volumes, which are not in a container's layers."""
+    entrypoint: tuple[str, ...] = ()
+    healthcheck: Healthcheck | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,7 +233,16 @@ def parse_image(name: str, facts: Mapping[str, object]) -> Image:
         workdir=str(config.get("WorkingDir") or "/"),
         user=str(config.get("User") or ""),
         has_volumes=bool(config.get("Volumes")),
+        entrypoint=tuple(map(str, config.get("Entrypoint") or ())),
+        healthcheck=_check_of(config),
     )
+
+
+def _check_of(config: Mapping[str, Any]) -> Healthcheck | None:
+    if not config.get("Healthcheck"):
+        return None
+    check = msgspec.convert(config["Healthcheck"], ImageCheck)
+    return check.to_task(config["Shell"]) if config.get("Shell") else check.to_task()
 
 
 def _pin_of(name: str, facts: Mapping[str, object]) -> str:

@@ -20,6 +20,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -45,6 +46,8 @@ _START = (
 )
 _PACKAGES = Path(__file__).resolve().parents[3]
 _FOUND = list[tuple[str, str, bool]]
+# A process: its pid, and when it started, because pids are used again.
+type _Started = tuple[int, int]
 _BROKEN = "Broken pipe"
 
 
@@ -95,6 +98,7 @@ class Box:
         self._loop = asyncio.get_running_loop()
         self._up: asyncio.Future[str | None] = self._loop.create_future()
         self._gone: asyncio.Future[None] = self._loop.create_future()
+        self._services: frozenset[_Started] = frozenset()
         self._router = Router(ends.channel, self._hear, self._hang_up)
         self._router.add_line(0, ends.line)
 
@@ -232,10 +236,21 @@ class Box:
         """
         await self._ask({"op": "unpack_tar", "room": 0, **asdict(placing)}, archive)
 
-    async def list_processes(self) -> list[Process]:
-        """List its processes as seen inside, without PID 1 and its workers."""
+    async def list_processes(self, *, with_services: bool = False) -> list[Process]:
+        """List its processes as seen inside, without PID 1, its workers, and services."""
+        listed = await self._list_processes()
+        hidden = () if with_services else self._services
+        shown = [each for each in listed if (each["pid"], each["started"]) not in hidden]
+        return msgspec.convert(shown, list[Process])
+
+    async def note_services(self) -> None:
+        """Take all processes that run now for services of the image."""
+        listed = await self._list_processes()
+        self._services = frozenset((each["pid"], each["started"]) for each in listed)
+
+    async def _list_processes(self) -> list[dict[str, Any]]:
         request = {"op": "list_processes", "room": 0, "model_port": self._model_port}
-        return msgspec.convert((await self._ask(request))["processes"], list[Process])
+        return msgspec.convert((await self._ask(request))["processes"], list[dict[str, Any]])
 
     async def hold(self, *, is_still: bool) -> int:
         """Stop all processes but PID 1 and its workers, or continue them.
@@ -276,8 +291,10 @@ class Box:
         if paths:
             await self._ask({"op": "remove", "paths": list(paths), "room": 0})
 
-    async def kill(self) -> None:
+    async def kill(self, why: str = "") -> None:
         """Kill the sandbox; all its processes are dead and reaped when this returns."""
+        if why:
+            self._last_words = f": {why}"
         if self._handle >= 0 and not self._gone.done():
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle, signal.SIGKILL)

@@ -36,6 +36,7 @@ from proctor.environments.sandbox.refusals import check_order
 from proctor.environments.sandbox.roots.build import Root, build_root
 from proctor.environments.sandbox.roots.layers import Parts
 from proctor.environments.sandbox.scratch import Session
+from proctor.environments.sandbox.services import find_service, start_service
 from proctor.environments.sandbox.slots import KEPT_STATES, Slot
 from proctor.environments.sandbox.subordinate import find_subordinate_ids
 from proctor.environments.shells import find_shell
@@ -202,9 +203,7 @@ class SandboxEnvironment(Inside):
         )
         await self._prepare(root, box)
         pool.expect(request)
-        if root.healthcheck is not None:
-            # As `docker compose up --wait`, with which harbor starts containers.
-            await run_healthcheck(self, root.healthcheck)
+        await self._start_services()
 
     async def _acquire(self, pool: SandboxPool, request: PoolRequest) -> tuple[Box, Session]:
         """Take or make an empty sandbox; write the note that salvage.py reads after a kill."""
@@ -273,9 +272,28 @@ class SandboxEnvironment(Inside):
             user=root.user,
             only_root=self._only_root,
             findings=self._findings,
+            service=find_service(root),
+            healthcheck=root.healthcheck,
         )
         if root.upload_environment:
             await self.upload_dir(self._order.environment_dir, workdir)
+
+    async def _start_services(self) -> None:
+        """Start the image's ENTRYPOINT, and wait for its HEALTHCHECK.
+
+        As `docker compose up --wait`, with which harbor starts containers.
+
+        Raises:
+            SandboxError: the ENTRYPOINT ended.
+            HealthcheckError: the HEALTHCHECK failed too often.
+        """
+        now = self._now()
+        if now.service is not None:
+            await start_service(now.box, now.service)
+        if now.healthcheck is not None:
+            await run_healthcheck(self, now.healthcheck)
+        if now.service is not None:
+            await now.box.note_services()
 
     def _find_usr_read_only(self, usr: str) -> None:
         message = (
@@ -380,9 +398,9 @@ class SandboxEnvironment(Inside):
             self._ending = asyncio.ensure_future(self._held.release())
         await asyncio.shield(self._ending)
 
-    async def list_processes(self) -> Sequence[Process]:
-        """List its processes, without PID 1."""
-        return await self._now().box.list_processes()
+    async def list_processes(self, *, with_services: bool = False) -> Sequence[Process]:
+        """List its processes, without PID 1; see Watched."""
+        return await self._now().box.list_processes(with_services=with_services)
 
     async def pause(self) -> int:
         """Stop the processes of the agent; see Pausing."""
@@ -485,6 +503,11 @@ class SandboxEnvironment(Inside):
             await self._end()
             raise
         self._running = replace(model, box=box, findings=self._findings, is_owed=False)
+        try:
+            await self._start_services()
+        except BaseException:
+            await self._end()
+            raise
 
     async def find_changed_tools(self) -> Sequence[ChangedFile]:
         """Find system tools that the agent changed; see ToolRestoring."""

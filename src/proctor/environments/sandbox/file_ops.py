@@ -22,7 +22,7 @@ from proctor.environments.sandbox.archive import (
     Sender,
 )
 from proctor.environments.sandbox.channel import Message
-from proctor.environments.sandbox.processes import Facts, Lister, find_living, read_stat
+from proctor.environments.sandbox.processes import STARTED, Facts, Lister, find_living, read_stat
 from proctor.environments.sandbox.syscalls import PR_SET_DUMPABLE, prctl, set_file_ids
 
 # Mode bits kept for uploaded files: a set-user-id bit would be set on the host's disk too.
@@ -126,7 +126,7 @@ def _remove(request: dict[str, Any], _files: list[int]) -> Message:
 def _list_processes(request: dict[str, Any], _files: list[int]) -> Message:
     """List all processes but PID 1 and its workers."""
     ours = {1, os.getpid(), *request["operations"]}
-    found: list[tuple[int, Facts]] = []
+    found: list[tuple[int, int, Facts]] = []
     lister = Lister(model_port=request["model_port"])
     for name in os.listdir("/proc"):
         if not name.isdecimal() or int(name) in ours or len(found) >= _MOST_PROCESSES:
@@ -134,10 +134,13 @@ def _list_processes(request: dict[str, Any], _files: list[int]) -> Message:
         # A process may end while it is read.
         with suppress(OSError):
             found += _describe(int(name), lister)
-    return {"processes": [{"pid": pid, **facts._asdict()} for pid, facts in sorted(found)]}
+    listed = [
+        {"pid": pid, "started": started, **facts._asdict()} for pid, started, facts in sorted(found)
+    ]
+    return {"processes": listed}
 
 
-def _describe(pid: int, lister: Lister) -> list[tuple[int, Facts]]:
+def _describe(pid: int, lister: Lister) -> list[tuple[int, int, Facts]]:
     name, fields = read_stat(f"/proc/{pid}")
     place = find_living(pid, fields)
     if place is None:
@@ -146,7 +149,7 @@ def _describe(pid: int, lister: Lister) -> list[tuple[int, Facts]]:
     # Without CAP_SYS_PTRACE, the kernel shows executables and open files only to their user.
     set_file_ids(user, group)
     try:
-        return [(pid, lister.describe(place, name, user))]
+        return [(pid, int(fields[STARTED]), lister.describe(place, name, user))]
     finally:
         set_file_ids(0, 0)
         # Again, because a change of ids can reset it.

@@ -15,6 +15,7 @@ from proctor.environments.sandbox.relay import Relay
 from proctor.environments.sandbox.transfer import Seen
 from proctor.environments.sandbox.watch import watched
 from proctor.errors import SandboxError, UnsupportedError
+from proctor.task.environment import Healthcheck
 from proctor.trial.environment import ExecResult, OpenedFile
 from proctor.trial.finding import Finding
 from proctor.trial.order import EnvironmentOrder
@@ -39,6 +40,10 @@ class Running:
     findings: list[Finding] = field(default_factory=list)
     is_owed: bool = False
     """A download failed, so it is tried again before the sandbox's files are deleted."""
+    service: Command | None = None
+    """The image's ENTRYPOINT, which runs as long as the sandbox does."""
+    healthcheck: Healthcheck | None = None
+    """The image's HEALTHCHECK."""
 
 
 class Inside(RunningEnvironment):

@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 LONGEST_COMMAND = 512
 """Bytes of a command line that are shown."""
+STARTED = 19
+"""Index of the time at which a process started, in clock ticks, among the fields of read_stat."""
 _DEAD = b"ZX"
 _N_THREADS = 17
 _LOOKS = 5

@@ -140,7 +140,13 @@ class Bases:
     def of_image(self, image: Image) -> Base:
         """Return the files of an image, with what every sandbox needs."""
         lowers = (str(load_furnishing(self._scratch)), *map(str, self._store.lowers(image)))
-        start = Start(image.env, image.workdir, image.user)
+        start = Start(
+            image.env,
+            image.workdir,
+            image.user,
+            healthcheck=image.healthcheck.to_task() if image.healthcheck else None,
+            entrypoint=image.entrypoint,
+        )
         return Base((("/", lowers),), start, image.pin, image.pin, findings=image.findings)
 
     def of_base(self) -> Base:

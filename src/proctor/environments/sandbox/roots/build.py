@@ -52,6 +52,8 @@ class Root:
     for a task with an image but no Dockerfile."""
     healthcheck: Healthcheck | None = None
     """A check that has to succeed before the environment is used."""
+    entrypoint: tuple[str, ...] = ()
+    """See Start."""
     notes: tuple[str, ...] = ()
     """Messages about instructions that have no effect here."""
 
@@ -100,6 +102,7 @@ async def build_root(
         workdir=start.workdir,
         user=start.user,
         healthcheck=start.healthcheck,
+        entrypoint=start.entrypoint,
         pin=", ".join(built.pins),
         findings=(*built.findings, *findings),
         notes=(*built.notes, *_platform_notes(dockerfile)),
@@ -130,6 +133,8 @@ def _rooted(base_root: Base, findings: tuple[Finding, ...] = (), *, upload: bool
         pin=base_root.pin,
         findings=(*base_root.findings, *findings),
         upload_environment=upload,
+        healthcheck=start.healthcheck,
+        entrypoint=start.entrypoint,
     )
 
 

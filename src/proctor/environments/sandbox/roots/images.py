@@ -34,6 +34,7 @@ from pathlib import Path
 import msgspec
 
 from proctor.digest import sha256_hex
+from proctor.environments.image_config import ImageCheck
 from proctor.environments.sandbox.locks import claimed, hold, locked, make_private
 from proctor.environments.sandbox.roots.image_name import normalise_name
 from proctor.environments.sandbox.roots.image_tar import (
@@ -224,6 +225,8 @@ class Image(msgspec.Struct, frozen=True, kw_only=True):
     """Variables of every command; `docker export` does not include them."""
     workdir: str = "/"
     user: str = "root"
+    entrypoint: tuple[str, ...] = ()
+    healthcheck: ImageCheck | None = None
     notes: tuple[str, ...] = ()
     """Messages about entries that were left out, and settings that are not used."""
     layers: tuple[str, ...] = ()
@@ -521,6 +524,8 @@ class ImageStore:
             env={**(saved.env if saved else {}), **known.env},
             workdir=known.workdir or (saved.workdir if saved else "/"),
             user=known.user or (saved.user if saved else "root"),
+            entrypoint=saved.entrypoint if saved else (),
+            healthcheck=saved.healthcheck if saved else None,
             notes=put.notes,
         )
 
@@ -558,10 +563,8 @@ def _read(path: Path) -> Image:
 
 
 def _is_same(one: Image, other: Image) -> bool:
-    return (one.digest, one.image_id, one.env, one.workdir, one.user) == (
-        *(other.digest, other.image_id, other.env),
-        *(other.workdir, other.user),
-    )
+    names = ("digest", "image_id", "env", "workdir", "user", "entrypoint", "healthcheck")
+    return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
 def check_free_for_use(name: str) -> str:

@@ -2,8 +2,8 @@
 
 Supported: ARG, ENV, RUN, COPY, ADD of local files and archives, WORKDIR, USER, SHELL. Ignored,
 because they have no effect on a task: CMD, LABEL, EXPOSE, MAINTAINER, STOPSIGNAL; ignored with a
-note: ENTRYPOINT, VOLUME. HEALTHCHECK is a setting of the result. Everything else is refused, with
-the name of a program that can build it.
+note: VOLUME. HEALTHCHECK and ENTRYPOINT are settings of the result. Everything else is refused,
+with the name of a program that can build it.
 """
 
 import math
@@ -13,6 +13,7 @@ import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from proctor.environments.image_config import CHECK_DEFAULTS
 from proctor.environments.sandbox.roots.dockerfile import (
     INSTEAD,
     Dockerfile,
@@ -38,19 +39,9 @@ from proctor.task.environment import Healthcheck
 
 # Instructions that are ignored, and those that are ignored with a note.
 _SILENT = ("LABEL", "EXPOSE", "MAINTAINER", "STOPSIGNAL", "CMD")
-_NOTED = {
-    "ENTRYPOINT": "is not run: commands run in the environment directly",
-    "VOLUME": "has no effect: it is a directory like any other",
-}
+_NOTED = {"VOLUME": "has no effect: it is a directory like any other"}
 _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_CHECK_DEFAULTS: dict[str, float] = {
-    "interval_sec": 30.0,
-    "timeout_sec": 30.0,
-    "start_period_sec": 0.0,
-    "start_interval_sec": 5.0,
-    "retries": 3,
-}
 _OCTAL = re.compile(r"[0-7]{3,4}")
 _URL = re.compile(r"(https?|ftp|git)://|git@")
 
@@ -71,6 +62,7 @@ def plan_recipe(dockerfile: Dockerfile, stage: Stage, start: Start) -> Recipe:
         shell=planner.shell,
         arguments=planner.arguments,
         healthcheck=planner.healthcheck,
+        entrypoint=planner.entrypoint,
     )
     return Recipe(tuple(planner.steps), result, tuple(planner.notes))
 
@@ -86,6 +78,7 @@ class _Planner:
     arguments: dict[str, str] = field(init=False)
     shell: tuple[str, ...] = field(init=False)
     healthcheck: Healthcheck | None = field(init=False)
+    entrypoint: tuple[str, ...] = field(init=False)
     workdir: str = field(init=False)
     user: str = field(init=False)
     steps: list[Step] = field(default_factory=list)
@@ -95,7 +88,7 @@ class _Planner:
         self.env = {"PATH": DEFAULT_PATH, **self.start.env}
         self.arguments, self.shell = dict(self.start.arguments), self.start.shell
         self.workdir, self.user = self.start.workdir, self.start.user
-        self.healthcheck = self.start.healthcheck
+        self.healthcheck, self.entrypoint = self.start.healthcheck, self.start.entrypoint
 
     def add(self, statement: Statement) -> None:
         """Add one statement."""
@@ -109,6 +102,7 @@ class _Planner:
             "USER": self._user,
             "SHELL": self._shell,
             "HEALTHCHECK": self._healthcheck,
+            "ENTRYPOINT": self._entrypoint,
         }
         if act := acts.get(statement.keyword):
             act(statement)
@@ -184,12 +178,19 @@ class _Planner:
             raise ImageError(f"{statement.rest!r}; expected CMD and a command, or NONE")
         self.healthcheck = None
         if command:
-            listed = parse_list(command)
-            words = listed if listed is not None else [*self.shell, command.strip()]
             settings = parse_check_flags(dict(statement.flags))
             self.healthcheck = Healthcheck.model_validate(
-                {"command": shlex.join(words), **settings}
+                {"command": shlex.join(self._words_of(command)), **settings}
             )
+
+    def _entrypoint(self, statement: Statement) -> None:
+        if not statement.rest:
+            raise ImageError('expected a command, or a list such as ["/start.sh"]')
+        self.entrypoint = tuple(self._words_of(statement.rest))
+
+    def _words_of(self, command: str) -> list[str]:
+        listed = parse_list(command)
+        return listed if listed is not None else [*self.shell, command.strip()]
 
     def _run(self, statement: Statement) -> None:
         self._check_run_flags(statement)
@@ -286,7 +287,7 @@ def parse_check_flags(flags: dict[str, str]) -> dict[str, float]:
     Raises:
         ImageError: one is unknown or invalid.
     """
-    found = dict(_CHECK_DEFAULTS)
+    found = dict(CHECK_DEFAULTS)
     for name, value in flags.items():
         key = name.replace("-", "_") + ("" if name == "retries" else "_sec")
         if key not in found:

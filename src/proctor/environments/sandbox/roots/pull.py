@@ -243,6 +243,8 @@ class _Pull:
             env=found.env,
             workdir=found.workdir,
             user=found.user,
+            entrypoint=found.entrypoint,
+            healthcheck=found.healthcheck,
             notes=(*notes, *found.notes),
             layers=tuple(chains[first:]),
             platform=platform,

@@ -22,7 +22,8 @@ class Start:
     arguments: Mapping[str, str] = field(default_factory=dict)
     """ARGs of an earlier stage, which a stage that is FROM it inherits."""
     healthcheck: Healthcheck | None = None
-    """HEALTHCHECK of a Dockerfile; that of an image is not known."""
+    entrypoint: tuple[str, ...] = ()
+    """Started with harbor's command as its arguments; empty: there is none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from proctor.digest import sha256_hex
+from proctor.environments.image_config import ImageCheck
 from proctor.environments.sandbox.roots.image_name import is_called
 from proctor.environments.sandbox.roots.saved_files import DOCKER, INDEX, SavedFiles, read_document
 from proctor.environments.sandbox.roots.saved_layers import Layer, check_digest
@@ -169,6 +170,8 @@ class _Run(msgspec.Struct, frozen=True, rename="pascal"):
     user: str | None = None
     entrypoint: list[str] | str | None = None
     cmd: list[str] | str | None = None
+    healthcheck: ImageCheck | None = None
+    shell: list[str] | None = None
 
 
 class _Layers(msgspec.Struct, frozen=True):
@@ -205,6 +208,8 @@ class SavedImage:
     env: dict[str, str]
     workdir: str
     user: str
+    entrypoint: tuple[str, ...]
+    healthcheck: ImageCheck | None
     notes: tuple[str, ...]
     """Messages about settings that are ignored."""
 
@@ -411,12 +416,26 @@ def _image(
         env=_variables(run.env or ()),
         workdir=posixpath.normpath(posixpath.join("/", _clean("WorkingDir", run.working_dir))),
         user=_user(_clean("User", run.user)),
-        notes=tuple(
-            f"its {word} is not run: {shown(value)}"
-            for word, value in (("Entrypoint", run.entrypoint), ("Cmd", run.cmd))
-            if value
-        ),
+        entrypoint=_words("Entrypoint", run.entrypoint),
+        healthcheck=_check_of(run),
+        notes=(f"its Cmd is not run: {shown(run.cmd)}",) if run.cmd else (),
     )
+
+
+def _words(name: str, value: Sequence[str] | str | None) -> tuple[str, ...]:
+    words = (value,) if isinstance(value, str) else value or ()
+    return tuple(_clean(name, word) for word in words)
+
+
+def _check_of(run: _Run) -> ImageCheck | None:
+    """Return the HEALTHCHECK with the image's own shell in it."""
+    check = run.healthcheck
+    if check is None or not check.test:
+        return None
+    test = _words("Healthcheck", check.test)
+    if test[0] == "CMD-SHELL" and run.shell:
+        test = ("CMD", *_words("Shell", run.shell), *test[1:])
+    return msgspec.structs.replace(check, test=test)
 
 
 def _variables(texts: Sequence[str]) -> dict[str, str]:

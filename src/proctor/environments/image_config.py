@@ -1,0 +1,56 @@
+"""What an image starts: its ENTRYPOINT and HEALTHCHECK, as Docker's configuration has them.
+
+harbor runs an image with the command `sh -c "sleep infinity"`: an ENTRYPOINT gets it as arguments,
+CMD is replaced by it. `docker compose up --wait` then waits for the HEALTHCHECK.
+"""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from proctor.task.environment import Healthcheck
+
+COMMAND: Final = ("sh", "-c", "sleep infinity")
+"""What harbor runs in a container."""
+CHECK_DEFAULTS: Final[Mapping[str, float]] = {
+    "interval_sec": 30.0,
+    "timeout_sec": 30.0,
+    "start_period_sec": 0.0,
+    "start_interval_sec": 5.0,
+    "retries": 3,
+}
+"""Docker's, for what a HEALTHCHECK leaves open."""
+_SHELL: Final = ("/bin/sh", "-c")
+_NANO: Final = 1_000_000_000
+
+
+class ImageCheck(msgspec.Struct, frozen=True, rename="pascal"):
+    """HEALTHCHECK in the configuration of an image; times in nanoseconds, 0 for the default."""
+
+    test: tuple[str, ...] = ()
+    """`CMD` and words, `CMD-SHELL` and a command, or `NONE`."""
+    interval: int = 0
+    timeout: int = 0
+    start_period: int = 0
+    start_interval: int = 0
+    retries: int = 0
+
+    def to_task(self, shell: Sequence[str] = _SHELL) -> Healthcheck | None:
+        """Return it as a task would define it; None if it checks nothing."""
+        form, *words = self.test or ("NONE",)
+        if form == "CMD-SHELL":
+            words = [*shell, *words]
+        elif form != "CMD":
+            return None
+        given = {
+            "interval_sec": self.interval / _NANO,
+            # Commands have limits in whole seconds.
+            "timeout_sec": -(-self.timeout // _NANO),
+            "start_period_sec": self.start_period / _NANO,
+            "start_interval_sec": self.start_interval / _NANO,
+            "retries": self.retries,
+        }
+        settings = {name: max(given[name], 0) or least for name, least in CHECK_DEFAULTS.items()}
+        return Healthcheck.model_validate({"command": shlex.join(words), **settings})

@@ -1,0 +1,54 @@
+"""Runs what an image starts by itself, its ENTRYPOINT, as long as its sandbox runs."""
+
+import asyncio
+import time
+from typing import Final
+
+from proctor.environments.image_config import COMMAND
+from proctor.environments.sandbox.blueprint import Command
+from proctor.environments.sandbox.box import Box
+from proctor.environments.sandbox.roots.build import Root
+from proctor.sentence import without_escapes
+
+# How long it may take to start harbor's command, and how often that is looked for.
+_SERVED_SEC: Final = 0.5
+_LOOK_SEC: Final = 0.02
+
+
+def find_service(root: Root) -> Command | None:
+    """Return the command of the image's ENTRYPOINT; None if it has none."""
+    if not root.entrypoint:
+        return None
+    argv = (*root.entrypoint, *COMMAND)
+    return Command(argv=argv, cwd=root.workdir or "/", env=dict(root.env), user=root.user)
+
+
+async def start_service(box: Box, service: Command) -> None:
+    """Start the ENTRYPOINT of an image, and wait until harbor's command runs, or half a second.
+
+    The sandbox ends with it, as a container does.
+
+    Raises:
+        SandboxError: it ended.
+    """
+    serving = asyncio.ensure_future(_serve(box, service))
+    # Nobody waits for it: it ends with the sandbox.
+    serving.add_done_callback(lambda each: each.cancelled() or each.exception())
+    until = time.monotonic() + _SERVED_SEC
+    while time.monotonic() < until:
+        # Most programs of images start it last. Others, such as supervisors, never do: they run,
+        # which is enough for Docker too.
+        if any(each.command == COMMAND[-1] for each in await box.list_processes()):
+            return
+        await asyncio.wait({serving}, timeout=_LOOK_SEC)
+        if serving.done():
+            serving.result()
+
+
+async def _serve(box: Box, service: Command) -> None:
+    ended = await box.run(service)
+    last = ended.output.decode(errors="replace").strip().rpartition("\n")[2]
+    await box.kill(
+        f"its ENTRYPOINT ended with exit code {ended.return_code}"
+        + (f": {without_escapes(last)}" if last else "")
+    )
