@@ -6,6 +6,7 @@
     null              runs no command and writes a reward, for benchmarks of proctor itself
     foreign           any class by import path; one written for harbor gets harbor's models
     tools             finds system tools that the agent changed
+    image_config      what an image starts by itself: its ENTRYPOINT and HEALTHCHECK
     shells            finds the shell of an image
     running           what the sandbox and docker share once they run
     forwarding        forwards connections from inside to single ports of the host

@@ -9,6 +9,7 @@ For a trial:
     engine        finds the engine, once per process
     image         finds, pulls or builds the image of a task once, and pins it
     containers    starts and removes containers
+    processes     lists processes of a container
     command       runs one command in a container, and ends it
     files         the protocol for files of a container, with two implementations:
     copies          `docker cp`; tar_archive reads its output

@@ -4,6 +4,7 @@ For a trial:
     environment   the sandbox as a trial sees it: start and stop
     pool          makes sandboxes, one of them ahead for the next trial
     inside        commands and files in a running sandbox, for the agent or in a verifier's room
+    services      runs the ENTRYPOINT of an image
     relay         connects a shell in it to standard input and output
     preflight     checks once per job that sandboxes can run; refusals checks a task's options
     limits        memory, processors and processes, by control groups

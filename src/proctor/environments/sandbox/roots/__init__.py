@@ -18,6 +18,7 @@
     registry         the client of registries
     unpacking        a process that unpacks layers with their owners
     layer_tree       writes a layer as a lower directory of an overlay
+    image_source     writes what is imported: archives, directories, saved images
     image_name       names of images
     image_tar        unpacks untrusted tar archives
     saved_files      opens the files of `docker save` archives and OCI image layouts
