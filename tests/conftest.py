@@ -40,6 +40,7 @@ _PREPARED_ONCE = (
     "tests/cli/test_clean_room.py",
     "tests/cli/test_clean_room_packages.py",
     "tests/environments/docker/test_jobs.py",
+    "tests/environments/sandbox/test_pull_builders.py",
     "tests/gateway/test_docker.py",
     "tests/parity/test_agents_for_harbor.py",
     "tests/parity/test_beside_harbor.py",

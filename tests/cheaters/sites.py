@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from proctor.environments.sandbox.delete import delete_tree
 from proctor.environments.sandbox.syscalls import mount, unmount
 from tests.cheaters.runs import SANDBOX, SANDBOX_USER, Site
 from tests.environments.docker.engine import IMAGES, find_obstacle, started
-from tests.environments.sandbox.rootfs import PROGRAMS, libraries_of, make_rootfs, pack
+from tests.environments.sandbox.rootfs import PROGRAMS, libraries_of, make_debian, make_rootfs, pack
 
 DOCKER = Site(
     "docker",
@@ -49,6 +48,7 @@ _PACKAGES = (
     *("python3", "python3-pip", "gcc", "libc6-dev", "git", "sqlite3", "curl", "perl", "make"),
     *("procps", "util-linux"),
 )
+"""What cheats and their tests use of a Debian."""
 
 
 @contextmanager
@@ -59,16 +59,10 @@ def opened(site: Site) -> Iterator[Site]:
             yield ready
     elif site == SANDBOX_IMPORTED:
         with tempfile.TemporaryDirectory() as place:
-            yield replace(site, base=_make_base(Path(place, "base")))
+            packages = f"--include={','.join(_PACKAGES)}"
+            yield replace(site, base=make_debian(Path(place, "base"), packages))
     else:
         yield site
-
-
-def _make_base(place: Path) -> Path:
-    """A Debian with the programs that cheats and their tests use."""
-    words = ["debootstrap", "--variant=minbase", f"--include={','.join(_PACKAGES)}", "bookworm"]
-    subprocess.run([*words, str(place)], check=True, capture_output=True, text=True)
-    return place
 
 
 def find_obstacle_to(site: Site) -> str | None:

@@ -2,24 +2,27 @@
 
 import os
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from ipaddress import IPv6Address
 from pathlib import Path
 
 import pytest
 
+from proctor.environments.sandbox.delete import delete_tree
 from proctor.environments.sandbox.environment import SandboxEnvironment
 from proctor.environments.sandbox.runs import this_run
-from proctor.environments.sandbox.scratch import scratch_roots
+from proctor.environments.sandbox.scratch import can_hold_upper, scratch_roots
 from proctor.environments.sandbox.subordinate import find_subordinate_ids
-from proctor.filesystems import list_mounts
+from proctor.environments.sandbox.syscalls import unmount
+from proctor.filesystems import file_system_of, list_mounts
 from proctor.trial.environment import Environment
 from proctor.trial.finding import Finding, FindingCode
 from proctor.trial.order import EnvironmentOrder
 
-ENGINE_PREFIX = "pd-engine-"
-"""How directories of Docker engines of tests begin."""
+_OVERLAYS_PREFIX = "pd-engine-"
+"""How directories begin in which Docker engines and builders of tests mount overlays."""
 
 several_users = pytest.mark.skipif(
     os.geteuid() != 0 and not find_subordinate_ids(),
@@ -60,8 +63,29 @@ def find_mounts() -> list[str]:
     """What is mounted on the host, but for what tests beside this one mount."""
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
     # Engines of other tests lie in temporary directories too, some on a disk of their own.
-    others = re.compile(rf"{ENGINE_PREFIX}|/popen-(?!{worker}/)|/tmp\w+/disk(?:/|$)")
+    others = re.compile(rf"{_OVERLAYS_PREFIX}|/popen-(?!{worker}/)|/tmp\w+/disk(?:/|$)")
     return [mount.target for mount in list_mounts() if not others.search(mount.target)]
+
+
+@contextmanager
+def place_for_overlays() -> Iterator[Path]:
+    """A directory in which a program can mount overlays; nothing is left of it."""
+    # Not pytest's own: a socket's path must be short, and an overlay cannot lie on an overlay.
+    places = [Path(tempfile.gettempdir()), Path("/dev/shm")]  # noqa: S108 - looked at
+    place = next(each for each in places if can_hold_upper(file_system_of(each)))
+    top = Path(tempfile.mkdtemp(prefix=_OVERLAYS_PREFIX, dir=place))
+    try:
+        yield top
+    finally:
+        for target in reversed(find_mounts_below(top)):
+            unmount(target)
+        delete_tree(top)
+
+
+def find_mounts_below(*tops: Path) -> list[str]:
+    """What is mounted below directories just now."""
+    starts = tuple(f"{top}/" for top in tops)
+    return [mount.target for mount in list_mounts() if mount.target.startswith(starts)]
 
 
 def find_scratch() -> list[Path]:

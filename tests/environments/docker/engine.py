@@ -8,18 +8,14 @@ import os
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from proctor.environments.sandbox.delete import delete_tree
-from proctor.environments.sandbox.scratch import can_hold_upper
 from proctor.environments.sandbox.syscalls import unmount
-from proctor.filesystems import file_system_of, list_mounts
 from tests.environments.sandbox.rootfs import PROGRAMS, make_rootfs, pack
-from tests.environments.sandboxes import ENGINE_PREFIX
+from tests.environments.sandboxes import find_mounts_below, place_for_overlays
 from tests.faults.site import descendants
 
 IMAGES = ("debian:bookworm-slim", "debian:12", "small:1")
@@ -135,8 +131,7 @@ class Engine:
 
     def mounts(self) -> list[str]:
         """What is mounted below its directories just now."""
-        tops = (f"{self.top}/", f"{self._data}/")
-        return [mount.target for mount in list_mounts() if mount.target.startswith(tops)]
+        return find_mounts_below(self.top, self._data)
 
 
 def import_images(engine: Engine, archive: Path) -> None:
@@ -156,17 +151,13 @@ def pack_image(top: Path) -> Path:
 @contextmanager
 def started(data: Path | None = None) -> Iterator[Engine]:
     """An engine that runs, with no image in it; nothing is left of it."""
-    # Not pytest's own: a socket's path must be short, and an overlay cannot lie on an overlay.
-    places = [Path(tempfile.gettempdir()), Path("/dev/shm")]  # noqa: S108 - looked at
-    place = next(each for each in places if can_hold_upper(file_system_of(each)))
-    top = Path(tempfile.mkdtemp(prefix=ENGINE_PREFIX, dir=place))
-    engine = Engine(top, data)
-    try:
-        engine.start()
-        yield engine
-    finally:
-        engine.stop()
-        engine.end_orphans()
-        for target in reversed(engine.mounts()):
-            unmount(target)
-        delete_tree(top)
+    with place_for_overlays() as top:
+        engine = Engine(top, data)
+        try:
+            engine.start()
+            yield engine
+        finally:
+            engine.stop()
+            engine.end_orphans()
+            for target in reversed(engine.mounts()):
+                unmount(target)

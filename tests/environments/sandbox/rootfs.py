@@ -35,6 +35,14 @@ def make_rootfs(root: Path, programs: Sequence[str] = PROGRAMS) -> Path:
     return root
 
 
+def make_debian(root: Path, *options: str) -> Path:
+    """A small Debian 12, installed and configured by debootstrap from its default mirror."""
+    words = ["debootstrap", "--variant=minbase", *options, "bookworm", str(root)]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, f"{done.stdout[-2000:]}{done.stderr}"
+    return root
+
+
 def libraries_of(program: str) -> list[Path]:
     """What the dynamic linker would load for a program."""
     listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=False).stdout
