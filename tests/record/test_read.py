@@ -1,5 +1,6 @@
 """Bytes from anywhere become a record or a sentence."""
 
+import codecs
 import json
 import os
 from pathlib import Path
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proctor.errors import IncompleteRecordError, RecordError
-from proctor.record.document import LARGEST
+from proctor.record.document import LARGEST, parse_document
 from proctor.record.read import load_record, parse_record
 from tests.record.samples import Json, read_data, spelled, tree, without
 
@@ -204,6 +205,37 @@ def test_no_damage_breaks_the_reader(data: st.DataObject) -> None:
         assert str(error).startswith("x: ")  # noqa: PT017 - most damage is refused, some is not
     else:
         assert loaded.original == damaged
+
+
+_NUMBERS = ["0", "-0", "-0.0", "1.0", "1e5", "1E-7", "0.1", "0.10", "5e-324", "9" * 30, "9" * 5000]
+_TEXTS = ['"a"', '"é"', '"\\u00e9"', '"\\ud800"', '"\\/"', '"{[["', '"\\n"']
+_SCALARS = st.sampled_from([*_NUMBERS, *_TEXTS, "true", "null", "NaN", "1e999", "01"])
+_KEYS = st.sampled_from(['"a"', '"b"', '"\\u0061"', '"é"', "1"])
+
+
+def _nest(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+    arrays = st.lists(inner).map(lambda items: f"[{','.join(items)}]")
+    pairs = st.lists(st.tuples(_KEYS, inner)).map(
+        lambda found: ", ".join(f"{key} :{value}" for key, value in found)
+    )
+    deep = st.tuples(inner, st.sampled_from([1, 75, 149, 150, 151, 160]))
+    return (
+        arrays | pairs.map("{{{}}}".format) | deep.map(lambda of: "[" * of[1] + of[0] + "]" * of[1])
+    )
+
+
+@given(st.recursive(_SCALARS, _nest, max_leaves=8).map(lambda text: f'{{"x": {text}}}'.encode()))
+def test_plain_documents_are_read_as_all_others_are(data: bytes) -> None:
+    def read(data: bytes) -> tuple[str, list[str]]:
+        try:
+            found = parse_document(data, "x")
+        except RecordError as error:
+            return str(error).partition(" at ")[0], []
+        return repr(found.tree), [note.code for note in found.diagnostics]
+
+    # A document with a mark is never plain.
+    value, codes = read(codecs.BOM_UTF8 + data)
+    assert (value, codes[1:]) == read(data)
 
 
 # Files

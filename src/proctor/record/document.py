@@ -239,17 +239,37 @@ def parse_document(data: bytes, source: str) -> Document:
     except ValueError as error:
         raise RecordError(f"{source}: has {error}") from error
     notes: list[Diagnostic] = []
-    if data.startswith(codecs.BOM_UTF8):
-        notes.append(Diagnostic("byte-order-mark", "begins with a byte order mark; expected {"))
-        data = data[len(codecs.BOM_UTF8) :]
-    tree = _parse_tree(data, source, notes)
-    try:
-        check_json(tree, _LEVELS)
-    except ValueError as error:
-        raise RecordError(f"{source}: {error}") from None
+    tree = _find_plain(data)
+    if tree is None:
+        if data.startswith(codecs.BOM_UTF8):
+            notes.append(Diagnostic("byte-order-mark", "begins with a byte order mark; expected {"))
+            data = data[len(codecs.BOM_UTF8) :]
+        tree = _parse_tree(data, source, notes)
+        try:
+            check_json(tree, _LEVELS)
+        except ValueError as error:
+            raise RecordError(f"{source}: {error}") from None
     if not isinstance(tree, dict):
         raise RecordError(f"{source}: a JSON {_KINDS[type(tree)]}; expected an object")
     return Document(tree, tuple(notes))
+
+
+def _find_plain(data: bytes) -> object:
+    """The value of JSON text that has nothing to report; None if it may have, or is null.
+
+    A value that is encoded to the same text again, apart from blanks, has lost nothing of it: no
+    key is repeated, no number is out of range, and no text is invalid. Most records are so, and
+    this is several times faster than reading them with hooks.
+    """
+    # With so few brackets, in text or not, it cannot be nested too deep.
+    if data.count(b"{") + data.count(b"[") > _LEVELS:
+        return None
+    try:
+        value: object = msgspec.json.decode(data)
+        is_same = msgspec.json.encode(value) == msgspec.json.format(data, indent=-1)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return value if is_same else None
 
 
 def render_too_large(size: int) -> str:
