@@ -1,8 +1,10 @@
 """Servers that mean harm: a history that is rewritten, forked, truncated or stale, and worse."""
 
 import contextlib
+import os
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -149,6 +151,30 @@ def test_an_honest_server_is_copied_and_followed(liar: Liar, machine: Machine) -
     assert size_of(machine) == 604
     forget_copy(machine)
     assert size_of(machine) == 604
+
+
+@pytest.mark.parametrize(
+    ("age_sec", "is_fetched"), [(0, False), (10, False), (31, True), (-9, True)]
+)
+def test_writers_share_a_copy_that_was_fetched_a_moment_ago(
+    liar: Liar, machine: Machine, age_sec: int, is_fetched: bool
+) -> None:
+    # A time in the future: the clock was set back.
+    moment = time.time() - age_sec
+    os.utime(machine.fetch() / "fetched", (moment, moment))
+    liar.add("new")
+    with machine.opened(is_fetched=False) as ledger:
+        ledger.keep_up()
+        assert ledger.checkpoint().tree.size == (5 if is_fetched else 4)
+    assert size_of(machine) == 5  # commands always fetch
+
+
+def test_a_copy_that_could_not_be_fetched_is_not_fresh(liar: Liar, machine: Machine) -> None:
+    copy = machine.fetch()
+    (copy / "fetched").unlink()
+    liar.answer = lambda path: (503, {}, b"{}") if path == "/checkpoint" else None
+    machine.fetch()
+    assert not (copy / "fetched").exists()
 
 
 @pytest.mark.parametrize("is_forgotten", [False, True])

@@ -5,6 +5,7 @@
         checkpoint, entries/  as in any ledger: fetched, and verified before they count
         artifacts/            evidence that was read or made here
         spool/                what waits to be sent
+        fetched               empty; changed when the copy was fetched last
 
 Every new line is hashed into the tree of the copy, which must be the tree that the server signed.
 The last checkpoint seen of each origin is remembered apart from the copy (memory.py), so that a
@@ -114,7 +115,7 @@ def open_mirror(url: str, env: Mapping[str, str], warn: Callable[[str], None]) -
         contextlib.closing(connect(directory, env)) as remote,
     ):
         ledger.refresh()
-        remote.fetch(ledger)
+        remote.fetch(ledger, is_forced=True)
         if remote.problem is not None:
             warn(f"{remote.problem}; what follows is the copy that was fetched last")
         if waiting := len(remote.spool):
@@ -207,7 +208,9 @@ class Mirror:
         # Positions that the server promised, with the digests of the entries there.
         self._promises = Promises(directory / "promises.jsonl")
         self._names = MachineName(directory / "machine")
-        self._fetched: float | None = None
+        self._fetched = directory / "fetched"
+        # When this process last tried to fetch.
+        self._tried: float | None = None
         # Digests of artifacts that the server has.
         self._known: set[str] = set()
 
@@ -248,10 +251,9 @@ class Mirror:
 
     def fetch(self, ledger: LedgerReader, *, is_forced: bool = False) -> None:
         """Update the copy, unless that was done a moment ago: see `Remote`."""
-        now = time.monotonic()
-        if not is_forced and self._fetched is not None and now - self._fetched < _FRESH_SEC:
+        if not is_forced and self._is_fresh():
             return
-        self.problem, self._fetched = None, now
+        self.problem, self._tried = None, time.monotonic()
         # Read first: what another process is promised later need not be in this checkpoint.
         promised = self._promises.read()
         try:
@@ -265,8 +267,20 @@ class Mirror:
                 ledger.refresh()
                 self._replace_withheld(ledger, withheld)
             self._check_promises(ledger, promised)
+            with contextlib.suppress(OSError):
+                self._fetched.touch(mode=0o600)
         except UnreachableError as error:
             self.problem = str(error)
+
+    def _is_fresh(self) -> bool:
+        """Whether this process tried to fetch a moment ago, or another one has fetched."""
+        if self._tried is not None and time.monotonic() - self._tried < _FRESH_SEC:
+            return True
+        try:
+            # Negative if the clock was set back.
+            return 0 <= time.time() - self._fetched.stat().st_mtime < _FRESH_SEC
+        except OSError:
+            return False
 
     def _copy(
         self, frontier: Frontier, place: Place, ledger: OpenLedger | None, tries: int = _TRIES
