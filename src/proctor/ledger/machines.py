@@ -19,7 +19,7 @@ import base64
 import binascii
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
@@ -36,7 +36,7 @@ from proctor.ledger.entry import (
 )
 from proctor.ledger.note import Algorithm, Signer, VerifierKey, check_name, parse_verifier_key
 from proctor.ledger.reader import LedgerReader
-from proctor.ledger.tree import inclusion_path, leaf_hash, root_along, root_of, subtree_of
+from proctor.ledger.tree import inclusion_path, leaf_hash, root_along, subtree_of
 
 
 def sign_entries(
@@ -58,9 +58,8 @@ def _sign_batch(
     lines: Sequence[bytes], origin: str, machine: str, key: Signer
 ) -> list[MachineSignature]:
     leaves = [leaf_hash(line) for line in lines]
-    size = len(leaves)
-    signature = _sign(key, _several(origin, size, root_of(leaves)))
-    subtree = cache(subtree_of(leaves))
+    size, subtree = len(leaves), subtree_of(leaves)
+    signature = _sign(key, _several(origin, size, subtree(0, size)))
     found = []
     for index in range(size):
         path = (base64.b64encode(each).decode() for each in inclusion_path(subtree, size, index))

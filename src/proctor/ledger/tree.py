@@ -11,6 +11,7 @@ proof needs, which tiles.py reads from the index.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 import msgspec
 
@@ -83,8 +84,16 @@ type Subtree = Callable[[int, int], bytes]
 
 
 def subtree_of(leaves: Sequence[bytes]) -> Subtree:
-    """The subtrees over these leaves; each is hashed anew."""
-    return lambda low, high: root_of(leaves[place] for place in range(low, high))
+    """The subtrees over these leaves; each is hashed once."""
+
+    @cache
+    def subtree(low: int, high: int) -> bytes:
+        if high - low == 1:
+            return leaves[low]
+        middle = split(low, high)
+        return node_hash(subtree(low, middle), subtree(middle, high))
+
+    return subtree
 
 
 def prove_inclusion(leaves: Sequence[bytes], index: int) -> list[bytes]:
