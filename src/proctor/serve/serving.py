@@ -10,6 +10,7 @@ from pathlib import Path
 from proctor.errors import InputError
 from proctor.ledger.keys import find_key
 from proctor.ledger.ledger import REMOTE, OpenLedger
+from proctor.record.model import TrialRecord
 from proctor.serve.app import AuditLog, Front, Served
 from proctor.serve.tokens import Tokens, serve_directory
 from proctor.serve.uploads import Uploads
@@ -83,6 +84,8 @@ def prepare(options: ServeOptions, env: Mapping[str, str]) -> LedgerServer:
     key = find_key(options.key_file, env)
     uploads = Uploads(directory, state, options.largest)
     uploads.remove_old(time.time())
+    # pydantic builds it on first use: the first submission need not wait for that.
+    TrialRecord.model_rebuild()
     served = Served(
         directory=directory,
         origin=origin,
