@@ -1,5 +1,6 @@
 """What an image has where programs search, where links lead, and which settings choose tests."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,20 @@ def test_names_of_what_programs_search_for_are_known(part: Part) -> None:
     assert "bin/true" not in around.provided
     assert around.environments == ("/app/venv/pyvenv.cfg",)
     assert "/app/venv/bin" in around.search_path
+
+
+def test_what_one_sandbox_wrote_is_not_found_in_another_on_the_same_image(
+    part: Part, tmp_path: Path
+) -> None:
+    other = replace(part, upper=str(tmp_path / "other"))
+    write(Path(part.upper), {"usr/bin/grep": "", "etc/passwd": "a:x:1:1::/agent:/bin/sh"})
+    write(Path(other.upper), {"app/new.txt": ""})
+    env = {"PATH": "/usr/bin"}
+    first, second = (
+        find_surroundings(LayeredChanges((one,)), env, "/app") for one in (part, other)
+    )
+    assert (first.shadowing, second.shadowing) == (("grep",), ())
+    assert ("/agent" in first.homes, "/agent" in second.homes) == (True, False)
 
 
 @pytest.mark.parametrize(

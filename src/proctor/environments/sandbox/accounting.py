@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 import msgspec
 
@@ -98,13 +99,11 @@ class Provided(Container[str]):
         return kind in _KINDS and name in _find_names(self, kind)
 
 
-def find_provided(
-    changes: LayeredChanges, search_path: tuple[str, ...], node_path: tuple[str, ...]
-) -> Provided:
-    """Return what an image provides."""
-    # Without upper directories, so that all sandboxes on the image share the cache.
-    parts = tuple(Part(part.target, part.lowers, upper="", work="") for part in changes.parts)
-    return Provided(LayeredChanges(parts), search_path, node_path)
+def find_image(changes: LayeredChanges) -> LayeredChanges:
+    """Return the image without what was written on it, equal for all sandboxes on the image."""
+    return LayeredChanges(
+        tuple(Part(part.target, part.lowers, upper="", work="") for part in changes.parts)
+    )
 
 
 @lru_cache(maxsize=64)
@@ -332,21 +331,41 @@ def find_surroundings(
     changes: LayeredChanges, env: Mapping[str, str], workdir: str
 ) -> Surroundings:
     """Return how programs with these variables find their files."""
-    texts = [changes.read_in_image(USERS), changes.read_now(USERS)]
-    around = surroundings_of(texts, env, changes.resolve(workdir))
-    environments = tuple(_find_environments(changes, around.workdir))
-    places = (f"{posixpath.dirname(one)}/bin" for one in environments)
-    search = tuple(dict.fromkeys((*around.search_path, *places)))
-    around = msgspec.structs.replace(around, search_path=search, environments=environments)
-    shadowing = tuple(_find_shadowing(changes, around.search_path))
+    image = find_image(changes)
+    found = _look_at_image(image, workdir, tuple(_list_search_path(env)))
+    around = surroundings_of([found.users, changes.read_now(USERS)], env, found.workdir)
     return msgspec.structs.replace(
         around,
-        shadowing=shadowing,
-        provided=find_provided(
-            changes, around.search_path, tuple(_split(env.get("NODE_PATH", "")))
-        ),
-        test_settings=tuple(find_test_settings(changes, around.workdir)),
+        search_path=found.search_path,
+        environments=found.environments,
+        shadowing=tuple(_find_shadowing(changes, found.places)),
+        provided=Provided(image, found.search_path, tuple(_split(env.get("NODE_PATH", "")))),
+        test_settings=tuple(find_test_settings(changes, found.workdir)),
     )
+
+
+class _Found(NamedTuple):
+    """What an image has where programs look for files."""
+
+    users: str
+    """Text of its /etc/passwd."""
+    workdir: str
+    """The working directory, links resolved."""
+    environments: tuple[str, ...]
+    search_path: tuple[str, ...]
+    """With the programs of the environments."""
+    places: tuple[str, ...]
+    """The search path, links resolved."""
+
+
+@lru_cache(maxsize=64)
+def _look_at_image(image: LayeredChanges, workdir: str, search_path: tuple[str, ...]) -> _Found:
+    place = image.resolve(workdir)
+    environments = tuple(_find_environments(image, place))
+    programs = (f"{posixpath.dirname(one)}/bin" for one in environments)
+    search = tuple(dict.fromkeys((*search_path, *programs)))
+    places = tuple(dict.fromkeys(map(image.resolve, search)))
+    return _Found(image.read_in_image(USERS), place, environments, search, places)
 
 
 def _find_environments(changes: LayeredChanges, workdir: str) -> Iterator[str]:
@@ -359,8 +378,7 @@ def _find_environments(changes: LayeredChanges, workdir: str) -> Iterator[str]:
             yield path
 
 
-def _find_shadowing(changes: LayeredChanges, search: Sequence[str]) -> Iterator[str]:
-    places = list(dict.fromkeys(map(changes.resolve, search)))
+def _find_shadowing(changes: LayeredChanges, places: Sequence[str]) -> Iterator[str]:
     written = {name for place in places for name in changes.list_written(place)}
     for name in sorted(written):
         if any(changes.find_in_image(f"{place}/{name}") for place in places):
@@ -369,17 +387,20 @@ def _find_shadowing(changes: LayeredChanges, search: Sequence[str]) -> Iterator[
 
 def surroundings_of(users: Iterable[str], env: Mapping[str, str], workdir: str) -> Surroundings:
     """Return the same without layers, from the texts of /etc/passwd and the working directory."""
-    search = [*_split(env.get("PATH", PATH)), *_split(env.get("LD_LIBRARY_PATH", ""))]
     named = [home for text in users for home in _list_homes(text)]
     homes = dict.fromkeys(
         ("/root", posixpath.normpath(env.get("HOME", "/root")), *named[:_MOST_HOMES])
     )
     return Surroundings(
         workdir=workdir,
-        search_path=tuple(search),
+        search_path=tuple(_list_search_path(env)),
         python_path=tuple(_split(env.get("PYTHONPATH", ""))),
         homes=tuple(home for home in homes if home.startswith("/")),
     )
+
+
+def _list_search_path(env: Mapping[str, str]) -> list[str]:
+    return [*_split(env.get("PATH", PATH)), *_split(env.get("LD_LIBRARY_PATH", ""))]
 
 
 def _split(value: str) -> list[str]:
