@@ -120,10 +120,9 @@ def watched(
         return
     watch = _Watch(fd, dict(directories), first)
     try:
-        if not watch.mark():
+        if not watch.mark(scripts):
             yield None
             return
-        watch.mark_scripts(scripts)
         with watch.answering():
             yield watch.opened
     finally:
@@ -147,32 +146,31 @@ class _Watch:
         # Outermost ancestor of the last process that opened a file, and of the test script.
         self._top = self._origin = 0
 
-    def mark(self) -> bool:
-        """Watch the directories and their subdirectories; return False if the kernel refuses."""
-        return self._mark_mounts() or self._mark_directories()
-
-    def _mark_mounts(self) -> bool:
-        """Watch the mounts of a room, which includes new files; return False if there are none."""
+    def mark(self, scripts: Sequence[str]) -> bool:
+        """Watch the directories, and files of the agent; return False if the kernel refuses."""
         with self._root_of_room() as root:
-            if root is None:
+            if not (root and self._mark_mounts(root)) and not self._mark_directories():
                 return False
-            mask = ctypes.c_uint64(_FAN_OPEN_PERM)
-            how = _FAN_MARK_ADD | _FAN_MARK_MOUNT
-            names = [os.fsencode(f"{root}{name}") for name in self._directories.values()]
-            marks = [_libc.fanotify_mark(self._fd, how, mask, _AT_FDCWD, name) for name in names]
-            return not any(marks)
+            if root:
+                self._mark_scripts(root, scripts)
+            return True
 
-    def mark_scripts(self, scripts: Sequence[str]) -> None:
+    def _mark_mounts(self, root: str) -> bool:
+        """Watch the mounts of a room, which includes new files; return False if there are none."""
+        mask = ctypes.c_uint64(_FAN_OPEN_PERM)
+        how = _FAN_MARK_ADD | _FAN_MARK_MOUNT
+        names = [os.fsencode(f"{root}{name}") for name in self._directories.values()]
+        marks = [_libc.fanotify_mark(self._fd, how, mask, _AT_FDCWD, name) for name in names]
+        return not any(marks)
+
+    def _mark_scripts(self, root: str, scripts: Sequence[str]) -> None:
         """Watch files of the agent, up to a limit."""
-        with self._root_of_room() as root:
-            if root is None:
-                return
-            self._scripts = frozenset(scripts[:_MOST_SCRIPTS])
-            mask, how = ctypes.c_uint64(_FAN_OPEN_PERM), _FAN_MARK_ADD | _FAN_MARK_DONT_FOLLOW
-            for path in self._scripts:
-                # Fails for paths that do not exist, which cannot be run either.
-                name = os.fsencode(f"{root}{path}")
-                _libc.fanotify_mark(self._fd, how, mask, _AT_FDCWD, name)
+        self._scripts = frozenset(scripts[:_MOST_SCRIPTS])
+        mask, how = ctypes.c_uint64(_FAN_OPEN_PERM), _FAN_MARK_ADD | _FAN_MARK_DONT_FOLLOW
+        for path in self._scripts:
+            # Fails for paths that do not exist, which cannot be run either.
+            name = os.fsencode(f"{root}{path}")
+            _libc.fanotify_mark(self._fd, how, mask, _AT_FDCWD, name)
 
     @contextmanager
     def _root_of_room(self) -> Iterator[str | None]:
