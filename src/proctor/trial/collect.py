@@ -143,7 +143,10 @@ async def _fetch_beside(run: TrialRun, environment: Environment, target: str) ->
         await environment.download_dir(source_dir=str(INSIDE.agent_dir), target_dir=fetched)
     finally:
         # Also merge what an interrupted download fetched.
-        _find_differing(run, await asyncio.to_thread(_merge, fetched, target))
+        if has_entries(fetched):
+            _find_differing(run, await asyncio.to_thread(_merge, fetched, target))
+        else:
+            os.rmdir(fetched)
 
 
 def _merge(fetched: str, target: str) -> list[str]:

@@ -46,6 +46,8 @@ an agent that writes endlessly must not exhaust the runner's memory.
 """
 
 
+# Bytes of traces that are read on the event loop; a thread would take longer.
+_SHORT = 1 << 14
 _RAW_OUTPUTS = ("agent/command.txt", "agent/oracle.txt")
 _CONVERSATIONS = ("agent/conversation.jsonl", "artifacts/conversation.jsonl")
 
@@ -192,15 +194,14 @@ def find_overlong(traces: Mapping[str, int]) -> list[str]:
 async def load_trace(place: str, traces: Mapping[str, int]) -> Trace | None:
     """Load the trace of a trial, given the sizes of its traces.
 
-    In a thread: it may be long.
+    In a thread, unless they are short.
     """
     overlong = find_overlong(traces)
-    candidates = [
-        (kind, f"{place}/{name}")
-        for kind, name in TRIAL_TRACES
-        if name in traces and name not in overlong
-    ]
-    return await asyncio.to_thread(_load, candidates) if candidates else None
+    names = [name for name in traces if name not in overlong]
+    candidates = [(kind, f"{place}/{name}") for kind, name in TRIAL_TRACES if name in names]
+    if sum(traces[name] for name in names) <= _SHORT:
+        return _load(candidates)
+    return await asyncio.to_thread(_load, candidates)
 
 
 async def load_step_uses(place: str, steps: Iterable[str]) -> list[TraceUse]:
