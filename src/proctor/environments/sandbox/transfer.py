@@ -35,9 +35,6 @@ _SMALL = 48 << 10
 _FEW = 32
 # Bytes after which a thread continues reading.
 _MUCH = 1 << 18
-# Seconds for which an archive may fill the pipe. Most fit into it, and are read once they are
-# complete: to be woken for each piece takes the event loop longer than to read it.
-_FILLING_SEC = 0.01
 PATIENCE_SEC = 120.0
 BYTES_PER_SEC = 50e6
 """A download may take PATIENCE_SEC, plus one second for each BYTES_PER_SEC bytes received."""
@@ -211,7 +208,7 @@ class _Arrival[Made]:
         self._job: asyncio.Future[Made] | None = None
         self._loop = asyncio.get_running_loop()
         os.set_blocking(pipe, False)
-        self._filling = self._loop.call_later(_FILLING_SEC, self._loop.add_reader, pipe, self._read)
+        self._loop.add_reader(pipe, self._read)
 
     def _read(self) -> bool:
         """Read what is available; return whether there may be more."""
@@ -243,7 +240,6 @@ class _Arrival[Made]:
         if self._is_over:
             return
         self._is_over = True
-        self._filling.cancel()
         while self._job is None and self._read():
             pass
         self._loop.remove_reader(self._pipe)
