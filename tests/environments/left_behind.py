@@ -1,6 +1,6 @@
 """A runner that has two sandboxes, one made ahead and a layer for images, and waits to be killed.
 
-python -m tests.environments.left_behind PLACE
+python -m tests.environments.left_behind PLACE [STORAGE_MB]
 """
 
 import asyncio
@@ -10,17 +10,19 @@ from pathlib import Path
 from proctor.environments.sandbox.box import shared_zygote
 from proctor.environments.sandbox.pool import pool_of
 from proctor.environments.sandbox.roots.host_base import load_furnishing
+from proctor.task.environment import EnvironmentConfig as TaskEnvironment
 from tests.environments.orders import order_of
 from tests.environments.sandboxes import running
 
 
-async def main(place: Path) -> None:
+async def main(place: Path, storage_mb: int | None = None) -> None:
     """Say on standard output when everything is there."""
     zygote = await shared_zygote()
     load_furnishing(pool_of(zygote).run.directory)
+    task = TaskEnvironment(storage_mb=storage_mb)
     async with (
-        running(order_of(place, session="one")) as one,
-        running(order_of(place, session="two")),
+        running(order_of(place, session="one", task=task)) as one,
+        running(order_of(place, session="two", task=task)),
     ):
         await one.exec("echo evidence > /logs/agent/left.txt")
         while zygote.n_boxes < 3:
@@ -33,4 +35,4 @@ async def main(place: Path) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1])))
+    asyncio.run(main(Path(sys.argv[1]), *map(int, sys.argv[2:])))

@@ -186,14 +186,6 @@ def test_a_base_that_was_not_imported_is_refused_when_it_starts(tmp_path: Path) 
         asyncio.run(SandboxEnvironment(order_of(tmp_path, config=config)).start(force_build=False))
 
 
-def test_storage_is_not_refused_but_a_finding(tmp_path: Path) -> None:
-    async def go() -> list[FindingCode]:
-        async with running(order_of(tmp_path, task=TaskEnvironment(storage_mb=100))) as sandbox:
-            return [finding.code for finding in found_in(sandbox)]
-
-    assert asyncio.run(go()) == [FindingCode.STORAGE_NOT_ENFORCED]
-
-
 # What a root decides
 
 

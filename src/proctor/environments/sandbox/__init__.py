@@ -8,6 +8,7 @@ For a trial:
     relay         connects a shell in it to standard input and output
     preflight     checks once per job that sandboxes can run; refusals checks a task's options
     limits        memory, processors and processes, by control groups
+    storage       a file system of limited size for what is written
     network       none, the host's, or one that slirp4netns or pasta connects
     host_ports    relays ports of the host that a job lets its agents reach
     loopback      where PID 1 listens for connections to the job's model gateway

@@ -63,6 +63,8 @@ class Blueprint:
     host's network."""
     cgroups: tuple[str, ...] = ()
     """cgroup directories that PID 1 enters before it forks anything."""
+    storage: str = ""
+    """Device of the file system that is mounted on `writable`; empty if storage is not limited."""
     directories: tuple[str, ...] = ()
     """Directories to create inside, with mode 0777, such as /logs/agent."""
     subordinate: tuple[tuple[int, int, int], ...] = ()
@@ -79,6 +81,11 @@ class Blueprint:
     def rooms(self) -> str:
         """Directory on the host, next to the root, for files of verifiers' rooms."""
         return f"{self.root.rstrip('/')}.rooms"
+
+    @property
+    def writable(self) -> str:
+        """Directory on the host, next to the root, that contains the upper directories."""
+        return f"{self.root.rstrip('/').rpartition('/')[0]}/parts"
 
     @property
     def layers(self) -> str:

@@ -214,6 +214,8 @@ class SandboxEnvironment(Inside):
         box, slot = self._check_made()
         self._report_limits(self._held.groups.missing)
         self._report_shared_ids(self._held.ids_shared)
+        if self._held.unlimited:
+            self._find_storage_unlimited(self._held.unlimited)
         slot.session.write_note(self.session_id, self.trial_paths.trial_dir, slot.uppers)
         return box, slot.session
 
@@ -235,9 +237,6 @@ class SandboxEnvironment(Inside):
             self._find_usr_read_only(usr)
         if self._choice.shared_because:
             self._find_network_shared(self._choice.shared_because)
-        config, task = self._order.config, self._order.task_env_config
-        if storage := config.override_storage_mb or task.storage_mb:
-            self._find_storage_unlimited(storage)
 
     @property
     def _only_root(self) -> bool:
@@ -315,11 +314,8 @@ class SandboxEnvironment(Inside):
             detail: dict[str, object] = {"limit": text, "reason": missing[controller]}
             self._findings.append(_finding(FindingCode.LIMITS_NOT_ENFORCED, message, detail))
 
-    def _find_storage_unlimited(self, storage_mb: int) -> None:
-        limit, reason = (
-            f"storage_mb = {storage_mb}",
-            "the sandbox does not limit what a task stores",
-        )
+    def _find_storage_unlimited(self, reason: str) -> None:
+        limit = f"storage_mb = {self._limits.storage_mb}"
         # Every task of some benchmarks asks for it, so it is no warning.
         self._order.logger.info("%s is not enforced: %s", limit, reason)
         self._findings.append(

@@ -42,6 +42,8 @@ class Limits:
     memory_mb: int | None = None
     """In MiB, including swap if the kernel accounts for it."""
     pids: int = _MOST_PROCESSES
+    storage_mb: int | None = None
+    """In MiB; storage.py enforces it, not a control group."""
 
     @property
     def wanted(self) -> dict[str, str]:
@@ -79,6 +81,7 @@ def limits_of(config: EnvironmentConfig, task: TaskEnvironment) -> Limits:
     return Limits(
         _limit_of("cpus", cpus, config.override_cpus, task.cpus, _LEAST_CPUS),
         _limit_of("memory_mb", memory, config.override_memory_mb, task.memory_mb, 1),
+        storage_mb=config.override_storage_mb or task.storage_mb or None,
     )
 
 

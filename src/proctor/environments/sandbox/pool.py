@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import count
 from pathlib import Path
 
@@ -31,12 +31,15 @@ from proctor.environments.sandbox.limits import (
     remove_group,
     remove_groups,
 )
+from proctor.environments.sandbox.link import settled
 from proctor.environments.sandbox.network import Connection, resolver_for
 from proctor.environments.sandbox.privileges import is_all_powerful
 from proctor.environments.sandbox.reap import bring_in
+from proctor.environments.sandbox.rootfs import StepError
 from proctor.environments.sandbox.roots.layers import Parts
 from proctor.environments.sandbox.scratch import Place, Run, find_place, open_run
 from proctor.environments.sandbox.slots import Slot, Slots, stamp_again
+from proctor.environments.sandbox.storage import find_obstacle
 from proctor.environments.sandbox.subordinate import IdMap, find_subordinate_ids
 from proctor.errors import SandboxError
 
@@ -73,6 +76,8 @@ class Held:
     """A download failed: salvage the evidence before the scratch is deleted."""
     ids_shared: str | None = None
     """If proctor runs as root: why its users share the host's ids; None if they do not."""
+    unlimited: str | None = None
+    """Why its storage is not limited; None if it is, or nobody asked."""
 
     async def release(self) -> None:
         """End its processes, then release everything else, even if one of these steps fails.
@@ -169,9 +174,7 @@ class SandboxPool:
             self._without_ids[request.root] = held.ids_shared
 
     async def _make(self, request: PoolRequest, name: str, held: Held, *, has_ids: bool) -> None:
-        slot = held.slot = self._slots.take(
-            self.run, name, request.root, is_for_one=request.is_frozen, has_ids=has_ids
-        )
+        slot = held.slot = await self._take(request, name, held, has_ids=has_ids)
         group = f"{PREFIX}{self.run.id}-{id(self):x}-{next(self._numbers)}"
         held.groups = make_groups(group, request.limits, self._hierarchies)
         if not request.is_frozen:
@@ -184,6 +187,7 @@ class SandboxPool:
             host_ports=request.host_ports,
             model_port=request.model_port,
             cgroups=held.groups.directories,
+            storage=slot.device,
             directories=request.directories,
             subordinate=self._subordinate,
             first_id=0 if slot.ids is None else slot.ids.first,
@@ -193,6 +197,28 @@ class SandboxPool:
         if request.model_port:
             held.model_port = ModelPort(request.model_port, held.box.bound[-1])
         held.slot = stamp_again(slot)
+
+    async def _take(self, request: PoolRequest, name: str, held: Held, *, has_ids: bool) -> Slot:
+        options = {"is_for_one": request.is_frozen, "has_ids": has_ids}
+        take = partial(self._slots.take, self.run, name, request.root, **options)
+        if (storage_mb := request.limits.storage_mb) is None:
+            return take()
+        held.unlimited = find_obstacle(self.run.directory, storage_mb)
+        if held.unlimited is None:
+            # In a thread, because it starts a program; not as a task, because the end of the loop
+            # cancels tasks, and what the thread mounts would be lost.
+            limited = partial(take, storage_mb=storage_mb)
+            taking = asyncio.get_running_loop().run_in_executor(None, limited)
+            try:
+                return await asyncio.shield(taking)
+            except asyncio.CancelledError:
+                await settled(taking)
+                if taking.exception() is None:
+                    self._slots.drop(taking.result())
+                raise
+            except StepError as error:
+                held.unlimited = str(error)
+        return take()
 
     async def _undo(self, held: Held) -> None:
         """Undo what was made for a sandbox that could not be built."""

@@ -25,9 +25,11 @@ from proctor.environments.sandbox.salvage import salvage
 from proctor.environments.sandbox.scratch import (
     LOCK,
     TEMPORARY,
+    Session,
     cache_directory,
     scratch_roots,
 )
+from proctor.environments.sandbox.storage import free_storage
 from proctor.environments.sandbox.subordinate import delete_mapped
 from proctor.errors import ImageError, SandboxError
 from proctor.files import try_lock
@@ -228,8 +230,9 @@ def delete_session(session: Path) -> None:
     """Delete the scratch of a sandbox that has ended.
 
     Raises:
-        OSError: something in it cannot be deleted.
+        OSError: something in it cannot be deleted or unmounted.
     """
+    free_storage(Session(session).parts)
     try:
         delete_tree(session)
     except PermissionError:

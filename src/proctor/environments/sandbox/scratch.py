@@ -5,7 +5,8 @@
       <run>/<session>.<random>/   one sandbox
         session.json              names its trial
         root/                     mount point of the root file system
-        parts/<n>/{upper,work}    what was written, one pair for each overlay
+        parts/<n>/{upper,work}    what was written, one pair for each overlay; if that is limited,
+                                  parts/ is a file system of its own
 
 Does not delete what other runs left: reap.py does.
 """
@@ -85,6 +86,11 @@ class Session:
         return self.directory / "root"
 
     @property
+    def parts(self) -> Path:
+        """Directory for what is written."""
+        return self.directory / "parts"
+
+    @property
     def rooms(self) -> str:
         """Directory for files of verifiers' rooms; exists after the first was opened."""
         return f"{self.directory}/root.rooms"
@@ -96,7 +102,7 @@ class Session:
 
     def add_part(self, number: int, lower: Path) -> tuple[Path, Path]:
         """Make an upper directory, with owner and mode of the layer below it, and a work one."""
-        part = self.directory / "parts" / str(number)
+        part = self.parts / str(number)
         upper, work = part / "upper", part / "work"
         work.mkdir(parents=True)
         upper.mkdir()

@@ -30,6 +30,7 @@ from proctor.environments.sandbox.ranges import Range, take_range
 from proctor.environments.sandbox.reap import delete_session
 from proctor.environments.sandbox.roots.layers import Parts
 from proctor.environments.sandbox.scratch import Run, Session
+from proctor.environments.sandbox.storage import mount_storage
 
 # Restoring a directory to new: entries, mode, owner and attributes, which are all untrusted
 #
@@ -169,7 +170,9 @@ class Slot:
     n_served: int = 0
     """Number of sandboxes that have used it."""
     is_for_one: bool = False
-    """Never reused, because its root file system belongs to one trial."""
+    """Never reused: its root file system belongs to one trial, or its storage is limited."""
+    device: str = ""
+    """The file system of its upper directories, if storage is limited."""
     ids: Range | None = None
     """Host ids of its sandboxes' users, if they differ from those inside; reused overlays are
     mapped to them."""
@@ -191,20 +194,30 @@ class Slots:
         self._is_closed = False
 
     def take(
-        self, run: Run, name: str, root: Parts, *, is_for_one: bool = False, has_ids: bool = False
+        self,
+        run: Run,
+        name: str,
+        root: Parts,
+        *,
+        is_for_one: bool = False,
+        has_ids: bool = False,
+        storage_mb: int | None = None,
     ) -> Slot:
         """Get scratch for a sandbox with that root; `has_ids`: with its own range of ids.
 
         Raises:
             OSError: there is none, and none can be made.
             SandboxError: no range of ids is free.
+            StepError: its storage cannot be limited.
         """
+        # Otherwise idle slots would keep the space that is reserved for them.
+        is_for_one = is_for_one or storage_mb is not None
         with self._lock:
             for slot in self._idle:
                 if slot.root == root and (slot.ids is not None) == has_ids and not is_for_one:
                     self._idle.remove(slot)
                     return slot
-        slot = _make_slot(run, name, root, is_for_one=is_for_one)
+        slot = _make_slot(run, name, root, is_for_one=is_for_one, storage_mb=storage_mb)
         if not has_ids:
             return slot
         try:
@@ -224,7 +237,7 @@ class Slots:
         self._queue.append(self._janitor.submit(self._renew, slot))
         while self._queue and self._queue[0].done():
             self._queue.popleft()
-        if self._queue and is_full:
+        if self._queue and (is_full or slot.device):
             # Free the disk before the next sandbox needs it.
             await asyncio.wrap_future(self._queue[-1])
         elif len(self._queue) > _LONGEST_QUEUE:
@@ -267,10 +280,15 @@ def _delete(slot: Slot) -> None:
         slot.ids.close()
 
 
-def _make_slot(run: Run, name: str, root: Parts, *, is_for_one: bool) -> Slot:
-    session = run.open_session(name)
+def _make_slot(
+    run: Run, name: str, root: Parts, *, is_for_one: bool, storage_mb: int | None
+) -> Slot:
+    session, device = run.open_session(name), ""
     try:
-        return _furnish(session, root, is_for_one=is_for_one)
+        if storage_mb is not None:
+            session.parts.mkdir()
+            device = mount_storage(session.parts, storage_mb)
+        return replace(_furnish(session, root, is_for_one=is_for_one), device=device)
     except BaseException:
         delete_session(session.directory)
         raise

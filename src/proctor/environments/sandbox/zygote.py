@@ -37,6 +37,7 @@ from proctor.environments.sandbox.privileges import (
     room_capability,
 )
 from proctor.environments.sandbox.rootfs import (
+    PLAIN,
     Premade,
     StepError,
     build_root,
@@ -173,6 +174,10 @@ def _spawn(runner: socket.socket, request: dict[str, Any], files: list[int]) -> 
 
 def _prepare(blueprint: Blueprint) -> None:
     """Set up what a fork inherits."""
+    # If the host's mounts propagate, it is here already.
+    if blueprint.storage and not os.path.ismount(blueprint.writable):
+        with step("mounting the storage"):
+            mount(blueprint.storage, blueprint.writable, "ext4", PLAIN)
     if blueprint.first_id:
         # The fork inherits the working directory; with its mapped ids it could not enter it.
         with step("entering the sandbox's scratch"):
