@@ -26,6 +26,15 @@ _SHELL: Final = ("/bin/sh", "-c")
 _NANO: Final = 1_000_000_000
 
 
+def describe_end(code: int, last: str = "") -> str:
+    """Say that an ENTRYPOINT ended, given the last line that it printed."""
+    said = f" ({last})" if last else ""
+    return (
+        f"its ENTRYPOINT ended with exit code {code}{said}; expected that it runs its arguments, "
+        f"`{shlex.join(COMMAND)}`, or something else as long as the environment is used"
+    )
+
+
 class ImageCheck(msgspec.Struct, frozen=True, rename="pascal"):
     """HEALTHCHECK in the configuration of an image; times in nanoseconds, 0 for the default."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.environments.docker.program import run_docker
-from proctor.environments.image_config import COMMAND
+from proctor.environments.image_config import COMMAND, describe_end
 from proctor.environments.sandbox.processes import (
     LONGEST_COMMAND,
     STARTED,
@@ -122,7 +122,7 @@ async def wait_until_served(container: str) -> None:
         look = "{{.State.Running}} {{.State.ExitCode}}"
         state = (await run_docker("inspect", "--format", look, container)).out.split()
         if state[0] != "true":
-            raise DockerError(f"{container}: its ENTRYPOINT ended with exit code {state[1]}")
+            raise DockerError(f"{container}: {describe_end(int(state[1]))}")
         listed = await run_docker("top", container, "-eo", "pid,args", is_checked=False)
         if any(line.split(None, 1)[1:] == [COMMAND[-1]] for line in listed.out.splitlines()):
             return

@@ -4,7 +4,7 @@ import asyncio
 import time
 from typing import Final
 
-from proctor.environments.image_config import COMMAND
+from proctor.environments.image_config import COMMAND, describe_end
 from proctor.environments.sandbox.blueprint import Command
 from proctor.environments.sandbox.box import Box
 from proctor.environments.sandbox.roots.build import Root
@@ -48,7 +48,4 @@ async def start_service(box: Box, service: Command) -> None:
 async def _serve(box: Box, service: Command) -> None:
     ended = await box.run(service)
     last = ended.output.decode(errors="replace").strip().rpartition("\n")[2]
-    await box.kill(
-        f"its ENTRYPOINT ended with exit code {ended.return_code}"
-        + (f": {without_escapes(last)}" if last else "")
-    )
+    await box.kill(describe_end(ended.return_code, without_escapes(last)))
