@@ -409,8 +409,10 @@ class Room(Inside):
             if await call.wait_until_begun() is not None:
                 await self._make_whole(name)
         except BaseException:
-            await settled(asyncio.ensure_future(_abandon(call, name)))
-            await call.close()
+            try:
+                await settled(asyncio.ensure_future(_abandon(call, name)))
+            finally:
+                await call.close()
             raise
         return call
 

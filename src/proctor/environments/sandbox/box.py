@@ -414,9 +414,11 @@ class Zygote:
         try:
             message = await asyncio.shield(answer)
         except asyncio.CancelledError:
-            await settled(answer)
-            if box := self._new.pop(number, None):
-                await box.kill()
+            try:
+                await settled(answer)
+            finally:
+                if box := self._new.pop(number, None):
+                    await box.kill()
             raise
         _check(message)
         box = self._new.pop(number)

@@ -3,7 +3,6 @@
 import asyncio
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 
 from proctor.environments.sandbox.channel import Message, close_all, receive, send
 from proctor.errors import SandboxError
@@ -140,10 +139,19 @@ class Questions:
 
 
 async def settled[Value](future: asyncio.Future[Value]) -> None:
-    """Wait until a future is done, ignoring cancellation; the caller re-raises it."""
+    """Wait until a future is done, even if cancelled meanwhile.
+
+    Raises:
+        CancelledError: it was; a timeout that ends in here would be lost otherwise.
+    """
+    is_cancelled = False
     while not future.done():
-        with suppress(asyncio.CancelledError):
+        try:
             await asyncio.wait([future])
+        except asyncio.CancelledError:
+            is_cancelled = True
     # Retrieve the exception, or asyncio logs that it was never retrieved.
     if not future.cancelled():
         future.exception()
+    if is_cancelled:
+        raise asyncio.CancelledError

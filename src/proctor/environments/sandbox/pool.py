@@ -212,9 +212,11 @@ class SandboxPool:
             try:
                 return await asyncio.shield(taking)
             except asyncio.CancelledError:
-                await settled(taking)
-                if taking.exception() is None:
-                    self._slots.drop(taking.result())
+                try:
+                    await settled(taking)
+                finally:
+                    if taking.exception() is None:
+                        self._slots.drop(taking.result())
                 raise
             except StepError as error:
                 held.unlimited = str(error)

@@ -243,9 +243,11 @@ class _Arrival[Made]:
         while self._job is None and self._read():
             pass
         self._loop.remove_reader(self._pipe)
-        if self._job is not None:
-            await settled(self._job)
-        os.close(self._pipe)
+        try:
+            if self._job is not None:
+                await settled(self._job)
+        finally:
+            os.close(self._pipe)
 
     def outcome(self) -> Outcome[Made]:
         """Return the result; call it after `end`."""
