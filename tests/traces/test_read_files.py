@@ -138,7 +138,7 @@ def test_memory_is_let_go_when_reading_is_given_up(trace: Path) -> None:
     reading = read_chunks(str(trace))
     next(reading)
     reading.close()  # type: ignore[attr-defined]
-    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) <= before
 
 
 @pytest.mark.parametrize("ended", [True, False])

@@ -128,4 +128,5 @@ def test_directories_without_end_do_not_take_all_descriptors(layers: Layers) -> 
     found, is_cut = listed(layers)
     assert is_cut
     assert len(found) >= 99
-    assert len([*Path("/proc/self/fd").iterdir()]) == before
+    # Fewer if what an earlier test left is collected meanwhile.
+    assert len([*Path("/proc/self/fd").iterdir()]) <= before
