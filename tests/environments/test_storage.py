@@ -17,7 +17,6 @@ from proctor.environments.sandbox.environment import SandboxEnvironment
 from proctor.environments.sandbox.reap import delete_session
 from proctor.environments.sandbox.rootfs import StepError
 from proctor.environments.sandbox.storage import find_obstacle, free_storage, mount_storage
-from proctor.filesystems import list_mounts
 from proctor.harbor.configs import EnvironmentConfig
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
 from proctor.trial.agent import AgentContext
@@ -46,13 +45,10 @@ def limited(storage_mb: int) -> TaskEnvironment:
     return TaskEnvironment(storage_mb=storage_mb)
 
 
-def storage_mounts(below: Path) -> list[str]:
-    """Limited storage that is mounted on the host."""
-    return [
-        mount.target
-        for mount in list_mounts()
-        if mount.kind == "ext4" and mount.target.startswith(f"{below}/")
-    ]
+def storage_mounts() -> list[str]:
+    """Limited storage of this worker's sandboxes that is mounted on the host."""
+    # Not below `cache` alone: the place of sandboxes is chosen once for a process.
+    return [target for target in find_mounts() if target.endswith("/parts")]
 
 
 def loop_files() -> list[str]:
@@ -88,7 +84,7 @@ def test_a_write_beyond_the_limit_fails_and_the_space_is_freed(
             assert FULL in await said(sandbox, "head -c 8k /dev/zero 2>&1 > /usr/more")
             assert 32 <= int(await said(sandbox, "df -m --output=size / | tail -1")) <= 34
             assert await said(sandbox, "rm /fill; head -c 20M /dev/zero > /b && echo ok") == "ok"
-            assert len(storage_mounts(cache)) == 1
+            assert len(storage_mounts()) == 1
         assert find_scratch() == []
 
     before = find_mounts()
@@ -129,7 +125,7 @@ def test_the_job_decides_over_the_task_and_without_a_limit_nothing_is_mounted(
     async def see(config: EnvironmentConfig, task: TaskEnvironment) -> tuple[int, int]:
         async with running(order_of(tmp_path, config=config, task=task)) as sandbox:
             size = int(await said(sandbox, "df -m --output=size / | tail -1"))
-            return size, len(storage_mounts(cache))
+            return size, len(storage_mounts())
 
     size, n_mounts = asyncio.run(see(EnvironmentConfig(override_storage_mb=16), limited(64)))
     assert (16 <= size <= 18, n_mounts) == (True, 1)
@@ -178,7 +174,7 @@ def test_a_start_that_is_cancelled_leaves_no_mount(
         await sandbox.stop(delete=True)
 
     asyncio.run(go())
-    assert storage_mounts(cache) == []
+    assert storage_mounts() == []
     until_freed(cache)
 
 
@@ -193,7 +189,7 @@ def test_one_that_is_being_made_ahead_when_the_job_ends_leaves_no_mount(
 
     for _ in range(5):
         asyncio.run(go())
-        assert storage_mounts(cache) == []
+        assert storage_mounts() == []
     until_freed(cache)
 
 
@@ -223,7 +219,7 @@ def test_a_trial_that_fills_its_storage_is_scored_and_its_files_are_collected(
     assert (paths_of(spec).agent_dir / "log.txt").read_text() == "begun\n"
     assert json.loads(paths_of(spec).clean_room_path.read_text())["verdict"] == "agrees"
     assert "storage-not-enforced" not in {each["code"] for each in load_findings(spec)}
-    assert storage_mounts(cache) == []
+    assert storage_mounts() == []
     until_freed(cache)
 
 
@@ -239,12 +235,12 @@ def test_what_a_killed_runner_had_mounted_is_salvaged_and_freed(tmp_path: Path) 
         assert runner.stdout is not None
         assert runner.stdout.readline() == "ready\n"
         runner.send_signal(signal.SIGKILL)
-    assert len(storage_mounts(cache)) == 3
+    assert len(storage_mounts()) == 3
     cleaning = [sys.executable, "-m", "proctor", "clean"]
     subprocess.run(cleaning, env=environ, check=True, capture_output=True)
     assert list((cache / "scratch").iterdir()) == []
     assert (tmp_path / "job/one/agent/left.txt").read_text() == "evidence\n"
-    assert storage_mounts(cache) == []
+    assert storage_mounts() == []
     until_freed(cache)
 
 
@@ -303,7 +299,7 @@ def test_the_reason_why_storage_is_not_limited_is_in_the_finding(
     assert found.message.startswith("storage_mb = 8 is not enforced: ")
     assert reason in found.message
     assert reason in str(found.detail["reason"])
-    assert storage_mounts(cache) == []
+    assert storage_mounts() == []
     until_freed(cache)
 
 
