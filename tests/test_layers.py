@@ -91,7 +91,7 @@ BESIDES = {
     "exchange": frozenset({"backports", "httpx", "pyarrow"}),
     "gateway": frozenset({"httpcore", "httpx", "uvicorn"}),
     "job": frozenset({"yaml"}),
-    "ledger": frozenset({"backports", "cryptography", "httpx", "obstore"}),
+    "ledger": frozenset({"backports", "certifi", "cryptography", "obstore"}),
     "record": frozenset({"genai_prices"}),
     "search": frozenset({"backports"}),
     "serve": frozenset({"anyio", "httpx", "starlette"}),

@@ -34,7 +34,7 @@ from proctor.ledger.entry import TrialEntry, decode_line
 from proctor.ledger.lock import locked
 from proctor.ledger.note import LARGEST_NOTE, Checkpoint, parse_checkpoint
 from proctor.ledger.reader import LedgerReader
-from proctor.ledger.remote.client import UnreachableError
+from proctor.ledger.remote.connections import UnreachableError
 from proctor.ledger.tiles import (
     TILE,
     Tile,

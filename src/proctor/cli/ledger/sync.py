@@ -10,7 +10,7 @@ from proctor.cli.stdout import print_stderr
 from proctor.errors import LedgerError
 from proctor.ledger.keys import find_key
 from proctor.ledger.ledger import REMOTE, OpenLedger
-from proctor.ledger.remote.client import UnreachableError
+from proctor.ledger.remote.connections import UnreachableError
 from proctor.ledger.remote.mirror import Mirror
 from proctor.sentence import count_of
 

@@ -12,7 +12,8 @@ from backports import zstd
 from proctor.digest import sha256_hex
 from proctor.errors import DamageError, LedgerError, MissingArtifactError
 from proctor.ledger.artifacts import FileArtifacts
-from proctor.ledger.remote.client import Source, UnreachableError
+from proctor.ledger.remote.client import Source
+from proctor.ledger.remote.connections import UnreachableError
 
 # Bytes of an artifact that is held in memory, and of all of them.
 _SMALL = 1 << 18

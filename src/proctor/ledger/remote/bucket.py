@@ -30,7 +30,8 @@ from obstore.store import S3Store
 from proctor.errors import DamageError, LedgerError
 from proctor.ledger.note import LARGEST_NOTE
 from proctor.ledger.publishing import ARTIFACTS, CHECKPOINT, THREADS, TILES, Stored
-from proctor.ledger.remote.client import S3, UnreachableError, check_bucket_url, split_bundle
+from proctor.ledger.remote.client import S3, check_bucket_url, split_bundle
+from proctor.ledger.remote.connections import UnreachableError
 from proctor.ledger.tiles import TILE, parse_tile_path, tile_path
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")

@@ -4,40 +4,33 @@ Nothing that a server answers is believed here: lines and evidence are checked b
 are limited on the way.
 """
 
-import os
+import contextlib
 import re
-import ssl
 import time
-import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from http import HTTPStatus
+from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
-import httpx
 import msgspec
 
 from proctor.errors import ConflictError, DamageError, LedgerError, NotSealedError
 from proctor.files import read_head
 from proctor.ledger.entry import LARGEST_ENTRY
 from proctor.ledger.note import LARGEST_NOTE
+from proctor.ledger.remote.connections import Connections, UnreachableError
 from proctor.ledger.tiles import TILE, tile_path
 
 PIECE = 2 << 20
 """Bytes of an upload, at most: what a slow line sends before a server gives up on it."""
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
-_TIMEOUT = httpx.Timeout(30.0, connect=5.0)
 _LARGEST_ANSWER = 8 << 20
-_CHUNK = 1 << 20
 # Answers of a server or a proxy that may be different a moment later.
 _PASSING = frozenset({429, 500, 502, 503, 504})
 _TRIES = 4
 _LARGEST_TOKEN = 4096
-
-
-class UnreachableError(Exception):
-    """The server cannot be reached now; what it would have got can be sent later."""
 
 
 class PublishedError(LedgerError):
@@ -185,28 +178,14 @@ class LedgerClient:
 
     def __init__(self, url: str, token: str | None) -> None:
         self.url = url
-        self._headers = {"authorization": f"Bearer {token}"} if token else {}
-
-    @cached_property
-    def _http(self) -> httpx.Client:
-        # SSL_CERT_FILE names the certificate of a server that signed its own.
-        file = os.environ.get("SSL_CERT_FILE")
-        try:
-            context = ssl.create_default_context(cafile=file) if file else True
-        except OSError as error:
-            raise LedgerError(f"SSL_CERT_FILE={file}: cannot be read: {error}") from error
-        # Not proxies, which would see the token; redirects could lead to another server.
-        http = httpx.Client(
-            headers=self._headers, timeout=_TIMEOUT, verify=context, trust_env=False
-        )
-        # Readers of evidence are not closed.
-        weakref.finalize(self, http.close)
-        return http
+        if token and not (token.isascii() and token.isprintable()):
+            raise LedgerError(f"{url}: its token has characters that no token has")
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        self._connections = Connections(url, headers)
 
     def close(self) -> None:
         """End the connection; the next request begins another."""
-        if (http := self.__dict__.pop("_http", None)) is not None:
-            http.close()
+        self._connections.close()
 
     def checkpoint(self) -> bytes:
         """The checkpoint that the server signed last.
@@ -247,8 +226,15 @@ class LedgerClient:
         with self._streaming(f"/artifacts/sha256/{sha256}") as pieces:
             target.writelines(pieces)
 
-    def _streaming(self, path: str) -> "_Streaming":
-        return _Streaming(self._http, self.url, path)
+    @contextlib.contextmanager
+    def _streaming(self, path: str) -> Iterator[Iterator[bytes]]:
+        """The body of an answer, piece by piece."""
+        with self._connections.ask("GET", path) as response:
+            if response.status in _PASSING:
+                raise UnreachableError(f"{self.url}: HTTP {response.status}")
+            if response.status != HTTPStatus.OK:
+                self._check(response, path, self._read(response, _LARGEST_ANSWER))
+            yield self._connections.read(response)
 
     def enrol(self, name: str, key: str) -> str:
         """Enrol this machine; returns the name under which its key is known.
@@ -351,90 +337,57 @@ class LedgerClient:
         params: dict[str, str] | None = None,
         largest: int = _LARGEST_ANSWER,
     ) -> bytes:
+        asked = f"{path}?{urlencode(params)}" if params else path
         status = 0
         for attempt in range(_TRIES):
-            try:
-                with self._http.stream(
-                    method, f"{self.url}{path}", content=content, params=params
-                ) as response:
-                    body = _read(response, largest)
-            except httpx.TransportError as error:
-                raise UnreachableError(f"{self.url}: {_why(error)}") from error
-            status = response.status_code
+            with self._connections.ask(method, asked, content) as response:
+                body = self._read(response, largest)
+            status = response.status
             if status not in _PASSING:
-                _check(response, body, self.url)
+                self._check(response, path, body)
                 return body
             if attempt < _TRIES - 1:
                 time.sleep(_pause(response, attempt))
         raise UnreachableError(f"{self.url}: HTTP {status}")
 
+    def _read(self, response: HTTPResponse, largest: int) -> bytes:
+        found = bytearray()
+        for piece in self._connections.read(response):
+            found += piece
+            if len(found) > largest:
+                raise LedgerError(f"{self.url}: an answer of more than {largest:,} bytes")
+        return bytes(found)
 
-class _Streaming:
-    """The body of an answer, piece by piece."""
-
-    def __init__(self, http: httpx.Client, url: str, path: str) -> None:
-        self._url = url
-        self._request = http.stream("GET", f"{url}{path}")
-
-    def __enter__(self) -> Iterator[bytes]:
+    def _check(self, response: HTTPResponse, path: str, body: bytes) -> None:
+        url, status = self.url, response.status
+        if status in (HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.NO_CONTENT):
+            return
         try:
-            response = self._request.__enter__()
-        except httpx.TransportError as error:
-            raise UnreachableError(f"{self._url}: {_why(error)}") from error
-        if response.status_code in _PASSING:
-            raise UnreachableError(f"{self._url}: HTTP {response.status_code}")
-        if response.status_code != httpx.codes.OK:
-            _check(response, _read(response, _LARGEST_ANSWER), self._url)
-        return self._pieces(response)
-
-    def _pieces(self, response: httpx.Response) -> Iterator[bytes]:
-        try:
-            # Raw: nothing here is sent compressed, and what is decompressed is not limited.
-            yield from response.iter_raw(_CHUNK)
-        except httpx.TransportError as error:
-            raise UnreachableError(f"{self._url}: {_why(error)}") from error
-
-    def __exit__(self, *why: object) -> None:
-        self._request.__exit__(*why)  # type: ignore[arg-type]
+            message = str(msgspec.json.decode(body, type=dict[str, Any]).get("message") or "")[
+                :2000
+            ]
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            message = ""
+        said = "".join(char if char.isprintable() else " " for char in message)
+        if status == HTTPStatus.CONFLICT:
+            raise ConflictError(f"{url}: {said}")
+        if status == HTTPStatus.UNPROCESSABLE_ENTITY:
+            raise NotSealedError(f"{url}: {said}")
+        if status == HTTPStatus.NOT_FOUND:
+            raise DamageError(f"{url}{path}: {said or 'not found'}")
+        if status in (HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.NOT_IMPLEMENTED):
+            raise PublishedError(url)
+        if status == HTTPStatus.UNAUTHORIZED:
+            raise LedgerError(
+                f"{url}: {said or 'a token is needed'}; PROCTOR_TOKEN or the file "
+                f"~/.config/proctor/tokens/{urlsplit(url).netloc} holds it"
+            )
+        raise LedgerError(f"{url}: {said or f'HTTP {status}: not an answer of proctor serve'}")
 
 
 def pack_artifact(sha256: str, size: int, compressed: bytes) -> bytes:
     """An artifact in a body that carries several: digest, two sizes in hex, compressed bytes."""
     return b"%s%016x%016x%s" % (sha256.encode(), size, len(compressed), compressed)
-
-
-def _read(response: httpx.Response, largest: int) -> bytes:
-    found = bytearray()
-    for piece in response.iter_raw(_CHUNK):
-        found += piece
-        if len(found) > largest:
-            raise LedgerError(f"{response.url}: an answer of more than {largest:,} bytes")
-    return bytes(found)
-
-
-def _check(response: httpx.Response, body: bytes, url: str) -> None:
-    status = response.status_code
-    if status in (httpx.codes.OK, httpx.codes.CREATED, httpx.codes.NO_CONTENT):
-        return
-    try:
-        message = str(msgspec.json.decode(body, type=dict[str, Any]).get("message") or "")[:2000]
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        message = ""
-    said = "".join(char if char.isprintable() else " " for char in message)
-    if status == httpx.codes.CONFLICT:
-        raise ConflictError(f"{url}: {said}")
-    if status == httpx.codes.UNPROCESSABLE_ENTITY:
-        raise NotSealedError(f"{url}: {said}")
-    if status == httpx.codes.NOT_FOUND:
-        raise DamageError(f"{response.url}: {said or 'not found'}")
-    if status in (httpx.codes.METHOD_NOT_ALLOWED, httpx.codes.NOT_IMPLEMENTED):
-        raise PublishedError(url)
-    if status == httpx.codes.UNAUTHORIZED:
-        raise LedgerError(
-            f"{url}: {said or 'a token is needed'}; PROCTOR_TOKEN or the file "
-            f"~/.config/proctor/tokens/{urlsplit(url).netloc} holds it"
-        )
-    raise LedgerError(f"{url}: {said or f'HTTP {status}: not an answer of proctor serve'}")
 
 
 def _decode(body: bytes, url: str) -> dict[str, Any]:
@@ -451,10 +404,6 @@ def _read_offset(body: bytes) -> int:
         raise LedgerError("the server does not say how far an upload is") from error
 
 
-def _pause(response: httpx.Response, attempt: int) -> float:
+def _pause(response: HTTPResponse, attempt: int) -> float:
     after = response.headers.get("retry-after", "")
     return min(float(after), 10.0) if after.isdecimal() else 0.25 * 2**attempt
-
-
-def _why(error: httpx.TransportError) -> str:
-    return str(error) or type(error).__name__

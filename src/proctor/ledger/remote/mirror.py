@@ -58,12 +58,12 @@ from proctor.ledger.remote.client import (
     LedgerClient,
     PublishedError,
     Source,
-    UnreachableError,
     check_bucket_url,
     check_url,
     find_token,
     pack_artifact,
 )
+from proctor.ledger.remote.connections import UnreachableError
 from proctor.ledger.remote.spool import MachineName, Promises, Spool
 from proctor.ledger.signature import check_signature
 from proctor.ledger.tiles import TILE

@@ -1,0 +1,136 @@
+"""HTTP(S) connections to one server, used again for several requests.
+
+Not through proxies, which would see the token; redirects are not followed, because they could lead
+to another server.
+"""
+
+import contextlib
+import os
+import select
+import socket
+import ssl
+import weakref
+from collections.abc import Iterator, Mapping
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
+from typing import cast
+from urllib.parse import quote, urlsplit
+
+import certifi
+
+from proctor.errors import LedgerError
+
+_CONNECT_SEC = 5.0
+_ANSWER_SEC = 30.0
+_CHUNK = 1 << 20
+
+
+class UnreachableError(Exception):
+    """The server cannot be reached now; what it would have got can be sent later."""
+
+
+class Connections:
+    """Connections to the server of an address; threads may share them."""
+
+    def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+        parts = urlsplit(url)
+        self._url = url
+        self._host, self._port = parts.hostname or "", parts.port
+        self._is_encrypted = parts.scheme == "https"
+        self._prefix = quote(parts.path, safe="/%:@!$&'()*+,;=~")
+        self._headers = dict(headers)
+        self._tls: ssl.SSLContext | None = None
+        self._idle: list[HTTPConnection] = []
+        # Readers of evidence are not closed.
+        weakref.finalize(self, _close_all, self._idle)
+
+    @contextlib.contextmanager
+    def ask(self, method: str, path: str, body: bytes | None = None) -> Iterator[HTTPResponse]:
+        """Send a request; the answer can be read inside `with`.
+
+        Raises:
+            UnreachableError: there is no connection, it breaks, or the answer is not HTTP.
+        """
+        connection, response = self._send(method, path, body)
+        try:
+            yield response
+        finally:
+            # An answer that was not read to its end is in the way of the next one.
+            if response.isclosed() and connection.sock is not None:
+                self._idle.append(connection)
+            else:
+                connection.close()
+
+    def close(self) -> None:
+        """Close what is idle; the next request opens another connection."""
+        _close_all(self._idle)
+
+    def _send(
+        self, method: str, path: str, body: bytes | None
+    ) -> tuple[HTTPConnection, HTTPResponse]:
+        connection = self._take()
+        try:
+            if connection.sock is None:
+                connection.connect()
+                cast(socket.socket, connection.sock).settimeout(_ANSWER_SEC)
+            # A server that refuses a large body answers before it has read it.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                connection.request(method, self._prefix + path, body, self._headers)
+            return connection, connection.getresponse()
+        except BaseException as error:
+            connection.close()
+            # UnicodeError: the name of a host that cannot be encoded.
+            if isinstance(error, OSError | HTTPException | UnicodeError):
+                raise UnreachableError(f"{self._url}: {_why(error)}") from error
+            raise
+
+    def _take(self) -> HTTPConnection:
+        """An idle connection, or one that is not connected yet."""
+        while self._idle:
+            connection = self._idle.pop()
+            # Nothing was asked: what can be read is the end of the connection.
+            if connection.sock is not None and not _is_readable(connection.sock.fileno()):
+                return connection
+            connection.close()
+        if not self._is_encrypted:
+            return HTTPConnection(self._host, self._port, timeout=_CONNECT_SEC)
+        if self._tls is None:
+            # SSL_CERT_FILE names the certificate of a server that signed its own.
+            file = os.environ.get("SSL_CERT_FILE")
+            try:
+                self._tls = ssl.create_default_context(cafile=file or certifi.where())
+            except OSError as error:
+                raise LedgerError(f"SSL_CERT_FILE={file}: cannot be read: {error}") from error
+        return HTTPSConnection(self._host, self._port, timeout=_CONNECT_SEC, context=self._tls)
+
+    def read(self, response: HTTPResponse) -> Iterator[bytes]:
+        """The body of an answer in pieces, as it was sent: nothing is decompressed.
+
+        Raises:
+            UnreachableError: the connection breaks.
+        """
+        is_whole = False
+        while not is_whole:
+            try:
+                piece = response.read(_CHUNK)
+                is_whole = not piece
+                # `read` with a size says nothing of an early end.
+                if is_whole and response.length:
+                    raise IncompleteRead(b"", response.length)
+            except (OSError, HTTPException) as error:
+                raise UnreachableError(f"{self._url}: {_why(error)}") from error
+            yield piece
+
+
+def _close_all(connections: list[HTTPConnection]) -> None:
+    while connections:
+        connections.pop().close()
+
+
+def _why(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _is_readable(fd: int) -> bool:
+    poll = select.poll()
+    poll.register(fd, select.POLLIN)
+    return bool(poll.poll(0))

@@ -1,0 +1,120 @@
+"""Connections of a client to a server that ends them, refuses early or answers with less."""
+
+import socket
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from proctor.errors import LedgerError
+from proctor.ledger.remote.client import LedgerClient
+from proctor.ledger.remote.connections import Connections, UnreachableError
+
+_OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"
+
+
+@contextmanager
+def answering(*connections: Sequence[bytes]) -> Iterator[str]:
+    """A server that answers the requests of each connection with these bytes, then ends it.
+
+    Which connection gets which answers is not known.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve(answers: Sequence[bytes]) -> None:
+            connection, _ = listening.accept()
+            with connection:
+                for answer in answers:
+                    connection.recv(1 << 16)
+                    connection.sendall(answer)
+
+        threads = [threading.Thread(target=serve, args=(each,)) for each in connections]
+        for thread in threads:
+            thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        for thread in threads:
+            thread.join()
+
+
+def ask(connections: Connections, body: bytes | None = None) -> tuple[int, bytes]:
+    with connections.ask("POST" if body else "GET", "/x", body) as response:
+        return response.status, b"".join(connections.read(response))
+
+
+def test_a_connection_is_used_again_and_another_opened_when_it_has_ended() -> None:
+    with answering([_OK, _OK], [_OK, _OK]) as url:
+        connections = Connections(url, {})
+        assert [ask(connections) for _ in range(4)] == [(200, b"hi")] * 4
+        connections.close()
+
+
+def test_two_answers_at_a_time_have_a_connection_each() -> None:
+    with answering([_OK], [_OK]) as url:
+        connections = Connections(url, {})
+        with connections.ask("GET", "/") as first:
+            assert ask(connections) == (200, b"hi")
+            assert b"".join(connections.read(first)) == b"hi"
+        connections.close()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nhi",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhi",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nmany\r\nhi",
+        b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 200 + b"\r\n",
+        b"HTTP/1.1 200 OK\r\nx: " + b"y" * 100_000,
+        b"SSH-2.0-OpenSSH_9.6\r\n",
+        b"",
+    ],
+    ids=["short", "cut chunk", "no chunk", "many headers", "long header", "not HTTP", "nothing"],
+)
+def test_an_answer_that_breaks_off_is_no_answer(answer: bytes) -> None:
+    with answering([answer]) as url, pytest.raises(UnreachableError, match=f"^{url}: ."):
+        ask(Connections(url, {}))
+
+
+def test_a_server_may_refuse_a_body_before_it_has_read_it() -> None:
+    refusal = b"HTTP/1.1 413 Too Large\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            connection, _ = listening.accept()
+            with connection:
+                connection.recv(100)
+                connection.sendall(refusal)
+                connection.shutdown(socket.SHUT_WR)
+                # What is in flight is read, else the kernel takes the answer back.
+                while connection.recv(1 << 16):
+                    pass
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        assert ask(Connections(url, {}), b"x" * (8 << 20)) == (413, b"")
+        thread.join()
+
+
+def test_a_full_disk_is_not_the_servers_fault() -> None:
+    with (
+        answering([_OK]) as url,
+        Path("/dev/full").open("wb", buffering=0) as full,
+        pytest.raises(OSError, match="No space left"),
+    ):
+        LedgerClient(url, None).save_artifact("0" * 64, full)
+
+
+@pytest.mark.parametrize("token", ["a\nb: c", "schlüssel", "\x00"])
+def test_a_token_that_no_header_can_hold_is_refused(token: str) -> None:
+    with pytest.raises(LedgerError, match="its token has characters that no token has"):
+        LedgerClient("http://127.0.0.1:9", token)
+
+
+def test_a_host_that_cannot_be_named_is_unreachable() -> None:
+    with pytest.raises(UnreachableError, match="127"):
+        ask(Connections("http://127.0.0.1:1", {}))
+    with pytest.raises(UnreachableError):
+        ask(Connections(f"http://{'ü' * 100}.example", {}))
