@@ -12,8 +12,11 @@ import msgspec
 
 from proctor.task.environment import Healthcheck
 
-COMMAND: Final = ("sh", "-c", "sleep infinity")
-"""What harbor runs in a container."""
+KEEPER: Final = "sleep infinity"
+COMMAND: Final = ("sh", "-c", KEEPER)
+"""What harbor runs in a container; the shell replaces itself with KEEPER."""
+SERVED_SEC: Final = 0.5
+"""How long an ENTRYPOINT may take to start it."""
 CHECK_DEFAULTS: Final[Mapping[str, float]] = {
     "interval_sec": 30.0,
     "timeout_sec": 30.0,

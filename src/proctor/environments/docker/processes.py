@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.environments.docker.program import run_docker
-from proctor.environments.image_config import COMMAND, describe_end
+from proctor.environments.image_config import KEEPER, SERVED_SEC, describe_end
 from proctor.environments.sandbox.processes import (
     LONGEST_COMMAND,
     STARTED,
@@ -19,9 +19,7 @@ from proctor.environments.sandbox.processes import (
 from proctor.errors import DockerError
 from proctor.trial.environment import Process
 
-_KEEPER = "sleep infinity"
-# How long an ENTRYPOINT may take to start harbor's command, and how often that is looked for.
-_SERVED_SEC = 0.5
+# How often harbor's command is looked for.
 _LOOK_SEC = 0.05
 _DEAD = ("Z", "X")
 _FIELDS = "pid,ppid,stat,args"
@@ -103,7 +101,7 @@ def _without_own(rows: Sequence[Listed], first: int) -> list[Listed]:
     for row in rows:
         if row.pid == first:
             continue
-        if row.parent == first and row.process.command == _KEEPER and not has_keeper:
+        if row.parent == first and row.process.command == KEEPER and not has_keeper:
             # Only one: a process of the agent that takes this name is listed.
             has_keeper = True
             continue
@@ -117,13 +115,13 @@ async def wait_until_served(container: str) -> None:
     Raises:
         DockerError: it ended, and the container with it.
     """
-    until = time.monotonic() + _SERVED_SEC
+    until = time.monotonic() + SERVED_SEC
     while time.monotonic() < until:
         look = "{{.State.Running}} {{.State.ExitCode}}"
         state = (await run_docker("inspect", "--format", look, container)).out.split()
         if state[0] != "true":
             raise DockerError(f"{container}: {describe_end(int(state[1]))}")
         listed = await run_docker("top", container, "-eo", "pid,args", is_checked=False)
-        if any(line.split(None, 1)[1:] == [COMMAND[-1]] for line in listed.out.splitlines()):
+        if any(line.split(None, 1)[1:] == [KEEPER] for line in listed.out.splitlines()):
             return
         await asyncio.sleep(_LOOK_SEC)

@@ -4,14 +4,13 @@ import asyncio
 import time
 from typing import Final
 
-from proctor.environments.image_config import COMMAND, describe_end
+from proctor.environments.image_config import COMMAND, KEEPER, SERVED_SEC, describe_end
 from proctor.environments.sandbox.blueprint import Command
 from proctor.environments.sandbox.box import Box
 from proctor.environments.sandbox.roots.build import Root
 from proctor.sentence import without_escapes
 
-# How long it may take to start harbor's command, and how often that is looked for.
-_SERVED_SEC: Final = 0.5
+# How often harbor's command is looked for.
 _LOOK_SEC: Final = 0.02
 
 
@@ -34,11 +33,11 @@ async def start_service(box: Box, service: Command) -> None:
     serving = asyncio.ensure_future(_serve(box, service))
     # Nobody waits for it: it ends with the sandbox.
     serving.add_done_callback(lambda each: each.cancelled() or each.exception())
-    until = time.monotonic() + _SERVED_SEC
+    until = time.monotonic() + SERVED_SEC
     while time.monotonic() < until:
         # Most programs of images start it last. Others, such as supervisors, never do: they run,
         # which is enough for Docker too.
-        if any(each.command == COMMAND[-1] for each in await box.list_processes()):
+        if any(each.command == KEEPER for each in await box.list_processes()):
             return
         await asyncio.wait({serving}, timeout=_LOOK_SEC)
         if serving.done():
