@@ -21,6 +21,7 @@ ProctorError
 │   ├── InspectError                a log of Inspect, or a sample in it
 │   ├── PluginError                 a class given by its import path
 │   ├── ImageError                  an image for the sandbox, or a Dockerfile
+│   │   ├── UnbuiltError            an instruction that buildah or docker may build
 │   │   └── RegistryError           a registry refuses, or sends something else
 │   │       └── UnreachableRegistryError
 │   ├── UnsupportedError            a task that needs what is missing, such as GPUs
@@ -213,6 +214,10 @@ class PluginError(InputError):
 
 class ImageError(InputError):
     """An image or a Dockerfile that the sandbox cannot use."""
+
+
+class UnbuiltError(ImageError):
+    """An instruction of a Dockerfile that the sandbox does not build; buildah or docker may."""
 
 
 class RegistryError(ImageError):

@@ -344,6 +344,21 @@ def test_a_sandbox_ends_with_its_entrypoint_as_a_container_does(tmp_path: Path) 
     asyncio.run(act())
 
 
+def test_an_agent_cannot_end_a_sandbox_by_killing_its_entrypoint(tmp_path: Path) -> None:
+    async def act() -> None:
+        order = order_of(tmp_path)
+        write_service(order, SERVICE)
+        async with running(order) as sandbox:
+            await sandbox.exec("pkill -9 sleep; kill -9 -1")
+            assert await said(sandbox, "echo works") == "works"
+            assert await sandbox.list_processes(with_services=True) == []
+        write_service(order, "#!/bin/sh\nkill -9 $$\n")
+        with pytest.raises(SandboxError, match="its ENTRYPOINT ended with exit code 137"):
+            await SandboxEnvironment(order).start(force_build=False)
+
+    asyncio.run(act())
+
+
 def test_a_healthcheck_waits_for_what_the_entrypoint_starts(tmp_path: Path) -> None:
     async def act() -> None:
         order = order_of(tmp_path)

@@ -3,13 +3,13 @@
 import socket
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from proctor.errors import LedgerError
-from proctor.ledger.remote.client import LedgerClient
+from proctor.ledger.remote.client import LedgerClient, check_url
 from proctor.ledger.remote.connections import Connections, UnreachableError
 
 _OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi"
@@ -25,10 +25,12 @@ def answering(*connections: Sequence[bytes]) -> Iterator[str]:
 
         def serve(answers: Sequence[bytes]) -> None:
             connection, _ = listening.accept()
-            with connection:
+            # A client that has read enough ends the connection first.
+            with connection, suppress(OSError):
                 for answer in answers:
                     connection.recv(1 << 16)
                     connection.sendall(answer)
+                _end(connection)
 
         threads = [threading.Thread(target=serve, args=(each,)) for each in connections]
         for thread in threads:
@@ -36,6 +38,13 @@ def answering(*connections: Sequence[bytes]) -> Iterator[str]:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"
         for thread in threads:
             thread.join()
+
+
+def _end(connection: socket.socket) -> None:
+    connection.shutdown(socket.SHUT_WR)
+    # What is in flight is read, else the kernel takes the answer back.
+    while connection.recv(1 << 16):
+        pass
 
 
 def ask(connections: Connections, body: bytes | None = None) -> tuple[int, bytes]:
@@ -65,16 +74,59 @@ def test_two_answers_at_a_time_have_a_connection_each() -> None:
         b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nhi",
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhi",
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nmany\r\nhi",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n-5\r\nhi",
         b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 200 + b"\r\n",
         b"HTTP/1.1 200 OK\r\nx: " + b"y" * 100_000,
         b"SSH-2.0-OpenSSH_9.6\r\n",
         b"",
     ],
-    ids=["short", "cut chunk", "no chunk", "many headers", "long header", "not HTTP", "nothing"],
+    ids=[
+        "short",
+        "cut chunk",
+        "no chunk",
+        "negative chunk",
+        "many headers",
+        "long header",
+        "not HTTP",
+        "nothing",
+    ],
 )
 def test_an_answer_that_breaks_off_is_no_answer(answer: bytes) -> None:
     with answering([answer]) as url, pytest.raises(UnreachableError, match=f"^{url}: ."):
         ask(Connections(url, {}))
+
+
+def test_no_chunk_is_larger_than_an_answer_may_be() -> None:
+    head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+    answers = [[head + size + b"\r\n" + b"x" * (9 << 20)] for size in (b"-1", b"fffffffff")]
+    with answering(*answers) as url:
+        for _ in answers:
+            with pytest.raises(LedgerError, match="more than 8,388,608 bytes"):
+                LedgerClient(url, None).missing(["0" * 64])
+
+
+@pytest.mark.parametrize("body", [b'{"missing":[[1]]}', b'{"missing":{}}', b"[" * 20_000])
+def test_an_answer_of_another_form_is_none(body: bytes) -> None:
+    head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n"
+    with answering([head % len(body) + body]) as url, pytest.raises(LedgerError, match="not an an"):
+        LedgerClient(url, None).missing(["0" * 64])
+
+
+def test_a_refusal_of_another_form_is_one_too() -> None:
+    head = b"HTTP/1.1 418 No\r\ncontent-length: 20000\r\n\r\n"
+    with answering([head + b"[" * 20_000]) as url, pytest.raises(LedgerError, match="HTTP 418"):
+        LedgerClient(url, None).checkpoint()
+
+
+def test_the_port_of_an_ipv6_address_is_not_its_last_group() -> None:
+    with pytest.raises(UnreachableError, match=r"http://\[::1\]: .*refused"):
+        ask(Connections("http://[::1]", {}))
+
+
+@pytest.mark.parametrize("url", ["https://exa mple.org", "https://a\x00b", "https://[fe80::a"])
+def test_an_address_without_a_host_is_refused(url: str) -> None:
+    with pytest.raises(LedgerError, match="not the address of a ledger"):
+        check_url(url)
 
 
 def test_a_server_may_refuse_a_body_before_it_has_read_it() -> None:
@@ -86,10 +138,7 @@ def test_a_server_may_refuse_a_body_before_it_has_read_it() -> None:
             with connection:
                 connection.recv(100)
                 connection.sendall(refusal)
-                connection.shutdown(socket.SHUT_WR)
-                # What is in flight is read, else the kernel takes the answer back.
-                while connection.recv(1 << 16):
-                    pass
+                _end(connection)
 
         thread = threading.Thread(target=serve)
         thread.start()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from proctor.environments.sandbox.roots import layers
+from proctor.environments.sandbox.roots.bases import find_missing_images
 from proctor.environments.sandbox.roots.builders import check_builder
 from proctor.environments.sandbox.roots.images import ImageStore
 from proctor.errors import ImageError
@@ -41,12 +42,12 @@ def test_buildah_builds_and_its_image_is_stored_once(
         # What the sandbox refuses.
         text = f"{SYSTEM}ONBUILD RUN true\nCOPY a /app/a\n"
         with pytest.raises(ImageError, match="ONBUILD: is not supported; build it with `--builder"):
-            await site.build(text, base="small")
+            await site.build(text, base="small", builder="sandbox")
         root = await site.build(text, builder="buildah")
         assert await site.said(root, "pwd; id -un; cat a; echo $FROM_FILE") == "/app\nada\n1yes"
         assert root.pin.startswith("buildah-built:")
         made = ImageStore().list_images()
-        assert [image.source for image in made] == ["oci-layout", "directory"]
+        assert [image.source for image in made] == ["docker-save", "directory"]
         assert (await site.build(text, builder="buildah")).pin == root.pin
         monkeypatch.setattr(layers, "_MADE_BY_FORCE", set())
         assert (await site.build(text, builder="buildah", force=True)).env == root.env
@@ -55,6 +56,43 @@ def test_buildah_builds_and_its_image_is_stored_once(
         assert site.n_spawned == 0
 
     on_site(act)
+
+
+@needs_buildah
+@pytest.mark.usefixtures("own_storage")
+def test_auto_is_buildah_only_for_what_the_sandbox_does_not_build(
+    on_site: OnSite, small: Path
+) -> None:
+    async def act(site: Site) -> None:
+        pack(small, site.task / "system.tar")
+        write(site.task, {"a": "1"})
+        text = f"{SYSTEM}COPY a /app/a\nHEALTHCHECK --interval=3s CMD test -e /app\n"
+        plain = await site.build(text)
+        assert (plain.pin, plain.notes) == ("scratch", ())
+        root = await site.build(f"{text}ONBUILD RUN true\n")
+        assert root.pin.startswith("buildah-built:")
+        (note,) = root.notes
+        assert note.startswith("built with buildah, because in the sandbox ")
+        assert "Dockerfile:8: ONBUILD: is not supported" in note
+        assert root.healthcheck is not None
+        assert root.healthcheck.interval_sec == 3
+        assert await site.said(root, "pwd; id -un; echo $FROM_FILE") == "/app\nada\nyes"
+
+    on_site(act)
+
+
+def test_what_another_program_builds_it_pulls_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, {"Dockerfile": "FROM debian:13\nADD https://a.example/b /b\n"})
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_missing_images(tmp_path, None) == ["debian:13"]
+    write(tmp_path, {"bin/buildah": "#!/bin/sh\n"})
+    (tmp_path / "bin" / "buildah").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    assert find_missing_images(tmp_path, None) == []
+    write(tmp_path, {"Dockerfile": "FROM debian:13\nADD b /b\n"})
+    assert find_missing_images(tmp_path, None) == ["debian:13"]
 
 
 @needs_buildah

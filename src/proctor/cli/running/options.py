@@ -360,8 +360,9 @@ environment_options: Decorator = section(
     option(
         "--builder",
         type=click.Choice(["auto", "sandbox", "buildah", "docker"]),
-        help="Program that builds Dockerfiles for the sandbox: the sandbox itself (auto), or an "
-        "installed one, for what the sandbox does not build; short for --ek builder=…",
+        help="Program that builds Dockerfiles for the sandbox: the sandbox itself, buildah or "
+        "docker; auto, the default, uses an installed one for what the sandbox does not build; "
+        "short for --ek builder=…",
     ),
     option("--offline", is_flag=True, help=OFFLINE_HELP),
     _many(

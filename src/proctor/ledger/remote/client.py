@@ -70,7 +70,8 @@ def check_url(url: str) -> str:
         _ = parts.port
     except ValueError:
         host, is_plain, parts = "", False, urlsplit("")
-    if not host or not is_plain or parts.scheme not in ("http", "https"):
+    is_host = bool(host) and host.isprintable() and " " not in host
+    if not is_host or not is_plain or parts.scheme not in ("http", "https"):
         raise LedgerError(f"{url}: not the address of a ledger; expected https://HOST[:PORT]")
     if parts.scheme == "http" and host not in _LOOPBACK:
         raise LedgerError(
@@ -261,7 +262,9 @@ class LedgerClient:
         except PublishedError:
             return {sha256 for sha256 in digests if not self._has(sha256)}
         found = answer.get("missing")
-        if not isinstance(found, list) or not set(found) <= set(digests):
+        if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+            found = None
+        if found is None or not set(found) <= set(digests):
             raise LedgerError(f"{self.url}: not an answer of proctor serve")
         return set(found)
 
@@ -366,7 +369,7 @@ class LedgerClient:
             message = str(msgspec.json.decode(body, type=dict[str, Any]).get("message") or "")[
                 :2000
             ]
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             message = ""
         said = "".join(char if char.isprintable() else " " for char in message)
         if status == HTTPStatus.CONFLICT:

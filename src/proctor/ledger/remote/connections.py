@@ -22,6 +22,8 @@ from proctor.errors import LedgerError
 _CONNECT_SEC = 5.0
 _ANSWER_SEC = 30.0
 _CHUNK = 1 << 20
+# ValueError: a name of a host that cannot be encoded, a size of a chunk that is none.
+_BROKEN = (OSError, HTTPException, ValueError)
 
 
 class UnreachableError(Exception):
@@ -34,8 +36,12 @@ class Connections:
     def __init__(self, url: str, headers: Mapping[str, str]) -> None:
         parts = urlsplit(url)
         self._url = url
-        self._host, self._port = parts.hostname or "", parts.port
         self._is_encrypted = parts.scheme == "https"
+        # Always a port: without one, the end of an IPv6 address would be taken for it.
+        self._host, self._port = (
+            parts.hostname or "",
+            parts.port or (443, 80)[not self._is_encrypted],
+        )
         self._prefix = quote(parts.path, safe="/%:@!$&'()*+,;=~")
         self._headers = dict(headers)
         self._tls: ssl.SSLContext | None = None
@@ -67,7 +73,7 @@ class Connections:
     def _send(
         self, method: str, path: str, body: bytes | None
     ) -> tuple[HTTPConnection, HTTPResponse]:
-        connection = self._take()
+        connection = self._take() or self._make()
         try:
             if connection.sock is None:
                 connection.connect()
@@ -78,19 +84,22 @@ class Connections:
             return connection, connection.getresponse()
         except BaseException as error:
             connection.close()
-            # UnicodeError: the name of a host that cannot be encoded.
-            if isinstance(error, OSError | HTTPException | UnicodeError):
+            if isinstance(error, _BROKEN):
                 raise UnreachableError(f"{self._url}: {_why(error)}") from error
             raise
 
-    def _take(self) -> HTTPConnection:
-        """An idle connection, or one that is not connected yet."""
-        while self._idle:
-            connection = self._idle.pop()
-            # Nothing was asked: what can be read is the end of the connection.
-            if connection.sock is not None and not _is_readable(connection.sock.fileno()):
-                return connection
-            connection.close()
+    def _take(self) -> HTTPConnection | None:
+        """An idle connection, if there is one."""
+        with contextlib.suppress(IndexError):
+            while True:
+                connection = self._idle.pop()
+                # Nothing was asked: what can be read is the end of the connection.
+                if connection.sock is not None and not _is_readable(connection.sock.fileno()):
+                    return connection
+                connection.close()
+        return None
+
+    def _make(self) -> HTTPConnection:
         if not self._is_encrypted:
             return HTTPConnection(self._host, self._port, timeout=_CONNECT_SEC)
         if self._tls is None:
@@ -111,19 +120,22 @@ class Connections:
         is_whole = False
         while not is_whole:
             try:
-                piece = response.read(_CHUNK)
+                # Of a chunk, `read` takes as much as the server says, `read1` no more than it is
+                # asked for.
+                piece = response.read1(_CHUNK) if response.chunked else response.read(_CHUNK)
                 is_whole = not piece
                 # `read` with a size says nothing of an early end.
                 if is_whole and response.length:
                     raise IncompleteRead(b"", response.length)
-            except (OSError, HTTPException) as error:
+            except _BROKEN as error:
                 raise UnreachableError(f"{self._url}: {_why(error)}") from error
             yield piece
 
 
 def _close_all(connections: list[HTTPConnection]) -> None:
-    while connections:
-        connections.pop().close()
+    with contextlib.suppress(IndexError):
+        while True:
+            connections.pop().close()
 
 
 def _why(error: Exception) -> str:

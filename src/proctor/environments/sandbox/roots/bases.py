@@ -4,6 +4,7 @@ import platform
 from dataclasses import dataclass
 from pathlib import Path
 
+from proctor.environments.sandbox.roots.builders import find_program
 from proctor.environments.sandbox.roots.dockerfile import (
     NOTHING,
     Dockerfile,
@@ -17,6 +18,7 @@ from proctor.environments.sandbox.roots.host_base import (
     load_host_base,
 )
 from proctor.environments.sandbox.roots.images import Image, ImageStore
+from proctor.environments.sandbox.roots.instructions import find_unbuilt
 from proctor.environments.sandbox.roots.layers import Parts
 from proctor.environments.sandbox.roots.recipe import Start
 from proctor.environments.sandbox.scratch import cache_directory
@@ -102,7 +104,9 @@ def _list_images(
         return []
     dockerfile = load_dockerfile(environment_dir)
     if dockerfile is not None and (docker_image is None or force):
-        return list(dockerfile.images)
+        # What another program builds, it pulls itself.
+        is_unbuilt = find_unbuilt(dockerfile) is not None and find_program() is not None
+        return [] if is_unbuilt else list(dockerfile.images)
     return [] if docker_image in (None, NOTHING) else [str(docker_image)]
 
 

@@ -19,9 +19,16 @@ from proctor.environments.sandbox.roots.bases import (
     load_dockerfile,
     load_host,
 )
-from proctor.environments.sandbox.roots.builders import PROGRAMS, RootOptions, build_with
+from proctor.environments.sandbox.roots.builders import (
+    BUILDERS,
+    PROGRAMS,
+    RootOptions,
+    build_with,
+    find_program,
+)
 from proctor.environments.sandbox.roots.dockerfile import NOTHING, Dockerfile, Stage
 from proctor.environments.sandbox.roots.host_base import is_loaded
+from proctor.environments.sandbox.roots.instructions import find_unbuilt
 from proctor.environments.sandbox.roots.layers import Parts
 from proctor.environments.sandbox.roots.recipe import DEFAULT_PATH
 from proctor.environments.sandbox.roots.stages import Builder
@@ -87,6 +94,12 @@ async def build_root(
         made, notes = await build_with(options.builder, environment_dir, scratch, force=force)
         return replace(_rooted(bases.of_image(made), upload=False), notes=notes)
     dockerfile = load_dockerfile(environment_dir)
+    if is_built and dockerfile and options.builder == BUILDERS[0]:
+        why, program = find_unbuilt(dockerfile), find_program()
+        if why and program:
+            made, notes = await build_with(program, environment_dir, scratch, force=force)
+            note = f"built with {program}, because in the sandbox {why}"
+            return replace(_rooted(bases.of_image(made), upload=False), notes=(*notes, note))
     if image is not None and not (force and dockerfile):
         return _rooted(bases.of_image(image), upload=_is_uploaded(environment_dir, dockerfile))
     if dockerfile is None:

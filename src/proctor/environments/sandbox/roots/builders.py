@@ -27,8 +27,9 @@ from proctor.environments.sandbox.roots.steps import BuildLog, cut_output, run_i
 from proctor.errors import ImageError
 
 BUILDERS = ("auto", "sandbox", "buildah", "docker")
-"""Values of --builder; auto is the sandbox."""
+"""Values of --builder; auto is the sandbox, and for what it does not build an installed program."""
 PROGRAMS = ("buildah", "docker")
+"""The one that auto prefers first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,12 @@ def check_builder(builder: str, environ: Mapping[str, str] = os.environ) -> None
     """
     if builder in PROGRAMS and shutil.which(builder, path=environ.get("PATH")) is None:
         raise ImageError(f"--builder {builder}: the program {builder} is not installed")
+
+
+def find_program(environ: Mapping[str, str] = os.environ) -> str | None:
+    """Return the installed program that `auto` builds with, if there is one."""
+    found = (each for each in PROGRAMS if shutil.which(each, path=environ.get("PATH")))
+    return next(found, None)
 
 
 async def build_with(
@@ -130,9 +137,11 @@ def _list_commands(
     # buildah needs a runtime such as runc, except for this isolation.
     has_runtime = any(map(shutil.which, ("crun", "runc"))) or "BUILDAH_ISOLATION" in os.environ
     isolation = [] if has_runtime else ["--isolation", "chroot"]
+    # Docker's format, because that of OCI has no HEALTHCHECK.
+    how = ["--format", "docker", *isolation, *(fresh or ["--layers"])]
     return [
-        ["buildah", "build", *isolation, *(fresh or ["--layers"]), *what],
-        ["buildah", "push", "--quiet", name, f"oci-archive:{archive}"],
+        ["buildah", "build", *how, *what],
+        ["buildah", "push", "--quiet", "--format", "v2s2", name, f"docker-archive:{archive}"],
     ]
 
 

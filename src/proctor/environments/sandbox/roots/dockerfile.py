@@ -169,7 +169,7 @@ class Place:
             return act(*args, **kwargs)
         except ImageError as error:
             place = f"{self.where}:{self.statement.line}: {self.statement.keyword}"
-            raise ImageError(f"{place}: {error}") from error
+            raise type(error)(f"{place}: {error}") from error
 
 
 def _platform_arguments(machine: str) -> dict[str, str]:

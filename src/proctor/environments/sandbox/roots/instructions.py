@@ -12,6 +12,7 @@ import re
 import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NoReturn
 
 from proctor.environments.image_config import CHECK_DEFAULTS
 from proctor.environments.sandbox.roots.dockerfile import (
@@ -34,7 +35,7 @@ from proctor.environments.sandbox.roots.recipe import (
     Start,
     Step,
 )
-from proctor.errors import ImageError
+from proctor.errors import ImageError, UnbuiltError
 from proctor.task.environment import Healthcheck
 
 # Instructions that are ignored, and those that are ignored with a note.
@@ -44,6 +45,19 @@ _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _OCTAL = re.compile(r"[0-7]{3,4}")
 _URL = re.compile(r"(https?|ftp|git)://|git@")
+
+
+def find_unbuilt(dockerfile: Dockerfile) -> str | None:
+    """Return why the sandbox does not build a Dockerfile that other programs may build, or None."""
+    try:
+        for stage in dockerfile.needed:
+            plan_recipe(dockerfile, stage, Start({}))
+    except UnbuiltError as error:
+        return str(error)
+    except ImageError:
+        # It depends on the image, or no program builds it: found out when it is built.
+        return None
+    return None
 
 
 def plan_recipe(dockerfile: Dockerfile, stage: Stage, start: Start) -> Recipe:
@@ -109,7 +123,7 @@ class _Planner:
         elif statement.keyword in _NOTED:
             self._note(statement, _NOTED[statement.keyword])
         elif statement.keyword not in _SILENT:
-            raise ImageError(_refusal(statement.keyword))
+            _refuse(statement.keyword)
 
     @property
     def variables(self) -> dict[str, str]:
@@ -207,7 +221,7 @@ class _Planner:
             if name == "mount" and kinds == ["type=cache"]:
                 self._note(statement, "--mount=type=cache has no effect: nothing is cached")
             elif (name, value) not in (("network", "default"), ("security", "sandbox")):
-                raise ImageError(f"--{name}={value} is not supported here; {INSTEAD}")
+                raise UnbuiltError(f"--{name}={value} is not supported here; {INSTEAD}")
 
     def _command(self, statement: Statement) -> tuple[tuple[str, ...], str | None]:
         if not statement.rest:
@@ -271,7 +285,7 @@ class _Planner:
         if source is not None and statement.heredocs:
             raise ImageError("a here-document with --from; expected paths")
         if flags:
-            raise ImageError(f"--{next(iter(flags))} is not supported; {INSTEAD}")
+            raise UnbuiltError(f"--{next(iter(flags))} is not supported; {INSTEAD}")
         if chmod is not None and not _OCTAL.fullmatch(chmod := self._expand(chmod)):
             raise ImageError(f"--chmod={chmod}; expected octal digits such as 755")
         return (
@@ -312,14 +326,16 @@ def _parse_duration(text: str) -> float | None:
 
 def _check_local(source: str, keyword: str) -> str:
     if keyword == "ADD" and (_URL.match(source) or source.endswith(".git")):
-        raise ImageError(
+        raise UnbuiltError(
             f"{source}: URLs are not fetched; use RUN with curl or git, put the file next to the "
             f"Dockerfile, or {INSTEAD}"
         )
     return source
 
 
-def _refusal(keyword: str) -> str:
+def _refuse(keyword: str) -> NoReturn:
     if keyword == "ONBUILD":
-        return f"is not supported; {INSTEAD}"
-    return "is not a Dockerfile instruction; expected FROM, RUN, COPY, ENV, WORKDIR or another"
+        raise UnbuiltError(f"is not supported; {INSTEAD}")
+    raise ImageError(
+        "is not a Dockerfile instruction; expected FROM, RUN, COPY, ENV, WORKDIR or another"
+    )
