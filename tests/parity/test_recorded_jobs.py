@@ -1,5 +1,6 @@
 """The tasks of real harbor jobs, run again by proctor: every trial and every figure as recorded."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -60,6 +61,21 @@ def test_a_recorded_job_is_a_part_of_the_job_over_all_tasks(name: str, our_job: 
 )
 def test_a_recorded_job_comes_out_the_same(name: str, tmp_path: Path) -> None:
     tasks, *options = ALONE[name]
-    run_ours("-p", TASKS / str(tasks), *options, jobs=tmp_path)
-    assert load_facts(JOBS / name) == load_facts(tmp_path / "job")
-    assert load_groups(JOBS / name) == load_groups(tmp_path / "job")
+    jobs = tmp_path / "0"
+    run_ours("-p", TASKS / str(tasks), *options, jobs=jobs)
+    while has_empty_reward(jobs / "job") and jobs.name < "2":
+        jobs = tmp_path / str(int(jobs.name) + 1)
+        run_ours("-p", TASKS / str(tasks), *options, jobs=jobs)
+    assert load_facts(JOBS / name) == load_facts(jobs / "job")
+    assert load_groups(JOBS / name) == load_groups(jobs / "job")
+
+
+def has_empty_reward(job: Path) -> bool:
+    """Whether a reward file was read in the moment between its opening and its writing.
+
+    A process of the task `tamper/background-writer` writes it again and again; on a busy machine
+    the moment is long.
+    """
+    trials = (json.loads(path.read_text()) for path in job.glob("*/result.json"))
+    errors = [trial["exception_info"] for trial in trials if trial["exception_info"]]
+    return any(error["exception_type"] == "RewardFileEmptyError" for error in errors)
