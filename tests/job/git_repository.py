@@ -38,7 +38,7 @@ class Repository:
         """Push everything; the id of the commit."""
         self._git("add", "--all")
         self._git("commit", "--quiet", "--message", message)
-        self._git("push", "--quiet", "--tags", str(self.bare), "main")
+        self._git("push", "--quiet", "--tags", self.url, "main")
         return self._git("rev-parse", "HEAD")
 
     def tag(self, name: str) -> None:
@@ -56,16 +56,43 @@ class Repository:
         self._git("push", "--quiet", "--force", str(self.bare), f"{commit}:refs/heads/main")
         return commit
 
-    def commit_link(self, name: str, target: Path) -> str:
-        """Push a commit whose top has a directory and a link of one name, in a malformed tree."""
-        link = self._git("hash-object", "-w", "--stdin", given=str(target))
-        listed = [("40000", self._git("rev-parse", f"HEAD:{name}")), ("120000", link)]
-        data = b"".join(f"{mode} {name}\0".encode() + bytes.fromhex(one) for mode, one in listed)
-        (self.place / "malformed").write_bytes(data)
-        words = ("hash-object", "-t", "tree", "-w", "--literally", str(self.place / "malformed"))
-        commit = self._git("commit-tree", self._git(*words), "-m", "link")
+    def commit_malformed(self, path: str, *added: tuple[str, str, str]) -> str:
+        """Push a commit with entries (mode, name, object) added to a tree that may have them."""
+        inner = below = ""
+        for place in (Path(path), *Path(path).parents):
+            listed = self._git("ls-tree", f"HEAD:{'' if place == Path() else place}").splitlines()
+            entries = [(*line.split("\t")[0].split(), line.split("\t")[1]) for line in listed]
+            tree = [(mode.lstrip("0"), name, one) for mode, _, one, name in entries]
+            if inner:
+                tree = [(mode, name, inner if name == below else one) for mode, name, one in tree]
+            else:
+                tree += added
+            inner, below = self.write_tree(*tree), place.name
+        commit = self._git("commit-tree", inner, "-m", "malformed")
         self._git("push", "--quiet", "--force", str(self.bare), f"{commit}:refs/heads/main")
         return commit
+
+    def set_up_lfs(self, pattern: str) -> None:
+        """Keep files with git-lfs from now on; needs it installed."""
+        self._git("lfs", "install", "--local")
+        (self.tree / ".gitattributes").write_text(
+            f"{pattern} filter=lfs diff=lfs merge=lfs -text\n"
+        )
+
+    def blob(self, name: str) -> str:
+        return self._git("cat-file", "-p", name)
+
+    def write_blob(self, text: str) -> str:
+        return self._git("hash-object", "-w", "--stdin", given=text)
+
+    def write_tree(self, *entries: tuple[str, str, str]) -> str:
+        data = b"".join(
+            f"{mode} {name}\0".encode() + bytes.fromhex(one) for mode, name, one in entries
+        )
+        (self.place / "malformed").write_bytes(data)
+        return self._git(
+            "hash-object", "-t", "tree", "-w", "--literally", str(self.place / "malformed")
+        )
 
     def resolve(self, *tasks: dict[str, Any], **host: str) -> Resolved:
         """The tasks of a job, with a cache of their own."""

@@ -1,6 +1,7 @@
 """Tasks of git repositories: fetched from a bare repository of this machine."""
 
 import os
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -133,12 +134,64 @@ def test_a_link_out_of_a_task_is_refused(repository: Repository) -> None:
     assert (same.is_symlink(), same.read_text()) == (False, "Do two.\n")
 
 
-def test_a_directory_that_is_also_a_link_is_refused(repository: Repository, tmp_path: Path) -> None:
+EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+
+
+@pytest.mark.parametrize(
+    ("path", "mode", "name"),
+    [
+        (".", "120000", "tasks"),
+        ("tasks", "120000", "one"),
+        ("tasks/one", "120000", "tests"),
+        ("tasks/one", "100644", "task.toml"),
+        ("tasks/one", "100644", "instruction.md/x"),
+    ],
+)
+def test_a_commit_with_two_entries_of_one_name_is_refused_before_it_is_written(
+    repository: Repository, tmp_path: Path, path: str, mode: str, name: str
+) -> None:
     write_task(tmp_path / "private")
-    commit = repository.commit_link("tasks", tmp_path / "private")
-    with pytest.raises(TaskError, match="tasks is also a link in the repository; refused"):
-        repository.resolve({"path": "tasks", "git_commit_id": commit})
+    link = repository.write_blob(str(tmp_path / "private"))
+    (repository.tree / ".gitattributes").write_text("*.bin filter=lfs\n")
+    repository.commit("lfs")
+    commit = repository.commit_malformed(path, (mode, name, link))
+    with pytest.raises(TaskError, match=r"is more than one file or directory of the commit"):
+        repository.resolve(
+            {"path": "tasks/one", "git_commit_id": commit}, PATH=fake_lfs(tmp_path, "touch ran")
+        )
     assert not list(repository.home.rglob("task.toml"))
+    assert not list(tmp_path.rglob("ran"))
+
+
+def test_a_link_and_an_empty_directory_of_one_name_are_refused(
+    repository: Repository, tmp_path: Path
+) -> None:
+    link = repository.write_blob(str(write_task(tmp_path / "private")))
+    twice = (("40000", "x", EMPTY_TREE), ("120000", "x", link))
+    repository.write_tree()
+    commit = repository.commit_malformed(".", *twice)
+    with pytest.raises(TaskError, match="'x' is more than one file or directory of the commit"):
+        repository.resolve({"path": "x", "git_commit_id": commit})
+
+
+def fake_lfs(place: Path, script: str) -> str:
+    """A PATH with a git-lfs that is a shell script."""
+    tools = place / "tools"
+    tools.mkdir()
+    (tools / "git-lfs").write_text(f"#!/bin/sh\n{script}\n")
+    (tools / "git-lfs").chmod(0o755)
+    return f"{tools}:{os.environ['PATH']}"
+
+
+@pytest.mark.skipif(shutil.which("git-lfs") is None, reason="needs git-lfs")
+def test_files_kept_by_lfs_are_fetched(repository: Repository) -> None:
+    repository.set_up_lfs("*.bin")
+    data = repository.tree / "tasks" / "one" / "data.bin"
+    data.write_bytes(b"large")
+    repository.commit("lfs")
+    assert repository.blob("HEAD:tasks/one/data.bin").startswith("version https://git-lfs")
+    task = repository.resolve({"path": "tasks/one"}).tasks[0]
+    assert (task.directory / "data.bin").read_bytes() == b"large"
 
 
 def test_attributes_of_the_whole_repository_hold(repository: Repository) -> None:
@@ -153,7 +206,8 @@ def test_files_kept_by_lfs_are_noted_where_it_is_missing(repository: Repository)
     repository.commit("lfs")
     tools = repository.place / "bin"
     tools.mkdir()
-    notes = repository.resolve({"path": "tasks/one"}, PATH=f"{tools}:/usr/bin:/bin").notes
+    (tools / "git").symlink_to(shutil.which("git") or "")
+    notes = repository.resolve({"path": "tasks/one"}, PATH=str(tools)).notes
     assert [note for note in notes if "git-lfs, which is not installed" in note]
 
 

@@ -205,11 +205,11 @@ class Repository:
         """Check out the files of these directories.
 
         Raises:
-            TaskError: git fails, or they are too large.
+            TaskError: git fails, they are too large, or the commit is malformed.
         """
         if not paths:
             return
-        self._check_count(commit)
+        self._check_tree(commit)
         # Read the whole index first: .gitattributes at the top of the repository apply to its
         # tasks.
         self._run("read-tree", commit)
@@ -221,13 +221,30 @@ class Repository:
         self._run(*words, given=listed)
         self._check_size()
 
-    def _check_count(self, commit: str) -> None:
-        listed = self._try("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit)
-        if (number := listed.out.count(b"\0")) > _MOST_IN_COMMIT:
+    def _check_tree(self, commit: str) -> None:
+        """Check that a commit has not too many files, and each of its names only once.
+
+        Of a directory and a link of one name, git writes the link, and git-lfs before 3.7.1 writes
+        the files of the directory to where the link leads.
+        """
+        files = self._list_names(commit, "file", "files")
+        # Trees can be empty, and a malformed one can have names with a slash: both are looked at.
+        entries = self._list_names(commit, "entry", "entries", "-t")
+        if twice := _find_twice(files, entries):
             raise TaskError(
-                f"{self.shown}: {count_of(number, 'file')} in the commit; expected at most "
+                f"{self.shown}: {printable(os.fsdecode(twice))!r} is more than one file or "
+                "directory of the commit, which is malformed; refused"
+            )
+
+    def _list_names(self, commit: str, one: str, many: str, *options: str) -> list[bytes]:
+        words = ("ls-tree", "-r", *options, "-z", "--name-only", "--full-tree", commit)
+        listed = self._call(*words).out
+        if (number := listed.count(b"\0")) > _MOST_IN_COMMIT:
+            raise TaskError(
+                f"{self.shown}: {count_of(number, one, many)} in the commit; expected at most "
                 f"{_MOST_IN_COMMIT:,}"
             )
+        return listed.split(b"\0")[:-1]
 
     def find_notes(self, commit: str, paths: Sequence[Path]) -> tuple[str, ...]:
         """Fetch files stored in git-lfs; return notes about those that could not be.
@@ -246,6 +263,9 @@ class Repository:
         # git-lfs replaces only files that have its filter.
         self._attributes.unlink(missing_ok=True)
         include = ",".join("**" if path == Path() else f"{path.as_posix()}/**" for path in paths)
+        # It looks at the files of HEAD, and replaces none where its filter is not configured.
+        self._run("update-ref", "--no-deref", "HEAD", commit)
+        self._run("lfs", "install", "--local", "--skip-repo")
         self._run("lfs", "pull", f"--include={include}")
         self._check_size()
         return ()
@@ -254,10 +274,13 @@ class Repository:
         return TaskError(f"{self.shown}: cannot be fetched: {failed.complaint}")
 
     def _run(self, *arguments: str, given: bytes = b"") -> str:
+        return self._call(*arguments, given=given).out.decode(errors="replace").strip()
+
+    def _call(self, *arguments: str, given: bytes = b"") -> "_Done":
         done = self._try(*arguments, given=given)
         if done.code != 0:
             raise TaskError(f"{self.shown}: git {arguments[0]} failed: {done.complaint}")
-        return done.out.decode(errors="replace").strip()
+        return done
 
     def _try(self, *arguments: str, given: bytes = b"") -> "_Done":
         # Files instead of pipes: git never waits for us, and we can look at its progress.
@@ -346,6 +369,22 @@ class _Done:
         wanted = [line for line in lines if line.startswith(("fatal:", "error:", "remote:"))]
         said = "; ".join(line.strip() for line in wanted[-2:] or lines[-1:])
         return printable(said) or f"exit code {self.code}"
+
+
+def _find_twice(files: Sequence[bytes], entries: Sequence[bytes]) -> bytes | None:
+    """Find a name that two entries have, or that a file and a directory above another have."""
+    above: set[bytes] = set()
+    for name in files:
+        parent = name.rpartition(b"/")[0]
+        while parent and parent not in above:
+            above.add(parent)
+            parent = parent.rpartition(b"/")[0]
+    seen: set[bytes] = set()
+    for name in entries:
+        if name in seen:
+            return name
+        seen.add(name)
+    return next((name for name in files if name in above), None)
 
 
 def _name_inside(path: Path) -> str:
