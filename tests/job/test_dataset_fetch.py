@@ -313,9 +313,17 @@ def test_a_source_has_a_url_a_ref_and_a_directory(
         ("git+https://a.org/b.git@--upload-pack=x", "is not a commit"),
         ("git+ext::sh -c true", "is not the URL of a git repository"),
         ("git+--upload-pack=x", "is not the URL of a git repository"),
-        ("git+https://u:hidden@a.org/b.git", "has a password in it"),
-        ("git+https://u:x@hidden@a.org/b.git", "has a password in it"),
-        ("git+https://:hidden@a.org/b.git@--x#subdirectory=../y", "has a password in it"),
+        ("git+https://u:hidden@a.org/b.git", "has a user, password or token in it"),
+        ("git+https://u:x@hidden@a.org/b.git", "has a user, password or token in it"),
+        (
+            "git+https://:hidden@a.org/b.git@--x#subdirectory=../y",
+            "has a user, password or token in it",
+        ),
+        ("git+https://hidden@a.org/b.git", "has a user, password or token in it"),
+        ("git+http://hidden@a.org/b.git@v1", "has a user, password or token in it"),
+        ("git+HTTPS://hidden@a.org/b.git", "has a user, password or token in it"),
+        ("git+ssh://git:hidden@a.org/b.git", "'ssh://git:…@a.org/b.git' has a user, password or"),
+        ("git+https://hidden@a.org/b.git#egg=x", "is not a dataset in git"),
         ("git+https://u:hidden@a.org/b.git#egg=x", "is not a dataset in git"),
     ],
 )
@@ -326,10 +334,11 @@ def test_what_is_no_source_is_said(text: str, said: str) -> None:
     assert "hidden" not in str(caught.value)
 
 
-def test_a_password_in_a_url_is_not_recorded(site: Site) -> None:
-    url = site.url.replace("://", "://ada:hidden@")
+@pytest.mark.parametrize("secret", ["ada:hidden", "ghp_hidden"])
+def test_a_password_or_token_in_a_url_is_not_recorded(site: Site, secret: str) -> None:
+    url = site.url.replace("://", f"://{secret}@")
     wanted = {"git_url": url, "git_commit_id": site.repository.first, "path": "tasks/one"}
-    with pytest.raises(TaskError, match=r"'http://ada:…@127.* has a password in it"):
+    with pytest.raises(TaskError, match=r"'http://…@127.* has a user, password or token in it"):
         resolve(job_config(tasks=[wanted]), host=site.host)
 
 

@@ -42,7 +42,8 @@ _MOST_PATHS = 500
 _PROTOCOLS = "file:git:http:https:ssh"
 _SCHEME = re.compile(r"(https?|ssh|git|file)://(?!-)(?:[^/@]*@(?!-))?[^\s]+")
 _SCP = re.compile(r"(?!-)(?:[A-Za-z0-9_.-]+@)?(?!-)[A-Za-z0-9_.-]+:(?!:)[^\s]*")
-_PASSWORD = re.compile(r"(://[^/@:]*):[^/]*@")
+# Over HTTP a user is often a token; over ssh, `git@` is a mere name.
+_SECRET = re.compile(r"(https?://)[^/]*@|(://[^/@:]*:)[^/]*@", re.IGNORECASE)
 _SUBMODULE = "160000"
 _OPTIONS = (
     *("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"),
@@ -59,13 +60,14 @@ def check_git_url(url: str, *, is_local_allowed: bool = True) -> None:
     """Check that a URL is one of a git repository, and that git would run no command for it.
 
     Raises:
-        TaskError: it is not; or it has a password, or is on this machine, which is not allowed.
+        TaskError: it is not; or it has a password or a token, or is on this machine, which is not
+            allowed.
     """
     shown = printable(hide_password(url))
-    if _PASSWORD.search(url):
+    if _SECRET.search(url):
         raise TaskError(
-            f"{shown!r} has a password in it, which would be recorded with every trial; remove it "
-            "and let git find it: see `git help credentials`"
+            f"{shown!r} has a user, password or token in it, which would be recorded with every "
+            "trial; remove it and let git find it: see `git help credentials`"
         )
     if not url.isprintable() or url.startswith("-") or "::" in url.partition("/")[0]:
         raise TaskError(f"{shown!r} is not the URL of a git repository; expected https://…")
@@ -81,8 +83,8 @@ def check_git_url(url: str, *, is_local_allowed: bool = True) -> None:
 
 
 def hide_password(url: str) -> str:
-    """A URL without the password that may be in it."""
-    return _PASSWORD.sub(r"\1:…@", url)
+    """A URL without the password or token that may be in it."""
+    return _SECRET.sub(r"\1\2…@", url)
 
 
 def check_git_ref(url: str, ref: str | None) -> None:
