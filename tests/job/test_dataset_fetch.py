@@ -269,6 +269,20 @@ def test_a_change_in_the_cache_is_noticed(site: Site) -> None:
     assert "changed since it was fetched; remove the directory" in resolved.refused[0].reason
 
 
+def test_a_task_that_is_fetched_again_stays_in_place_unless_it_was_changed(site: Site) -> None:
+    one, two = (task.directory for task in site.resolve().tasks)
+    (two / "tests" / "test.sh").write_text("echo 1\n")
+    before = (one.stat().st_ino, two.stat().st_ino)
+    resolved = site.resolve(overwrite=True)
+    assert site.server.n_fetches > 1
+    assert [task.directory for task in resolved.tasks] == [one, two]
+    assert (one.stat().st_ino == before[0], two.stat().st_ino == before[1]) == (True, False)
+    (one / "tests" / "test.sh").chmod(0o644 if os.access(one / "tests/test.sh", os.X_OK) else 0o755)
+    site.resolve(overwrite=True)
+    assert one.stat().st_ino != before[0]
+    assert sorted(path.name for path in one.parent.iterdir()) == ["one"]
+
+
 def test_a_dataset_in_git_is_listed_at_the_commit_of_its_ref(site: Site) -> None:
     write_task(site.repository.tree / "tasks" / "one" / "environment" / "inner")
     newest = site.repository.commit("inner")

@@ -221,9 +221,10 @@ def _keep(
         checksums.append(task_checksum(target))
         # Before the task is in its place: a receipt without a task is of no consequence.
         _write_receipt(place, caches, checksums[0])
+        # A job may be running on the cached one, which is removed only if it was changed.
+        if task.overwrite and not _is_like(place, target):
+            _move_away(place)
 
-    if task.overwrite:
-        _move_away(place)
     try:
         fill_once(place, fill)
     except TaskError as error:
@@ -274,6 +275,24 @@ class _Copy:
         self._bytes -= found.st_size if stat.S_ISREG(found.st_mode) else 0
         if self._files < 0 or self._bytes < 0:
             raise TaskError("it is larger than may be fetched, by its links")
+
+
+def _is_like(place: Path, fetched: Path) -> bool:
+    """Whether a cached task has the files that were fetched, as far as git knows them."""
+    try:
+        return task_checksum(place) == task_checksum(fetched) and (
+            _list_executable(place) == _list_executable(fetched)
+        )
+    except (TaskError, OSError):
+        return False
+
+
+def _list_executable(directory: Path) -> set[Path]:
+    return {
+        path.relative_to(directory)
+        for path in directory.rglob("*")
+        if path.is_file() and path.stat().st_mode & stat.S_IXUSR
+    }
 
 
 def _move_away(place: Path) -> None:
