@@ -201,3 +201,34 @@ def test_a_registry_that_cannot_be_reached_is_said_with_what_base_would_do(
     assert ran.code == 0, ran.err
     (found,) = (tmp_path / "jobs" / "one").glob("*/findings.json")
     assert "base-substituted" in found.read_text()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("ALL_PROXY", "socks5://ada:hidden@127.0.0.1:9", "a SOCKS proxy is not supported; expec"),
+        ("HTTPS_PROXY", "ftp://127.0.0.1:9", "HTTPS_PROXY=ftp://127.0.0.1:9: cannot be used"),
+        ("HTTPS_PROXY", f"http://{'a' * 64}.invalid:1", "cannot be made: label empty or too long"),
+        ("NO_PROXY", "http://x:y:z", "NO_PROXY=http://x:y:z: cannot be used: Invalid port"),
+        ("SSL_CERT_FILE", "/nonexistent", "SSL_CERT_FILE=/nonexistent: cannot be used: No such"),
+        ("SSL_CERT_FILE", "/etc/passwd", "SSL_CERT_FILE=/etc/passwd: cannot be used: "),
+        ("SSLKEYLOGFILE", "/nonexistent/x", "SSLKEYLOGFILE=/nonexistent/x"),
+    ],
+)
+def test_variables_of_proxies_and_certificates_that_are_wrong_are_a_sentence(
+    proctor: Proctor, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, said: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    ran = proctor("image", "pull", "registry.invalid/tool")
+    assert (ran.code, ran.out) == (2, "")
+    (line,) = ran.err.splitlines()
+    assert line.startswith("proctor: registry.invalid/tool:latest: registry.invalid: ")
+    assert said in line
+    assert "hidden" not in line
+
+
+@pytest.mark.parametrize("host", [f"{'a' * 64}.invalid", "xn--a-.invalid"])
+def test_a_name_that_no_host_can_have_is_a_sentence(proctor: Proctor, host: str) -> None:
+    ran = proctor("image", "pull", f"{host}/tool")
+    assert (ran.code, ran.out, len(ran.err.splitlines())) == (2, "", 1)
+    assert "the name of a host" in ran.err

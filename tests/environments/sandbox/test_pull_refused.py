@@ -446,6 +446,8 @@ def test_a_host_of_a_redirect_names_no_token_server(registry: SmallRegistry, hom
         ("file:///etc/passwd", "redirects to"),
         ("https://ada:secret@192.0.2.1/x", "redirects to"),
         ("ftp://192.0.2.1/x", "redirects to"),
+        (f"https://{'a' * 64}.invalid/x", "cannot be made: label"),
+        ("https://xn--a-.invalid/x", "cannot be made: A-label must not end with a hyphen"),
     ],
 )
 def test_addresses_that_are_not_safe_are_refused(
@@ -469,6 +471,8 @@ def test_a_redirect_in_a_circle_ends(registry: SmallRegistry, refused: Callable[
         ("http://192.0.2.1/token", 'names the token server "http://192.0.2.1", which is not encr'),
         ("gopher://192.0.2.1/", "names the token server"),
         ("", "names the token server"),
+        (f"https://{'a' * 64}.invalid/", "cannot be made: label"),
+        ("https://xn--a-.invalid/", "names a token server that is no address"),
     ],
 )
 def test_passwords_go_to_no_token_server_without_encryption(

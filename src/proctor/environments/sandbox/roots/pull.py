@@ -12,7 +12,7 @@ for the next pull; if something is not what its digest says, or is refused, noth
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -121,8 +121,9 @@ def _resolved(
     endpoints = load_configuration(env).find_endpoints(wanted)
     failed: list[str] = []
     for endpoint in endpoints:
-        with RegistryClient(endpoint, env) as client:
+        with ExitStack() as stack:
             try:
+                client = stack.enter_context(RegistryClient(endpoint, env))
                 found = choose_remote(RemoteFiles(client, wanted.version), platform)
             except RegistryError as error:
                 failed.append(str(error))

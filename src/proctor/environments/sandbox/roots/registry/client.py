@@ -8,7 +8,7 @@ registries.toml. Blocks; several threads may share a client.
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Self
 
@@ -19,7 +19,7 @@ from proctor import __version__
 from proctor.environments.sandbox.roots.registry.configuration import Endpoint, is_loopback
 from proctor.environments.sandbox.roots.registry.credentials import Credentials, find_credentials
 from proctor.errors import RegistryError, UnreachableRegistryError
-from proctor.sentence import printable, shown, without_number
+from proctor.sentence import printable, reason_of, shown, without_number
 
 _TIMEOUT = httpx.Timeout(30.0, connect=10.0, pool=None)
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -32,6 +32,11 @@ _LARGEST_ANSWER = 1 << 20
 # A document must have arrived after this time; the timeout above is for each piece of it.
 _DOCUMENT_SECONDS = 120.0
 _LARGEST_REASON = 1 << 14
+_PROXIES = frozenset({"ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"})
+_CERTIFICATES = frozenset({"SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE"})
+_LOGIN = re.compile(r"(?<=//)[^/]*@")
+# What is raised for an address: parts of a host's name may not be empty, or longer than 63 letters.
+_NO_ADDRESS = (httpx.InvalidURL, ValueError)
 _CHALLENGE = re.compile(r'(\w+)\s*=\s*"([^"]*)"')
 _TOKEN = re.compile(r"[\x21-\x7e]{1,65536}")
 
@@ -54,18 +59,52 @@ class RegistryClient:
     """One repository of a registry."""
 
     def __init__(self, endpoint: Endpoint, env: Mapping[str, str]) -> None:
+        """Connect to nothing yet.
+
+        Raises:
+            RegistryError: no host has this name, or variables of proxies or certificates are wrong.
+        """
         self.endpoint = endpoint
         self._env = env
-        self._own = httpx.URL(endpoint.url)
-        self._is_here = is_loopback(self._own.host)
+        try:
+            self._own = httpx.URL(endpoint.url)
+            self._is_here = is_loopback(self._own.host)
+        except _NO_ADDRESS as error:
+            raise self._strange(f"is not the name of a host: {error}") from error
         self._authorization: str | None = None
         self._lock = threading.Lock()
-        self._http = httpx.Client(
-            timeout=_TIMEOUT,
-            follow_redirects=False,
-            # No proxy for this machine.
-            trust_env=not self._is_here,
-            headers={"User-Agent": f"proctor/{__version__}", "Accept-Encoding": "identity"},
+        # No proxy for this machine.
+        self._http = self._make_http(trust_env=not self._is_here)
+
+    def _make_http(self, *, trust_env: bool) -> httpx.Client:
+        """Make the HTTP client, which reads the variables of proxies and certificates."""
+        try:
+            return httpx.Client(
+                timeout=_TIMEOUT,
+                follow_redirects=False,
+                trust_env=trust_env,
+                headers={"User-Agent": f"proctor/{__version__}", "Accept-Encoding": "identity"},
+            )
+        except ImportError as error:
+            raise self._strange(
+                f"{self._name_set(_PROXIES)}: a SOCKS proxy is not supported; expected "
+                "http://HOST:PORT"
+            ) from error
+        except OSError as error:
+            raise self._strange(
+                f"{self._name_set(_CERTIFICATES)}: cannot be used: {reason_of(error)}"
+            ) from error
+        except _NO_ADDRESS as error:
+            raise self._strange(
+                f"{self._name_set(_PROXIES)}: cannot be used: {error}; expected http://HOST:PORT, "
+                "and names of hosts in NO_PROXY"
+            ) from error
+
+    def _name_set(self, names: Iterable[str]) -> str:
+        """The variables of these names that are set, without passwords in them."""
+        found = [(name, value) for name, value in self._env.items() if name.upper() in names]
+        return ", ".join(
+            f"{name}={_LOGIN.sub('…@', printable(value))}" for name, value in sorted(found) if value
         )
 
     def __enter__(self) -> Self:
@@ -154,11 +193,11 @@ class RegistryClient:
             response.close()
             try:
                 target = target.join(location)
-            except (httpx.InvalidURL, ValueError) as error:
+                self._check_address(target, "redirects to")
+            except _NO_ADDRESS as error:
                 raise self._strange(
                     f"redirects to {shown(location)}, which is no address"
                 ) from error
-            self._check_address(target, "redirects to")
         raise self._strange(f"redirects more than {_MOST_REDIRECTS} times")
 
     def _open(self, request: httpx.Request) -> httpx.Response:
@@ -171,6 +210,12 @@ class RegistryClient:
                 if wait is None or not is_there:
                     raise self.unreachable(error) from error
                 time.sleep(wait)
+            except _NO_ADDRESS as error:
+                where = shown(request.url.netloc.decode("ascii", "replace"))
+                raise self._strange(
+                    f"a request to {where} cannot be made: {error}; expected the name of a host, "
+                    "also of proxies and in redirects"
+                ) from error
         raise AssertionError("the last round returns or raises")
 
     def _check_address(self, target: httpx.URL, what: str) -> None:
@@ -207,9 +252,9 @@ class RegistryClient:
         said = dict(_CHALLENGE.findall(challenge))
         try:
             realm = httpx.URL(said.get("realm", ""))
-        except (httpx.InvalidURL, ValueError) as error:
+            self._check_address(realm, "names the token server")
+        except _NO_ADDRESS as error:
             raise self._strange("names a token server that is no address") from error
-        self._check_address(realm, "names the token server")
         # Only this right, whatever the registry proposes.
         asked = {
             "service": said.get("service", ""),
