@@ -30,11 +30,6 @@ class Reference:
         """Tag or digest."""
         return self.digest or self.tag
 
-    def at(self, digest: str) -> "Reference":
-        """The same repository's image with another digest."""
-        name = f"{self.name.partition('@')[0]}@{digest}"
-        return Reference(name, self.host, self.repository, self.tag, digest)
-
 
 def parse_reference(name: str) -> Reference:
     """Parse the name of an image; a name without a host is one of Docker Hub.
