@@ -275,6 +275,39 @@ def test_a_trickle_is_given_up(
         pull_image(store, reference, options)
 
 
+@pytest.mark.parametrize("n_bytes", [1, 300])
+def test_a_registry_that_begins_again_and_again_is_given_up(
+    registry: SmallRegistry,
+    store: ImageStore,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    n_bytes: int,
+) -> None:
+    monkeypatch.setattr(f"{BLOBS}._WAITS", (0.01, 0.01, 0.01))
+    one = layer(entry("usr/x", size=100_000))
+    reference = registry.put("tool", Saved((one,)))
+    path = registry.blob_path("tool", one)
+
+    def answer(request: Request) -> None:
+        if len([seen for seen, _ in registry.seen if seen == path]) > 20:
+            registry.answer(request)
+        elif "Range" in request.headers and n_bytes == 1:
+            request.say(206, one, Content_Range=f"bytes 7-{len(one) - 1}/{len(one)}")
+        else:
+            first = int(request.headers.get("Range", "bytes=0-")[6:-1])
+            request.send_response(206 if first else 200)
+            request.send_header("Content-Range", f"bytes {first}-{len(one) - 1}/{len(one)}")
+            request.send_header("Content-Length", str(len(one) - first))
+            request.end_headers()
+            request.wfile.write(one[first : first + n_bytes])
+            request.hang_up()
+
+    registry.answers[path] = answer
+    options = PullOptions(env={"HOME": str(home)}, now=NOW)
+    with pytest.raises(UnreachableRegistryError, match="pull again to continue there"):
+        pull_image(store, reference, options)
+
+
 def test_sizes_that_no_disk_has_are_refused_before_the_download(
     registry: SmallRegistry, refused: Callable[..., str]
 ) -> None:

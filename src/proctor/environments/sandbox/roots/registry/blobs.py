@@ -162,8 +162,9 @@ class _Download:
     def _complete(self) -> None:
         """Receive what is missing, over as many connections as it takes."""
         waits = iter(_WAITS)
+        # A registry that makes us begin again, or sends a few bytes each time, is given up.
+        due = self._offset + _LEAST_BYTES
         while self._offset < self._blob.size:
-            before = self._offset
             try:
                 self._receive()
                 reason = f"ended after {self._offset:,} bytes"
@@ -171,8 +172,8 @@ class _Download:
                 reason = f"broke off: {str(error) or type(error).__name__}"
             except UnreachableRegistryError as error:
                 reason = f"broke off: {error}"
-            if self._offset > before:
-                waits = iter(_WAITS)
+            if self._offset >= due:
+                waits, due = iter(_WAITS), self._offset + _LEAST_BYTES
             wait = next(waits, None)
             if self._offset < self._blob.size and wait is None:
                 self._file.flush()
