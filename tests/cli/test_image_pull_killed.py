@@ -163,6 +163,41 @@ def test_a_download_that_is_ended_leaves_what_arrived_for_the_next_pull(
         assert any("Range" in headers for _, headers in slow.proxy.seen)
 
 
+@pytest.mark.parametrize("sent", ["nothing", "headers", "half", "later"])
+def test_an_interrupted_pull_does_not_wait_for_a_silent_registry(cache: Path, sent: str) -> None:
+    one = layer(("usr/x", os.urandom(100_000).hex()))
+    asked, may_end = threading.Event(), threading.Event()
+
+    def fall_silent(request: Request) -> None:
+        asked.set()
+        if sent == "later":
+            request.say(503, Retry_After="10")
+            return
+        if sent != "nothing":
+            request.send_response(200)
+            request.send_header("Content-Length", str(len(one)))
+            request.end_headers()
+            request.wfile.write(one[: len(one) // 2 if sent == "half" else 0])
+        may_end.wait(60)
+
+    with small_registry() as registry:
+        reference = registry.put("tool", Saved((one,)))
+        registry.answers[registry.blob_path("tool", one)] = fall_silent
+        try:
+            with started("image", "pull", reference) as child:
+                assert asked.wait(60)
+                time.sleep(0.3)
+                began = time.monotonic()
+                ran = end(child, signal.SIGINT)
+                took = time.monotonic() - began
+        finally:
+            may_end.set()
+    assert (ran.code, ran.out) == (130, "")
+    assert ran.err.splitlines()[-1] == "proctor: interrupted"
+    # About a second; more on a busy machine, but not the ten or thirty of a time limit.
+    assert took < 6
+
+
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_an_unpacking_that_is_ended_leaves_no_image(
     real: str, cache: Path, proctor: Proctor, how: signal.Signals

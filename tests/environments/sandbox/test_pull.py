@@ -6,6 +6,7 @@ import os
 import stat
 import tarfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from proctor.environments.sandbox.roots.images import ImageStore, Known
 from proctor.environments.sandbox.roots.pull import Pulled, PullOptions, load_layers, pull_image
-from proctor.environments.sandbox.roots.registry.blobs import StoppedError
+from proctor.environments.sandbox.roots.registry.client import StoppedError
 from proctor.errors import ImageError, RegistryError, UnreachableRegistryError
 from proctor.harbor.configs import EnvironmentConfig
 from tests.environments.orders import order_of
@@ -394,6 +395,30 @@ def test_a_pull_can_be_stopped(registry: SmallRegistry, pull: Pull, store: Image
     stopped.set()
     with pytest.raises(StoppedError):
         pull(reference, stopped=stopped)
+    assert store.find(reference) is None
+
+
+@pytest.mark.parametrize("what", ["manifests/1", "blobs"])
+def test_a_registry_that_is_silent_does_not_keep_a_pull_from_being_stopped(
+    registry: SmallRegistry, pull: Pull, store: ImageStore, what: str
+) -> None:
+    one = layer(("usr/x", "x"))
+    reference = registry.put("tool", Saved((one,)))
+    path = registry.blob_path("tool", one) if what == "blobs" else f"/v2/tool/{what}"
+    stopped, may_end = threading.Event(), threading.Event()
+
+    def be_silent(_: Request) -> None:
+        threading.Timer(0.3, stopped.set).start()
+        may_end.wait(60)
+
+    registry.answers[path] = be_silent
+    began = time.monotonic()
+    try:
+        with pytest.raises(StoppedError):
+            pull(reference, stopped=stopped)
+        assert time.monotonic() - began < 10
+    finally:
+        may_end.set()
     assert store.find(reference) is None
 
 

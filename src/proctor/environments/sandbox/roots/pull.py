@@ -28,8 +28,8 @@ from proctor.environments.sandbox.roots.images import (
     explain,
 )
 from proctor.environments.sandbox.roots.layers import discard
-from proctor.environments.sandbox.roots.registry.blobs import Blob, Downloads, Meter, StoppedError
-from proctor.environments.sandbox.roots.registry.client import RegistryClient
+from proctor.environments.sandbox.roots.registry.blobs import Blob, Downloads, Meter
+from proctor.environments.sandbox.roots.registry.client import RegistryClient, StoppedError
 from proctor.environments.sandbox.roots.registry.configuration import load_configuration
 from proctor.environments.sandbox.roots.registry.reference import Reference, parse_reference
 from proctor.environments.sandbox.roots.registry.remote_files import RemoteFiles
@@ -49,6 +49,7 @@ from proctor.sentence import count_of, render_size
 _FACTS = "layer.json"
 # Overlayfs takes 500 lower directories; no builder makes as many.
 _MOST_LAYERS = 250
+_POLL_SECONDS = 0.2
 
 
 def show_nothing(_done: int, _total: int) -> None:
@@ -101,7 +102,7 @@ def pull_image(store: ImageStore, reference: str, options: PullOptions) -> Pulle
     wanted = parse_reference(reference)
     name = check_free_for_use(normalise_name(options.name or wanted.name))
     platform = parse_platform(options.platform)
-    with _resolved(wanted, platform, options.env) as (client, found):
+    with _resolved(wanted, platform, options) as (client, found):
         pull = _Pull(store, client, found, options)
         try:
             return pull.run(name, str(platform))
@@ -115,15 +116,16 @@ def pull_image(store: ImageStore, reference: str, options: PullOptions) -> Pulle
 
 @contextmanager
 def _resolved(
-    wanted: Reference, platform: Platform, env: Mapping[str, str]
+    wanted: Reference, platform: Platform, options: PullOptions
 ) -> Iterator[tuple[RegistryClient, SavedImage]]:
     """Find the image at the first endpoint that has it."""
-    endpoints = load_configuration(env).find_endpoints(wanted)
+    endpoints = load_configuration(options.env).find_endpoints(wanted)
     failed: list[str] = []
     for endpoint in endpoints:
         with ExitStack() as stack:
             try:
-                client = stack.enter_context(RegistryClient(endpoint, env))
+                client = stack.enter_context(RegistryClient(endpoint, options.env))
+                stack.enter_context(_stopped_by(options.stopped, client))
                 found = choose_remote(RemoteFiles(client, wanted.version), platform)
             except RegistryError as error:
                 failed.append(str(error))
@@ -134,6 +136,29 @@ def _resolved(
                 raise ImageError(f"{wanted.name}: {error}") from error
             yield client, found
             return
+
+
+@contextmanager
+def _stopped_by(stopped: threading.Event | None, client: RegistryClient) -> Iterator[None]:
+    """Stop the client when the event is set, whatever it waits for."""
+    if stopped is None:
+        yield
+        return
+    is_done = threading.Event()
+
+    def watch() -> None:
+        while not is_done.wait(_POLL_SECONDS):
+            if stopped.is_set():
+                client.stop()
+                return
+
+    thread = threading.Thread(target=watch, name="pull-watch", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_done.set()
+        thread.join()
 
 
 class _Pull:

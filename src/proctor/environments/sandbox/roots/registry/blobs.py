@@ -9,15 +9,17 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import BinaryIO
 
 import httpx
 
 from proctor.digest import Sha256, is_digest
-from proctor.environments.sandbox.roots.registry.client import RegistryClient
+from proctor.environments.sandbox.roots.registry.client import RegistryClient, StoppedError
 from proctor.errors import RegistryError, UnreachableRegistryError
 
 AT_ONCE = 4
@@ -27,6 +29,8 @@ _CHUNK = 1 << 20
 # A connection must bring this much in this time, or it is given up.
 _LEAST_BYTES = 1 << 16
 _WINDOW_SECONDS = 60.0
+# Downloads that were stopped end within this time, or while nobody waits: one that is connecting.
+_LAST_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +40,6 @@ class Blob:
     digest: str
     """SHA-256, in hex."""
     size: int
-
-
-class StoppedError(Exception):
-    """The download was cancelled."""
 
 
 class Meter:
@@ -71,28 +71,24 @@ class Meter:
         """Make all downloads end."""
         self._is_stopped.set()
 
-    def wait(self, seconds: float) -> None:
-        """Wait, unless the downloads are stopped.
-
-        Raises:
-            StoppedError: they are.
-        """
-        self._is_stopped.wait(seconds)
-        self._check()
-
     def _check(self) -> None:
         if self._is_stopped.is_set() or self._is_interrupted.is_set():
             raise StoppedError
 
 
 class Downloads:
-    """Downloads that run in threads; leaving the `with` stops them."""
+    """Downloads that run in threads; leaving the `with` stops them, and the client."""
 
     def __init__(self, client: RegistryClient, directory: Path, meter: Meter) -> None:
         self._client = client
         self._directory = directory
         self._meter = meter
-        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="pull")
+        self._waiting: SimpleQueue[tuple[Future[Path], Blob]] = SimpleQueue()
+        # Not an executor: the end of this process would wait for threads that are connecting.
+        self._threads = [
+            threading.Thread(target=self._work, name=f"pull-{n}", daemon=True)
+            for n in range(AT_ONCE)
+        ]
 
     def __enter__(self) -> "Downloads":
         """Begin."""
@@ -101,15 +97,30 @@ class Downloads:
     def __exit__(self, *_: object) -> None:
         """Stop what still runs."""
         self._meter.stop()
-        self._pool.shutdown(cancel_futures=True)
+        self._client.stop()
+        until = time.monotonic() + _LAST_SECONDS
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(max(0.0, until - time.monotonic()))
 
     def start(self, blobs: Sequence[Blob]) -> dict[str, Future[Path]]:
         """Start downloads; return the complete file of each digest, to be waited for."""
-        wanted = {blob.digest: blob for blob in blobs}
-        return {
-            digest: self._pool.submit(download, self._client, blob, self._directory, self._meter)
-            for digest, blob in wanted.items()
-        }
+        found: dict[str, Future[Path]] = {}
+        for blob in blobs:
+            found[blob.digest] = Future()
+            self._waiting.put((found[blob.digest], blob))
+        for thread in self._threads:
+            thread.start()
+        return found
+
+    def _work(self) -> None:
+        with suppress(Empty):
+            while True:
+                future, blob = self._waiting.get_nowait()
+                try:
+                    future.set_result(download(self._client, blob, self._directory, self._meter))
+                except BaseException as error:  # noqa: BLE001 - raised where the file is waited for
+                    future.set_exception(error)
 
 
 def download(client: RegistryClient, blob: Blob, directory: Path, meter: Meter) -> Path:
@@ -182,7 +193,7 @@ class _Download:
                     f"{reason}; pull again to continue there"
                 )
             if self._offset < self._blob.size:
-                self._meter.wait(wait or 0)
+                self._client.wait(wait or 0)
 
     def _take_up(self) -> None:
         """Hash what an earlier pull left."""

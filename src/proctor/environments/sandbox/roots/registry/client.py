@@ -2,15 +2,17 @@
 
 Credentials and tokens go to the registry and to the token server that it names, never to a host to
 which it redirects. Only loopback is contacted over plain HTTP, and hosts that the user named in
-registries.toml. Blocks; several threads may share a client.
+registries.toml. Blocks; several threads may share a client, and another thread may stop it.
 """
 
 import re
+import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Self
+from contextlib import contextmanager, suppress
+from typing import Any, Self
+from weakref import WeakSet
 
 import httpx
 import msgspec
@@ -55,6 +57,10 @@ class _Problems(msgspec.Struct, frozen=True):
     errors: list[_Problem] = []
 
 
+class StoppedError(Exception):
+    """The pull was cancelled."""
+
+
 class RegistryClient:
     """One repository of a registry."""
 
@@ -73,6 +79,9 @@ class RegistryClient:
             raise self._strange(f"is not the name of a host: {error}") from error
         self._authorization: str | None = None
         self._lock = threading.Lock()
+        self._is_stopped = threading.Event()
+        self._sockets: WeakSet[socket.socket] = WeakSet()
+        self._lock_sockets = threading.Lock()
         # No proxy for this machine.
         self._http = self._make_http(trust_env=not self._is_here)
 
@@ -115,6 +124,31 @@ class RegistryClient:
         """Close its connections."""
         self._http.close()
 
+    def stop(self) -> None:
+        """Make requests of other threads end now, and all later ones: they raise StoppedError."""
+        self._is_stopped.set()
+        with self._lock_sockets:
+            for one in self._sockets:
+                _cut(one)
+
+    def _note_socket(self, event: str, info: Mapping[str, Any]) -> None:
+        """Remember a connection, to cut it if the client is stopped."""
+        if event.endswith(("connect_tcp.complete", "start_tls.complete")):
+            found = info["return_value"].get_extra_info("socket")
+            with self._lock_sockets:
+                self._sockets.add(found)
+            if self._is_stopped.is_set():
+                _cut(found)
+
+    def wait(self, seconds: float) -> None:
+        """Wait, unless the client is stopped.
+
+        Raises:
+            StoppedError: it is.
+        """
+        if self._is_stopped.wait(seconds):
+            raise StoppedError
+
     def read(self, path: str, headers: Mapping[str, str], largest: int) -> tuple[bytes, str]:
         """Read a small document; return also its media type.
 
@@ -130,7 +164,7 @@ class RegistryClient:
             except httpx.TransportError as error:
                 if wait is None:
                     raise self.unreachable(error) from error
-                time.sleep(wait)
+                self.wait(wait)
         raise AssertionError("the last round returns or raises")
 
     @contextmanager
@@ -175,7 +209,7 @@ class RegistryClient:
             if wait is None:
                 return response
             response.close()
-            time.sleep(min(_LONGEST_WAIT, max(wait, _retry_after(response))))
+            self.wait(min(_LONGEST_WAIT, max(wait, _retry_after(response))))
 
     def _send(
         self, url: str, headers: Mapping[str, str], authorization: str | None
@@ -201,7 +235,9 @@ class RegistryClient:
         raise self._strange(f"redirects more than {_MOST_REDIRECTS} times")
 
     def _open(self, request: httpx.Request) -> httpx.Response:
+        request.extensions["trace"] = self._note_socket
         for wait in (*_WAITS, None):
+            self.wait(0)
             try:
                 return self._http.send(request, stream=True)
             except httpx.TransportError as error:
@@ -209,7 +245,7 @@ class RegistryClient:
                 is_there = not isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
                 if wait is None or not is_there:
                     raise self.unreachable(error) from error
-                time.sleep(wait)
+                self.wait(wait)
             except _NO_ADDRESS as error:
                 where = shown(request.url.netloc.decode("ascii", "replace"))
                 raise self._strange(
@@ -265,7 +301,7 @@ class RegistryClient:
             response = self._open(request)
             try:
                 if response.status_code in _PASSING and wait is not None:
-                    time.sleep(wait)
+                    self.wait(wait)
                     continue
                 if response.status_code != 200:
                     raise self._refused_token(response, realm, credentials)
@@ -346,6 +382,13 @@ class RegistryClient:
 
     def _strange(self, what: str) -> RegistryError:
         return RegistryError(f"{self.endpoint.host}: {what}")
+
+
+def _cut(connection: socket.socket) -> None:
+    """End a connection; a thread that waits for it goes on, which closing does not do."""
+    # It may be closed already. One of TLS has a method that would change it for its thread.
+    with suppress(OSError):
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
 
 
 def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
