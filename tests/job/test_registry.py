@@ -13,6 +13,7 @@ import pytest
 from proctor.errors import TaskError
 from proctor.harbor.configs import JobConfig
 from proctor.job.metrics import find_metrics
+from proctor.job.published import split_registry
 from tests.job.small_tasks import job_config, resolve, write_dataset
 
 
@@ -192,3 +193,22 @@ def test_a_redirect_is_followed_to_the_web_alone() -> None:
 def test_only_the_web_is_asked(url: str) -> None:
     with pytest.raises(TaskError, match=r"begins with https://; a file: --registry-path"):
         resolve(job_config(datasets=[{"name": "set", "registry_url": url}]))
+
+
+@pytest.mark.parametrize(
+    "url", ["https://[x", "http://[::1", "https://a]b/r.json", "http://a:b/", "http://\udc80/"]
+)
+def test_an_address_that_is_none_is_a_sentence(url: str) -> None:
+    assert split_registry({"PROCTOR_REGISTRY": url}) == (None, url)
+    with pytest.raises(TaskError) as caught:
+        resolve(job_config(datasets=[{"name": "set", "registry_url": url}]))
+    assert str(caught.value).startswith(f"{url}: ")
+
+
+def test_a_version_of_thousands_of_digits_is_no_number(
+    tmp_path: Path, registry: list[dict[str, Any]]
+) -> None:
+    for version in ("9" * 5000, f"1!{'9' * 5000}", f"1a{'9' * 5000}", f"1+{'9' * 5000}"):
+        registry.append(entry(tmp_path / "tasks", version, "b"))
+    resolved = resolve(wanted(tmp_path / "r.json", registry))
+    assert {task.dataset_id for task in resolved.tasks} == {"set@1.10"}

@@ -8,7 +8,6 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import msgspec
 from pydantic import BaseModel
@@ -132,7 +131,8 @@ VARIABLE = "PROCTOR_REGISTRY"
 def split_registry(host: Mapping[str, str]) -> tuple[Path | None, str | None]:
     """The path or the URL of the registry that the host's variable names."""
     named = host.get(VARIABLE, "")
-    if urlsplit(named).scheme in ("http", "https"):
+    # Not parsed: an address that is wrong is refused where it is used.
+    if named.lower().startswith(("http:", "https:")):
         return None, named
     return (Path(named) if named else None), None
 

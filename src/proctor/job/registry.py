@@ -8,6 +8,7 @@ this one. Its last answer is kept, for when the server cannot be reached. procto
 harbor's own registry, which is not a file.
 """
 
+import os
 import re
 import time
 import urllib.error
@@ -43,6 +44,7 @@ _VERSION = re.compile(
     (?:\+(?P<local>[a-z0-9]+(?:[-_.][a-z0-9]+)*))? \s*""",
     re.VERBOSE | re.IGNORECASE | re.ASCII,
 )
+_LONGEST_VERSION = 1000
 _STAGES = {"a": 0, "alpha": 0, "b": 1, "beta": 1, "c": 2, "rc": 2, "pre": 2, "preview": 2}
 
 type VersionKey = tuple[int, tuple[int, ...], tuple[int, int], int, float, tuple[object, ...]]
@@ -67,7 +69,8 @@ def newest_version(versions: Iterable[str]) -> str:
 
 def parse_version(text: str) -> VersionKey | None:
     """Return a key that sorts as PEP 440 does; None if the text is not a version."""
-    found = _VERSION.fullmatch(text)
+    # Python reads no numbers of thousands of digits.
+    found = _VERSION.fullmatch(text) if len(text) <= _LONGEST_VERSION else None
     if found is None:
         return None
     release = tuple(int(part) for part in found["release"].split("."))
@@ -231,7 +234,7 @@ def _read_file(path: Path) -> bytes:
 
 def _fetch_or_recall(url: str, caches: Caches) -> tuple[bytes, tuple[str, ...]]:
     """The registry at a URL; if its server cannot be reached, the copy of the last time."""
-    copy = caches.registries / f"{sha256_hex(url.encode())}.json"
+    copy = caches.registries / f"{sha256_hex(os.fsencode(url))}.json"
     data = _fetch(url)
     if isinstance(data, str):
         try:
@@ -263,14 +266,17 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
 
 def _fetch(url: str) -> bytes | str:
     """The registry at a URL; or why its server does not answer; a later try may succeed."""
-    scheme = urlsplit(url).scheme
+    try:
+        scheme = urlsplit(url).scheme
+    except ValueError as error:
+        raise TaskError(f"{url}: not the address of a registry: {error}") from error
     if scheme not in ("http", "https"):
         raise TaskError(
             f"{url}: a registry's address begins with https://; a file: --registry-path"
         )
-    # The scheme was checked above: only http and https.
-    request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310
     try:
+        # The scheme was checked above: only http and https.
+        request = urllib.request.Request(url, headers={"Accept": "application/json"})  # noqa: S310
         with urllib.request.build_opener(_Redirects).open(request, timeout=_SECONDS) as answer:
             return _read_answer(url, answer)
     except urllib.error.HTTPError as error:
