@@ -233,6 +233,17 @@ def test_resume_refuses_the_job_and_changes_nothing(proctor: Proctor, job: Path,
         ("environment: {stream: true}", "environment.stream"),
         ("verifier: {exclude_logs: [a]}", "verifier.exclude_logs"),
         ("artifacts: [/a, {source: /b, service: db}]", "artifacts[1].service"),
+        (
+            "agents: [{name: nop, mcp_servers: [{name: a, url: u, headers: {A: b}}]}]",
+            "agents[0].mcp_servers[0].headers",
+        ),
+        (
+            "environment: {mounts: [{type: bind, source: /a, target: /b, bind: {selinux: z}}]}",
+            "environment.mounts[0].bind.selinux",
+        ),
+        ("agents: [{name: nop, secrets: [KEY]}]", "agents[0].secrets"),
+        ("credential_mode: direct", "credential_mode"),
+        ("acpx_config: {}\nuser_prompt_template_path: a", "user_prompt_template_path"),
     ],
 )
 def test_a_key_of_a_later_harbor_is_refused_by_its_name(
@@ -242,7 +253,7 @@ def test_a_key_of_a_later_harbor_is_refused_by_its_name(
     config.write_text(f"{text}\n")
     ran = proctor("run", "-c", config, "-p", COPIED.parent / "tasks" / "binary", "-a", "nop")
     assert ran.code == 2
-    assert f"{config}: {key} is a key of later releases of harbor" in ran.err
+    assert f"{config}: {key} is a key of harbor 0.25 that proctor does not support; " in ran.err
 
 
 def test_the_config_of_a_later_job_with_nothing_but_defaults_is_accepted(
@@ -250,11 +261,66 @@ def test_the_config_of_a_later_job_with_nothing_but_defaults_is_accepted(
 ) -> None:
     config = tmp_path / "job.json"
     config.write_text(
-        json.dumps({"install_only": False, "agents": [{"name": "nop", "skills": []}]})
+        json.dumps(
+            {
+                "install_only": False,
+                "agents": [{"name": "nop", "skills": [], "base_url": None}],
+                "artifacts": [{"source": "/a", "service": "main"}],
+            }
+        )
     )
     tasks = COPIED.parent / "tasks" / "binary"
     ran = proctor("run", "-c", config, "-p", tasks, "-e", "null", "--dry-run")
+    assert (ran.code, ran.err) == (0, "")
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Path:
+    """A task that the tests of harbor 0.25 score after its own commands, and one for everybody."""
+    tasks = tmp_path / "tasks"
+    shutil.copytree(COPIED.parent / "tasks" / "binary" / "pass-simple", tasks / "plain")
+    shutil.copytree(tasks / "plain", tasks / "collects")
+    with (tasks / "collects" / "task.toml").open("a") as file:
+        file.write('\n[[verifier.collect]]\ncommand = "dump > /logs/artifacts/state"\n')
+    return tasks
+
+
+def test_a_task_whose_score_needs_a_later_harbor_is_refused_and_read(
+    proctor: Proctor, tasks: Path
+) -> None:
+    said = "verifier.collect is a key of harbor 0.25 (schema version 1.4) that proctor does not"
+    alone = proctor("run", "-p", tasks / "collects", "-a", "nop", "-e", "null", "--no-ledger")
+    assert (alone.code, alone.out) == (2, "")
+    assert said in alone.err
+    ran = proctor("run", "-p", tasks, "-a", "nop", "-e", "null", "--no-ledger", "--dry-run")
+    assert ran.code == 3
+    assert said in ran.out
+    checked = proctor("check", tasks / "collects")
+    assert checked.code == 0
+    assert f"note: task.toml: {said}" in checked.out
+
+
+def test_a_job_is_read_although_its_task_needs_a_later_harbor(
+    proctor: Proctor, job: Path, trial: Path, tasks: Path, tmp_path: Path
+) -> None:
+    path = str(tasks / "collects")
+    edit_json(trial / "config.json", lambda config: config["task"].update(path=path))
+    edit_json(trial / "result.json", lambda result: result["config"]["task"].update(path=path))
+    assert proctor("score", job).code == 0
+    made = proctor("record", "make", trial, "--experiment", "e", "-o", tmp_path / "record.json")
+    assert made.code == 0, made.err
+    ran = proctor("import", "harbor", job, "--ledger", tmp_path / "ledger")
     assert ran.code == 0, ran.err
+
+
+def test_headers_in_a_file_of_mcp_servers_are_refused(proctor: Proctor, tmp_path: Path) -> None:
+    file = tmp_path / "mcp.json"
+    server = {"type": "http", "url": "http://h", "headers": {"Authorization": "Bearer ${T}"}}
+    file.write_text(json.dumps({"mcpServers": {"a": server}}))
+    tasks = COPIED.parent / "tasks" / "binary"
+    ran = proctor("run", "-p", tasks, "-a", "nop", "--mcp-config", file)
+    assert ran.code == 2
+    assert f"{file}: server a: headers is a key of harbor 0.25" in ran.err
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 Everything else of scoring is the same in both: metrics, pass@k and steps have no vectors here.
 """
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from proctor.reward.profile import HARBOR_0_25
 from tests.conformance import ours
 from tests.conformance.facts import difference
-from tests.conformance.later import LATER, run_later, run_with
+from tests.conformance.later import run_later, run_with
 from tests.conformance.vectors import Line, line_params, load_lines
 
 CHANGED = {line["id"] for line in load_lines("later_reward_parse")}
@@ -30,14 +29,6 @@ def test_all_other_reward_files_give_what_both_read() -> None:
     ]
     assert len(found) > 100
     assert [text for text in found if text] == []
-
-
-@pytest.fixture
-def wheel(tmp_path: Path, uv_on_path: None) -> Path:
-    """A directory with the later harbor, and none of its libraries."""
-    words = ("pip", "install", "--quiet", "--no-deps", "--target", tmp_path, f"harbor=={LATER}")
-    subprocess.run(["uv", *words], check=True)
-    return tmp_path
 
 
 AGENTS_OF_THE_WHEEL = """

@@ -9,7 +9,7 @@ from proctor.errors import NotReplayableError
 from proctor.harbor.configs import AgentConfig, TaskConfig, TrialConfig
 from proctor.harbor.documents import AgentInfo, StepDocument, TrialDocument
 from proctor.rerun.plan import load_commands, make_job, plan_rerun
-from proctor.rerun.recorded import RecordedTrial, TraceFile
+from proctor.rerun.recorded import RecordedTrial, TraceFile, parse_config
 from proctor.traces.entry import TraceKind
 
 
@@ -107,3 +107,12 @@ def test_of_an_environments_settings_its_base_alone_is_taken_over() -> None:
     assert plan.notes == ["the environment's settings network are not used"]
     trial.config.environment.import_path = "their.module:Room"
     assert plan_rerun(trial, "sandbox").environment.kwargs == {}
+
+
+@pytest.mark.parametrize("key", ["user_agent", "source_trial"])
+def test_trials_of_kinds_that_only_a_later_harbor_runs_are_not_run_again(key: str) -> None:
+    config = {"task": {"path": "a"}, "trial_name": "a__1", "trials_dir": "jobs", key: None}
+    assert parse_config(json.dumps(config).encode(), "config.json").trial_name == "a__1"
+    config[key] = {"name": "nop"}
+    with pytest.raises(NotReplayableError, match=f"{key} is a key of harbor 0.25"):
+        parse_config(json.dumps(config).encode(), "config.json")

@@ -2,6 +2,7 @@
 
     configs     config.json of a job and of a trial
     agents      the agents that harbor knows by name
+    later       job config keys of later releases that proctor does not have
     env         environment variables: templates, and redaction
     skills      skills that a job provides
     lock        lock.json: what was planned

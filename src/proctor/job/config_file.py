@@ -22,26 +22,14 @@ from proctor.errors import ConfigError
 from proctor.files import read_small
 from proctor.harbor.configs import JobConfig
 from proctor.harbor.env import is_redacted, is_sensitive
+from proctor.harbor.later import JOB_KEYS
 from proctor.sentence import count_of, reason_of, shown
+from proctor.task.config import MAIN_SERVICE
 
 # Most errors that are listed individually.
 _MOST_SHOWN = 5
-# Keys that harbor has added since 0.13.1, up to 0.25.0, by table. Their defaults change nothing.
-_LATER: dict[str, tuple[str, ...]] = {
-    "": (
-        *("install_only", "skip_credential_checks", "user_agent", "extra_instructions"),
-        "source_jobs",
-    ),
-    "agents": (
-        *("base_url", "model_api_key_name", "model_api_format", "skip_model_parsing"),
-        *("n_concurrent", "concurrency_group", "resume_trajectory", "load_trajectory"),
-        *("include_logs", "exclude_logs"),
-    ),
-    "environment": ("stream",),
-    "verifier": ("include_logs", "exclude_logs", "extra_allowed_hosts"),
-    "datasets": ("repo",),
-    "artifacts": ("service",),
-}
+# Values that mean the same as no value, by key.
+_SAME = {"service": (MAIN_SERVICE,)}
 
 
 class RedactedValue(msgspec.Struct, frozen=True):
@@ -71,25 +59,34 @@ def load_job_config(path: Path, notes: list[str] | None = None) -> dict[str, Any
 
 def _check_later_keys(path: Path, values: Mapping[str, Any]) -> None:
     """Refuse keys of later releases of harbor: ignoring one would run another job."""
-    for place, table in _list_tables(values):
-        for name in _LATER[place.partition("[")[0]]:
-            if table.get(name) not in (None, False, [], {}):
+    for place, kind, table in _list_tables(values):
+        for name, instead in JOB_KEYS[kind].items():
+            # Their defaults change nothing.
+            if table.get(name) not in (None, False, [], {}, *_SAME.get(name, ())):
                 key = f"{place}.{name}" if place else name
                 raise ConfigError(
-                    f"{path}: {key} is a key of later releases of harbor, which proctor does not "
-                    "support; take it out"
+                    f"{path}: {key} is a key of harbor 0.25 that proctor does not support; "
+                    f"{instead or 'take it out'}"
                 )
 
 
-def _list_tables(values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    yield "", values
-    for name in _LATER:
-        found = values.get(name)
+def _list_tables(
+    value: object, place: str = "", kind: str = ""
+) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """List the tables that may have such keys: place, place without indices, and table."""
+    if not isinstance(value, dict):
+        return
+    yield place, kind, value
+    for below in JOB_KEYS:
+        above, _, name = below.rpartition(".")
+        if above != kind or not below:
+            continue
+        where = f"{place}.{name}" if place else name
+        found = value.get(name)
         items = enumerate(found) if isinstance(found, list) else ()
-        tables = {f"{name}[{index}]": item for index, item in items} or {name: found}
-        for place, table in tables.items():
-            if isinstance(table, dict):
-                yield place, table
+        tables = {f"{where}[{index}]": item for index, item in items} or {where: found}
+        for inner, table in tables.items():
+            yield from _list_tables(table, inner, below)
 
 
 def make_job_config(

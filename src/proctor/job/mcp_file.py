@@ -1,7 +1,7 @@
 """Load MCP servers from a file: a Claude-style .mcp.json, or harbor's format in JSON, YAML or TOML.
 
-Fields that harbor does not have, such as a server's variables, are dropped as in harbor. Does not
-connect to servers.
+Fields that harbor does not have, such as a server's variables, are dropped as in harbor; headers,
+which only harbor 0.25 has, are refused. Does not connect to servers.
 """
 
 import json
@@ -74,6 +74,12 @@ def _make_server(path: Path, server: object, *, claude: bool) -> McpServer:
     if not isinstance(server, dict):
         raise ConfigError(f"{path}: a server is {shown(server)}; expected a table")
     kept = {key: value for key, value in server.items() if key in _KEYS}
+    for key, later in McpServer.later_keys.items():
+        if later.changes(server.get(key)):
+            raise ConfigError(
+                f"{path}: server {kept.get('name', '?')!s:.60}: {key} is a key of harbor 0.25 that "
+                f"proctor does not support: {later.effect}"
+            )
     if "type" in kept:
         kept.setdefault("transport", kept.pop("type"))
     if claude and kept.get("command"):

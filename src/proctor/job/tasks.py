@@ -33,7 +33,7 @@ from proctor.task.checksum import task_checksum
 from proctor.task.digests import TaskDigests, load_digests
 from proctor.task.directory import Task, find_faults, load_task
 from proctor.task.links import check_links
-from proctor.task.parse import read_text
+from proctor.task.parse import LATER_KEY, read_text
 from proctor.task.terminal_bench import is_terminal_bench_task, map_task
 
 _MOST_SHOWN = 20
@@ -146,6 +146,12 @@ def _check_links(directory: Path, within: Path | None = None) -> None:
         check_links(directory, within)
     except OSError as error:
         raise TaskError(f"cannot be looked at: {reason_of(error)}") from error
+
+
+def _check_supported(task: Task) -> None:
+    """Refuse what would be run otherwise than its author means it."""
+    if found := [str(note) for note in task.notes if note.code == LATER_KEY]:
+        raise TaskError("; ".join(found))
 
 
 class _Found(msgspec.Struct, frozen=True):
@@ -268,6 +274,7 @@ class _Reader:
             if not faults:
                 raise
             raise TaskError("; ".join(map(str, faults))) from None
+        _check_supported(task)
         for note in task.notes:
             self._note(task.directory.name, note.message, str(note))
         return self._with_extra(task), load_digests(task.directory)

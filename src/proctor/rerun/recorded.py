@@ -125,16 +125,21 @@ class _StatedEnvironment(msgspec.Struct, frozen=True):
 
 
 class _Stated(msgspec.Struct, frozen=True):
-    """What a trial's config.json says about its environment."""
+    """What a trial's config.json says that `TrialConfig` does not keep."""
 
     environment: _StatedEnvironment = _StatedEnvironment()
+    user_agent: object = None
+    """A simulated user that the agent talked to."""
+    source_trial: object = None
+    """A trial that was only verified once more, with the work of this one."""
 
 
 def parse_config(data: bytes, where: str) -> TrialConfig:
     """Parse the config.json of a trial.
 
     Raises:
-        NotReplayableError: it is not a trial's config.
+        NotReplayableError: it is not a trial's config, or that of a kind of trial that only later
+            releases of harbor run.
     """
     try:
         config = TrialConfig.model_validate_json(data)
@@ -142,7 +147,13 @@ def parse_config(data: bytes, where: str) -> TrialConfig:
         fault = error.errors()[0]
         key = ".".join(map(str, fault["loc"])) or "it"
         raise NotReplayableError(f"{where}: {key}: {fault['msg']}") from error
-    environment = msgspec.json.decode(data, type=_Stated).environment
+    stated = msgspec.json.decode(data, type=_Stated)
+    for name in ("user_agent", "source_trial"):
+        if getattr(stated, name) is not None:
+            raise NotReplayableError(
+                f"{where}: {name} is a key of harbor 0.25 that proctor does not support"
+            )
+    environment = stated.environment
     if environment.type is None and environment.import_path is None:
         # Later releases of harbor leave out what has its default, which is Docker.
         config.environment.type, config.environment.import_path = "docker", None

@@ -13,7 +13,10 @@ from pydantic import AfterValidator, Field, model_validator
 
 from proctor.task.environment import EnvironmentConfig, Healthcheck
 from proctor.task.network import PhaseNetwork
-from proctor.task.table import Table
+from proctor.task.table import LaterKey, Table
+
+MAIN_SERVICE = "main"
+"""harbor's name for the container that the agent works in, among those of docker-compose.yaml."""
 
 # As in harbor, `$` also matches before a trailing newline.
 _PACKAGE_NAME = re.compile(r"^[a-zA-Z0-9][a-zA-Z0-9._-]*/[a-zA-Z0-9][a-zA-Z0-9._-]*$")
@@ -39,6 +42,8 @@ class Author(Table):
 
 class Package(Table):
     """[task]: the name and description under which the task is published."""
+
+    later_keys: ClassVar[Mapping[str, LaterKey]] = {"version": LaterKey(effect=None)}
 
     name: Annotated[str, AfterValidator(_check_package_name)]
     """`organisation/name`."""
@@ -86,6 +91,10 @@ class VerifierMode(StrEnum):
 class VerifierConfig(PhaseNetwork):
     """[verifier], and [steps.verifier]."""
 
+    later_keys: ClassVar[Mapping[str, LaterKey]] = {
+        "collect": LaterKey("its commands would not be run, and the tests would score other files")
+    }
+
     timeout_sec: float = 600.0
     """Time limit of the tests in seconds. A step has this default too: it inherits nothing."""
     env: dict[str, str] = Field(default_factory=dict)
@@ -113,6 +122,12 @@ class VerifierConfig(PhaseNetwork):
 
 class Artifact(Table):
     """A file or directory to keep after the run."""
+
+    later_keys: ClassVar[Mapping[str, LaterKey]] = {
+        "service": LaterKey(
+            "the files would come from the agent's own container", same=(MAIN_SERVICE,)
+        )
+    }
 
     source: str
     """Path inside the environment."""

@@ -17,7 +17,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from proctor.task.network import EnvironmentNetwork, NetworkMode
-from proctor.task.table import Table
+from proctor.task.table import LaterKey, Table
 
 ENDS_HARBOR = "ends_harbor"
 """Error type for values at which harbor does not skip the task but aborts the whole job."""
@@ -85,6 +85,10 @@ type Transport = Literal["stdio", "sse", "streamable-http"]
 
 class McpServer(Table):
     """An MCP server that the agent may use."""
+
+    later_keys: ClassVar[Mapping[str, LaterKey]] = {
+        "headers": LaterKey("the agent would send requests to the server without them")
+    }
 
     name: str
     """Its name, as the agent sees it."""

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from enum import StrEnum
+from ipaddress import ip_network
 from typing import Annotated, Self
 
 import msgspec
@@ -44,11 +45,27 @@ def parse_host(text: str) -> str:
     host = text.strip().lower().rstrip(".")
     if not host:
         raise ValueError("an empty host; expected a host name")
+    if host.startswith("*.") or _is_addresses(host):
+        raise ValueError(
+            f"{text!r}; expected a host name. Wildcards, IPv6 addresses and ranges of addresses "
+            "are accepted by harbor 0.25, and by neither harbor 0.13.1 nor proctor"
+        )
     if "/" in host or ":" in host:
         raise ValueError(f"{text!r}; expected a host name without scheme, port or path")
     if not all(_LABEL.match(label) for label in host.split(".")):
         raise ValueError(f"{text!r}; expected letters, digits and hyphens between dots")
     return host
+
+
+def _is_addresses(host: str) -> bool:
+    """Whether it is an IPv6 address, or a range of addresses such as 10.0.0.0/8."""
+    if "/" not in host and ":" not in host:
+        return False
+    try:
+        ip_network(host)
+    except ValueError:
+        return False
+    return True
 
 
 def parse_hosts(hosts: Iterable[str]) -> tuple[str, ...]:
@@ -66,7 +83,10 @@ type Hosts = Annotated[tuple[str, ...], AfterValidator(parse_hosts)]
 def _check_policy(mode: NetworkMode | None, hosts: tuple[str, ...] | None) -> None:
     if mode is NetworkMode.ALLOWLIST:
         if not hosts:
-            raise ValueError("network_mode is 'allowlist', but allowed_hosts is empty")
+            raise ValueError(
+                "network_mode is 'allowlist', but allowed_hosts is empty, which only harbor 0.25 "
+                "accepts"
+            )
         return
     # As in harbor, an empty list is valid next to an explicit mode, but not without one.
     if hosts if mode else hosts is not None:

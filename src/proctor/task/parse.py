@@ -7,7 +7,6 @@ whole job; at any other it skips the task.
 import re
 import tomllib
 from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,15 @@ from proctor.files import read_small
 from proctor.task.config import TaskConfig
 from proctor.task.environment import ENDS_HARBOR
 from proctor.task.presence import is_file
-from proctor.task.table import find_ignored_keys
+from proctor.task.table import UnreadKey, find_unread_keys
 
 ENDS_JOB = frozenset(
     {"config-not-utf8", "config-not-parsable", "config-endless-size", "unreadable"}
 )
 """Codes of problems at which harbor does not skip the task but aborts the whole job."""
+LATER_KEY = "later-key"
+"""Code of a note about a key that changes what a run does and is not supported: `proctor run`
+refuses the task, everything else reads it."""
 
 _LARGEST = 1 << 20
 # Parts of one dotted key or header: tomllib takes quadratic time in them.
@@ -110,7 +112,7 @@ def _validate(data: dict[str, Any]) -> ParsedConfig:
         # harbor checks these first, so they decide what happens to the job.
         details.sort(key=lambda detail: detail["type"] != ENDS_HARBOR)
         return ParsedConfig(None, tuple(map(_render_detail, details[:_MOST_SHOWN])))
-    return ParsedConfig(config, tuple(_find_ignored(data)))
+    return ParsedConfig(config, tuple(_find_unread(data)))
 
 
 def _check_keys(text: str) -> None:
@@ -139,16 +141,28 @@ def _render_input(value: object) -> str:
     return ""
 
 
-def _find_ignored(data: dict[str, Any]) -> Iterator[Diagnostic]:
-    ignored = find_ignored_keys(TaskConfig, data)
-    for path, meant in islice(ignored, _MOST_SHOWN):
-        hint = f"; did you mean {meant}?" if meant else ""
-        message = f"task.toml: {_shorten(path)} is not a key that harbor knows and is ignored{hint}"
-        yield Diagnostic("unknown-key", message, is_problem=False)
-    if rest := sum(1 for _ in ignored):
+def _find_unread(data: dict[str, Any]) -> Iterator[Diagnostic]:
+    unread = list(find_unread_keys(TaskConfig, data))
+    for key in unread:
+        # All are listed, however many unknown ones there are: they decide whether a task is run.
+        if key.effect is not None:
+            yield Diagnostic(LATER_KEY, _render_later(key), is_problem=False)
+    unknown = [key for key in unread if key.effect is None]
+    for key in unknown[:_MOST_SHOWN]:
+        hint = f"; did you mean {key.meant}?" if key.meant else ""
+        message = f"task.toml: {_shorten(key.path)} is not a key that harbor knows and is ignored"
+        yield Diagnostic("unknown-key", f"{message}{hint}", is_problem=False)
+    if rest := len(unknown[_MOST_SHOWN:]):
         message = f"task.toml: {rest} more keys are unknown to harbor and ignored"
         yield Diagnostic("unknown-key", message, is_problem=False)
     yield from _find_old(data)
+
+
+def _render_later(key: UnreadKey) -> str:
+    return (
+        f"task.toml: {_shorten(key.path)} is a key of harbor 0.25 (schema version 1.4) that "
+        f"proctor does not support: {key.effect}"
+    )
 
 
 def _find_old(data: dict[str, Any]) -> Iterator[Diagnostic]:

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from proctor.errors import InputError
 from proctor.files import read_small
 from proctor.harbor.configs import JobConfig
+from proctor.harbor.later import JOB_KEYS
 from proctor.job.config_file import load_job_config, make_job_config
 from proctor.sentence import reason_of
 
@@ -108,6 +109,10 @@ _OLD_KEYS = frozenset(
         "environment.suppress_override_warnings",
     }
 )
+# Keys of later releases with a value that changes nothing; any other value is refused.
+_LATER_KEYS = frozenset(
+    f"{table}.{key}" if table else key for table, keys in JOB_KEYS.items() for key in keys
+)
 
 
 def load_base_config(path: Path, default_name: str) -> tuple[JobConfig, list[str]]:
@@ -140,7 +145,7 @@ def load_env_file(path: Path, host: Mapping[str, str]) -> dict[str, str]:
 
 def list_unread(values: Mapping[str, object]) -> list[str]:
     """Keys of a job's config that nothing reads; most are typing errors."""
-    return [key for key in _find_unread(JobConfig, values) if key not in _OLD_KEYS]
+    return [key for key in _find_unread(JobConfig, values) if key not in _OLD_KEYS | _LATER_KEYS]
 
 
 def _find_unread(
