@@ -3,12 +3,16 @@
 import json
 import shutil
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from proctor.audit.scoring import score_jobs
+from proctor.cli.run import command
+from proctor.cli.running.config import make_config
+from proctor.cli.running.flags import make_flags
 from proctor.cli.viewing import find_subject
 from proctor.harbor.documents import find_profile, is_trial
 from proctor.harbor.job import load_job
@@ -323,14 +327,54 @@ def test_headers_in_a_file_of_mcp_servers_are_refused(proctor: Proctor, tmp_path
     assert f"{file}: server a: headers is a key of harbor 0.25" in ran.err
 
 
-@pytest.mark.parametrize(
-    "flag",
-    [
-        *("--stream", "--install-only", "--load-trajectory", "--extra-instruction", "--base-url"),
-        *("--user-agent", "--mounts", "--plugin", "--upload", "--n-concurrent-agents", "--effort"),
-    ],
-)
+@pytest.mark.parametrize("flag", ["--effort", "--effort=high", "--stream", "--upload", "--plugin"])
 def test_a_flag_of_a_later_harbor_is_refused_by_its_name(proctor: Proctor, flag: str) -> None:
     ran = proctor("run", "-p", COPIED.parent / "tasks" / "binary", "-a", "nop", flag, "x")
+    assert (ran.code, ran.out) == (2, "")
+    name = flag.partition("=")[0]
+    assert f"{name} is an option of harbor 0.25 that proctor does not have." in ran.err
+    assert "Did you mean" not in ran.err
+
+
+def test_a_flag_of_a_later_harbor_comes_with_what_to_use_instead(proctor: Proctor) -> None:
+    ran = proctor("run", "-p", "tasks", "-a", "nop", "--base-url", "http://h")
+    assert "does not have. Pass --model-endpoint PROVIDER=URL." in ran.err
+    ran = proctor("resume", "-p", "jobs/a")
     assert ran.code == 2
-    assert f"No such option '{flag}'" in ran.err
+    assert (
+        "-p is an option of harbor 0.25 that proctor does not have. Write `proctor res" in ran.err
+    )
+    assert "No such option '--memry'. (Did you mean" in proctor("run", "--memry", "x").err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-c", "a.yaml", "-c", "b.yaml"], "-c is given more than once, which only harbor 0.25"),
+        (["-c", "https://example.org/a.yaml"], "-c is a URL, which only harbor 0.25 accepts"),
+    ],
+)
+def test_configs_that_only_a_later_harbor_takes_are_refused(
+    proctor: Proctor, words: list[str], said: str
+) -> None:
+    ran = proctor("run", *words)
+    assert ran.code == 2
+    assert said in ran.err
+
+
+def test_classes_are_named_as_in_a_later_harbor() -> None:
+    words = [
+        "-p",
+        str(COPIED.parent / "tasks" / "binary"),
+        "-a",
+        "m:Agent",
+        "-e",
+        "m:Room",
+        "--verifier",
+        "m:Judge",
+    ]
+    flags = make_flags(command.make_context("run", words).params)
+    config = make_config(flags, datetime.now(UTC), {}, lambda _: None).config
+    assert [(each.name, each.import_path) for each in config.agents] == [(None, "m:Agent")]
+    assert (config.environment.type, config.environment.import_path) == (None, "m:Room")
+    assert config.verifier.import_path == "m:Judge"

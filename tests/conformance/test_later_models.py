@@ -1,11 +1,14 @@
-"""Every key of harbor 0.25 is read, or refused by its name: no key of its files is ignored."""
+"""Every key and option of harbor 0.25 is accepted, or refused by its name: none is ignored."""
 
 import json
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
+from proctor.cli import resume, run
+from proctor.cli.running.harbor_options import RESUME_OPTIONS, RUN_OPTIONS
 from proctor.errors import ConfigError
 from proctor.harbor.configs import JobConfig, TrialConfig
 from proctor.harbor.later import JOB_KEYS
@@ -14,7 +17,7 @@ from proctor.task.config import TaskConfig
 from proctor.task.parse import LATER_KEY, parse_config
 from proctor.task.table import Table
 from tests.conformance.later import run_with
-from tests.conformance.later_models import KEYS, Keys, list_keys
+from tests.conformance.later_models import KEYS, Keys, list_keys, list_options
 
 THEIRS: dict[str, Any] = json.loads(KEYS.read_text(encoding="utf-8"))
 REMOVED = {"user_prompt_template_path", "acpx_config"}
@@ -74,6 +77,21 @@ def find_tables(annotation: Any) -> list[type[Table]]:
 def test_every_key_of_a_task_is_read_or_known_as_one_of_a_later_harbor() -> None:
     ours = list_keys(TaskConfig)
     assert find_unread(THEIRS["task"], ours) == list_later(TaskConfig, ours)
+
+
+def list_accepted(command: click.Command) -> set[str]:
+    return {option for each in command.params for option in (*each.opts, *each.secondary_opts)}
+
+
+def test_every_option_of_run_is_accepted_or_refused_by_its_name() -> None:
+    theirs = {*THEIRS["options"]["run"], *list_options("run")}
+    assert theirs - list_accepted(run.command) == RUN_OPTIONS.keys()
+    assert THEIRS["options"]["job start"] == THEIRS["options"]["run"]
+
+
+def test_every_option_of_resume_is_accepted_or_refused_by_its_name() -> None:
+    theirs = {*THEIRS["options"]["job resume"], *list_options("job", "resume")}
+    assert theirs - list_accepted(resume.command) == RESUME_OPTIONS.keys()
 
 
 @pytest.mark.parametrize(

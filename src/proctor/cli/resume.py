@@ -11,6 +11,7 @@ from proctor.cli.fetching import make_report
 from proctor.cli.options import PATH, check_apart
 from proctor.cli.output import json_option
 from proctor.cli.running.display import leave_at_once
+from proctor.cli.running.harbor_options import ResumeCommand
 from proctor.cli.running.host import Consent
 from proctor.cli.running.images import choose_fetching
 from proctor.cli.running.options import (
@@ -36,7 +37,7 @@ from proctor.job.options import MOST_LOST, ResumeOptions
 from proctor.job.preview import preview_resume
 
 
-@click.command("resume")
+@click.command("resume", cls=ResumeCommand)
 @click.argument("job", type=PATH)
 @click.option(
     "--also",

@@ -14,6 +14,7 @@ from proctor.cli.running.config import make_config
 from proctor.cli.running.display import leave_at_once, say
 from proctor.cli.running.files import load_env_file
 from proctor.cli.running.flags import EnvironmentFlags, OutputFlags, make_flags
+from proctor.cli.running.harbor_options import RunCommand
 from proctor.cli.running.host import Consent
 from proctor.cli.running.images import choose_fetching, with_default_base
 from proctor.cli.running.ledger import choose_ledger
@@ -30,7 +31,6 @@ from proctor.cli.running.options import (
 )
 from proctor.cli.running.place import choose_place, choose_slurm, run_on_slurm
 from proctor.cli.running.preview import show_preview
-from proctor.cli.running.sections import SectionedCommand
 from proctor.cli.running.watched import Printing, always_with_line, watch_job
 from proctor.harbor.configs import JobConfig
 from proctor.job.classes import check_classes
@@ -40,7 +40,7 @@ from proctor.job.options import JobOptions
 from proctor.job.preview import preview_run
 
 
-@click.command("run", cls=SectionedCommand, context_settings={"allow_extra_args": True})
+@click.command("run", cls=RunCommand, context_settings={"allow_extra_args": True})
 @task_options
 @agent_options
 @environment_options

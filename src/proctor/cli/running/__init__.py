@@ -12,6 +12,7 @@
     host         variables of the host that tasks need
     ledger       the ledger of a job
     place        where trials run: this machine, or a cluster
+    harbor_options  options that only harbor has, with what to use instead
     watching     the state of a running job
     display      output while it runs
     drawing      … on a terminal

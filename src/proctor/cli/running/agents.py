@@ -25,12 +25,12 @@ def set_agents(config: JobConfig, flags: AgentFlags) -> None:
     _check_flags(flags)
     given = _parse_given(flags)
     if _names_agent(flags):
-        name = COMMAND if flags.shell_command is not None else flags.agent
+        name, import_path = _find_named(flags)
         _check_takes(name, given["kwargs"])
         config.agents = [
-            AgentConfig(
-                name=name, import_path=flags.agent_import_path, model_name=model, **given
-            ).model_copy(deep=True)
+            AgentConfig(name=name, import_path=import_path, model_name=model, **given).model_copy(
+                deep=True
+            )
             for model in flags.models or (None,)
         ]
         return
@@ -53,6 +53,20 @@ def check_hosts(option: str, hosts: tuple[str, ...]) -> list[str]:
         return list(parse_hosts(hosts))
     except ValueError as error:
         raise InputError(f"{option} is {error}") from error
+
+
+def _find_named(flags: AgentFlags) -> tuple[str | None, str | None]:
+    """The agent's name and the import path of its class; one of them is None."""
+    if flags.shell_command is not None:
+        return COMMAND, None
+    if flags.agent is not None and _is_class(flags.agent):
+        return None, flags.agent
+    return flags.agent, flags.agent_import_path
+
+
+def _is_class(agent: str) -> bool:
+    """Whether --agent names a class, as harbor 0.25 has it; `acp:` is not a module there."""
+    return ":" in agent and not agent.startswith("acp:")
 
 
 def _check_takes(agent: str | None, kwargs: object) -> None:

@@ -236,12 +236,20 @@ def _choose(environment: EnvironmentConfig, flags: EnvironmentFlags) -> None:
     if flags.environment_import_path is not None:
         environment.type, environment.import_path = None, flags.environment_import_path
     elif flags.environment is not None:
-        _set_own("--env", environment, flags.environment)
+        _set_named(environment, flags.environment)
     elif environment.type is not None and environment.import_path is None:
         _set_own("environment.type", environment, environment.type)
     else:
         # As in harbor, a class in the config takes precedence over a type.
         environment.type = None
+
+
+def _set_named(environment: EnvironmentConfig, name: str) -> None:
+    """Set the environment of --env, which may be a class, as in harbor 0.25."""
+    if ":" in name:
+        environment.type, environment.import_path = None, name
+    else:
+        _set_own("--env", environment, name)
 
 
 def _set_own(where: str, environment: EnvironmentConfig, name: str) -> None:

@@ -1,7 +1,7 @@
 """The options of `proctor run`: harbor's names, meanings and defaults, and some of our own.
 
-Flags of harbor that have no implementation here are missing, so that click refuses them: plugins,
-uploads, compose files, mounts and trace exports.
+Flags of harbor that have no implementation here are in proctor.cli.running.harbor_options, which
+refuses them by name.
 """
 
 import math
@@ -140,10 +140,23 @@ def _many(*declarations: str, **attributes: Any) -> Any:
     return option(*declarations, multiple=True, **attributes)
 
 
-_CONFIG = option(
+def _take_one(_: click.Context, __: click.Parameter, paths: tuple[Path, ...]) -> Path | None:
+    if len(paths) > 1:
+        raise click.UsageError(
+            "-c is given more than once, which only harbor 0.25 accepts; merge the files into one"
+        )
+    if paths and str(paths[0]).startswith(("http:/", "https:/")):
+        raise click.UsageError(
+            "-c is a URL, which only harbor 0.25 accepts; download it and pass the file"
+        )
+    return paths[0] if paths else None
+
+
+_CONFIG = _many(
     "-c",
     "--config",
     type=FILE,
+    callback=_take_one,
     help="Read the job config from a .yaml or .json file; flags override it.",
 )
 _ATTEMPTS = option(
@@ -158,7 +171,8 @@ _ENVIRONMENT = option(
     "--env",
     "environment",
     help="Environment: sandbox (Linux, no daemon), docker (needs a Docker engine), null (runs "
-    "nothing), or one of harbor's, such as daytona, e2b or modal.  [default: sandbox]",
+    "nothing), one of harbor's, such as daytona, e2b or modal, or MODULE:CLASS.  "
+    "[default: sandbox]",
 )
 _DATASET_ID = option(
     "--dataset-id",
@@ -286,7 +300,7 @@ agent_options: Decorator = section(
         "-a",
         "--agent",
         help="Agent: oracle (runs the tasks' own solutions), nop, command, scripted, chat, replay, "
-        "or one of harbor's agents.",
+        "one of harbor's agents, or MODULE:CLASS.",
     ),
     option(
         "--agent-import-path",
@@ -413,7 +427,13 @@ verifier_options: Decorator = section(
         metavar="K=V",
         help="Set an environment variable for the tests.",
     ),
-    option("--verifier-import-path", metavar="MODULE:CLASS", help="Use your own verifier class."),
+    option(
+        "--verifier-import-path",
+        "--verifier",
+        "verifier_import_path",
+        metavar="MODULE:CLASS",
+        help="Use your own verifier class.",
+    ),
     _many(
         "--verifier-kwarg",
         "verifier_kwargs",
