@@ -265,7 +265,7 @@ async def list_changes(
     image = LayeredChanges(tuple(parts))
     ends = find_ends(image, entries)
     installed: frozenset[str] = frozenset()
-    if is_hashing and not image.dpkg.is_empty:
+    if is_hashing and image.dpkg.has_lists:
         # In a thread, because it reads every file.
         installed = await asyncio.to_thread(_find_installed, image, entries)
     changes = [_change_of(each, ends.get(each.path, "")) for each in entries]

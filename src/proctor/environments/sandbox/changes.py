@@ -14,19 +14,51 @@ from functools import cached_property
 
 from proctor.digest import md5_hex, sha256_hex
 from proctor.environments.sandbox.blueprint import Part
-from proctor.environments.sandbox.dpkg import DpkgRecords
+from proctor.environments.sandbox.dpkg import DpkgRecords, LineReader
 from proctor.environments.tools import File, Kind
 
 _MOST_LINKS = 40
 # Largest file that is read; larger ones are compared by size.
 _MOST_BYTES = 64 << 20
+# Bytes of files that are hashed to find them in the records of packages.
+_MOST_HASHED = 4 << 30
+# Smaller files are hashed again for each link to them: that is quick, and takes no memory.
+_LEAST_KEPT = 1 << 16
 _BINARY = b"\x7fELF"
 _OTHER_DATABASES = ("/lib/apk/db", "/var/lib/rpm", "/usr/lib/sysimage/rpm", "/var/lib/pacman/local")
+_CODE = re.compile(rb"(^|[\r\n])import[ \t]")
+_PIP = ".dist-info"
 _LOADERS_CACHE = "/etc/ld.so.cache"
 _LIBRARY = re.compile(rb"/(usr|lib\w*)/.+", re.DOTALL)
 # Only Linux has O_PATH; on macOS, -e docker imports this module.
 _WAY = getattr(os, "O_PATH", 0) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PLAIN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class _Hashed:
+    """MD5 digests of written files, as dpkg's lists contain them, up to a limit of bytes."""
+
+    def __init__(self) -> None:
+        self._n_bytes = _MOST_HASHED
+        # By inode: the agent can make any number of links to a large file.
+        self._kept: dict[tuple[int, int, int], str] = {}
+
+    def find_md5(self, part: Part, rest: str) -> str | None:
+        """Return the digest of a regular file; None for anything else, and beyond the limit."""
+        found = _look(part.upper, rest)
+        if found is None:
+            return None
+        key = found.st_dev, found.st_ino, found.st_ctime_ns
+        if key in self._kept:
+            return self._kept[key]
+        content = _read(part.upper, rest) if found.st_size <= self._n_bytes else None
+        if content is None:
+            return None
+        self._n_bytes -= len(content)
+        md5 = md5_hex(content)
+        if len(content) >= _LEAST_KEPT:
+            self._kept[key] = md5
+        return md5
 
 
 @dataclass(frozen=True)
@@ -86,12 +118,14 @@ class LayeredChanges:
         part, rest = self._place(path)
         for lower in part.lowers:
             if found := _look(lower, rest):
-                break
-        else:
-            return None
-        if stat.S_ISLNK(found.st_mode):
-            return _load(lower, rest)
-        return None if _is_whiteout(found) else File(Kind.OTHER, "")
+                return _load_kind(lower, rest, found)
+        return None
+
+    def _find_kind_now(self, path: str) -> File | None:
+        """Return what was written at a path, without reading regular files."""
+        part, rest = self._place(path)
+        found = _look(part.upper, rest)
+        return None if found is None else _load_kind(part.upper, rest, found)
 
     def list_in_image(self, directory: str) -> Iterable[str]:
         """Return the names of the image in a directory."""
@@ -106,7 +140,7 @@ class LayeredChanges:
 
     def read_now(self, path: str) -> str:
         """Return the text that was written at a path; empty if none was."""
-        return "\n".join(self._read_lines(path))
+        return (self._read_now(path) or b"").decode(errors="replace")
 
     def read_in_image(self, path: str) -> str:
         """Return the text that the image has at a path; empty if it has none."""
@@ -123,16 +157,14 @@ class LayeredChanges:
 
     def is_packaged(self, path: str) -> bool:
         """Whether the file is the one that a package manager installed, by its records."""
-        part, rest = self._place(path)
-        content = _read(part.upper, rest)
-        if content is None:
+        md5 = self._hashed.find_md5(*self._place(path))
+        if md5 is None:
             return False
         directory, _, name = path.rpartition("/")
         return (
             self._has_other_packages
-            # dpkg's lists contain MD5 digests.
-            or self.dpkg.has_file(path, md5_hex(content))
-            or (name.endswith(".pth") and name in self._list_recorded(directory))
+            or self.dpkg.has_file(path, md5)
+            or (name.endswith(".pth") and os.fsencode(name) in self._list_recorded(directory))
         )
 
     def is_packaged_link(self, path: str) -> bool:
@@ -140,7 +172,7 @@ class LayeredChanges:
         if not self.dpkg.has_path(path):
             return False
         for _ in range(_MOST_LINKS):
-            found = self.find_now(path)
+            found = self._find_kind_now(path)
             if found is None:
                 return self.find_kind_in_image(path) is not None
             if found.kind is not Kind.LINK:
@@ -151,7 +183,7 @@ class LayeredChanges:
 
     def is_alternative(self, path: str) -> bool:
         """Whether a link was made by update-alternatives, by its records."""
-        found = self.find_now(path)
+        found = self._find_kind_now(path)
         if found is None or found.kind is not Kind.LINK:
             return False
         return self.dpkg.is_alternative(path, found.content)
@@ -175,8 +207,8 @@ class LayeredChanges:
             return found is not None
         if stat.S_ISLNK(found.st_mode):
             return self.is_packaged_link(path)
-        content = _read(part.upper, rest)
-        return content is not None and self.dpkg.has_installed(path, md5_hex(content))
+        md5 = self._hashed.find_md5(part, rest)
+        return md5 is not None and self.dpkg.has_installed(path, md5)
 
     def _is_plain_cache(self) -> bool:
         """Whether the dynamic loader's cache names only libraries in directories of the system.
@@ -185,19 +217,30 @@ class LayeredChanges:
         """
         part, rest = self._place(_LOADERS_CACHE)
         # Other fields are numbers, which contain a zero byte before the fifth.
-        paths = re.findall(rb"(?<=\0)/[^\0]{4,}", _read(part.upper, rest) or b"")
+        found = re.finditer(rb"(?<=\0)/[^\0]{4,}", _read(part.upper, rest) or b"")
+        paths = (each[0] for each in found)
         return all(_LIBRARY.fullmatch(path) and b"/../" not in path for path in paths)
 
     def runs_code(self, path: str) -> bool:
         """Whether a .pth file contains a line that Python executes."""
-        part, rest = self._place(path)
-        lines = (_read(part.upper, rest) or b"").splitlines()
-        return any(line.startswith((b"import ", b"import\t")) for line in lines)
+        return _CODE.search(self._read_now(path) or b"") is not None
 
     @cached_property
     def dpkg(self) -> DpkgRecords:
         """Records of Debian packages that were written since the image."""
-        return DpkgRecords(self.list_written, self._read_lines)
+        return DpkgRecords(self._scan_written, self._read_now)
+
+    @cached_property
+    def _pip(self) -> LineReader:
+        return LineReader(self._read_now)
+
+    @cached_property
+    def _recorded(self) -> dict[str, frozenset[bytes]]:
+        return {}
+
+    @cached_property
+    def _hashed(self) -> _Hashed:
+        return _Hashed()
 
     @cached_property
     def _has_other_packages(self) -> bool:
@@ -205,15 +248,25 @@ class LayeredChanges:
         places = map(self._place, _OTHER_DATABASES)
         return any(any(_scan(part.upper, rest)) for part, rest in places)
 
-    def _list_recorded(self, directory: str) -> frozenset[str]:
-        """Return the names that pip's RECORD files in a directory list."""
-        kept = (name for name in self.list_directories(directory) if name.endswith(".dist-info"))
-        lines = (line for name in kept for line in self._read_lines(f"{directory}/{name}/RECORD"))
-        return frozenset(line.partition(",")[0] for line in lines)
+    def _list_recorded(self, directory: str) -> frozenset[bytes]:
+        """Return the names of .pth files that pip's RECORD files in a directory list."""
+        if directory not in self._recorded:
+            kept = [name for name in self.list_directories(directory) if name.endswith(_PIP)]
+            places = (f"{directory}/{name}/RECORD" for name in kept)
+            lines = (line for place in places for line in self._pip.read_lines(place))
+            names = (line.partition(b",")[0] for line in lines)
+            found = frozenset(name for name in names if name.endswith(b".pth"))
+            self._recorded[directory] = frozenset() if self._pip.is_over else found
+        return self._recorded[directory]
 
-    def _read_lines(self, path: str) -> list[str]:
+    def _scan_written(self, directory: str) -> Iterator[str]:
+        """Yield the same as list_written, unsorted: there may be millions."""
+        part, rest = self._place(directory)
+        return (name for name, is_directory in _scan(part.upper, rest) if not is_directory)
+
+    def _read_now(self, path: str) -> bytes | None:
         part, rest = self._place(path)
-        return (_read(part.upper, rest) or b"").decode(errors="replace").split("\n")
+        return _read(part.upper, rest)
 
     def _place(self, path: str) -> tuple[Part, str]:
         """Return the overlay of a path, and the path relative to it."""
@@ -281,6 +334,13 @@ def _scan(top: str, rest: str) -> Iterator[tuple[str, bool]]:
 
 def _is_whiteout(found: os.stat_result) -> bool:
     return stat.S_ISCHR(found.st_mode) and found.st_rdev == 0
+
+
+def _load_kind(top: str, rest: str, found: os.stat_result) -> File | None:
+    """Return what was found at a path, without reading regular files; None for a whiteout."""
+    if stat.S_ISLNK(found.st_mode):
+        return _load(top, rest)
+    return None if _is_whiteout(found) else File(Kind.OTHER, "")
 
 
 def _load(top: str, rest: str) -> File | None:
