@@ -215,6 +215,32 @@ def test_an_archive_that_leads_out_is_refused(on_site: OnSite) -> None:
     on_site(act)
 
 
+@pytest.mark.parametrize("n_cut", [4, 60])
+def test_an_archive_that_is_cut_short_is_refused(on_site: OnSite, n_cut: int) -> None:
+    async def act(site: Site) -> None:
+        write(site.root / "packed", {"file": "".join(map(chr, range(32, 999)))})
+        pack(site.root / "packed", site.task / "a.tar", "w:gz")
+        packed = (site.task / "a.tar").read_bytes()
+        (site.task / "a.tar").write_bytes(packed[:-n_cut])
+        with pytest.raises(
+            ImageError, match=r"Dockerfile:2: ADD: a\.tar: .*(damaged|ended before)"
+        ):
+            await site.build("FROM small\nADD a.tar /got/\n")
+
+    on_site(act)
+
+
+def test_what_begins_like_an_archive_is_copied_by_add(on_site: OnSite) -> None:
+    async def act(site: Site) -> None:
+        (site.task / "disk.img").write_bytes(bytes(1024) + b"disk")
+        (site.task / "not.gz").write_bytes(b"\x1f\x8bgzip")
+        root = await site.build("FROM small\nADD disk.img not.gz /got/\n")
+        look = "stat -c '%n %s' /got/disk.img /got/not.gz"
+        assert await site.said(root, look) == "/got/disk.img 1028\n/got/not.gz 6"
+
+    on_site(act)
+
+
 # Layers
 
 

@@ -1,6 +1,8 @@
 """Which files COPY takes: patterns, .dockerignore, directories and links."""
 
+import gzip
 import os
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -92,11 +94,34 @@ def test_a_pipe_is_refused(root: Path) -> None:
 
 
 def test_an_archive_is_unpacked_by_add_only(root: Path) -> None:
-    (root / "x.tar").write_bytes(bytes(1024))
+    (root / "x.tar").write_bytes(tarfile.TarInfo("x").tobuf() + bytes(1024))
     (root / "no.tar").write_text("text")
     assert select(root, "x.tar", is_add=True).archives == (root / "x.tar",)
     assert select(root, "no.tar", is_add=True).archives == ()
     assert paths(root, "x.tar") == ["x.tar"]
+
+
+NO_ARCHIVES = {
+    "a disk image, which begins with zeros": bytes(1024) + b"\x12\x34" * 512,
+    "an empty archive": bytes(10240),
+    "no file at all": b"",
+    "not gzip": b"\x1f\x8b and a text",
+    "gzip, cut short": gzip.compress(bytes(range(256)) * 99)[:40],
+    "gzip of another file": gzip.compress(b"text"),
+    "gzip of zeros": gzip.compress(bytes(10240)),
+    "not bzip2": b"BZhello",
+    "not xz": b"\xfd7zXZ\x00 and a text",
+    "not zstd": b"\x28\xb5\x2f\xfd and a text",
+    "headers without end": gzip.compress(tarfile.TarInfo("x" * (1 << 25)).tobuf()),
+}
+
+
+@pytest.mark.parametrize("name", NO_ARCHIVES)
+def test_what_is_no_archive_is_copied_by_add(root: Path, name: str) -> None:
+    (root / "disk.img").write_bytes(NO_ARCHIVES[name])
+    selection = select(root, "disk.img", is_add=True)
+    assert selection.archives == ()
+    assert [item.path for item in selection.items] == ["disk.img"]
 
 
 def test_modes_are_kept_and_can_be_chosen(root: Path, tmp_path: Path) -> None:

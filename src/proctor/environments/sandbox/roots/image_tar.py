@@ -136,17 +136,26 @@ def opened(source: Path, budget: Budget) -> Iterator[Stream]:
 
 
 def is_archive(source: Path) -> bool:
-    """Whether a file is a tar archive, compressed or not.
+    """Whether a file is a tar archive, compressed or not: by Docker's rule, if a member is found.
 
     Raises:
         OSError: it cannot be read.
     """
     try:
         with opened(source, Budget(source.parent)) as stream:
-            tarfile.open(fileobj=cast("BinaryIO", stream), mode="r|").close()
-    except DAMAGE:
+            stream.allow(_MOST_HEADERS)
+            through = cast("BinaryIO", stream)
+            # No more than the header at once: damage after it is reported when it is unpacked.
+            with tarfile.open(fileobj=through, mode="r|", bufsize=_BLOCK) as archive:
+                # Zeros, with which disk images begin, are an archive without members.
+                return archive.next() is not None
+    except (*DAMAGE, ImageError):
         return False
-    return True
+    except OSError as error:
+        # Errors of the system have an errno; those of a decompressor do not.
+        if error.errno is not None:
+            raise
+        return False
 
 
 @contextmanager

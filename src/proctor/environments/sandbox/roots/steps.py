@@ -15,7 +15,7 @@ from proctor.environments.sandbox.box import Box, FoundSource, Placing
 from proctor.environments.sandbox.output import Hearing
 from proctor.environments.sandbox.privileges import is_all_powerful
 from proctor.environments.sandbox.roots.context import Selection, split_pattern, stage
-from proctor.environments.sandbox.roots.image_tar import Budget, opened
+from proctor.environments.sandbox.roots.image_tar import DAMAGE, Budget, opened
 from proctor.environments.sandbox.roots.layers import Parts, discard
 from proctor.environments.sandbox.roots.recipe import Copy, MakeDirectory, Run, Step
 from proctor.environments.sandbox.scratch import Session
@@ -190,7 +190,7 @@ class StepRunner:
             placing = Placing(step.target, step.chown, step.chmod, owns_target=True)
             try:
                 await unpack_archive(self._box, archive, placing)
-            except (SandboxError, ImageError, OSError) as error:
+            except (SandboxError, ImageError, OSError, *DAMAGE) as error:
                 reason = reason_of(error) if isinstance(error, OSError) else str(error)
                 raise self._uncopied(step, f"{archive.name}: {reason}") from error
 
@@ -276,6 +276,7 @@ async def unpack_archive(box: Box, archive: Path, placing: Placing) -> None:
         ImageError: it is too large.
         OSError: it cannot be read.
         SandboxError: it cannot be unpacked.
+        Exception: one of DAMAGE: its end is damaged.
     """
     theirs, ours = os.pipe2(os.O_CLOEXEC)
 
