@@ -26,7 +26,7 @@ from benchmarks.sandbox_start import start_one
 from proctor.environments.sandbox.roots.images import ImageStore
 from proctor.environments.sandbox.roots.pull import PullOptions, pull_image
 from proctor.environments.sandbox.roots.registry.blobs import Blob, Downloads, Meter
-from proctor.environments.sandbox.roots.registry.client import RegistryClient
+from proctor.environments.sandbox.roots.registry.client import Patience, RegistryClient
 from proctor.environments.sandbox.roots.registry.configuration import Configuration
 from proctor.environments.sandbox.roots.registry.reference import parse_reference
 from proctor.environments.sandbox.roots.unpacking import Unpacker, UnpackOrder
@@ -101,7 +101,10 @@ def _download(reference: str, blobs: list[Blob], target: Path) -> float:
     (endpoint,) = Configuration({}).find_endpoints(parse_reference(reference))
     start = time.perf_counter()
     meter = Meter(sum(blob.size for blob in blobs), lambda _done, _total: None)
-    with RegistryClient(endpoint, {}) as client, Downloads(client, target, meter) as downloads:
+    with (
+        RegistryClient(endpoint, {}, Patience()) as client,
+        Downloads(client, target, meter) as downloads,
+    ):
         for arriving in downloads.start(blobs).values():
             arriving.result()
     seconds = time.perf_counter() - start

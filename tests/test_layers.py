@@ -62,6 +62,7 @@ LOADED_ON_USE = frozenset(
         "proctor.environments.sandbox.preflight",
         "proctor.environments.sandbox.reap",
         "proctor.environments.sandbox.roots.bases",
+        "proctor.environments.sandbox.roots.download_sizes",
         "proctor.environments.sandbox.roots.host_base",
         "proctor.environments.sandbox.roots.images",
         "proctor.environments.sandbox.roots.pull",

@@ -53,7 +53,7 @@ def test_a_task_that_the_environment_would_refuse_says_why(tmp_path: Path) -> No
     gpu, plain = needs_of(tmp_path / "set", tmp_path / "jobs", import_path=SANDBOX)
     assert (gpu.is_runnable, gpu.gpus) == (False, 1)
     assert gpu.why == "gpus = 1: the sandbox has no graphics processors"
-    assert (plain.is_runnable, plain.download_bytes) == (True, None)
+    assert (plain.is_runnable, plain.download_bytes) == (True, 0)
 
 
 def test_more_memory_than_the_machine_has_is_noted(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@
     git_source, git_tasks, git_repository, fetching        fetch tasks with git
     dataset_cache                                          what of a dataset is fetched
     slots, images, metrics, lock                           attempts x tasks x agents; pins
+    downloads                                              what images need, for a preview
     store                                                  the job's own files and their lock
     existing, foreign, resume                              existing trials: keep, run or redo
     running, local_executor                                run a slot with its retries

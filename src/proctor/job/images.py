@@ -34,6 +34,8 @@ class ImageFetching(msgspec.Struct, frozen=True, kw_only=True):
 
     is_offline: bool = False
     """Contact no registry: an image that is missing is an error."""
+    is_dry_run: bool = False
+    """Pull nothing: registries are only asked how much there is to download."""
     show: Callable[[str, int, int], None] = show_nothing
     """Called with the name of an image, the bytes that arrived, and their total."""
     pins: Mapping[str, str] | None = None
@@ -68,7 +70,7 @@ def find_images(environment: EnvironmentConfig, task: Task) -> tuple[Any, ...]:
             task.config.environment.docker_image,
             _base_of(environment),
             force=environment.force_build,
-            is_external=_is_external(environment),
+            is_external=is_external(environment),
         )
     except (ImageError, SandboxError):
         # Its trials will report the problem.
@@ -86,22 +88,14 @@ async def fetch_images(
     """Pull the images that the tasks of a job name and the store lacks.
 
     `begun` has the digests of a job that was begun before, by the names of its images; None for a
-    new job. Nothing is pulled for a new job with --base, which says what to use instead; a job that
-    runs a recorded trial again has the image of its record.
+    new job.
 
     Raises:
         ImageError: one cannot be pulled, or another image has its name now.
     """
-    if environment.import_path != SANDBOX or fetching is None:
+    if fetching is None or fetching.is_dry_run:
         return
-    if begun is not None:
-        wanted = _find_lost(begun)
-    elif fetching.pins is not None:
-        wanted = _find_recorded(environment, list(tasks), fetching.pins)
-    elif "base" in environment.kwargs:
-        return
-    else:
-        wanted = _find_missing(environment, tasks)
+    wanted = find_wanted(environment, tasks, fetching, begun)
     if not wanted:
         return
     stopped = threading.Event()
@@ -116,6 +110,29 @@ async def fetch_images(
         raise
 
 
+def find_wanted(
+    environment: EnvironmentConfig,
+    tasks: Iterable[Task],
+    fetching: ImageFetching | None,
+    begun: Mapping[str, str] | None,
+) -> dict[str, str]:
+    """The references of the images that a job pulls before it starts, by the names to store them.
+
+    Nothing is pulled for a new job with --base, which says what to use instead; a job that runs a
+    recorded trial again has the image of its record.
+
+    Raises:
+        ImageError: another image has the name of one now.
+    """
+    if environment.import_path != SANDBOX or fetching is None:
+        return {}
+    if begun is not None:
+        return _find_lost(begun)
+    if fetching.pins is not None:
+        return _find_recorded(environment, list(tasks), fetching.pins)
+    return {} if "base" in environment.kwargs else _find_missing(environment, tasks)
+
+
 def _find_missing(environment: EnvironmentConfig, tasks: Iterable[Task]) -> dict[str, str]:
     """Return what is to be pulled, by the names to store it under."""
     find = import_module("proctor.environments.sandbox.roots.bases").find_missing_images
@@ -126,7 +143,7 @@ def _find_missing(environment: EnvironmentConfig, tasks: Iterable[Task]) -> dict
                 task.environment_directory,
                 task.config.environment.docker_image,
                 force=environment.force_build,
-                is_external=_is_external(environment),
+                is_external=is_external(environment),
             )
         except (ImageError, SandboxError):
             # Its trials will report the problem.
@@ -241,7 +258,7 @@ def _find_base(environment: EnvironmentConfig) -> str | None:
     return pin
 
 
-def _is_external(environment: EnvironmentConfig) -> bool:
+def is_external(environment: EnvironmentConfig) -> bool:
     """Whether another program builds Dockerfiles, and pulls their images itself."""
     return environment.kwargs.get("builder", "auto") not in ("auto", "sandbox")
 

@@ -1,25 +1,26 @@
 """What the tasks of a job need, and whether this machine can run them. Starts nothing.
 
-Images are looked for in the environment's own store, and no registry is asked: of an image that is
-not there, the size is unknown.
+Images are looked for in the environment's own store. For the size of those that the sandbox would
+pull, their registries are asked.
 """
 
 import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from proctor.environments.kinds import (
     check_environment,
-    find_local_images,
     is_built_in,
     make_environment,
 )
-from proctor.environments.sandbox.roots.dockerfile import parse_dockerfile
+from proctor.environments.sandbox.roots.dockerfile import find_machine, parse_dockerfile
 from proctor.errors import ImageError, ProctorError
 from proctor.files import read_small
 from proctor.harbor.configs import EnvironmentConfig, TrialConfig
-from proctor.job.planning import JobPlan, find_memory
+from proctor.job.downloads import TaskImages, find_downloads, unknown_downloads
+from proctor.job.planning import Fetching, JobPlan, find_memory
 from proctor.job.resume import Decision
 from proctor.job.slots import trial_config
 from proctor.sentence import render_size
@@ -43,7 +44,7 @@ class TaskNeeds(msgspec.Struct, frozen=True, kw_only=True):
     is_built: bool
     """Whether a Dockerfile is built on them."""
     download_bytes: int | None
-    """Size of the images that are not here; None: unknown."""
+    """Size of the layers of its images that are not here, compressed; None: unknown."""
     network: NetworkMode
     """While the agent runs."""
     cpus: float | None
@@ -60,20 +61,34 @@ class TaskNeeds(msgspec.Struct, frozen=True, kw_only=True):
     """Why it cannot be run here, or what should be known about it."""
 
 
-async def find_needs(plan: JobPlan, *, is_here: bool) -> list[TaskNeeds]:
+class JobNeeds(msgspec.Struct, frozen=True, kw_only=True):
+    """What the tasks of a job need."""
+
+    tasks: Sequence[TaskNeeds]
+    download_bytes: int | None
+    """Of all tasks together: layers that their images share count once. None: unknown."""
+    notes: Sequence[str]
+
+
+async def find_needs(
+    plan: JobPlan, fetching: Fetching, host: Mapping[str, str], *, is_here: bool
+) -> JobNeeds:
     """What each task of a job needs that has trials to run; `is_here`: on this machine."""
     config = plan.prepared.config.environment
     # One decision for each task: attempts and agents do not change what it needs.
     first = {id(decision.slot.planned): decision for decision in reversed(plan.todo)}
     todo = [each for each in plan.todo if first[id(each.slot.planned)] is each]
     obstacle = await _find_obstacle(config) if is_here and todo else None
-    images = [_list_images(each.slot.planned.task, config) for each in todo]
-    names = {name for each in images for name in each}
-    local = await find_local_images(config, names) if is_here and not obstacle else frozenset()
-    return [
-        _describe(plan, each, own, set(local), obstacle, is_here=is_here)
-        for each, own in zip(todo, images, strict=True)
+    images = [_find_images(each.slot.planned.task, config) for each in todo]
+    if obstacle is None:
+        downloads = await find_downloads(config, images, fetching, host)
+    else:
+        downloads = unknown_downloads(images)
+    tasks = [
+        _describe(plan, each, own, n_bytes, obstacle, is_here=is_here)
+        for each, own, n_bytes in zip(todo, images, downloads.n_bytes, strict=True)
     ]
+    return JobNeeds(tasks=tasks, download_bytes=downloads.total, notes=downloads.notes)
 
 
 async def _find_obstacle(config: EnvironmentConfig) -> str | None:
@@ -88,8 +103,8 @@ async def _find_obstacle(config: EnvironmentConfig) -> str | None:
 def _describe(
     plan: JobPlan,
     decision: Decision,
-    images: tuple[str, ...],
-    local: set[str],
+    images: TaskImages,
+    download_bytes: int | None,
     obstacle: str | None,
     *,
     is_here: bool,
@@ -104,9 +119,9 @@ def _describe(
     agent_sec, verifier_sec = _sum_times(config, task)
     return TaskNeeds(
         name=task.name,
-        images=images,
-        is_built=_is_built(task, config.environment),
-        download_bytes=0 if local.issuperset(images) else None,
+        images=images.names,
+        is_built=images.is_built,
+        download_bytes=download_bytes,
         network=network.agent.mode,
         cpus=limits["cpus"],
         memory_mb=_whole(memory),
@@ -163,21 +178,17 @@ def _sum_times(config: TrialConfig, task: Task) -> tuple[float | None, float]:
     return agent, sum(each.verifier for each in times)
 
 
-def _is_built(task: Task, config: EnvironmentConfig) -> bool:
-    has_image = task.config.environment.docker_image is not None
-    return _dockerfile(task).is_file() and (config.force_build or not has_image)
-
-
-def _list_images(task: Task, config: EnvironmentConfig) -> tuple[str, ...]:
+def _find_images(task: Task, config: EnvironmentConfig) -> TaskImages:
     named = task.config.environment.docker_image
-    if not _is_built(task, config):
-        return (named,) if named else ()
+    if not _dockerfile(task).is_file() or (named is not None and not config.force_build):
+        return TaskImages(task, (named,) if named else (), is_built=False)
     try:
         text = read_small(str(_dockerfile(task))).decode("utf-8", "replace")
-        return parse_dockerfile(text, str(_dockerfile(task))).images
+        names = parse_dockerfile(text, str(_dockerfile(task)), find_machine()).images
     except (OSError, ValueError, ImageError):
         # Its trials report what is wrong with it.
-        return ()
+        names = ()
+    return TaskImages(task, names, is_built=True)
 
 
 def _dockerfile(task: Task) -> Path:

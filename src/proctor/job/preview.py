@@ -1,6 +1,7 @@
 """Show what a job would do: which slots it would run, keep and redo, and why. Runs no trial.
 
-Tasks of a registry are still fetched into harbor's cache: they are needed for the plan.
+Tasks of a registry are still fetched into harbor's cache: they are needed for the plan. Registries
+of images are only asked how much there is to download.
 """
 
 from collections import Counter
@@ -21,7 +22,7 @@ from proctor.job.sealing import check_belonging
 from proctor.job.store import ChosenEnvironment
 
 if TYPE_CHECKING:
-    from proctor.job.needs import TaskNeeds
+    from proctor.job.needs import JobNeeds, TaskNeeds
 
 
 class Preview(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +39,8 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
     """Trials that would be kept but not counted."""
     tasks: Sequence["TaskNeeds"]
     """What each task needs that has trials to run, and whether it can be run here."""
+    download_bytes: int | None
+    """Size of all layers to be pulled; those that images share count once. None: unknown."""
     strangers: Sequence[str]
     """Directories that would be left alone."""
     notes: Sequence[str]
@@ -78,9 +81,7 @@ async def _preview(request: Request, plan: JobPlan, *, is_run: bool) -> Preview:
     if plan.todo:
         check_options(plan.prepared.config.environment)
     unplanned = [named.trial for named in plan.unplanned]
-    # Imported late: most runs are no dry runs.
-    needs = import_module("proctor.job.needs")
-    is_here = request.open_executor is None
+    needs = None if is_run else await _find_needs(request, plan)
     unmatched = find_unmatched(request.also, plan.decisions, plan.directory, unplanned)
     return Preview(
         directory=plan.directory,
@@ -88,9 +89,18 @@ async def _preview(request: Request, plan: JobPlan, *, is_run: bool) -> Preview:
         decisions=plan.decisions,
         refused=plan.prepared.resolved.refused,
         unplanned=unplanned,
-        tasks=() if is_run else await needs.find_needs(plan, is_here=is_here),
+        tasks=needs.tasks if needs else (),
+        download_bytes=needs.download_bytes if needs else None,
         strangers=plan.strangers,
-        notes=[*plan.prepared.resolved.notes, *unmatched],
+        notes=[*plan.prepared.resolved.notes, *unmatched, *(needs.notes if needs else ())],
         environment=plan.prepared.environment,
         n_concurrent=request.n_concurrent,
     )
+
+
+async def _find_needs(request: Request, plan: JobPlan) -> "JobNeeds":
+    # Imported late: most runs are no dry runs.
+    module = import_module("proctor.job.needs")
+    is_here = request.open_executor is None
+    found: JobNeeds = await module.find_needs(plan, request.fetching, request.host, is_here=is_here)
+    return found

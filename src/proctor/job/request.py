@@ -167,6 +167,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """None: the trials run in this process."""
     max_lost: int
     """How often a trial is run again because the machine that ran it died."""
+    fetching: Fetching
+    """What was fetched for it; of images in a dry run, what would be."""
     known: frozenset[str] = frozenset()
     """Notes about the plan that the caller reports itself."""
 
@@ -203,13 +205,14 @@ async def request_run(options: JobOptions) -> Request:
         chosen = existing.state.environment
     check_variables(config, options.host)
     check_kinds(config, options.settings.models)
+    fetching = _choose_fetching(options, existing)
     prepared = await prepare(
         config,
         options.settings,
         chosen,
         options.host,
         is_auto=options.is_auto and options.open_executor is None,
-        fetching=_choose_fetching(options, existing),
+        fetching=fetching,
     )
     options.approve([planned.task for planned in prepared.resolved.tasks], config)
     cwd = Path(existing.state.cwd) if existing.state else Path.cwd()
@@ -226,6 +229,7 @@ async def request_run(options: JobOptions) -> Request:
         known=options.known,
         open_executor=options.open_executor,
         max_lost=options.max_lost,
+        fetching=fetching,
     )
 
 
@@ -310,13 +314,14 @@ async def request_resume(job: OpenJob, options: ResumeOptions, *, is_run: bool =
     if is_run:
         check_kinds(config, job.settings.models)
     is_auto = options.is_auto and options.open_executor is None
+    fetching = _choose_fetching(options, job.existing)
     prepared = await prepare(
         config,
         job.settings,
         chosen,
         options.host,
         is_auto=is_auto,
-        fetching=_choose_fetching(options, job.existing),
+        fetching=fetching,
     )
     if is_run:
         options.approve([planned.task for planned in prepared.resolved.tasks], config)
@@ -333,6 +338,7 @@ async def request_resume(job: OpenJob, options: ResumeOptions, *, is_run: bool =
         ledger=_find_ledger(job, options),
         open_executor=options.open_executor,
         max_lost=options.max_lost,
+        fetching=fetching,
     )
 
 

@@ -15,6 +15,7 @@ import pytest
 from proctor.digest import sha256_hex
 from proctor.environments.sandbox.roots.images import ImageStore
 from proctor.environments.sandbox.roots.pull import PullOptions, pull_image
+from proctor.environments.sandbox.roots.registry.client import Patience
 from proctor.errors import ImageError, RegistryError, UnreachableRegistryError
 from tests.environments.sandbox.registries import (
     Request,
@@ -391,8 +392,8 @@ def test_manifests_that_are_none_are_refused(
 def test_a_manifest_that_trickles_is_given_up(
     registry: SmallRegistry, refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client = "proctor.environments.sandbox.roots.registry.client"
-    monkeypatch.setattr(f"{client}._DOCUMENT_SECONDS", 0.2)
+    patience = Patience(document_seconds=0.2)
+    monkeypatch.setattr("proctor.environments.sandbox.roots.pull._PATIENCE", patience)
 
     def answer(request: Request) -> None:
         request.send_response(200)

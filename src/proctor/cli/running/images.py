@@ -38,12 +38,15 @@ def choose_fetching(
 ) -> ImageFetching | None:
     """How images are fetched; `recorded` is the image that a recorded trial ran on.
 
-    None for a dry run, and if PROCTOR_BASE says that the host's files are used instead.
+    None if PROCTOR_BASE says that the host's files are used instead.
     """
-    if dry_run or env.get(VARIABLE) == HOST_BASE:
+    if env.get(VARIABLE) == HOST_BASE:
         return None
     return ImageFetching(
-        is_offline=offline, show=_make_show(), pins=parse_pins(recorded) if recorded else None
+        is_offline=offline,
+        is_dry_run=dry_run,
+        show=_make_show(),
+        pins=parse_pins(recorded) if recorded else None,
     )
 
 

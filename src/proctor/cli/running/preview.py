@@ -136,6 +136,9 @@ def _name_trial(decision: Decision) -> str:
 
 
 def _render_rest(preview: Preview) -> Iterator[str]:
+    if preview.download_bytes:
+        size = render_size(preview.download_bytes)
+        yield f"to download: {size} in all; layers that images share are counted once"
     yield from _render_obstacles(preview.tasks)
     for task in preview.refused:
         yield f"refused: {task.name}: {task.reason}"
@@ -159,6 +162,7 @@ def describe_preview(preview: Preview) -> dict[str, object]:
         "n_concurrent": preview.n_concurrent,
         "counts": {str(deed): preview.count(deed) for deed in SlotAction},
         "tasks": [_describe_needs(task) for task in preview.tasks],
+        "download_bytes": preview.download_bytes,
         "trials": [
             {
                 "deed": str(decision.deed),

@@ -1,6 +1,5 @@
 """Root file systems that a task starts from: images of the store, the host's files, nothing."""
 
-import platform
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from proctor.environments.sandbox.roots.dockerfile import (
     Dockerfile,
     Source,
     Stage,
+    find_machine,
     parse_dockerfile,
 )
 from proctor.environments.sandbox.roots.host_base import (
@@ -27,13 +27,6 @@ from proctor.files import read_small
 from proctor.harbor.configs import HOST_BASE
 from proctor.sentence import reason_of
 from proctor.trial.finding import Finding
-
-_MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
-
-
-def find_machine() -> str:
-    """Return this machine's architecture, as Docker names it."""
-    return _MACHINES.get(platform.machine(), platform.machine())
 
 
 def load_dockerfile(environment_dir: Path) -> Dockerfile | None:

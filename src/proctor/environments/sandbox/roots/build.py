@@ -15,7 +15,6 @@ from pathlib import Path
 from proctor.environments.sandbox.roots.bases import (
     Base,
     Bases,
-    find_machine,
     load_dockerfile,
     load_host,
 )
@@ -26,7 +25,12 @@ from proctor.environments.sandbox.roots.builders import (
     build_with,
     find_program,
 )
-from proctor.environments.sandbox.roots.dockerfile import NOTHING, Dockerfile, Stage
+from proctor.environments.sandbox.roots.dockerfile import (
+    NOTHING,
+    Dockerfile,
+    Stage,
+    find_machine,
+)
 from proctor.environments.sandbox.roots.host_base import is_loaded
 from proctor.environments.sandbox.roots.instructions import find_unbuilt
 from proctor.environments.sandbox.roots.layers import Parts

@@ -4,6 +4,7 @@ Only the stages that the last one needs are looked at: those that it is FROM, an
 copies files from, directly or through another stage.
 """
 
+import platform
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ NOTHING = "scratch"
 INSTEAD = "build it with `--builder buildah` or `--builder docker`"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _STAGE = re.compile(r"[a-z][a-z0-9_.-]*")
+_MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,11 @@ class Dockerfile:
                 yield Place(self.where, statement)(self.copy_source, stage, name)
 
 
+def find_machine() -> str:
+    """Return this machine's architecture, as Docker names it."""
+    return _MACHINES.get(platform.machine(), platform.machine())
+
+
 def parse_dockerfile(text: str, where: str, machine: str = "amd64") -> Dockerfile:
     """Parse a Dockerfile.
 
@@ -223,7 +230,7 @@ class _StageMaker:
         if not image:
             raise ImageError(f"{words[0]} is empty: give its ARG a default")
         flags = dict(statement.flags)
-        platform = flags.pop("platform", None)
+        asked = flags.pop("platform", None)
         if flags:
             raise ImageError(f"--{next(iter(flags))} is not supported; {INSTEAD}")
         return Stage(
@@ -231,7 +238,7 @@ class _StageMaker:
             name=_check_stage(words[2]) if is_named else None,
             source=self._find_source(image),
             line=statement.line,
-            platform=expand(platform, self.variables, self.escape) if platform else None,
+            platform=expand(asked, self.variables, self.escape) if asked else None,
             statements=rest,
         )
 

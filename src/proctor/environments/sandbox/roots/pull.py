@@ -29,7 +29,11 @@ from proctor.environments.sandbox.roots.images import (
 )
 from proctor.environments.sandbox.roots.layers import discard
 from proctor.environments.sandbox.roots.registry.blobs import Blob, Downloads, Meter
-from proctor.environments.sandbox.roots.registry.client import RegistryClient, StoppedError
+from proctor.environments.sandbox.roots.registry.client import (
+    Patience,
+    RegistryClient,
+    StoppedError,
+)
 from proctor.environments.sandbox.roots.registry.configuration import load_configuration
 from proctor.environments.sandbox.roots.registry.reference import Reference, parse_reference
 from proctor.environments.sandbox.roots.registry.remote_files import RemoteFiles
@@ -49,6 +53,7 @@ from proctor.sentence import count_of, render_size
 _FACTS = "layer.json"
 # Overlayfs takes 500 lower directories; no builder makes as many.
 _MOST_LAYERS = 250
+_PATIENCE = Patience()
 _POLL_SECONDS = 0.2
 
 
@@ -124,7 +129,7 @@ def _resolved(
     for endpoint in endpoints:
         with ExitStack() as stack:
             try:
-                client = stack.enter_context(RegistryClient(endpoint, options.env))
+                client = stack.enter_context(RegistryClient(endpoint, options.env, _PATIENCE))
                 stack.enter_context(_stopped_by(options.stopped, client))
                 found = choose_remote(RemoteFiles(client, wanted.version), platform)
             except RegistryError as error:
@@ -178,8 +183,8 @@ class _Pull:
         if len(layers) > _MOST_LAYERS:
             raise ImageError(f"has {len(layers)} layers; expected at most {_MOST_LAYERS}")
         with store.changing(options.stopped) as incoming:
-            missing = [(chain, layer) for chain, layer in layers if not self._is_there(chain)]
-            blobs = {blob.digest: blob for blob in map(_blob_of, (one for _, one in missing))}
+            missing = find_missing_layers(store, found)
+            blobs = {blob.digest: blob for blob in missing.values()}
             try:
                 self._fetch(incoming, layers, list(blobs.values()))
             except (UnreachableRegistryError, InterruptedError, StoppedError, KeyboardInterrupt):
@@ -196,9 +201,6 @@ class _Pull:
             self._drop(_blob_of(layer).digest for _, layer in layers)
             store.sweep()
         return Pulled(image, before, len(missing), sum(blob.size for blob in blobs.values()))
-
-    def _is_there(self, chain: str) -> bool:
-        return (self._store.layer(chain) / _FACTS).exists()
 
     def _fetch(
         self, incoming: Path, layers: Sequence[tuple[str, Layer]], blobs: Sequence[Blob]
@@ -219,7 +221,7 @@ class _Pull:
             arriving = all_.start(blobs)
             lowers: list[str] = []
             for chain, layer in layers:
-                if not self._is_there(chain):
+                if not _is_there(self._store, chain):
                     blob = arriving[_blob_of(layer).digest].result()
                     self._unpack(unpacker, incoming, (chain, layer), blob, tuple(reversed(lowers)))
                 lowers.append(str(self._store.layer(chain) / "files"))
@@ -286,6 +288,23 @@ class _Pull:
     def _drop(self, digests: Iterable[str]) -> None:
         for digest in digests:
             (self._store.downloads / f"{digest}.part").unlink(missing_ok=True)
+
+
+def find_missing_layers(store: ImageStore, found: SavedImage) -> dict[str, Blob]:
+    """Return what a pull downloads: the layers that the store lacks, by their chains.
+
+    Raises:
+        RegistryError: the manifest does not say how large one is.
+    """
+    return {
+        chain: _blob_of(layer)
+        for chain, layer in zip(_chains(found), found.layers, strict=True)
+        if not _is_there(store, chain)
+    }
+
+
+def _is_there(store: ImageStore, chain: str) -> bool:
+    return (store.layer(chain) / _FACTS).exists()
 
 
 def load_layers(store: ImageStore, image: Image) -> list[tuple[str, LayerFacts]]:

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any, Self
 from weakref import WeakSet
 
@@ -23,16 +24,12 @@ from proctor.environments.sandbox.roots.registry.credentials import Credentials,
 from proctor.errors import RegistryError, UnreachableRegistryError
 from proctor.sentence import printable, reason_of, shown, without_number
 
-_TIMEOUT = httpx.Timeout(30.0, connect=10.0, pool=None)
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MOST_REDIRECTS = 5
 # Answers that may be different a moment later.
 _PASSING = frozenset({429, 500, 502, 503, 504})
-_WAITS = (0.5, 1.0, 2.0)
 _LONGEST_WAIT = 10.0
 _LARGEST_ANSWER = 1 << 20
-# A document must have arrived after this time; the timeout above is for each piece of it.
-_DOCUMENT_SECONDS = 120.0
 _LARGEST_REASON = 1 << 14
 _PROXIES = frozenset({"ALL_PROXY", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"})
 _CERTIFICATES = frozenset({"SSL_CERT_FILE", "SSL_CERT_DIR", "SSLKEYLOGFILE"})
@@ -41,6 +38,19 @@ _LOGIN = re.compile(r"(?<=//)[^/]*@")
 _NO_ADDRESS = (httpx.InvalidURL, ValueError)
 _CHALLENGE = re.compile(r'(\w+)\s*=\s*"([^"]*)"')
 _TOKEN = re.compile(r"[\x21-\x7e]{1,65536}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """How long a registry is waited for."""
+
+    connect_seconds: float = 10.0
+    piece_seconds: float = 30.0
+    """Time between two pieces of an answer."""
+    document_seconds: float = 120.0
+    """Time until a whole document has arrived."""
+    waits: tuple[float, ...] = (0.5, 1.0, 2.0)
+    """Seconds before each new try, if the one before failed in a way that may pass."""
 
 
 class _Token(msgspec.Struct, frozen=True):
@@ -64,7 +74,7 @@ class StoppedError(Exception):
 class RegistryClient:
     """One repository of a registry."""
 
-    def __init__(self, endpoint: Endpoint, env: Mapping[str, str]) -> None:
+    def __init__(self, endpoint: Endpoint, env: Mapping[str, str], patience: Patience) -> None:
         """Connect to nothing yet.
 
         Raises:
@@ -72,6 +82,7 @@ class RegistryClient:
         """
         self.endpoint = endpoint
         self._env = env
+        self._patience = patience
         try:
             self._own = httpx.URL(endpoint.url)
             self._is_here = is_loopback(self._own.host)
@@ -89,7 +100,11 @@ class RegistryClient:
         """Make the HTTP client, which reads the variables of proxies and certificates."""
         try:
             return httpx.Client(
-                timeout=_TIMEOUT,
+                timeout=httpx.Timeout(
+                    self._patience.piece_seconds,
+                    connect=self._patience.connect_seconds,
+                    pool=None,
+                ),
                 follow_redirects=False,
                 trust_env=trust_env,
                 headers={"User-Agent": f"proctor/{__version__}", "Accept-Encoding": "identity"},
@@ -155,10 +170,10 @@ class RegistryClient:
         Raises:
             RegistryError: it does not exist, is too large, or cannot be read.
         """
-        for wait in (*_WAITS, None):
+        for wait in (*self._patience.waits, None):
             try:
                 with self.get(path, headers) as response:
-                    data = _read_limited(response, largest)
+                    data = self._read_limited(response, largest)
                     kind = str(response.headers.get("content-type", ""))
                     return data, kind.partition(";")[0].strip()
             except httpx.TransportError as error:
@@ -192,7 +207,7 @@ class RegistryClient:
 
     def _request(self, url: str, headers: Mapping[str, str]) -> httpx.Response:
         is_asked = False
-        waits = iter((*_WAITS, None))
+        waits = iter((*self._patience.waits, None))
         while True:
             used = self._authorization
             response = self._send(url, headers, used)
@@ -236,7 +251,7 @@ class RegistryClient:
 
     def _open(self, request: httpx.Request) -> httpx.Response:
         request.extensions["trace"] = self._note_socket
-        for wait in (*_WAITS, None):
+        for wait in (*self._patience.waits, None):
             self.wait(0)
             try:
                 return self._http.send(request, stream=True)
@@ -297,7 +312,7 @@ class RegistryClient:
             "scope": f"repository:{self.endpoint.repository}:pull",
         }
         request = self._token_request(realm, asked, credentials)
-        for wait in (*_WAITS, None):
+        for wait in (*self._patience.waits, None):
             response = self._open(request)
             try:
                 if response.status_code in _PASSING and wait is not None:
@@ -305,7 +320,7 @@ class RegistryClient:
                     continue
                 if response.status_code != 200:
                     raise self._refused_token(response, realm, credentials)
-                data = _read_limited(response, _LARGEST_ANSWER)
+                data = self._read_limited(response, _LARGEST_ANSWER)
             except httpx.TransportError as error:
                 raise self.unreachable(error) from error
             finally:
@@ -359,7 +374,7 @@ class RegistryClient:
 
     def _refusal(self, response: httpx.Response, path: str) -> RegistryError:
         host, repository = self.endpoint.host, self.endpoint.repository
-        said = _read_reason(response)
+        said = self._read_reason(response)
         if response.status_code == 404:
             kind, _, version = path.partition("/")
             what = "image" if kind == "manifests" else "layer"
@@ -380,6 +395,35 @@ class RegistryClient:
             )
         return self._strange(f"answers with status {response.status_code}{said}")
 
+    def _read_limited(self, response: httpx.Response, largest: int) -> bytes:
+        data = bytearray()
+        seconds = self._patience.document_seconds
+        until = time.monotonic() + seconds
+        for piece in response.iter_raw():
+            data += piece
+            if time.monotonic() > until:
+                raise UnreachableRegistryError(
+                    f"{response.url.host}: a document took more than {seconds:.0f} seconds; "
+                    "try again later"
+                )
+            if len(data) > largest:
+                raise RegistryError(
+                    f"{response.url.host}: sends a document of more than {largest >> 10:,} KiB; "
+                    "refused"
+                )
+        return bytes(data)
+
+    def _read_reason(self, response: httpx.Response) -> str:
+        """Return what the registry says about a refusal, to end a sentence; empty if nothing."""
+        try:
+            problems = msgspec.json.decode(
+                self._read_limited(response, _LARGEST_REASON), type=_Problems
+            )
+        except (RegistryError, httpx.TransportError, msgspec.DecodeError, UnicodeDecodeError):
+            return ""
+        said = next((one.message or one.code for one in problems.errors), "")
+        return f" ({shown(said)})" if said else ""
+
     def _strange(self, what: str) -> RegistryError:
         return RegistryError(f"{self.endpoint.host}: {what}")
 
@@ -394,33 +438,6 @@ def _cut(connection: socket.socket) -> None:
 def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
     default = {"http": 80, "https": 443}.get(url.scheme)
     return url.scheme, url.host.lower(), url.port or default
-
-
-def _read_limited(response: httpx.Response, largest: int) -> bytes:
-    data = bytearray()
-    until = time.monotonic() + _DOCUMENT_SECONDS
-    for piece in response.iter_raw():
-        data += piece
-        if time.monotonic() > until:
-            raise UnreachableRegistryError(
-                f"{response.url.host}: a document took more than {_DOCUMENT_SECONDS:.0f} seconds; "
-                "try again later"
-            )
-        if len(data) > largest:
-            raise RegistryError(
-                f"{response.url.host}: sends a document of more than {largest >> 10:,} KiB; refused"
-            )
-    return bytes(data)
-
-
-def _read_reason(response: httpx.Response) -> str:
-    """Return what the registry says about a refusal, to end a sentence; empty if nothing."""
-    try:
-        problems = msgspec.json.decode(_read_limited(response, _LARGEST_REASON), type=_Problems)
-    except (RegistryError, httpx.TransportError, msgspec.DecodeError, UnicodeDecodeError):
-        return ""
-    said = next((one.message or one.code for one in problems.errors), "")
-    return f" ({shown(said)})" if said else ""
 
 
 def _retry_after(response: httpx.Response) -> float:
