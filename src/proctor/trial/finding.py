@@ -54,6 +54,8 @@ class FindingCode(StrEnum):
     """A command printed more than is kept."""
     VERIFIER_NOT_APART = "verifier-not-apart"
     """The verifier ran where processes of the agent could reach its files."""
+    ROOM_IN_PARTS = "room-in-parts"
+    """Tests could not rename files between top-level directories: each was a mount of its own."""
     FILES_REFUSED = "files-refused"
     """Files of the environment were not collected: links out of it, devices, or too large."""
     LOGS_DIFFER = "logs-differ"
@@ -137,6 +139,7 @@ _INFO = frozenset(
         FindingCode.IDS_SHARED,
         FindingCode.OWNERS_SQUASHED,
         FindingCode.OUTPUT_CUT,
+        FindingCode.ROOM_IN_PARTS,
         FindingCode.AGENT_STILL_BUSY,
         FindingCode.STEPS_NOT_REPLAYED,
     }
@@ -205,6 +208,7 @@ _MEANINGS: dict[str, str] = {
     FindingCode.OUTPUT_CUT: "A command printed more than is kept.",
     FindingCode.AGENT_NOT_PAUSED: "Agent processes kept running while its changes were recorded.",
     FindingCode.VERIFIER_NOT_APART: "The agent's processes could reach the verifier's files.",
+    FindingCode.ROOM_IN_PARTS: "Tests could not rename files between top-level directories.",
     FindingCode.FILES_REFUSED: "Some files were not collected: links, devices or odd names.",
     FindingCode.LOGS_DIFFER: "A process in the environment tried to write the agent's trace.",
     FindingCode.COMMANDS_LIKE_SOLUTION: "The agent's commands contain most of the task's solution.",

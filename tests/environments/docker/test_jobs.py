@@ -304,7 +304,10 @@ def test_a_user_of_the_group_docker_runs_trials_and_leaves_nothing(engine: Engin
         socket.chmod(0o660)
     assert result["verifier_result"]["rewards"] == {"reward": 1.0}
     # /answer is a file in the root; only root can open a clean room.
-    assert codes == ["system-changed", "changes-cut", "agent-still-busy", "clean-room-skipped"]
+    assert set(codes) == {
+        *("system-changed", "changes-cut", "agent-still-busy", "clean-room-skipped"),
+        "room-in-parts",
+    }
 
 
 def test_an_image_out_of_docker_runs_in_the_sandbox_with_its_id(

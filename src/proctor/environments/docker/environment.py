@@ -494,6 +494,13 @@ class DockerEnvironment(ChangedContainer):
             make_private(root)
             scratch = open_run(root).open_session(self.session_id).directory
             self._scratch.append(scratch)
+        else:
+            self._find(
+                FindingCode.ROOM_IN_PARTS,
+                "the tests could not rename files from one top-level directory to another: proctor "
+                "is not root on the engine's machine, so each of them was mounted separately",
+                phase="verify",
+            )
         outside = Outside(now, self._first, self._merged, self._limits, tuple(fresh), scratch)
         room = Room(self, outside, self._names)
         await room.open()
