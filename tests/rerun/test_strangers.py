@@ -1,6 +1,7 @@
 """`proctor audit --rerun` of what a stranger left: what is pretended or asked for is not given."""
 
 import json
+import math
 import shutil
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,19 @@ def test_what_a_stranger_asks_of_this_machine_is_not_given(
     found = again(job)
     assert (found["verdict"], found["directory"]) == ("not replayable", None)
     assert found["reason"].startswith(reason)
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf])
+def test_a_config_with_a_number_that_json_lacks_is_the_trials_own_reason(
+    again: Again, job: Path, number: float
+) -> None:
+    edit_json(
+        only_trial(job) / "config.json",
+        lambda config: config["agent"].update(kwargs={"temperature": number}),
+    )
+    found = again(job)
+    assert (found["verdict"], found["directory"]) == ("not replayable", None)
+    assert "config.json: JSON is malformed" in found["reason"]
 
 
 def test_a_task_that_is_not_the_claimed_one_is_not_run(again: Again, job: Path) -> None:

@@ -147,7 +147,11 @@ def parse_config(data: bytes, where: str) -> TrialConfig:
         fault = error.errors()[0]
         key = ".".join(map(str, fault["loc"])) or "it"
         raise NotReplayableError(f"{where}: {key}: {fault['msg']}") from error
-    stated = msgspec.json.decode(data, type=_Stated)
+    try:
+        stated = msgspec.json.decode(data, type=_Stated)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        # pydantic accepts more than JSON has, such as NaN.
+        raise NotReplayableError(f"{where}: {error}") from error
     for name in ("user_agent", "source_trial"):
         if getattr(stated, name) is not None:
             raise NotReplayableError(
