@@ -124,6 +124,15 @@ def test_a_run_of_a_dataset_in_git_is_pinned_to_the_commit(
     assert load(record)["dataset_id"] == f"repository@{site.repository.first}"
 
 
+def test_a_quiet_run_of_a_dataset_in_git_shows_no_progress(
+    run: Run, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A fetch of half a second shows nothing yet: what would show it must not be made.
+    monkeypatch.setattr("proctor.cli.running.git_dataset.make_report", None)
+    ran = run("-d", f"git+{site.url}@main#subdirectory=tasks", *NULL, "-l", "1", "-q")
+    assert (ran.code, ran.err) == (0, "")
+
+
 def test_a_registry_of_a_stranger_gets_a_sentence(proctor: Proctor, site: Site) -> None:
     for url, said in (
         ("ext::sh -c touch\t/tmp/x", "is not the URL of a git repository"),

@@ -71,6 +71,11 @@ def test_an_image_is_pulled_shown_and_removed(
     again = proctor("image", "pull", reference)
     assert again.out.startswith(f"{reference}: nothing to do, this image is there already")
     assert proctor("image", "pull", "--offline", reference).code == 0
+    offline = ("image", "pull", "--offline", reference, "--platform")
+    assert proctor(*offline, "linux/amd64").code == 0
+    other = proctor(*offline, "linux/arm64")
+    assert (other.code, other.out) == (2, "")
+    assert "in the image store for linux/amd64, not for linux/arm64, and --offline" in other.err
     shown = proctor("image", "show", reference).out.splitlines()
     assert shown[0].endswith(", from registry")
     assert "  env WORDS=of-the-image" in shown
@@ -79,9 +84,9 @@ def test_an_image_is_pulled_shown_and_removed(
     assert (len(document["layers"]), document["image"]["workdir"]) == (2, "/srv")
     assert proctor("image", "list").out.count(reference) == 1
     assert proctor("image", "remove", reference).out.startswith(f"{reference}: removed, ")
-    offline = proctor("image", "pull", "--offline", reference)
-    assert (offline.code, offline.out) == (2, "")
-    assert "not in the image store, and --offline forbids a pull" in offline.err
+    gone = proctor("image", "pull", "--offline", reference)
+    assert (gone.code, gone.out) == (2, "")
+    assert "not in the image store, and --offline forbids a pull" in gone.err
 
 
 def test_a_moved_tag_is_said(proctor: Proctor, registry: SmallRegistry, bottom: bytes) -> None:
@@ -201,6 +206,35 @@ def test_a_registry_that_cannot_be_reached_is_said_with_what_base_would_do(
     assert ran.code == 0, ran.err
     (found,) = (tmp_path / "jobs" / "one").glob("*/findings.json")
     assert "base-substituted" in found.read_text()
+
+
+@pytest.mark.parametrize("base", [None, "host"])
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("-e", "docker"), "--offline does not go with -e docker, which pulls images by itself"),
+        (("--builder", "buildah"), "--offline does not go with --builder buildah, which pulls"),
+        (("--builder", "docker"), "--offline does not go with --builder docker, which pulls"),
+    ],
+)
+def test_offline_is_refused_where_another_program_pulls(
+    proctor: Proctor,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    base: str | None,
+    more: tuple[str, ...],
+    said: str,
+) -> None:
+    if base is not None:
+        monkeypatch.setenv("PROCTOR_BASE", base)
+    make_task(tmp_path / "task")
+    ran = run_one(proctor, tmp_path, "--offline", *more)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    ran = proctor("task", "try", tmp_path / "task", "--offline", *more)
+    assert (ran.code, ran.out) == (2, "")
+    assert said in ran.err
+    assert not (tmp_path / "jobs").exists()
 
 
 @pytest.mark.parametrize(

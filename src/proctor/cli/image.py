@@ -21,6 +21,7 @@ from proctor.environments.sandbox.roots.layers import (
     parse_size,
 )
 from proctor.environments.sandbox.roots.pull import Pulled, PullOptions, load_layers, pull_image
+from proctor.environments.sandbox.roots.saved_image import parse_platform
 from proctor.environments.sandbox.scratch import cache_directory
 from proctor.errors import ImageError
 from proctor.sentence import count_of, reason_of, render_size
@@ -60,6 +61,11 @@ def pull(
         image = store.find(name or reference)
         if image is None:
             raise ImageError(f"{reference}: not in the image store, and --offline forbids a pull")
+        if platform is not None and image.platform != str(parse_platform(platform)):
+            raise ImageError(
+                f"{reference}: in the image store for {image.platform or 'an unknown platform'}, "
+                f"not for {platform}, and --offline forbids a pull"
+            )
         return _print_pulled(Pulled(image, image, 0, 0), as_json=as_json)
     progress = make_progress()
     options = PullOptions(

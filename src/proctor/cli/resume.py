@@ -121,7 +121,7 @@ def command(
         open_executor=place,
         max_lost=max_lost,
         report=say_nothing if quiet else make_report(),
-        fetching=choose_fetching(os.environ, offline=offline, dry_run=dry_run),
+        fetching=choose_fetching(os.environ, offline=offline, dry_run=dry_run, quiet=quiet),
     )
     directory, printing = Path(job), Printing(quiet=quiet, as_json=as_json, result_line=result_line)
     if dry_run:

@@ -103,7 +103,9 @@ def _run(given: dict[str, Any]) -> int:
         open_executor=on,
         max_lost=flags.job.max_lost,
         report=say_nothing if requested.config.quiet else make_report(),
-        fetching=choose_fetching(os.environ, offline=offline, dry_run=dry_run),
+        fetching=choose_fetching(
+            os.environ, offline=offline, dry_run=dry_run, quiet=requested.config.quiet
+        ),
     )
     if dry_run:
         return show_preview(preview_run(options), as_json=flags.output.as_json)

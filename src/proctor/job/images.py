@@ -17,8 +17,8 @@ from typing import Any
 import msgspec
 
 from proctor.environments.kinds import environment_name_for
-from proctor.errors import ImageError, SandboxError
-from proctor.harbor.configs import HOST_BASE, SANDBOX, EnvironmentConfig
+from proctor.errors import ImageError, SandboxError, UnsupportedError
+from proctor.harbor.configs import HOST_BASE, NULL, SANDBOX, EnvironmentConfig
 from proctor.job.store import ChosenEnvironment
 from proctor.task.directory import Task
 
@@ -41,6 +41,8 @@ class ImageFetching(msgspec.Struct, frozen=True, kw_only=True):
     pins: Mapping[str, str] | None = None
     """Digests of the images that a recorded trial ran on, by name, for a job that runs it again;
     None for any other job."""
+    uses_host: bool = False
+    """The host's files are used in the place of images that are missing: none is pulled."""
 
 
 def parse_pins(images: str) -> dict[str, str]:
@@ -92,7 +94,11 @@ async def fetch_images(
 
     Raises:
         ImageError: one cannot be pulled, or another image has its name now.
+        UnsupportedError: none may be pulled, and the environment or the builder pulls by itself.
     """
+    tasks = list(tasks)
+    if fetching is not None and fetching.is_offline:
+        _check_offline(environment, tasks)
     if fetching is None or fetching.is_dry_run:
         return
     wanted = find_wanted(environment, tasks, fetching, begun)
@@ -124,13 +130,38 @@ def find_wanted(
     Raises:
         ImageError: another image has the name of one now.
     """
-    if environment.import_path != SANDBOX or fetching is None:
+    if environment.import_path != SANDBOX or fetching is None or fetching.uses_host:
         return {}
     if begun is not None:
         return _find_lost(begun)
     if fetching.pins is not None:
         return _find_recorded(environment, list(tasks), fetching.pins)
     return {} if "base" in environment.kwargs else _find_missing(environment, tasks)
+
+
+def _check_offline(environment: EnvironmentConfig, tasks: Iterable[Task]) -> None:
+    """Check that --offline can be kept: only the sandbox leaves pulling to us."""
+    if environment.import_path == SANDBOX and is_external(environment):
+        builder = environment.kwargs["builder"]
+        raise UnsupportedError(
+            f"--offline does not go with --builder {builder}, which pulls images by itself; use "
+            "--builder sandbox"
+        )
+    if environment.import_path not in (SANDBOX, NULL):
+        raise UnsupportedError(
+            f"--offline does not go with -e {environment_name_for(environment)}, which pulls "
+            "images by itself; use -e sandbox"
+        )
+    if environment.import_path == SANDBOX and environment.kwargs.get("builder") != "sandbox":
+        find = import_module("proctor.environments.sandbox.roots.bases").find_other_builder
+        for task in tasks:
+            image = task.config.environment.docker_image
+            program = find(task.environment_directory, image, force=environment.force_build)
+            if program is not None:
+                raise UnsupportedError(
+                    f"--offline: {task.environment_directory / 'Dockerfile'} would be built with "
+                    f"{program}, which pulls images by itself; --builder sandbox refuses it instead"
+                )
 
 
 def _find_missing(environment: EnvironmentConfig, tasks: Iterable[Task]) -> dict[str, str]:

@@ -77,7 +77,7 @@ def set_tasks(
         config.tasks = [TaskConfig(name=name, ref=ref or "latest")]
     elif flags.dataset is not None and flags.dataset.startswith(PREFIX):
         config.datasets = []
-        config.tasks = list_git_tasks(flags.dataset, flags, host)
+        config.tasks = list_git_tasks(flags.dataset, flags, host, quiet=config.quiet)
     elif flags.dataset is not None:
         config.tasks = []
         config.datasets = [_filtered(_make_dataset(flags, flags.dataset, host), flags)]

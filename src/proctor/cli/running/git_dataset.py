@@ -7,18 +7,21 @@ from proctor.cli.running.flags import TaskFlags
 from proctor.harbor.configs import DatasetConfig, TaskConfig
 from proctor.job.cache import find_caches
 from proctor.job.datasets import choose_tasks
-from proctor.job.fetching import Fetching
+from proctor.job.fetching import Fetching, say_nothing
 from proctor.job.git_source import list_git_dataset, parse_git_source
 
 
-def list_git_tasks(dataset: str, flags: TaskFlags, host: Mapping[str, str]) -> list[TaskConfig]:
+def list_git_tasks(
+    dataset: str, flags: TaskFlags, host: Mapping[str, str], *, quiet: bool
+) -> list[TaskConfig]:
     """The chosen tasks, each with the commit that the dataset's ref names now.
 
     Raises:
         InputError: the repository cannot be reached, or no task is chosen.
     """
     source = parse_git_source(dataset)
-    found = list_git_dataset(source, find_caches(host), host, Fetching(make_report()))
+    fetching = Fetching(say_nothing if quiet else make_report())
+    found = list_git_dataset(source, find_caches(host), host, fetching)
     wanted = DatasetConfig(
         name=found.name,
         task_names=list(flags.include) or None,

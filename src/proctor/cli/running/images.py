@@ -7,7 +7,7 @@ import msgspec
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.running.flags import RunFlags
 from proctor.harbor.configs import HOST_BASE
-from proctor.job.images import ImageFetching, parse_pins
+from proctor.job.images import ImageFetching, parse_pins, show_nothing
 
 VARIABLE = "PROCTOR_BASE"
 
@@ -34,19 +34,19 @@ def choose_fetching(
     *,
     offline: bool,
     dry_run: bool = False,
+    quiet: bool = False,
     recorded: str | None = None,
-) -> ImageFetching | None:
+) -> ImageFetching:
     """How images are fetched; `recorded` is the image that a recorded trial ran on.
 
-    None if PROCTOR_BASE says that the host's files are used instead.
+    PROCTOR_BASE can say that the host's files are used instead.
     """
-    if env.get(VARIABLE) == HOST_BASE:
-        return None
     return ImageFetching(
         is_offline=offline,
         is_dry_run=dry_run,
-        show=_make_show(),
+        show=show_nothing if quiet else _make_show(),
         pins=parse_pins(recorded) if recorded else None,
+        uses_host=env.get(VARIABLE) == HOST_BASE,
     )
 
 

@@ -90,6 +90,22 @@ def find_missing_images(
     return [name for name in names if store.find(name) is None]
 
 
+def find_other_builder(
+    environment_dir: Path, docker_image: str | None, *, force: bool = False
+) -> str | None:
+    """Return the program that `--builder auto` builds a task with; None: the sandbox."""
+    try:
+        dockerfile = load_dockerfile(environment_dir) if force or docker_image is None else None
+    except ImageError:
+        # Its trials will report the problem.
+        return None
+    return _find_other_builder(dockerfile) if dockerfile is not None else None
+
+
+def _find_other_builder(dockerfile: Dockerfile) -> str | None:
+    return None if find_unbuilt(dockerfile) is None else find_program()
+
+
 def _list_images(
     environment_dir: Path, docker_image: str | None, *, force: bool, is_external: bool
 ) -> list[str]:
@@ -98,8 +114,7 @@ def _list_images(
     dockerfile = load_dockerfile(environment_dir)
     if dockerfile is not None and (docker_image is None or force):
         # What another program builds, it pulls itself.
-        is_unbuilt = find_unbuilt(dockerfile) is not None and find_program() is not None
-        return [] if is_unbuilt else list(dockerfile.images)
+        return [] if _find_other_builder(dockerfile) else list(dockerfile.images)
     return [] if docker_image in (None, NOTHING) else [str(docker_image)]
 
 
