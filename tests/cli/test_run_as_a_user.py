@@ -20,7 +20,10 @@ from proctor.environments.sandbox.runs import this_run
 from tests.cli.programs import Ran
 from tests.cli.programs import command_line as proctor_line
 from tests.cli.test_run import make_task
-from tests.environments.sandbox.rootfs import make_rootfs
+from tests.environments.sandbox.registries import small_registry
+from tests.environments.sandbox.rootfs import make_rootfs, pack
+from tests.environments.sandbox.saved import Saved, layer
+from tests.environments.sandbox.trees import entry
 from tests.ordinary_user import (
     IDS,
     NO_NAMESPACES,
@@ -200,6 +203,48 @@ def test_with_subordinate_ids_another_user_is_there_and_its_files_go(run: Run, h
     ran = run("run", "-p", task, "--command", "touch /theirs/x", machine=(IDS,))
     assert (ran.code, rewards(home)) == (0, [1]), ran.err + ran.out
     assert scratch(home) == []
+
+
+# Images of other users
+
+
+FOREIGN = (
+    entry("srv/hers", uid=1000, gid=1000),
+    entry("srv/its", uid=33, gid=33),
+    entry("srv/roots", uid=0, gid=0),
+)
+
+
+@BY_ROOT
+@pytest.mark.parametrize("how", ["docker_image", "FROM", "COPY"])
+@pytest.mark.parametrize("machine", [(), (IDS,)])
+def test_owners_that_an_image_lost_are_on_record(
+    run: Run, home: Path, tmp_path: Path, how: str, machine: tuple[str, ...]
+) -> None:
+    bottom = pack(make_rootfs(tmp_path / "root"), tmp_path / "root.tar").read_bytes()
+    with small_registry() as registry:
+        plain = registry.put("plain", Saved((bottom,), "gzip"))
+        foreign = registry.put("foreign", Saved((bottom, layer(*FOREIGN)), "gzip"))
+        named = f'docker_image = "{foreign}"' if how == "docker_image" else ""
+        task = make_task(home / "task", environment=named)
+        (task / "environment" / "Dockerfile").write_text(
+            f"FROM {plain}\nCOPY --from={foreign} /srv /srv\n"
+            if how == "COPY"
+            else f"FROM {foreign}\nRUN touch /srv/made\n"
+        )
+        # The image has no chmod.
+        (task / "tests" / "test.sh").chmod(0o755)
+        ran = run("run", "-p", task, "-a", "nop", PROCTOR_BASE=None, machine=machine)
+    assert (ran.code, rewards(home)) == (0, [1]), ran.err + ran.out
+    if machine:
+        assert "owners-squashed" not in findings(home)
+        return
+    (path,) = (home / "jobs").glob("*/*/findings.json")
+    found = [one for one in load(path) if one["code"] == "owners-squashed"]
+    (finding,) = found
+    assert finding["detail"]["n_entries"] == 2
+    assert finding["detail"]["image"].startswith(f"{foreign}@sha256:")
+    assert finding["message"].startswith(f"{foreign}: 2 entries of other users belong to root")
 
 
 # Limits

@@ -35,6 +35,11 @@ class Request(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     server: "_Server"
+    body = b""
+
+    def do_POST(self) -> None:
+        self.body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.do_GET()
 
     def do_GET(self) -> None:
         registry = self.server.registry

@@ -92,12 +92,13 @@ def test_images_that_a_registry_refuses_leave_the_others_known(
 ) -> None:
     there = registry.put("tool", Saved())
     gone = f"{registry.host}/tool:2"
-    found = find(gone, there, "NO NAME")
+    found = find(gone, there, "NO NAME", "999.999.999.999/x")
     assert (found.count_bytes([gone]), found.count_bytes([there, gone])) == (None, None)
     assert found.count_bytes([there])
-    refused, invalid = found.reasons
+    refused, invalid, no_host = found.reasons
     assert refused == f'{gone}: {registry.host}: has no image 2 in tool ("not here")'
     assert invalid.startswith("'NO NAME': not a name of an image")
+    assert "999.999.999.999: is not the name of a host" in no_host
 
 
 def test_a_registry_that_hangs_up_is_asked_for_one_image_of_many(

@@ -429,6 +429,26 @@ def test_progress_is_shown_to_the_last_byte(registry: SmallRegistry, pull: Pull)
     assert shown[-1] == (len(big), len(big))
 
 
+def test_layers_are_downloaded_at_the_same_time(registry: SmallRegistry, pull: Pull) -> None:
+    saved = Saved(tuple(layer((f"usr/{number}", str(number))) for number in range(4)))
+    reference = registry.put("tool", saved)
+    first, *others = (registry.blob_path("tool", data) for data in saved.packed)
+    last_is_asked_for = threading.Event()
+    was_in_time: list[bool] = []
+
+    def answer_late(request: Request) -> None:
+        was_in_time.append(last_is_asked_for.wait(timeout=20))
+        registry.answer(request)
+
+    def answer_last(request: Request) -> None:
+        last_is_asked_for.set()
+        registry.answer(request)
+
+    registry.answers = {first: answer_late, others[-1]: answer_last}
+    assert pull(reference).n_layers == 4
+    assert was_in_time == [True]
+
+
 def test_passing_failures_are_tried_again(registry: SmallRegistry, pull: Pull) -> None:
     reference = registry.put("tool", Saved())
     tries: list[int] = []

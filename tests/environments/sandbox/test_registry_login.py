@@ -1,13 +1,21 @@
 """Credentials where Docker keeps them, and what names mean."""
 
 import json
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import pytest
 
+from proctor.environments.sandbox.roots.images import ImageStore
+from proctor.environments.sandbox.roots.pull import PullOptions, pull_image
 from proctor.environments.sandbox.roots.registry.credentials import Credentials, find_credentials
 from proctor.environments.sandbox.roots.registry.reference import Reference, parse_reference
-from proctor.errors import ImageError
+from proctor.errors import ImageError, RegistryError
+from tests.environments.sandbox.registries import Request, SmallRegistry, small_registry
+from tests.environments.sandbox.saved import Saved
 
 HEX = "a" * 64
 
@@ -124,3 +132,74 @@ def test_logins_that_cannot_be_read_are_a_sentence_without_a_secret(
     with pytest.raises(ImageError, match=message) as caught:
         find_credentials("ghcr.io", env)
     assert "secret" not in str(caught.value)
+
+
+# Identity tokens, which `docker login` keeps for registries that sign in with a browser
+
+
+@pytest.fixture
+def registry() -> Iterator[SmallRegistry]:
+    """A registry that wants the token t0ken, which its token server gives for the right one."""
+    with small_registry() as found:
+        found.put("tool", Saved())
+
+        def answer(request: Request) -> None:
+            if request.headers.get("Authorization") == "Bearer t0ken":
+                found.answer(request)
+            else:
+                realm = f'Bearer realm="http://{found.host}/token",service="s"'
+                request.say(401, WWW_Authenticate=realm)
+
+        def exchange(request: Request) -> None:
+            asked.append((request.command, parse_qs(request.body.decode())))
+            is_right = asked[-1][1].get("refresh_token") == ["identity"]
+            # As the specification of OAuth has it, `token` is not there.
+            request.say(200 if is_right else 401, b'{"access_token": "t0ken", "expires_in": 60}')
+
+        asked: list[tuple[str, dict[str, list[str]]]] = []
+        found.answers = {**dict.fromkeys(found.documents, answer), "/token": exchange}
+        yield found
+        assert [command for command, _ in asked] == ["POST"]
+        assert asked[0][1] == {
+            "grant_type": ["refresh_token"],
+            "service": ["s"],
+            "scope": ["repository:tool:pull"],
+            "client_id": ["proctor"],
+            "refresh_token": asked[0][1]["refresh_token"],
+        }
+
+
+def pull(tmp_path: Path, registry: SmallRegistry, env: dict[str, str]) -> None:
+    path = f"{env['PATH']}:{os.environ['PATH']}"
+    options = PullOptions(env={**env, "PATH": path}, now=datetime(2026, 1, 2, tzinfo=UTC))
+    pull_image(ImageStore(tmp_path / "cache"), f"{registry.host}/tool:1", options)
+
+
+@pytest.mark.parametrize("kind", ["file", "helper", "store"])
+def test_an_identity_token_is_exchanged_and_shown_to_nobody_else(
+    tmp_path: Path, env: dict[str, str], registry: SmallRegistry, kind: str
+) -> None:
+    helper(tmp_path, "own", """echo '{"Username": "<token>", "Secret": "identity"}'""")
+    # With a token, `auth` is a user without a password.
+    auth = {"auth": "YWRhOg==", "identitytoken": "identity"}
+    config: dict[str, dict[str, object]] = {
+        "file": {"auths": {registry.host: auth}},
+        "helper": {"credHelpers": {registry.host: "own"}},
+        "store": {"credsStore": "own", "auths": {registry.host: {}}},
+    }
+    log_in(tmp_path, **config[kind])
+    pull(tmp_path, registry, env)
+    sent = {headers.get("Authorization") for _, headers in registry.seen}
+    assert sent == {None, "Bearer t0ken"}
+    ((_, headers),) = [one for one in registry.seen if one[0] == "/token"]
+    assert "Authorization" not in headers
+
+
+def test_an_identity_token_that_ended_is_a_sentence_without_it(
+    tmp_path: Path, env: dict[str, str], registry: SmallRegistry
+) -> None:
+    log_in(tmp_path, auths={registry.host: {"identitytoken": "old-secret"}})
+    with pytest.raises(RegistryError, match="log in with `docker login") as caught:
+        pull(tmp_path, registry, env)
+    assert "old-secret" not in str(caught.value)
+    assert "identity token" in str(caught.value)

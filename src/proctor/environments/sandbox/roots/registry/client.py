@@ -356,11 +356,11 @@ class RegistryClient:
     def _refused_token(
         self, response: httpx.Response, realm: httpx.URL, credentials: Credentials | None
     ) -> RegistryError:
-        who = (
-            f"as {shown(credentials.user)}"
-            if credentials and credentials.user
-            else "without a user"
-        )
+        who = "without a user"
+        if credentials and credentials.token:
+            who = "the identity token of the login"
+        elif credentials and credentials.user:
+            who = f"as {shown(credentials.user)}"
         return RegistryError(
             f"{self.endpoint.host}: its token server {realm.host} refuses {who}, with status "
             f"{response.status_code}; log in with `docker login {self.endpoint.host}`, or correct "

@@ -55,6 +55,7 @@ class Configuration:
     """What a user configured."""
 
     registries: Mapping[str, _Registry]
+    """By their hosts, in lower case."""
 
     def find_endpoints(self, reference: Reference) -> tuple[Endpoint, ...]:
         """Return the places to ask for a repository, in order."""
@@ -89,7 +90,8 @@ def load_configuration(env: Mapping[str, str]) -> Configuration:
     for name, registry in found.registries.items():
         for url in registry.mirrors:
             _check_mirror(path, name, url)
-    return Configuration(found.registries)
+    # As in the names of images: case means nothing in a host.
+    return Configuration({name.lower(): registry for name, registry in found.registries.items()})
 
 
 def is_loopback(host: str) -> bool:
