@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -166,3 +167,12 @@ def uv_on_path(monkeypatch: pytest.MonkeyPatch) -> None:
     places = [os.environ["PATH"], str(ROOT / ".tools"), str(Path(sys.executable).parent)]
     monkeypatch.setenv("PATH", os.pathsep.join(places))
     assert shutil.which("uv"), "uv is needed: `make test` provides it"
+
+
+@pytest.fixture
+def wheel(tmp_path: Path, uv_on_path: None) -> Path:
+    """A directory with harbor 0.25.0, and none of its libraries: those of 0.13.1 will do."""
+    place = tmp_path / "wheel"
+    words = ("pip", "install", "--quiet", "--no-deps", "--target", place, "harbor==0.25.0")
+    subprocess.run(["uv", *words], check=True)
+    return place

@@ -17,7 +17,6 @@ from tests.conformance import theirs
 from tests.conformance.facts import comparable
 from tests.conformance.vectors import VECTORS, Line, load_lines
 
-LATER = "0.25.0"
 SUBJECTS = {
     "reward_parse": theirs.parse_rewards,
     "metrics": theirs.run_metric,

@@ -1,5 +1,6 @@
 """A job's own files: whole, read back as they were written, and held by one process at a time."""
 
+import json
 import os
 import subprocess
 import sys
@@ -80,6 +81,25 @@ def test_a_config_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.json").write_text(text, encoding="utf-8")
     with pytest.raises(JobError, match=r"config\.json: not a job's config"):
         load_config(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("environment", "found"),
+    [
+        (None, ("docker", None)),
+        ({"delete": False}, ("docker", None)),
+        ({"import_path": "a:B"}, (None, "a:B")),
+        ({"type": "modal"}, ("modal", None)),
+    ],
+)
+def test_the_environment_that_a_later_harbor_leaves_out_is_docker(
+    tmp_path: Path, environment: object, found: tuple[str | None, str | None]
+) -> None:
+    stated = {"environment": environment} if environment else {}
+    (tmp_path / "config.json").write_text(json.dumps({"job_name": "j", **stated}))
+    config = load_config(tmp_path)
+    assert config is not None
+    assert (config.environment.type, config.environment.import_path) == found
 
 
 def test_an_earlier_lock_stays_beside_the_new_one(tmp_path: Path) -> None:

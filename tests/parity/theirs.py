@@ -64,10 +64,14 @@ class Harbor:
         return HarborRan(int(stdout.readline()), self._output.read_text(encoding="utf-8"))
 
 
-def variables() -> dict[str, str]:
-    """The environment of harbor: it finds the suite's classes, and asks no network for prices."""
+def variables(first: Path | None = None) -> dict[str, str]:
+    """The environment of harbor: it finds the suite's classes, and asks no network for prices.
+
+    Modules in the directory `first`, such as another harbor, come before those that are installed.
+    """
     found = environment(LITELLM_LOCAL_MODEL_COST_MAP="True", HARBOR_TELEMETRY="off")
-    found["PYTHONPATH"] = os.pathsep.join([str(ROOT), found["PYTHONPATH"]])
+    places = [str(first)] if first else []
+    found["PYTHONPATH"] = os.pathsep.join([*places, str(ROOT), found["PYTHONPATH"]])
     return found
 
 

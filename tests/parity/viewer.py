@@ -34,13 +34,16 @@ class Viewer:
 
 
 @contextlib.contextmanager
-def viewing(jobs: Path, log: Path) -> Iterator[Viewer]:
-    """`harbor view` of a directory of jobs, up and answering; `log` takes what it prints."""
+def viewing(jobs: Path, log: Path, first: Path | None = None) -> Iterator[Viewer]:
+    """`harbor view` of a directory of jobs, up and answering; `log` takes what it prints.
+
+    `first` is the directory of another harbor than the installed one.
+    """
     port = _find_port()
     command = [sys.executable, "-c", _PROGRAM, "view", str(jobs), "--port", str(port), "--no-build"]
     with (
         log.open("w") as output,
-        subprocess.Popen(command, env=variables(), stdout=output, stderr=output) as process,
+        subprocess.Popen(command, env=variables(first), stdout=output, stderr=output) as process,
     ):
         try:
             viewer = Viewer(port)

@@ -10,7 +10,7 @@ about each: `JobConfig.model_validate(data, context=notes)`.
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired, Self, TypedDict, get_args
+from typing import Annotated, Any, Final, Literal, NotRequired, Self, TypedDict, get_args
 from uuid import UUID
 
 from pydantic import (
@@ -22,6 +22,7 @@ from pydantic import (
     ValidationInfo,
     model_validator,
 )
+from pydantic_core import from_json
 
 from proctor.harbor.env import Env
 from proctor.task.config import Artifact
@@ -34,7 +35,7 @@ NULL = "proctor.environments.null:NullEnvironment"
 OWN_ENVIRONMENTS = {"sandbox": SANDBOX, "null": NULL}
 HOST_BASE = "host"
 """The base of a sandbox that uses the host's root file system."""
-DOCKER = "docker"
+DOCKER: Final = "docker"
 """The environment type that both harbor and proctor have."""
 
 
@@ -391,3 +392,14 @@ class JobConfig(BaseModel, defer_build=True):
         keys = ("n_concurrent_trials", "quiet", "retry")
         found = {key: old[key] for key in keys if key in old}
         return {**found, **{key: value for key, value in data.items() if key != "orchestrator"}}
+
+
+def set_unstated_environment(environment: EnvironmentConfig, data: bytes) -> None:
+    """Set the environment of a valid config.json to Docker unless the text of the file names one.
+
+    proctor and harbor 0.13.1 always write it. Later releases of harbor leave out what has their
+    default, also when they rewrite the config of an older job.
+    """
+    stated = from_json(data).get("environment", {})
+    if stated.get("type") is None and stated.get("import_path") is None:
+        environment.type, environment.import_path = DOCKER, None

@@ -27,7 +27,7 @@ from pydantic import ValidationError
 
 from proctor.errors import JobError
 from proctor.files import read_small, replace_file, try_lock, write_all, write_atomic, write_new
-from proctor.harbor.configs import JobConfig
+from proctor.harbor.configs import JobConfig, set_unstated_environment
 from proctor.harbor.lock import MANY_TRIALS
 from proctor.job.flakes import FLAKES
 from proctor.job.planned import PinnedDataset
@@ -162,13 +162,16 @@ def load_config(directory: Path) -> JobConfig | None:
     """
     path = f"{directory}/{CONFIG}"
     try:
-        return JobConfig.model_validate_json(read_small(path))
+        data = read_small(path)
+        config = JobConfig.model_validate_json(data)
     except FileNotFoundError:
         return None
     except ValidationError as error:
         raise JobError(f"{path}: not a job's config: {_first_of(error)}") from error
     except OSError as error:
         raise JobError(f"{path}: cannot be read: {error.strerror}") from error
+    set_unstated_environment(config.environment, data)
+    return config
 
 
 def _first_of(error: ValidationError) -> str:

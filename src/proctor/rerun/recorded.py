@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 from pydantic import ValidationError
+from pydantic_core import from_json
 
 from proctor.errors import NotReplayableError
-from proctor.harbor.configs import TrialConfig
+from proctor.harbor.configs import TrialConfig, set_unstated_environment
 from proctor.harbor.documents import TrialDocument, WrittenRewards
 from proctor.job.settings import VerifierCompat
 from proctor.traces.entry import TraceKind
@@ -119,19 +120,8 @@ def find_revision(record: bytes | None) -> str | None:
         return None
 
 
-class _StatedEnvironment(msgspec.Struct, frozen=True):
-    type: str | None = None
-    import_path: str | None = None
-
-
-class _Stated(msgspec.Struct, frozen=True):
-    """What a trial's config.json says that `TrialConfig` does not keep."""
-
-    environment: _StatedEnvironment = _StatedEnvironment()
-    user_agent: object = None
-    """A simulated user that the agent talked to."""
-    source_trial: object = None
-    """A trial that was only verified once more, with the work of this one."""
+# A simulated user that the agent talked to; a trial whose work was only verified once more.
+_ONLY_LATER = ("user_agent", "source_trial")
 
 
 def parse_config(data: bytes, where: str) -> TrialConfig:
@@ -148,17 +138,14 @@ def parse_config(data: bytes, where: str) -> TrialConfig:
         key = ".".join(map(str, fault["loc"])) or "it"
         raise NotReplayableError(f"{where}: {key}: {fault['msg']}") from error
     try:
-        stated = msgspec.json.decode(data, type=_Stated)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        # pydantic accepts more than JSON has, such as NaN.
+        stated = from_json(data, allow_inf_nan=False)
+    except ValueError as error:
+        # pydantic's models accept more than JSON has, such as NaN.
         raise NotReplayableError(f"{where}: {error}") from error
-    for name in ("user_agent", "source_trial"):
-        if getattr(stated, name) is not None:
+    for name in _ONLY_LATER:
+        if stated.get(name) is not None:
             raise NotReplayableError(
                 f"{where}: {name} is a key of harbor 0.25 that proctor does not support"
             )
-    environment = stated.environment
-    if environment.type is None and environment.import_path is None:
-        # Later releases of harbor leave out what has its default, which is Docker.
-        config.environment.type, config.environment.import_path = "docker", None
+    set_unstated_environment(config.environment, data)
     return config
