@@ -362,6 +362,22 @@ def test_configs_that_only_a_later_harbor_takes_are_refused(
     assert said in ran.err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-a", "nop", "--skill", "org/name@v1"], "skill org/name@v1: does not exist; expected a"),
+        (["-a", "acp:opencode@1.3.9"], "there is no agent 'acp:opencode@1.3.9'"),
+    ],
+)
+def test_skills_and_agents_that_a_later_harbor_fetches_are_refused(
+    proctor: Proctor, words: list[str], said: str
+) -> None:
+    tasks = COPIED.parent / "tasks" / "binary"
+    ran = proctor("run", "-p", tasks, *words, "-e", "null", "--no-ledger", "--dry-run")
+    assert ran.code == 2
+    assert said in ran.err
+
+
 def test_classes_are_named_as_in_a_later_harbor() -> None:
     words = [
         "-p",
