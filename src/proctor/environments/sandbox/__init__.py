@@ -27,7 +27,7 @@ Its processes:
                   unpack
     zygote        the process that sandboxes are forked from; premade makes their mounts as root
     init          PID 1; uses rootfs, privileges, filter, inherited, users, command, workers,
-                  file_ops, tar_ops, identity, processes
+                  file_ops, tar_ops, tar_members, identity, processes
 
 Imports nothing: the zygote loads this package, and every sandbox is a fork of the zygote.
 """

@@ -14,10 +14,16 @@ import stat
 import tarfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from proctor.environments.sandbox.archive import BrokenArchiveError
 from proctor.environments.sandbox.channel import Message
+from proctor.environments.sandbox.tar_members import (
+    MOST_HEADERS,
+    CheckedMember,
+    HeaderStream,
+    members_of,
+)
 from proctor.environments.sandbox.users import UnknownUserError, find_user
 
 # Parts of the sandbox rather than of an image.
@@ -147,11 +153,14 @@ def _unpack_tar(request: dict[str, Any], files: list[int]) -> Message:
                 os.chown(target, *ids)
             os.makedirs(target, 0o755, exist_ok=True)
             unpacker = _Unpacker(target, ids, request["mode"])
-            with tarfile.open(fileobj=stream, mode="r|") as archive:
-                for member in archive:
+            limited = HeaderStream(stream)
+            limited.allow(MOST_HEADERS)
+            through = cast(BinaryIO, limited)
+            with tarfile.open(fileobj=through, mode="r|", tarinfo=CheckedMember) as archive:
+                for member in members_of(archive, limited):
                     unpacker.put(archive, member)
             unpacker.finish()
-        except (tarfile.TarError, EOFError) as error:
+        except (tarfile.TarError, EOFError, RecursionError) as error:
             raise BrokenArchiveError(f"not a tar archive, or damaged: {error}") from error
         except UnknownUserError as error:
             raise BrokenArchiveError(str(error)) from error

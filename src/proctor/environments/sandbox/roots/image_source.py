@@ -16,7 +16,6 @@ from proctor.environments.sandbox.roots.image_tar import (
     Putter,
     damage_named,
     inside,
-    members_of,
     open_tar,
     opened,
 )
@@ -24,6 +23,7 @@ from proctor.environments.sandbox.roots.saved_files import SavedFiles, saved_fil
 from proctor.environments.sandbox.roots.saved_image import SavedImage, choose_image
 from proctor.environments.sandbox.roots.saved_layers import put_layers
 from proctor.environments.sandbox.roots.tree import Kind, Tree, entry_of
+from proctor.environments.sandbox.tar_members import members_of
 from proctor.errors import ImageError
 from proctor.sentence import count_of, reason_of
 

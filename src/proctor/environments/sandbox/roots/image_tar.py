@@ -19,14 +19,16 @@ from typing import BinaryIO, cast
 
 from backports import zstd
 
+from proctor.environments.sandbox.archive import BrokenArchiveError
 from proctor.environments.sandbox.roots.tree import Entry, Kind, Tree
+from proctor.environments.sandbox.tar_members import MOST_HEADERS, CheckedMember, HeaderStream
 from proctor.errors import ImageError
 
 EXPECTED = "expected a tar of a root file system, as `docker export` writes it"
 EXPECTED_LAYER = "expected a layer of an image, a plain or compressed tar archive"
 DAMAGE = (
     *(tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError),
-    *(ValueError, OverflowError),
+    *(ValueError, OverflowError, RecursionError),
 )
 """Exceptions that decompressors and tarfile raise for invalid or damaged archives."""
 _BLOCK = 512
@@ -36,8 +38,6 @@ _DEEPEST = 500
 # 256 GiB: no image is larger.
 _MOST_BYTES = 1 << 38
 _MOST_ENTRIES = 5_000_000
-# Limit of one member's headers in bytes, because tarfile keeps them in memory.
-_MOST_HEADERS = 1 << 24
 _XATTR = "SCHILY.xattr."
 
 
@@ -74,30 +74,26 @@ class Budget:
             raise ImageError(f"has more than {_MOST_ENTRIES:,} entries; refused")
 
 
-class Stream:
+class Stream(HeaderStream):
     """Decompressed bytes, which knows whether it ended as an archive does: in zeros."""
 
     def __init__(self, file: BinaryIO, budget: Budget, *, is_packed: bool) -> None:
-        self._file = file
+        super().__init__(file)
         self._budget = budget
-        self._end: int | None = None
         self._tail = b""
         self.is_packed = is_packed
-        self.size = 0
 
     def read(self, size: int = -1) -> bytes:
-        """Read like a file; raises ImageError beyond what was allowed."""
-        data = self._file.read(size)
-        self.size += len(data)
+        """Read like a file.
+
+        Raises:
+            BrokenArchiveError: the headers of a member are too large.
+            ImageError: the budget is exceeded.
+        """
+        data = super().read(size)
         self._budget.take(len(data))
-        if self._end is not None and self.size > self._end:
-            raise ImageError(f"the headers of a member have more than {_MOST_HEADERS:,} bytes")
         self._tail = (self._tail + data[-_BLOCK:])[-_BLOCK:]
         return data
-
-    def allow(self, n_bytes: int | None) -> None:
-        """Limit the bytes that may be read from here on; None for no limit."""
-        self._end = None if n_bytes is None else self.size + n_bytes
 
     def drain(self) -> None:
         """Read to the end."""
@@ -143,13 +139,15 @@ def is_archive(source: Path) -> bool:
     """
     try:
         with opened(source, Budget(source.parent)) as stream:
-            stream.allow(_MOST_HEADERS)
+            stream.allow(MOST_HEADERS)
             through = cast("BinaryIO", stream)
             # No more than the header at once: damage after it is reported when it is unpacked.
-            with tarfile.open(fileobj=through, mode="r|", bufsize=_BLOCK) as archive:
+            with tarfile.open(
+                fileobj=through, mode="r|", bufsize=_BLOCK, tarinfo=CheckedMember
+            ) as archive:
                 # Zeros, with which disk images begin, are an archive without members.
                 return archive.next() is not None
-    except (*DAMAGE, ImageError):
+    except (*DAMAGE, ImageError, BrokenArchiveError):
         return False
     except OSError as error:
         # Errors of the system have an errno; those of a decompressor do not.
@@ -178,21 +176,14 @@ def open_tar(where: str, stream: Stream, layer: BinaryIO | None = None) -> tarfi
         ImageError: it is not a tar archive.
     """
     through = cast(BinaryIO, layer or stream)
+    stream.allow(MOST_HEADERS)
     try:
-        return tarfile.open(fileobj=through, mode="r|", bufsize=1 << 16)
+        return tarfile.open(fileobj=through, mode="r|", bufsize=1 << 16, tarinfo=CheckedMember)
     except tarfile.ReadError as error:
         damaged = "damaged, or " if stream.is_packed else ""
         found = f"{damaged}not a tar archive" if stream.size or stream.is_packed else "is empty"
         expected = EXPECTED_LAYER if layer else EXPECTED
         raise ImageError(f"{where}: {found}; {expected}") from error
-
-
-def members_of(archive: tarfile.TarFile, stream: Stream) -> Iterator[tarfile.TarInfo]:
-    """Yield the members; raises ImageError if one has excessive headers."""
-    stream.allow(_MOST_HEADERS)
-    for member in archive:
-        stream.allow(member.size + _MOST_HEADERS)
-        yield member
 
 
 @contextmanager
@@ -204,7 +195,7 @@ def damage_named(where: str, expected: str = EXPECTED) -> Iterator[None]:
     """
     try:
         yield
-    except ImageError as error:
+    except (ImageError, BrokenArchiveError) as error:
         begin = "" if str(error).startswith(where) else f"{where}: "
         raise ImageError(f"{begin}{error}") from error
     except DAMAGE as error:

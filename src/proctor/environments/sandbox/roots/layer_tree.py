@@ -30,6 +30,7 @@ _CHUNK = 1 << 20
 _FOR_ALL = ("user.",)
 _FOR_ROOT = ("security.capability", "system.posix_acl_access", "system.posix_acl_default")
 _FOREIGN = "user.overlay."
+_NAMESPACES = ("user", "security", "system", "trusted")
 _KEPT = (*_FOR_ALL, *_FOR_ROOT)
 
 
@@ -218,14 +219,20 @@ class LayerTree(Tree):
     def _set_attribute(self, fd: int, name: str, value: bytes) -> None:
         allowed = _KEPT if self._is_trusted else _FOR_ALL
         if not name.startswith(allowed) or name.startswith(_FOREIGN):
-            self.left_out[f"attributes {name.partition('.')[0]}.*"] += 1
+            self.left_out[f"attributes {_kind_of(name)}"] += 1
             return
         try:
             os.setxattr(fd, name, value)
         except OSError as error:
             if error.errno not in (errno.ENOTSUP, errno.EPERM, errno.E2BIG, errno.ENOSPC):
                 raise
-            self.left_out[f"attributes {name}, which the disk cannot store,"] += 1
+            self.left_out[f"attributes {_kind_of(name)}, which the disk cannot store,"] += 1
+
+
+def _kind_of(attribute: str) -> str:
+    """Return the namespace of an attribute: names are many, and may be long."""
+    namespace = attribute.partition(".")[0]
+    return f"{namespace}.*" if namespace in _NAMESPACES else "of unknown kinds"
 
 
 def _look(

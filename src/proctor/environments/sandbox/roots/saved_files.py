@@ -5,6 +5,7 @@ at the top.
 """
 
 import posixpath
+import sys
 import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,10 +18,10 @@ from proctor.environments.sandbox.roots.image_tar import (
     DAMAGE,
     Budget,
     damage_named,
-    members_of,
     open_tar,
     opened,
 )
+from proctor.environments.sandbox.tar_members import CheckedMember, members_of, take_member
 from proctor.errors import ImageError
 from proctor.files import open_plain
 
@@ -29,6 +30,11 @@ LAYOUT = "oci-layout"
 INDEX = "index.json"
 # Every root file system has one of them, and no saved image does.
 _ROOT_NAMES = frozenset({"bin", "usr"})
+_NAMES = _ROOT_NAMES | {DOCKER, LAYOUT, INDEX}
+# Limit of the memory, in bytes, that the list of an archive's files takes, and the share of each
+# without its names: about 200,000 files.
+_MOST_KEPT = 1 << 28
+_MEMBER = 1024
 LARGEST_DOCUMENT = 1 << 22
 """Bytes of a manifest, an index or a configuration, at most."""
 
@@ -54,7 +60,14 @@ class _Directory:
 class _Tar:
     def __init__(self, archive: tarfile.TarFile) -> None:
         self._archive = archive
-        self._members = {posixpath.normpath(member.name): member for member in archive}
+        self._members: dict[str, tarfile.TarInfo] = {}
+        n_kept = 0
+        while (member := take_member(archive)) is not None:
+            member.pax_headers = {}
+            n_kept += _MEMBER + sys.getsizeof(member.name) + sys.getsizeof(member.linkname)
+            if n_kept > _MOST_KEPT:
+                raise ImageError("too many files, or too long names, for an image; refused")
+            self._members[posixpath.normpath(member.name)] = member
 
     def open(self, name: str) -> BinaryIO | None:
         member = self._members.get(name)
@@ -107,7 +120,8 @@ def saved_files(source: Path, room: Path, budget: Budget) -> Iterator[SavedFiles
         return
     with _rewindable(source, room, budget, is_packed=found) as file:
         with damage_named(str(source)):
-            files = _Tar(tarfile.open(fileobj=file, mode="r:"))  # noqa: SIM115 - it holds only `file`
+            archive = tarfile.open(fileobj=file, mode="r:", tarinfo=CheckedMember)  # noqa: SIM115 - it holds only `file`
+            files = _Tar(archive)
         yield files
 
 
@@ -122,7 +136,9 @@ def _look(source: Path, budget: Budget) -> bool | None:
         try:
             with open_tar(str(source), stream) as archive:
                 for member in members_of(archive, stream):
-                    top.add(posixpath.normpath(member.name).lstrip("/").partition("/")[0])
+                    name = posixpath.normpath(member.name).lstrip("/").partition("/")[0]
+                    # Not any other: a name can have megabytes.
+                    top |= {name} & _NAMES
                     if top & _ROOT_NAMES:
                         return None
         except DAMAGE:

@@ -18,12 +18,12 @@ from proctor.environments.sandbox.roots.image_tar import (
     Putter,
     damage_named,
     inside,
-    members_of,
     open_tar,
     unpacked,
 )
 from proctor.environments.sandbox.roots.saved_files import SavedFiles
 from proctor.environments.sandbox.roots.tree import Kind, Tree
+from proctor.environments.sandbox.tar_members import members_of
 from proctor.errors import ImageError
 
 _WHITEOUT = ".wh."

@@ -6,6 +6,7 @@ It starts empty and knows every entry, so no entry can lead another one out of t
 import os
 import posixpath
 import stat
+import sys
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -17,6 +18,10 @@ from proctor.errors import ImageError
 
 # The kernel's limit.
 _MOST_LINKS = 40
+# Limits of the memory, in bytes, for what is kept until the end: names and targets of symlinks, of
+# which a million take about 150 MiB, and attributes of directories.
+_MOST_NAMES = 1 << 29
+_MOST_ATTRIBUTES = 1 << 26
 
 
 class Kind(StrEnum):
@@ -57,6 +62,8 @@ class Tree:
         self._root = root
         self._is_root = os.geteuid() == 0
         self._entries: dict[str, Entry] = {"": _directory(0o755, 0)}
+        self._n_names = _MOST_NAMES
+        self._n_attributes = _MOST_ATTRIBUTES
 
     def __contains__(self, path: str) -> bool:
         return path in self._entries
@@ -79,7 +86,7 @@ class Tree:
         """Add a directory; an existing one gets these permissions."""
         if path and self._make_way(path, Kind.DIRECTORY):
             (self._root / path).mkdir(mode=0o700)
-        self._entries[path] = self._owned(entry)
+        self._keep(path, self._owned(entry))
 
     def add_file(self, path: str, entry: Entry, source: BinaryIO) -> None:
         """Add a file with the rest of the bytes of `source`."""
@@ -90,7 +97,7 @@ class Tree:
             target.flush()  # a later write would change the time again
             size = target.tell()
             self._dress_file(target.fileno(), entry)
-        self._entries[path] = replace(self._owned(entry), content=digest, size=size)
+        self._keep(path, replace(self._owned(entry), content=digest, size=size, xattrs=()))
 
     def add_link(self, path: str, entry: Entry) -> None:
         """Add a symlink; its target need not exist."""
@@ -102,7 +109,7 @@ class Tree:
             os.chown(self._root / path, owned.uid, owned.gid, follow_symlinks=False)
         os.utime(self._root / path, ns=times, follow_symlinks=False)
         # Symlinks have no mode: file systems report 0777.
-        self._entries[path] = replace(self._owned(entry), mode=0o777)
+        self._keep(path, replace(self._owned(entry), mode=0o777, xattrs=()))
 
     def add_name(self, path: str, of: str) -> None:
         """Add a hard link to an existing file.
@@ -116,7 +123,25 @@ class Tree:
         if path != of:
             self._make_way(path, found.kind)
             os.link(self._root / of, self._root / path, follow_symlinks=False)
-            self._entries[path] = found
+            self._keep(path, found)
+
+    def _keep(self, path: str, entry: Entry) -> None:
+        """Remember an entry; only directories need their attributes until the end.
+
+        Raises:
+            ImageError: all entries together take too much memory.
+        """
+        self._n_names -= sys.getsizeof(path) + sys.getsizeof(entry.content)
+        self._n_attributes -= sum(len(name) + len(value) for name, value in entry.xattrs)
+        if self._n_names < 0:
+            raise ImageError(
+                f"names and targets of symlinks take more than {_MOST_NAMES >> 20} MiB; refused"
+            )
+        if self._n_attributes < 0:
+            raise ImageError(
+                f"attributes of directories take more than {_MOST_ATTRIBUTES >> 20} MiB; refused"
+            )
+        self._entries[path] = entry
 
     def kind_of(self, path: str) -> Kind | None:
         """Return the kind of an entry; None if there is none."""
@@ -226,7 +251,7 @@ class Tree:
         if found is None:
             self._make_parents(parent)
             (self._root / parent).mkdir(mode=0o700)
-            self._entries[parent] = self._implied(parent)
+            self._keep(parent, self._implied(parent))
         elif found.kind is not Kind.DIRECTORY:
             raise ImageError(f"{path}: is below {parent}, which is a {found.kind}")
 
