@@ -200,6 +200,34 @@ def test_headers_without_end_are_refused(refusal: Callable[[Files], str]) -> Non
     assert "the headers of a member have more than" in refusal(docker_files(saved))
 
 
+def test_countless_descriptors_are_refused(refusal: Callable[[Files], str]) -> None:
+    files = layout_files(Saved())
+    image = json.loads(files["index.json"])["manifests"][0]
+    files["index.json"] = json.dumps({"manifests": [image] * 1001}).encode()
+    assert "names more than 1,000 images and indexes; refused" in refusal(files)
+
+
+def test_countless_descriptors_of_inner_indexes_are_refused(
+    refusal: Callable[[Files], str],
+) -> None:
+    """A small outer index, which refers to the same inner one again and again."""
+    files = layout_files(Saved(), nested=True)
+    inner = json.loads(files["index.json"])["manifests"][0]
+    image = json.loads(files[f"blobs/sha256/{inner['digest'][7:]}"])["manifests"][0]
+    data = json.dumps({"manifests": [image] * 100}).encode()
+    files[f"blobs/sha256/{sha256_hex(data)}"] = data
+    outer = {"mediaType": inner["mediaType"], "digest": f"sha256:{sha256_hex(data)}"}
+    files["index.json"] = json.dumps({"manifests": [outer] * 100}).encode()
+    assert "names more than 1,000 images and indexes; refused" in refusal(files)
+
+
+def test_a_thousand_descriptors_are_none_too_many(tmp_path: Path) -> None:
+    files = layout_files(Saved())
+    image = json.loads(files["index.json"])["manifests"][0]
+    files["index.json"] = json.dumps({"manifests": [image] * 1000}).encode()
+    assert take(ImageStore(tmp_path / "cache"), as_directory(tmp_path / "x", files)).name == "mine"
+
+
 # Documents
 
 

@@ -7,6 +7,7 @@ first is used then, because it has the tags. Every document is checked against i
 import platform
 import posixpath
 import re
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -34,6 +35,8 @@ _NAMES = ("io.containerd.image.name", "org.opencontainers.image.ref.name")
 _ATTESTATION = "vnd.docker.reference.type"
 # Indexes may refer to each other in a circle.
 _MOST_INDEXES = 100
+# All images and indexes that they refer to, each as often as it is named.
+_MOST_DESCRIPTORS = 1000
 
 
 class Platform(msgspec.Struct, frozen=True):
@@ -74,16 +77,18 @@ def find_candidates(files: SavedFiles) -> list[Candidate]:
     """Return all manifests of images, in order.
 
     Raises:
-        ImageError: an index is missing, damaged or altered, or refers to no image.
+        ImageError: an index is missing, damaged or altered, or refers to no image or too many.
     """
     data = read_document(files, INDEX)
     if data is None:
         raise ImageError(f"{INDEX}: is missing; expected an OCI image layout or `docker save`")
     found: list[Candidate] = []
-    waiting = [Candidate(one, _names_of(one)) for one in decode(data, _Index, INDEX).manifests]
-    n_indexes = 0
+    waiting: deque[Candidate] = deque()
+    _add_candidates(waiting, decode(data, _Index, INDEX), (), 0)
+    n_seen = n_indexes = 0
     while waiting:
-        one = waiting.pop(0)
+        one = waiting.popleft()
+        n_seen += 1
         if one.descriptor.media_type not in _INDEX_TYPES:
             if _ATTESTATION not in (one.descriptor.annotations or {}):
                 found.append(one)
@@ -91,11 +96,21 @@ def find_candidates(files: SavedFiles) -> list[Candidate]:
         n_indexes += 1
         if n_indexes > _MOST_INDEXES:
             raise ImageError(f"{INDEX}: refers to more than {_MOST_INDEXES} others; refused")
-        inner = _read_index(files, one.descriptor).manifests
-        waiting += [Candidate(below, _names_of(below) or one.names) for below in inner]
+        _add_candidates(waiting, _read_index(files, one.descriptor), one.names, n_seen)
     if not found:
         raise ImageError(f"{INDEX}: names no image")
     return found
+
+
+def _add_candidates(
+    waiting: deque[Candidate], index: _Index, names: tuple[str, ...], n_seen: int
+) -> None:
+    """Add what an index refers to; images without names have those of the index."""
+    if n_seen + len(waiting) + len(index.manifests) > _MOST_DESCRIPTORS:
+        raise ImageError(
+            f"{INDEX}: names more than {_MOST_DESCRIPTORS:,} images and indexes; refused"
+        )
+    waiting.extend(Candidate(below, _names_of(below) or names) for below in index.manifests)
 
 
 def _read_index(files: SavedFiles, descriptor: Descriptor) -> _Index:
