@@ -79,7 +79,7 @@ def _run(given: dict[str, Any]) -> int:
     requested = make_config(flags, now, os.environ, lambda note: say(f"note: {note}"))
     check_classes(requested.config)
     check_agents(requested.config)
-    offline, dry_run = flags.environment.offline, flags.output.dry_run
+    dry_run, quiet = flags.output.dry_run, requested.config.quiet
     # A dry run passes no variables to tasks, so that no consent is needed.
     yes = flags.job.yes or dry_run
     slurm = choose_slurm(flags.job.on, flags.job.slurm_args, print_script=flags.job.print_script)
@@ -102,9 +102,9 @@ def _run(given: dict[str, Any]) -> int:
         ),
         open_executor=on,
         max_lost=flags.job.max_lost,
-        report=say_nothing if requested.config.quiet else make_report(),
+        report=say_nothing if quiet else make_report(),
         fetching=choose_fetching(
-            os.environ, offline=offline, dry_run=dry_run, quiet=requested.config.quiet
+            os.environ, offline=flags.environment.offline, dry_run=dry_run, quiet=quiet
         ),
     )
     if dry_run:
@@ -114,11 +114,8 @@ def _run(given: dict[str, Any]) -> int:
         directory = asyncio.run(preview_run(options, is_run=True)).directory
         words = (*sys.argv[1:], "--job-name", requested.config.job_name, "--yes")
         return run_on_slurm(slurm, words, directory)
-    return watch_job(
-        lambda watch: run_job(options, watch),
-        requested.config.job_name,
-        _choose_printing(requested.config, flags.output),
-    )
+    printing = _choose_printing(requested.config, flags.output)
+    return watch_job(lambda watch: run_job(options, watch), requested.config.job_name, printing)
 
 
 def _choose_printing(config: JobConfig, flags: OutputFlags) -> Printing:
