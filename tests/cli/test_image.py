@@ -1,6 +1,7 @@
 """`proctor image`: root file systems for the sandbox."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -28,10 +29,13 @@ def test_an_image_is_imported_listed_and_removed(proctor: Proctor, tree: Path) -
     first, pin = ran.out.splitlines()
     assert first == "debian:12: imported, 3 entries, 4 B"
     assert pin.startswith("  debian:12@sha256:")
-    heading, row = proctor("image", "list").out.splitlines()
-    assert heading.split() == ["name", "digest", "size", "imported"]
+    heading, row, total = proctor("image", "list").out.splitlines()
+    assert heading.split() == ["name", "digest", "size", "from", "last", "used"]
     assert row.startswith("debian:12  sha256:")
-    assert proctor("image", "remove", "debian:12").out == "debian:12: removed, 4 B\n"
+    assert row.split()[4] == "imported"
+    assert total.endswith("on the disk; 0 B count towards PROCTOR_STORE_LIMIT, 50.0 GB")
+    removed = proctor("image", "remove", "debian:12").out
+    assert re.fullmatch(r"debian:12: removed, [1-9][0-9.]* kB freed\n", removed)
     assert proctor("image", "list").out.startswith("no images; `proctor image pull REF` or")
 
 
@@ -49,11 +53,12 @@ def test_facts_are_printed_as_json(proctor: Proctor, tree: Path) -> None:
     image = made["image"]
     assert (image["env"], image["workdir"], image["user"]) == ({"A": "b=c"}, "/app", "ada")
     assert image["pin"] == f"mine:latest@{image['digest']}"
-    assert json.loads(proctor("image", "list", "--json").out) == {
-        "images": [image],
-        "layers": [],
-    }
-    assert json.loads(proctor("image", "remove", "mine", "--json").out) == {"removed": image}
+    listed = json.loads(proctor("image", "list", "--json").out)
+    (one,) = listed["images"]
+    assert one.items() >= {**image, "is_used": False, "is_kept": True}.items()
+    assert (listed["layers"], listed["n_bytes_counted"], listed["limit"]) == ([], 0, 50 * 10**9)
+    removed = json.loads(proctor("image", "remove", "mine", "--json").out)
+    assert removed == {"removed": image, "n_bytes_freed": listed["n_bytes"]}
 
 
 def test_an_image_out_of_docker_is_imported_with_its_id(proctor: Proctor, tmp_path: Path) -> None:
@@ -81,8 +86,8 @@ def test_another_image_takes_a_name_only_with_replace(proctor: Proctor, tree: Pa
 
 def test_layers_are_listed_and_pruned(proctor: Proctor, cache: Path) -> None:
     assert proctor("image", "prune").out.splitlines() == [
-        "0 layers removed, 0 B freed",
-        "0 layers left, 0 B; 0 in use",
+        "0 images and 0 layers removed, 0 B freed",
+        "0 images and 0 layers left, 0 B; 0 in use",
     ]
     put_layer(cache / "layers", "ab" * 32, 100_000)
     out = proctor("image", "list").out.splitlines()
@@ -91,9 +96,17 @@ def test_layers_are_listed_and_pruned(proctor: Proctor, cache: Path) -> None:
     assert out[3].startswith("abababababab  debian:12  1")
     (layer,) = json.loads(proctor("image", "list", "--json").out)["layers"]
     assert (layer["key"], layer["steps"], layer["is_used"]) == ("ab" * 32, ["RUN true"], False)
-    assert proctor("image", "prune", "--limit", "1GB").out.startswith("0 layers removed")
+    assert proctor("image", "prune", "--limit", "1GB").out.startswith(
+        "0 images and 0 layers removed"
+    )
     pruned = json.loads(proctor("image", "prune", "--all", "--json").out)
-    assert pruned == {"removed": [layer], "layers": []}
+    assert pruned == {
+        "removed": [layer],
+        "removed_images": [],
+        "n_bytes_freed": layer["size"],
+        "images": [],
+        "layers": [],
+    }
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from proctor.environments.sandbox.roots.images import Image, ImageStore
+from proctor.environments.sandbox.roots.image import Image
+from proctor.environments.sandbox.roots.images import ImageStore
 from tests.cli.programs import Proctor, Ran, run_child
 from tests.cli.test_run import make_task
 from tests.environments.sandbox.registries import free_port, needs_programs, push, real_registry

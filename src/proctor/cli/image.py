@@ -13,12 +13,16 @@ import click
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.options import PATH
 from proctor.cli.output import json_option, print_json, print_line
-from proctor.environments.sandbox.roots.images import Image, ImageStore, Known
-from proctor.environments.sandbox.roots.layers import (
-    LayerStore,
-    StoredLayer,
-    layers_limit,
+from proctor.environments.sandbox.roots.image import Image, StoredImage
+from proctor.environments.sandbox.roots.images import ImageStore, Known
+from proctor.environments.sandbox.roots.layers import LayerStore, StoredLayer
+from proctor.environments.sandbox.roots.prune import (
+    LIMIT,
+    Pruned,
+    measure_store,
     parse_size,
+    prune_store,
+    store_limit,
 )
 from proctor.environments.sandbox.roots.pull import Pulled, PullOptions, load_layers, pull_image
 from proctor.environments.sandbox.roots.saved_image import parse_platform
@@ -88,6 +92,7 @@ def _print_pulled(pulled: Pulled, *, as_json: bool) -> int:
                 "replaced": before.pin if before and pulled.is_new else None,
                 "n_layers_downloaded": pulled.n_layers,
                 "n_bytes_downloaded": pulled.n_bytes,
+                **_pruned_document(pulled.pruned),
             }
         )
         return 0
@@ -101,6 +106,8 @@ def _print_pulled(pulled: Pulled, *, as_json: bool) -> int:
     else:
         print_line(f"{image.name}: nothing to do, this image is there already")
     _print_facts(image)
+    if pulled.pruned.images or pulled.pruned.layers:
+        print_line(f"  to stay within {LIMIT}: {_describe_pruned(pulled.pruned)}")
     return 0
 
 
@@ -213,14 +220,21 @@ def list_(as_json: bool) -> int:
 
     Example: proctor image list
     """
-    images = ImageStore().list_images()
-    with _opened_layers() as store:
-        layers = store.list_layers()
+    limit = store_limit()
+    store = ImageStore()
+    images = store.list_images()
+    with _opened_layers() as layer_store:
+        layers, stored = layer_store.list_layers(), store.list_stored(images)
+    by_digest = {one.digest: one for one in stored}
+    counted = measure_store([one for one in stored if not one.is_kept], layers)
     if as_json:
         print_json(
             {
-                "images": [_document(image) for image in images],
+                "images": [_stored_document(image, by_digest[image.digest]) for image in images],
                 "layers": [_layer_document(layer) for layer in layers],
+                "n_bytes": measure_store(stored, layers),
+                "n_bytes_counted": counted,
+                "limit": limit,
             }
         )
         return 0
@@ -229,11 +243,17 @@ def list_(as_json: bool) -> int:
             "no images; `proctor image pull REF` or `proctor image import NAME (TAR|DIR)` brings "
             "one in"
         )
-    _print_table(("name", "digest", "size", "imported"), map(_row, images))
+    rows = (_row(image, by_digest[image.digest]) for image in images)
+    _print_table(("name", "digest", "size", "from", "last used"), rows)
     if layers:
         size = render_size(sum(layer.size for layer in layers))
         print_line(f"{count_of(len(layers), 'layer')} of Dockerfiles, {size}:")
     _print_table(("layer", "base", "size", "last used"), map(_layer_row, layers))
+    if images or layers:
+        print_line(
+            f"{render_size(measure_store(stored, layers))} on the disk; {render_size(counted)} "
+            f"count towards {LIMIT}, {render_size(limit)}"
+        )
     return 0
 
 
@@ -256,49 +276,70 @@ def remove(name: str, as_json: bool) -> int:
 
     Example: proctor image remove debian:12
     """
-    image = ImageStore().remove(name)
+    removed = ImageStore().remove(name)
     if as_json:
-        print_json({"removed": _document(image)})
+        print_json({"removed": _document(removed.image), "n_bytes_freed": removed.n_bytes})
     else:
-        print_line(f"{image.name}: removed, {render_size(image.size)}")
+        print_line(f"{removed.image.name}: removed, {render_size(removed.n_bytes)} freed")
     return 0
 
 
 @command.command("prune")
-@click.option("--all", "is_all", is_flag=True, help="Remove all layers that no run is using.")
+@click.option("--all", "is_all", is_flag=True, help="Remove all that no run is using.")
 @click.option(
     "--limit",
     metavar="SIZE",
-    help="Keep at most this much, such as 20GB.  [default: PROCTOR_LAYERS_LIMIT, else 50GB]",
+    help="Keep at most this much, such as 20GB.  [default: PROCTOR_STORE_LIMIT, else 50GB]",
 )
 @json_option
 def prune(is_all: bool, limit: str | None, as_json: bool) -> int:
-    """Remove layers that were built from Dockerfiles, the least recently used first.
+    """Remove pulled and built images and layers of Dockerfiles, the least recently used first.
 
-    The next trial that needs a removed layer builds it again. Layers that a run is using stay, and
-    so do imported images. Every build removes layers down to the limit too.
+    The next run that needs one pulls or builds it again. What a run is using stays, and so do
+    imported images, which do not count. Every pull and every build removes down to the limit too.
 
     Example: proctor image prune --limit 20GB
     """
     if is_all and limit is not None:
         raise click.UsageError("--all and --limit exclude each other")
-    most = 0 if is_all else layers_limit() if limit is None else parse_size(limit)
-    with _opened_layers() as store:
-        removed = store.prune(most)
-        left = store.list_layers()
-    freed, kept = (sum(layer.size for layer in layers) for layers in (removed, left))
+    most = 0 if is_all else store_limit() if limit is None else parse_size(limit)
+    images = ImageStore()
+    with _opened_layers() as layers:
+        pruned = prune_store(images, layers, most, waits=True)
+        left, kept = layers.list_layers(), images.list_stored()
     if as_json:
-        print_json(
-            {
-                "removed": [_layer_document(layer) for layer in removed],
-                "layers": [_layer_document(layer) for layer in left],
-            }
-        )
+        document = {
+            "layers": [_layer_document(layer) for layer in left],
+            "images": [_files_document(image) for image in kept],
+        }
+        print_json({**_pruned_document(pruned), **document})
         return 0
-    print_line(f"{count_of(len(removed), 'layer')} removed, {render_size(freed)} freed")
-    used = sum(layer.is_used for layer in left)
-    print_line(f"{count_of(len(left), 'layer')} left, {render_size(kept)}; {used} in use")
+    print_line(_describe_pruned(pruned))
+    for image in pruned.images:
+        print_line(f"  {', '.join(image.names)}")
+    used = sum(layer.is_used for layer in left) + sum(image.is_used for image in kept)
+    print_line(
+        f"{_count_both(len(kept), len(left))} left, {render_size(measure_store(kept, left))}; "
+        f"{used} in use"
+    )
     return 0
+
+
+def _describe_pruned(pruned: Pruned) -> str:
+    both = _count_both(len(pruned.images), len(pruned.layers))
+    return f"{both} removed, {render_size(pruned.n_bytes)} freed"
+
+
+def _count_both(n_images: int, n_layers: int) -> str:
+    return f"{count_of(n_images, 'image')} and {count_of(n_layers, 'layer')}"
+
+
+def _pruned_document(pruned: Pruned) -> dict[str, object]:
+    return {
+        "removed": [_layer_document(layer) for layer in pruned.layers],
+        "removed_images": [_files_document(image) for image in pruned.images],
+        "n_bytes_freed": pruned.n_bytes,
+    }
 
 
 @contextmanager
@@ -306,15 +347,15 @@ def _opened_layers() -> Iterator[LayerStore]:
     """The layers that were built from Dockerfiles.
 
     Raises:
-        ImageError: they cannot be read or removed.
+        ImageError: they, or the images, cannot be read or removed.
     """
     directory = cache_directory() / "layers"
     try:
         yield LayerStore(directory)
     except OSError as error:
         raise ImageError(
-            f"{error.filename or directory}: {reason_of(error)}; layers cannot be read or removed "
-            "there"
+            f"{error.filename or directory}: {reason_of(error)}; images and layers cannot be read "
+            "or removed there"
         ) from error
 
 
@@ -350,9 +391,30 @@ def _check_workdir(path: str | None) -> str | None:
     return path
 
 
-def _row(image: Image) -> tuple[str, ...]:
-    when = image.imported_at.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
-    return image.name, f"sha256:{image.digest[:12]}…", render_size(image.size), when
+def _row(image: Image, stored: StoredImage) -> tuple[str, ...]:
+    when = stored.used_at.strftime("%Y-%m-%d %H:%M")
+    size = render_size(image.size)
+    return image.name, f"sha256:{image.digest[:12]}…", size, image.origin, when
+
+
+def _stored_document(image: Image, stored: StoredImage) -> dict[str, object]:
+    return {
+        **_document(image),
+        "used_at": stored.used_at.isoformat(),
+        "is_used": stored.is_used,
+        "is_kept": stored.is_kept,
+    }
+
+
+def _files_document(stored: StoredImage) -> dict[str, object]:
+    return {
+        "digest": f"sha256:{stored.digest}",
+        "names": list(stored.names),
+        "size": stored.size,
+        "used_at": stored.used_at.isoformat(),
+        "is_used": stored.is_used,
+        "is_kept": stored.is_kept,
+    }
 
 
 def _document(image: Image) -> dict[str, object]:
@@ -364,6 +426,7 @@ def _document(image: Image) -> dict[str, object]:
         "n_entries": image.n_entries,
         "imported_at": image.imported_at.isoformat(),
         "source": image.source,
+        "origin": image.origin,
         "image_id": image.image_id,
         "env": image.env,
         "workdir": image.workdir,

@@ -186,7 +186,7 @@ class RayExecutor:
             ]
             if lacking:
                 pieces = await asyncio.to_thread(put_image, image)
-                arguments = (msgspec.json.encode(image).decode(), pieces)
+                arguments = (msgspec.json.encode(image).decode(), pieces, described)
                 await self._ask_nodes(lacking, receive_image, arguments, _IMAGE_SEC)
 
     async def reap(self, environment: EnvironmentConfig) -> Sequence[str]:

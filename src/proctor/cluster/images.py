@@ -16,7 +16,8 @@ from typing import Any, BinaryIO, cast
 import msgspec
 
 from proctor.cluster.shipping import put_pieces, write_parcel
-from proctor.environments.sandbox.roots.images import Image, ImageStore
+from proctor.environments.sandbox.roots.image import Image
+from proctor.environments.sandbox.roots.images import ImageStore
 from proctor.environments.sandbox.roots.pull import PullOptions, pull_image
 from proctor.errors import ImageError
 from proctor.harbor.configs import HOST_BASE, SANDBOX, EnvironmentConfig
@@ -56,18 +57,22 @@ def put_image(image: Image) -> Sequence[Any]:
 
 
 def find_missing(images: str) -> list[str]:
-    """Return the digests of these images that this node does not have under their names."""
+    """Return the digests of these images that this node does not have under their names.
+
+    For the others, a job begins to use them now.
+    """
     wanted = msgspec.json.decode(images, type=list[Image])
     store = ImageStore()
-    return [
-        image.digest
-        for image in wanted
-        if (found := store.find(image.name)) is None or found.digest != image.digest
-    ]
+    return [image.digest for image in wanted if not _is_there(store, image)]
 
 
-def receive_image(image: str, pieces: Sequence[Any]) -> None:
-    """Store an image on this node.
+def _is_there(store: ImageStore, image: Image) -> bool:
+    found = store.find(image.name)
+    return found is not None and found.digest == image.digest and store.mark_used(found)
+
+
+def receive_image(image: str, pieces: Sequence[Any], images: str) -> None:
+    """Store an image on this node; `images` are all of the job, which its limit does not remove.
 
     Raises:
         ImageError: another image has its name there, it did not arrive as it was, or it cannot be
@@ -75,7 +80,8 @@ def receive_image(image: str, pieces: Sequence[Any]) -> None:
     """
     wanted = msgspec.json.decode(image, type=Image)
     if wanted.layers:
-        _pull(wanted)
+        job = msgspec.json.decode(images, type=list[Image])
+        _pull(wanted, frozenset(one.digest for one in job))
         return
     with tempfile.NamedTemporaryFile(prefix="proctor-image-") as file:
         write_parcel(pieces, cast(BinaryIO, file))
@@ -83,7 +89,7 @@ def receive_image(image: str, pieces: Sequence[Any]) -> None:
         ImageStore().receive(wanted, Path(file.name))
 
 
-def _pull(image: Image) -> None:
+def _pull(image: Image, keep: frozenset[str]) -> None:
     store = ImageStore()
     if (there := store.find(image.name)) is not None:
         raise ImageError(
@@ -91,5 +97,5 @@ def _pull(image: Image) -> None:
             f"sha256:{image.digest[:12]}…"
         )
     reference = f"{image.name.partition('@')[0]}@sha256:{image.digest}"
-    options = PullOptions(env=os.environ, now=datetime.now(UTC), name=image.name)
+    options = PullOptions(env=os.environ, now=datetime.now(UTC), name=image.name, keep=keep)
     pull_image(store, reference, options)

@@ -87,8 +87,9 @@ async def fetch_images(
     begun: Mapping[str, str] | None,
     host: Mapping[str, str],
 ) -> None:
-    """Pull the images that the tasks of a job name and the store lacks.
+    """Pull the images that the tasks of a job name and the store lacks, and keep all of them.
 
+    None of them is removed while this process runs, even if the store exceeds its limit.
     `begun` has the digests of a job that was begun before, by the names of its images; None for a
     new job.
 
@@ -136,7 +137,9 @@ def find_wanted(
         return _find_lost(begun)
     if fetching.pins is not None:
         return _find_recorded(environment, list(tasks), fetching.pins)
-    return {} if "base" in environment.kwargs else _find_missing(environment, tasks)
+    # Also with --base: what is there is kept.
+    missing = _find_missing(environment, tasks)
+    return {} if "base" in environment.kwargs else missing
 
 
 def _check_offline(environment: EnvironmentConfig, tasks: Iterable[Task]) -> None:
@@ -165,12 +168,15 @@ def _check_offline(environment: EnvironmentConfig, tasks: Iterable[Task]) -> Non
 
 
 def _find_missing(environment: EnvironmentConfig, tasks: Iterable[Task]) -> dict[str, str]:
-    """Return what is to be pulled, by the names to store it under."""
-    find = import_module("proctor.environments.sandbox.roots.bases").find_missing_images
+    """Keep the images that are there; return what is to be pulled, by the names to store it under.
+
+    They are kept first, so that no other process removes one that was found.
+    """
+    hold = import_module("proctor.environments.sandbox.roots.bases").hold_images
     wanted: dict[str, str] = {}
     for task in tasks:
         try:
-            names = find(
+            names = hold(
                 task.environment_directory,
                 task.config.environment.docker_image,
                 force=environment.force_build,
@@ -201,12 +207,15 @@ def _find_recorded(
 
 
 def _find_lost(begun: Mapping[str, str]) -> dict[str, str]:
-    """Return what is to be pulled by its digest, for a job that was begun on these images."""
+    """Return what is to be pulled by its digest, for a job that was begun on these images.
+
+    Those that are there are kept.
+    """
     store = import_module("proctor.environments.sandbox.roots.images").ImageStore()
     wanted: dict[str, str] = {}
     for name, digest in begun.items():
         image = store.find(name)
-        if image is None:
+        if image is None or not store.hold(image):
             wanted[name] = _pin(name, digest)
         elif image.digest != digest:
             raise ImageError(_explain_moved(image, digest, "the job was begun", "resume"))
@@ -246,6 +255,7 @@ def _pull_all(
             name=name,
             show=lambda done, total, name=name: fetching.show(name, done, total),
             stopped=stopped,
+            is_held=True,
         )
         try:
             pull.pull_image(store, reference, options)

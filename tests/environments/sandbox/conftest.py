@@ -47,3 +47,12 @@ def everybodys() -> Iterator[Path]:
     """A place that an ordinary user can reach."""
     with open_directory() as directory:
         yield directory
+
+
+@pytest.fixture
+def own_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep what buildah stores in the test's directory."""
+    text = '[storage]\ndriver = "vfs"\nrunroot = "{0}/run"\ngraphroot = "{0}/graph"\n'
+    path = tmp_path / "storage.conf"
+    path.write_text(text.format(tmp_path / "containers"), encoding="utf-8")
+    monkeypatch.setenv("CONTAINERS_STORAGE_CONF", str(path))

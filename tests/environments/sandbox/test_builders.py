@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from proctor.environments.sandbox.roots import layers
-from proctor.environments.sandbox.roots.bases import find_missing_images
+from proctor.environments.sandbox.roots.bases import hold_images
 from proctor.environments.sandbox.roots.builders import check_builder
 from proctor.environments.sandbox.roots.images import ImageStore
 from proctor.errors import ImageError
@@ -20,15 +20,6 @@ needs_buildah = pytest.mark.skipif(
 )
 # A system from an archive, so that no registry is asked.
 SYSTEM = "FROM scratch\nADD system.tar /\nENV FROM_FILE=yes\nWORKDIR /app\nUSER ada\n"
-
-
-@pytest.fixture
-def own_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep what buildah stores in the test's directory."""
-    text = '[storage]\ndriver = "vfs"\nrunroot = "{0}/run"\ngraphroot = "{0}/graph"\n'
-    path = tmp_path / "storage.conf"
-    path.write_text(text.format(tmp_path / "containers"), encoding="utf-8")
-    monkeypatch.setenv("CONTAINERS_STORAGE_CONF", str(path))
 
 
 @needs_buildah
@@ -86,13 +77,13 @@ def test_what_another_program_builds_it_pulls_itself(
 ) -> None:
     write(tmp_path, {"Dockerfile": "FROM debian:13\nADD https://a.example/b /b\n"})
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert find_missing_images(tmp_path, None) == ["debian:13"]
+    assert hold_images(tmp_path, None) == ["debian:13"]
     write(tmp_path, {"bin/buildah": "#!/bin/sh\n"})
     (tmp_path / "bin" / "buildah").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    assert find_missing_images(tmp_path, None) == []
+    assert hold_images(tmp_path, None) == []
     write(tmp_path, {"Dockerfile": "FROM debian:13\nADD b /b\n"})
-    assert find_missing_images(tmp_path, None) == ["debian:13"]
+    assert hold_images(tmp_path, None) == ["debian:13"]
 
 
 @needs_buildah

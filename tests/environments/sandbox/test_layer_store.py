@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from proctor.environments.sandbox.roots.layers import LayerStore, layers_limit, parse_size
+from proctor.environments.sandbox.roots.images import ImageStore
+from proctor.environments.sandbox.roots.layers import LayerStore
+from proctor.environments.sandbox.roots.prune import parse_size, prune_store, store_limit
 from proctor.errors import ImageError
 from tests.environments.sandbox.built import put_layer as put
 
@@ -18,6 +20,11 @@ assert LayerStore(Path(sys.argv[1])).find(sys.argv[2], (("/", ("/",)),))
 print("held", flush=True)
 sys.stdin.read()
 """
+
+
+def prune(store: LayerStore, limit: int, tmp_path: Path) -> list[str]:
+    """Prune layers where there are no images; returns the keys of those that were removed."""
+    return [layer.key for layer in prune_store(ImageStore(tmp_path), store, limit).layers]
 
 
 def keys(store: LayerStore) -> list[str]:
@@ -41,10 +48,10 @@ def test_the_least_recently_used_are_removed_down_to_the_limit(tmp_path: Path) -
     store = LayerStore(tmp_path)
     for key in ("a", "b", "c"):
         put(tmp_path, key, 100_000)
-    assert store.prune(1 << 20) == []
-    assert [layer.key for layer in store.prune(250_000)] == ["a"]
+    assert prune(store, 1 << 20, tmp_path) == []
+    assert prune(store, 250_000, tmp_path) == ["a"]
     assert keys(store) == ["c", "b"]
-    assert [layer.key for layer in store.prune(0)] == ["b", "c"]
+    assert prune(store, 0, tmp_path) == ["b", "c"]
     assert store.find("c", (("/", ("/",)),)) is None
     assert not list(tmp_path.glob("*/[0-9]*"))
 
@@ -57,11 +64,11 @@ def test_a_layer_that_another_process_uses_or_builds_stays(tmp_path: Path) -> No
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
-        assert [layer.key for layer in store.prune(0)] == ["b"]
+        assert prune(store, 0, tmp_path) == ["b"]
         (kept,) = store.list_layers()
         assert (kept.key, kept.is_used) == ("a", True)
         holder.communicate()
-    assert [layer.key for layer in store.prune(0)] == ["a"]
+    assert prune(store, 0, tmp_path) == ["a"]
 
 
 def test_no_layer_is_removed_before_those_on_top_of_it(tmp_path: Path) -> None:
@@ -71,9 +78,9 @@ def test_no_layer_is_removed_before_those_on_top_of_it(tmp_path: Path) -> None:
     put(tmp_path, "top", 100_000, above)
     put(tmp_path, "other", 100_000)
     # The lowest layer was used first, and longest ago.
-    assert [layer.key for layer in store.prune(350_000)] == ["top"]
+    assert prune(store, 350_000, tmp_path) == ["top"]
     assert keys(store) == ["other", "above", "below"]
-    assert [layer.key for layer in store.prune(0)] == ["above", "below", "other"]
+    assert prune(store, 0, tmp_path) == ["above", "below", "other"]
 
 
 def test_layers_below_one_that_is_used_stay(tmp_path: Path) -> None:
@@ -84,9 +91,9 @@ def test_layers_below_one_that_is_used_stay(tmp_path: Path) -> None:
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == b"held\n"
-        assert store.prune(0) == []
+        assert prune(store, 0, tmp_path) == []
         holder.communicate()
-    assert [layer.key for layer in store.prune(0)] == ["above", "below"]
+    assert prune(store, 0, tmp_path) == ["above", "below"]
 
 
 def test_a_layer_whose_parent_was_built_again_is_removed_whatever_the_limit(tmp_path: Path) -> None:
@@ -94,18 +101,18 @@ def test_a_layer_whose_parent_was_built_again_is_removed_whatever_the_limit(tmp_
     old = put(tmp_path, "below", 1000)
     put(tmp_path, "above", 1000, old)
     assert put(tmp_path, "below", 1000) != old
-    assert [layer.key for layer in store.prune(1 << 30)] == ["above"]
+    assert prune(store, 1 << 30, tmp_path) == ["above"]
     assert keys(store) == ["below"]
 
 
 def test_a_layer_that_is_built_again_after_its_removal_is_held_anew(tmp_path: Path) -> None:
     store = LayerStore(tmp_path)
     put(tmp_path, "a", 1000)
-    assert [layer.key for layer in store.prune(0)] == ["a"]
+    assert prune(store, 0, tmp_path) == ["a"]
     assert store.find("a", (("/", ("/",)),)) is None
     put(tmp_path, "a", 1000)
     assert store.find("a", (("/", ("/",)),)) is not None
-    assert store.prune(0) == []
+    assert prune(store, 0, tmp_path) == []
 
 
 @pytest.mark.parametrize(
@@ -114,10 +121,13 @@ def test_a_layer_that_is_built_again_after_its_removal_is_held_anew(tmp_path: Pa
 )
 def test_sizes_are_read_as_people_write_them(text: str, size: int) -> None:
     assert parse_size(text) == size
-    assert layers_limit({"PROCTOR_LAYERS_LIMIT": text}) == size
+    assert store_limit({"PROCTOR_STORE_LIMIT": text}) == size
+    assert store_limit({"PROCTOR_LAYERS_LIMIT": text}) == size
+    assert store_limit({"PROCTOR_LAYERS_LIMIT": text, "PROCTOR_STORE_LIMIT": "7"}) == 7
 
 
 def test_a_limit_that_is_no_size_is_a_sentence() -> None:
-    assert layers_limit({}) == 50 * 10**9
-    with pytest.raises(ImageError, match="PROCTOR_LAYERS_LIMIT='much': expected a size such as"):
-        layers_limit({"PROCTOR_LAYERS_LIMIT": "much"})
+    assert store_limit({}) == 50 * 10**9
+    for name in ("PROCTOR_STORE_LIMIT", "PROCTOR_LAYERS_LIMIT"):
+        with pytest.raises(ImageError, match=f"{name}='much': expected a size such as"):
+            store_limit({name: "much"})

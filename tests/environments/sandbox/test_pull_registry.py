@@ -19,7 +19,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, utils
 
 from proctor.digest import sha256_file, sha256_hex
-from proctor.environments.sandbox.roots.images import Image, ImageStore
+from proctor.environments.sandbox.roots.image import Image
+from proctor.environments.sandbox.roots.images import ImageStore
 from proctor.environments.sandbox.roots.pull import PullOptions, pull_image
 from proctor.environments.sandbox.syscalls import MS_RDONLY, mount, unmount
 from proctor.errors import RegistryError

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from backports import zstd
 
-from proctor.environments.sandbox.roots.images import Image, ImageStore, Known
+from proctor.environments.sandbox.roots.image import Image
+from proctor.environments.sandbox.roots.images import ImageStore, Known
 from proctor.harbor.configs import EnvironmentConfig
 from proctor.task.environment import Healthcheck
 from tests.environments.orders import order_of

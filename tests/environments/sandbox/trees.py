@@ -6,7 +6,8 @@ import tarfile
 from datetime import UTC, datetime
 from pathlib import Path
 
-from proctor.environments.sandbox.roots.images import Image, ImageStore, Known
+from proctor.environments.sandbox.roots.image import Image
+from proctor.environments.sandbox.roots.images import ImageStore, Known
 from tests.task.trees import write
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

@@ -79,14 +79,33 @@ async def locked_soon(path: Path) -> AsyncIterator[None]:
         os.close(fd)
 
 
-def hold(path: Path) -> None:
-    """Keep what this file protects from being removed, until this process ends."""
+def hold(path: Path) -> bool:
+    """Keep what this file protects from being removed, until this process ends.
+
+    Returns False if this process held it already.
+
+    Raises:
+        ImageError: it was removed, or cannot be locked.
+    """
     key = os.fspath(path)
-    if key not in _HELD:
+    if key in _HELD:
+        return False
+    while True:
         fd = _open(path)
         # Shared: any number of processes may use it, but a remover needs an exclusive lock.
         fcntl.flock(fd, fcntl.LOCK_SH)
-        _HELD[key] = fd
+        if _is_at(fd, path):
+            _HELD[key] = fd
+            return True
+        # It was removed while this waited for the remover's lock.
+        os.close(fd)
+
+
+def _is_at(fd: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def release(path: Path) -> None:
@@ -98,18 +117,21 @@ def release(path: Path) -> None:
 @contextlib.contextmanager
 def claimed(path: Path) -> Iterator[bool]:
     """Yield whether no process holds what this file protects; none can until the `with` ends."""
-    if not path.exists():
+    try:
+        fd = _open(path, make=0)
+    except FileNotFoundError:
         yield True
         return
-    fd = _open(path)
     try:
         yield try_lock(fd)
     finally:
         os.close(fd)
 
 
-def _open(path: Path) -> int:
+def _open(path: Path, make: int = os.O_CREAT) -> int:
     try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return os.open(path, os.O_RDWR | make | os.O_CLOEXEC, 0o600)
     except OSError as error:
+        if not make and isinstance(error, FileNotFoundError):
+            raise
         raise ImageError(f"{path}: cannot be locked: {reason_of(error)}") from error

@@ -14,6 +14,8 @@
     dockerfile_words splits an instruction into words and expands variables
     context          selects the files that COPY takes
     images           the store of images
+    image            an image of it
+    prune            removes images and layers beyond the limit of the store
     pull             pulls images of registries into the store
     registry         the client of registries
     unpacking        a process that unpacks layers with their owners

@@ -17,7 +17,8 @@ from proctor.environments.sandbox.roots.host_base import (
     load_furnishing,
     load_host_base,
 )
-from proctor.environments.sandbox.roots.images import Image, ImageStore
+from proctor.environments.sandbox.roots.image import Image
+from proctor.environments.sandbox.roots.images import ImageStore
 from proctor.environments.sandbox.roots.instructions import find_unbuilt
 from proctor.environments.sandbox.roots.layers import Parts
 from proctor.environments.sandbox.roots.recipe import Start
@@ -73,21 +74,21 @@ def find_images(
     return tuple(image for image in (first, *images) if image is not None)
 
 
-def find_missing_images(
+def hold_images(
     environment_dir: Path,
     docker_image: str | None,
     *,
     force: bool = False,
     is_external: bool = False,
 ) -> list[str]:
-    """Return the images that a task names and the store lacks.
+    """Keep the images that a task names until this process ends; return those the store lacks.
 
     Raises:
         ImageError: the Dockerfile, or the name of an image, is invalid.
     """
     store = ImageStore()
     names = _list_images(environment_dir, docker_image, force=force, is_external=is_external)
-    return [name for name in names if store.find(name) is None]
+    return [name for name in names if (found := store.find(name)) is None or not store.hold(found)]
 
 
 def find_other_builder(

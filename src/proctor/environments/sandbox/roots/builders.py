@@ -20,8 +20,10 @@ import msgspec
 
 from proctor.digest import sha256_file, sha256_hex
 from proctor.environments.sandbox.roots.context import Context
-from proctor.environments.sandbox.roots.images import Image, ImageStore, Known
+from proctor.environments.sandbox.roots.image import Image
+from proctor.environments.sandbox.roots.images import ImageStore, Known
 from proctor.environments.sandbox.roots.layers import LayerStore, discard, layers_directory
+from proctor.environments.sandbox.roots.prune import prune_store, store_limit
 from proctor.environments.sandbox.roots.recipe import Copy
 from proctor.environments.sandbox.roots.steps import BuildLog, cut_output, run_in_thread
 from proctor.errors import ImageError
@@ -86,16 +88,25 @@ async def build_with(
     layers, images = LayerStore(root), ImageStore()
     key = await run_in_thread(lambda: _key(program, environment_dir))
     name = f"{program}-built:{key[:32]}"
-    found = None if force else images.find(name)
+    found = None if force else _find(images, name)
     if found is None:
+        limit = store_limit()
         async with layers.locked(key):
             is_wanted = layers.is_wanted_again(key, force=force)
-            found = None if is_wanted else images.find(name)
+            found = None if is_wanted else _find(images, name)
             if found is None:
                 log = BuildLog(layers.log(key))
                 found = await _build(program, environment_dir, name, log, force=force)
                 layers.mark_made(key)
+                with suppress(ImageError):
+                    await run_in_thread(lambda: prune_store(images, layers, limit))
     return found, notes
+
+
+def _find(images: ImageStore, name: str) -> Image | None:
+    """Find an image, and keep it until this process ends."""
+    image = images.find(name)
+    return image if image is not None and images.hold(image) else None
 
 
 def _key(program: str, environment_dir: Path) -> str:
@@ -112,7 +123,7 @@ async def _build(
     try:
         for words in _list_commands(program, environment_dir, name, archive, force=force):
             await _run(words, log)
-        known = Known({})
+        known = Known({}, builder=program)
         imported = await run_in_thread(
             lambda: ImageStore().import_image(
                 name, archive, known, now=datetime.now(UTC), replace=True

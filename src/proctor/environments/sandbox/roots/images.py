@@ -5,7 +5,7 @@
       names/<slug>.json            a name, with the digest and settings of its image
       sha256/<digest>/rootfs/      files of an imported image; never changed
       sha256/<digest>/image.json   an image of a registry, which consists of layers
-      sha256/<digest>/lease        locked by every process that uses it
+      sha256/<digest>/lease        locked by every process that uses it; its time: the last use
       layers/<chain>/files/        a layer, as a lower directory of an overlay; never changed
       layers/<chain>/layer.json    its size, and what was left out
       downloads/<digest>.part      a layer that is being downloaded
@@ -23,82 +23,31 @@ import re
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
 from proctor.digest import sha256_hex
-from proctor.environments.image_config import ImageCheck
 from proctor.environments.sandbox.locks import claimed, hold, locked, make_private
+from proctor.environments.sandbox.roots.image import Image, StoredImage
 from proctor.environments.sandbox.roots.image_name import normalise_name
 from proctor.environments.sandbox.roots.image_source import put_source, reason_not_put
-from proctor.environments.sandbox.roots.layers import discard
+from proctor.environments.sandbox.roots.layers import discard, measure
+from proctor.environments.sandbox.roots.unpacking import load_facts
 from proctor.environments.sandbox.scratch import cache_directory
 from proctor.errors import ImageError
 from proctor.files import read_small, write_atomic
-from proctor.sentence import count_of, reason_of
-from proctor.trial.finding import Finding, FindingCode
+from proctor.sentence import reason_of
 
 # `--base host`, and Docker's name for an empty image.
 _RESERVED = ("host:latest", "scratch:latest")
 _IMAGE = "image.json"
 # How long what arrived of a layer is kept for the next pull.
 _PART_SECONDS = 7 * 24 * 3600
-
-
-class Image(msgspec.Struct, frozen=True, kw_only=True):
-    """An image under one name."""
-
-    name: str
-    """Normalised, as in `debian:12` or `registry.example.org/org/name:tag`."""
-    digest: str
-    """SHA-256 over the tree, or of the manifest if it was pulled, in hex."""
-    size: int
-    """Sum of the sizes of its files, in bytes."""
-    n_entries: int
-    """Number of files, directories and symlinks."""
-    imported_at: datetime
-    source: str
-    """tar, directory, docker-save, oci-layout or registry."""
-    image_id: str | None = None
-    """Docker's image id, the digest of the image's configuration: `sha256:` and hex."""
-    env: dict[str, str] = {}
-    """Variables of every command; `docker export` does not include them."""
-    workdir: str = "/"
-    user: str = "root"
-    entrypoint: tuple[str, ...] = ()
-    healthcheck: ImageCheck | None = None
-    notes: tuple[str, ...] = ()
-    """Messages about entries that were left out, and settings that are not used."""
-    layers: tuple[str, ...] = ()
-    """Chains of its layers, lowest first, if it was pulled."""
-    platform: str | None = None
-    """Platform it was pulled for, as in linux/amd64."""
-    n_squashed: int = 0
-    """Number of entries that belong to other users in the image, and to root here."""
-
-    @property
-    def pin(self) -> str:
-        """Name and digest, for records."""
-        return f"{self.name}@sha256:{self.digest}"
-
-    @property
-    def findings(self) -> tuple[Finding, ...]:
-        """Findings of every trial that runs on it."""
-        if not self.n_squashed:
-            return ()
-        message = (
-            f"{self.name}: {count_of(self.n_squashed, 'entry', 'entries')} of other users belong "
-            "to root: this user has no subordinate ids, or too few; configure /etc/subuid and "
-            "/etc/subgid, remove the image, and pull it again"
-        )
-        detail: dict[str, object] = {"image": self.pin, "n_entries": self.n_squashed}
-        code = FindingCode.OWNERS_SQUASHED
-        return (Finding(code=code, phase="setup", message=message, detail=detail),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +57,17 @@ class Known:
     env: Mapping[str, str]
     workdir: str | None = None
     user: str | None = None
+    builder: str | None = None
+    """See Image."""
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """An image that was removed."""
+
+    image: Image
+    n_bytes: int
+    """Bytes that were freed; 0 if another name has the same image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +118,12 @@ class ImageStore:
             ImageError: one cannot be read.
         """
         try:
-            paths = sorted((self._root / "names").glob("*.json"))
-            return sorted((_read(path) for path in paths), key=lambda image: image.name)
+            images = []
+            for path in (self._root / "names").glob("*.json"):
+                # Another process may be removing it.
+                with suppress(FileNotFoundError):
+                    images.append(_read(path))
+            return sorted(images, key=lambda image: image.name)
         except OSError as error:
             raise ImageError(f"{self._root}: cannot be read: {reason_of(error)}") from error
 
@@ -172,9 +136,8 @@ class ImageStore:
             ImageError: they no longer exist.
         """
         home = self._home(image.digest)
-        if home.is_dir():
-            # Before it is looked at, so that it cannot be removed meanwhile.
-            hold(home / "lease")
+        # Before it is looked at, so that it cannot be removed meanwhile.
+        self.hold(image)
         found = tuple(self.layer(chain) / "files" for chain in reversed(image.layers))
         found = found or (home / "rootfs",)
         if not all(one.is_dir() for one in (home, *found)):
@@ -184,6 +147,30 @@ class ImageStore:
                 f"`proctor image remove {image.name}`, then `proctor image {again}`"
             )
         return found
+
+    def hold(self, image: Image) -> bool:
+        """Keep an image until this process ends; return False if its files are gone.
+
+        Raises:
+            ImageError: it cannot be locked.
+        """
+        lease = self._home(image.digest) / "lease"
+        try:
+            if hold(lease):
+                os.utime(lease)
+        except ImageError:
+            if lease.parent.is_dir():
+                raise
+            return False
+        return True
+
+    def mark_used(self, image: Image) -> bool:
+        """Note that a job begins to use an image; return False if its files are gone."""
+        try:
+            (self._home(image.digest) / "lease").touch(mode=0o600)
+        except FileNotFoundError:
+            return False
+        return True
 
     def rootfs(self, image: Image) -> Path:
         """Return the directory of an imported image's files, which stay until this process ends.
@@ -196,6 +183,11 @@ class ImageStore:
     def layer(self, chain: str) -> Path:
         """Return the directory of a layer."""
         return self._root / "layers" / chain
+
+    @property
+    def cache(self) -> Path:
+        """The cache that the store is part of."""
+        return self._root.parent
 
     @property
     def downloads(self) -> Path:
@@ -219,6 +211,23 @@ class ImageStore:
                 yield incoming
             finally:
                 discard(incoming)
+
+    @contextmanager
+    def pruning(self, *, waits: bool) -> Iterator[bool]:
+        """Lock the store to evict images; yield False if another process is changing it.
+
+        `waits`: until it has ended instead.
+
+        Raises:
+            ImageError: the store cannot be read or written.
+        """
+        lock = self._root / "lock"
+        if not waits or not self._root.is_dir():
+            with claimed(lock) as is_free:
+                yield is_free
+        else:
+            with locked(lock):
+                yield True
 
     def import_image(
         self, name: str, source: Path, known: Known, *, now: datetime, replace: bool = False
@@ -271,7 +280,69 @@ class ImageStore:
             fresh.mkdir()
             (fresh / _IMAGE).write_bytes(msgspec.json.encode(image))
             fresh.rename(home)
+        (home / "lease").touch(mode=0o600)
         write_atomic(self._name_file(image.name), msgspec.json.encode(image))
+
+    def list_stored(self, images: Iterable[Image] | None = None) -> list[StoredImage]:
+        """List the files of these images, or of all, with their sizes on the disk.
+
+        Raises:
+            ImageError: one cannot be read.
+        """
+        named: dict[str, list[Image]] = {}
+        for image in self.list_images() if images is None else images:
+            named.setdefault(image.digest, []).append(image)
+        chains = {chain for same in named.values() for chain in same[0].layers}
+        sizes = {chain: self._size_of(chain) for chain in chains}
+        return [self._describe(digest, same, sizes) for digest, same in named.items()]
+
+    def _describe(self, digest: str, images: list[Image], sizes: Mapping[str, int]) -> StoredImage:
+        home, first = self._home(digest), images[0]
+        lease = home / "lease"
+        try:
+            used = (lease if lease.exists() else home).stat().st_mtime
+        except FileNotFoundError:
+            used = 0
+        own = {chain: sizes[chain] for chain in first.layers}
+        with claimed(lease) as is_free:
+            return StoredImage(
+                digest=digest,
+                names=tuple(image.name for image in images),
+                sizes=own or {digest: first.size if first.disk_size is None else first.disk_size},
+                used_at=datetime.fromtimestamp(used, UTC),
+                is_used=not is_free,
+                is_kept=any(image.is_kept for image in images),
+            )
+
+    def _size_of(self, chain: str) -> int:
+        try:
+            facts = load_facts(self.layer(chain))
+        except ImageError:
+            # Somebody deleted files of the store by hand.
+            return 0
+        return facts.size if facts.disk_size is None else facts.disk_size
+
+    def evict(self, stored: StoredImage) -> bool:
+        """Remove an image with all its names; return False if a process uses it.
+
+        For callers that change the store, and sweep it afterwards.
+
+        Raises:
+            ImageError: it cannot be deleted.
+        """
+        home = self._home(stored.digest)
+        if home.is_dir() and not (home / "lease").exists():
+            # Or a process that begins to use it now would not be noticed.
+            (home / "lease").touch(mode=0o600)
+        with claimed(home / "lease") as is_free:
+            if not is_free:
+                return False
+            # Names first: one that is left would stand for files that are gone.
+            for name in stored.names:
+                self._name_file(name).unlink(missing_ok=True)
+            if home.exists():
+                self._throw_away(home)
+        return True
 
     def sweep(self) -> None:
         """Delete pulled images without a name, and layers of no image.
@@ -290,7 +361,7 @@ class ImageStore:
             if layer.name not in used:
                 self._throw_away(layer)
 
-    def remove(self, name: str) -> Image:
+    def remove(self, name: str) -> Removed:
         """Remove a name, and its files if no other name has them.
 
         Raises:
@@ -303,11 +374,12 @@ class ImageStore:
             image = self.find(name)
             if image is None:
                 raise ImageError(_no_such(name, [found.name for found in self.list_images()]))
-            if all(one.digest != image.digest for one in self._others(name)):
+            (stored,) = (one for one in self.list_stored() if one.digest == image.digest)
+            if stored.names == (name,):
                 self._drop(image)
             self._name_file(name).unlink()
             self.sweep()
-            return image
+            return Removed(image, self._find_freed(stored))
 
     def reap(self, *, dry_run: bool = False) -> list[Path]:
         """Remove what killed imports left, unless one is running; return the directories."""
@@ -318,8 +390,11 @@ class ImageStore:
                     discard(directory)
             return left
 
-    def _others(self, name: str) -> list[Image]:
-        return [one for one in self.list_images() if one.name != name]
+    def _find_freed(self, stored: StoredImage) -> int:
+        """Return how many bytes of an image were deleted."""
+        if self._home(stored.digest).exists():
+            return 0
+        return sum(size for name, size in stored.sizes.items() if not self.layer(name).exists())
 
     def _drop(self, image: Image) -> None:
         if not self._is_dropped(image.digest):
@@ -336,6 +411,9 @@ class ImageStore:
     def _throw_away(self, directory: Path) -> None:
         """Delete a directory; renamed first, so that it disappears atomically."""
         leaving = self._root / f"incoming-{directory.name}"
+        if leaving.exists():
+            # A process that removed it before was killed.
+            discard(leaving)
         directory.rename(leaving)
         discard(leaving)
 
@@ -369,6 +447,8 @@ class ImageStore:
             env={**(saved.env if saved else {}), **known.env},
             workdir=known.workdir or (saved.workdir if saved else "/"),
             user=known.user or (saved.user if saved else "root"),
+            builder=known.builder,
+            disk_size=measure(incoming / "rootfs"),
             entrypoint=saved.entrypoint if saved else (),
             healthcheck=saved.healthcheck if saved else None,
             notes=put.notes,
@@ -389,7 +469,11 @@ class ImageStore:
             (incoming / "home").mkdir()
             (incoming / "rootfs").rename(incoming / "home" / "rootfs")
             (incoming / "home").rename(home)
+        (home / "lease").touch(mode=0o600)
         write_atomic(self._name_file(image.name), msgspec.json.encode(image))
+        if image.builder is not None:
+            # Its build is for a trial of this process: nobody may remove it before it starts.
+            self.hold(image)
         return Imported(image, is_new=True)
 
     def _name_file(self, name: str) -> Path:

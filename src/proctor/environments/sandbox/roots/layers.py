@@ -13,19 +13,17 @@ A generation appears atomically and is never changed: it is the renamed upper di
 overlay. Building it again makes a new generation with another id. The key of a layer on top of
 another contains the id of that one: it is never used on files other than those it was built on.
 
-A lease's time is when its generation was last used: the least recently used ones are removed if all
-of them exceed $PROCTOR_LAYERS_LIMIT, but none before those on top of it.
+A lease's time is when its generation was last used, by which `prune` chooses what to remove.
 """
 
 import atexit
 import contextlib
 import functools
 import os
-import re
 import secrets
 import stat
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -49,10 +47,6 @@ from proctor.sentence import reason_of
 type Parts = tuple[tuple[str, tuple[str, ...]], ...]
 """(target, layers on the host, topmost first) of each overlay of a root file system."""
 
-_LIMIT = "PROCTOR_LAYERS_LIMIT"
-_USUAL_LIMIT = 50 * 1000**3
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kMGT]?)B?", re.IGNORECASE)
-_UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
 # As `du` counts them.
 _BLOCK = 512
 
@@ -99,31 +93,6 @@ class StoredLayer:
     """When a trial last started with it."""
     is_used: bool
     """Whether a running process uses it."""
-
-
-def parse_size(text: str) -> int:
-    """Parse a size such as 20GB, 500 MB or 0; a GB has 10^9 bytes.
-
-    Raises:
-        ImageError: it is not one.
-    """
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
-        raise ImageError(f"{text!r}: expected a size such as 20GB, 500MB or 0")
-    return int(float(found[1]) * _UNITS[found[2].lower()])
-
-
-def layers_limit(environ: Mapping[str, str] = os.environ) -> int:
-    """Return how many bytes the layers of the cache may have.
-
-    Raises:
-        ImageError: $PROCTOR_LAYERS_LIMIT is not a size.
-    """
-    text = environ.get(_LIMIT, "")
-    try:
-        return parse_size(text) if text else _USUAL_LIMIT
-    except ImageError as error:
-        raise ImageError(f"{_LIMIT}={error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,8 +249,9 @@ class LayerStore:
         """Return the current generations, the most recently used first."""
         found = []
         for link in self._root.glob("*/current"):
-            home = link.parent / link.readlink()
+            # Another process may be removing it.
             with contextlib.suppress(FileNotFoundError, msgspec.DecodeError):
+                home = link.parent / link.readlink()
                 layer = msgspec.json.decode(read_small(str(home / "layer.json")), type=Layer)
                 lease = home / "lease"
                 used = (lease if lease.exists() else home).stat().st_mtime
@@ -299,34 +269,12 @@ class LayerStore:
                 )
         return sorted(found, key=lambda layer: layer.used_at, reverse=True)
 
-    def prune(self, limit: int) -> list[StoredLayer]:
-        """Remove the least recently used layers until the rest has at most `limit` bytes.
-
-        Layers that a process uses, or is building, stay, and so do those below them. A layer whose
-        parent is gone can never be used again: it is removed whatever the limit. Returns those that
-        were removed.
+    def remove(self, key: str) -> bool:
+        """Remove the current generation of a layer; return False if it is in use.
 
         Raises:
-            ImageError: one cannot be deleted.
+            ImageError: it cannot be deleted.
         """
-        layers, removed, stuck = self.list_layers(), list[StoredLayer](), set[str]()
-        while True:
-            ids, parents = {one.id for one in layers}, {one.parent for one in layers}
-            tops = [one for one in layers if one.id not in parents - {""} and one.key not in stuck]
-            lost = [one for one in tops if one.parent is not None and one.parent not in ids]
-            is_over = sum(one.size for one in layers) > limit
-            wanted = lost or (tops if is_over else [])
-            if not wanted:
-                return removed
-            oldest = wanted[-1]
-            if self._remove(oldest.key):
-                layers.remove(oldest)
-                removed.append(oldest)
-            else:
-                stuck.add(oldest.key)
-
-    def _remove(self, key: str) -> bool:
-        """Remove the current generation of a layer; return False if it is in use."""
         home = self._root / key
         link = home / "current"
         with claimed(home / "lock") as is_free:

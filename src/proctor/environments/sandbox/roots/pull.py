@@ -4,6 +4,7 @@
     download    the layers that the store lacks, several at once
     unpack      each on top of those below it, while the next ones arrive
     name        give the image its name; only then is it there
+    prune       remove what was not used for the longest time, if the store exceeds its limit
 
 The image is known by the digest of its manifest. If a connection breaks, what has arrived is kept
 for the next pull; if something is not what its digest says, or is refused, nothing is kept.
@@ -12,7 +13,7 @@ for the next pull; if something is not what its digest says, or is refused, noth
 import shutil
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -20,14 +21,11 @@ from pathlib import Path
 import msgspec
 
 from proctor.digest import sha256_hex
+from proctor.environments.sandbox.roots.image import Image
 from proctor.environments.sandbox.roots.image_name import normalise_name
-from proctor.environments.sandbox.roots.images import (
-    Image,
-    ImageStore,
-    check_free_for_use,
-    explain,
-)
-from proctor.environments.sandbox.roots.layers import discard
+from proctor.environments.sandbox.roots.images import ImageStore, check_free_for_use, explain
+from proctor.environments.sandbox.roots.layers import LayerStore, discard
+from proctor.environments.sandbox.roots.prune import NOTHING_PRUNED, Pruned, prune, store_limit
 from proctor.environments.sandbox.roots.registry.blobs import Blob, Downloads, Meter
 from proctor.environments.sandbox.roots.registry.client import (
     Patience,
@@ -45,12 +43,16 @@ from proctor.environments.sandbox.roots.saved_image import (
     this_platform,
 )
 from proctor.environments.sandbox.roots.saved_layers import Layer
-from proctor.environments.sandbox.roots.unpacking import LayerFacts, Unpacker, UnpackOrder
+from proctor.environments.sandbox.roots.unpacking import (
+    FACTS,
+    LayerFacts,
+    Unpacker,
+    UnpackOrder,
+    load_facts,
+)
 from proctor.errors import ImageError, RegistryError, UnreachableRegistryError
-from proctor.files import read_small
 from proctor.sentence import count_of, render_size
 
-_FACTS = "layer.json"
 # Overlayfs takes 500 lower directories; no builder makes as many.
 _MOST_LAYERS = 250
 _PATIENCE = Patience()
@@ -76,6 +78,10 @@ class PullOptions:
     """Called with the bytes that arrived, and the total."""
     stopped: threading.Event | None = None
     """Ends the pull when it is set."""
+    is_held: bool = False
+    """Keep the image until this process ends: nobody removes it before it is used."""
+    keep: frozenset[str] = frozenset()
+    """Digests of other images that are not removed to stay within the limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +95,8 @@ class Pulled:
     """Number of layers that were downloaded."""
     n_bytes: int
     """Bytes of these layers, compressed."""
+    pruned: Pruned = NOTHING_PRUNED
+    """What was removed to stay within the limit."""
 
     @property
     def is_new(self) -> bool:
@@ -104,13 +112,14 @@ def pull_image(store: ImageStore, reference: str, options: PullOptions) -> Pulle
         ImageError: the name or the image is invalid, or cannot be stored.
         StoppedError: it was stopped.
     """
+    limit = store_limit(options.env)
     wanted = parse_reference(reference)
     name = check_free_for_use(normalise_name(options.name or wanted.name))
     platform = parse_platform(options.platform)
     with _resolved(wanted, platform, options) as (client, found):
         pull = _Pull(store, client, found, options)
         try:
-            return pull.run(name, str(platform))
+            return pull.run(name, wanted.name, str(platform), limit)
         except InterruptedError as error:
             raise StoppedError from error
         except ImageError as error:
@@ -176,7 +185,7 @@ class _Pull:
         self._options = options
         self._made: list[str] = []
 
-    def run(self, name: str, platform: str) -> Pulled:
+    def run(self, name: str, reference: str, platform: str, limit: int) -> Pulled:
         store, options = self._store, self._options
         found = self._found
         layers = list(zip(_chains(found), found.layers, strict=True))
@@ -193,14 +202,25 @@ class _Pull:
             except BaseException:
                 self._forget(blobs)
                 raise
-            facts = dict(_load_facts(store, [chain for chain, _ in layers]))
-            image = self._describe(name, platform, facts)
+            facts = {chain: load_facts(store.layer(chain)) for chain, _ in layers}
+            image = self._describe(name, reference, platform, facts)
             before = store.find(name)
             store.name_pulled(incoming, image)
             # Also those of layers that an interrupted pull unpacked.
             self._drop(_blob_of(layer).digest for _, layer in layers)
+            if options.is_held:
+                store.hold(image)
             store.sweep()
-        return Pulled(image, before, len(missing), sum(blob.size for blob in blobs.values()))
+            pruned = self._prune(limit, image)
+        n_bytes = sum(blob.size for blob in blobs.values())
+        return Pulled(image, before, len(missing), n_bytes, pruned)
+
+    def _prune(self, limit: int, image: Image) -> Pruned:
+        keep = self._options.keep | {image.digest}
+        # The image is there: that something else cannot be deleted is no reason to refuse it.
+        with suppress(ImageError, OSError):
+            return prune(self._store, LayerStore(self._store.cache / "layers"), limit, keep)
+        return NOTHING_PRUNED
 
     def _fetch(
         self, incoming: Path, layers: Sequence[tuple[str, Layer]], blobs: Sequence[Blob]
@@ -241,13 +261,15 @@ class _Pull:
         facts = unpacker.unpack(
             UnpackOrder(str(blob), str(home / "files"), lowers, name, layer.diff_id)
         )
-        (home / _FACTS).write_bytes(msgspec.json.encode(facts))
+        (home / FACTS).write_bytes(msgspec.json.encode(facts))
         if self._store.layer(chain).exists():
             discard(self._store.layer(chain))
         home.rename(self._store.layer(chain))
         self._made.append(chain)
 
-    def _describe(self, name: str, platform: str, facts: Mapping[str, LayerFacts]) -> Image:
+    def _describe(
+        self, name: str, reference: str, platform: str, facts: Mapping[str, LayerFacts]
+    ) -> Image:
         found = self._found
         chains = list(facts)
         # For overlayfs the top directory of a layer hides nothing, so what it hides is left out.
@@ -277,6 +299,7 @@ class _Pull:
             layers=tuple(chains[first:]),
             platform=platform,
             n_squashed=n_squashed,
+            pulled_from=reference,
         )
 
     def _forget(self, blobs: Mapping[str, Blob]) -> None:
@@ -304,7 +327,7 @@ def find_missing_layers(store: ImageStore, found: SavedImage) -> dict[str, Blob]
 
 
 def _is_there(store: ImageStore, chain: str) -> bool:
-    return (store.layer(chain) / _FACTS).exists()
+    return (store.layer(chain) / FACTS).exists()
 
 
 def load_layers(store: ImageStore, image: Image) -> list[tuple[str, LayerFacts]]:
@@ -313,16 +336,7 @@ def load_layers(store: ImageStore, image: Image) -> list[tuple[str, LayerFacts]]
     Raises:
         ImageError: one cannot be read.
     """
-    return list(_load_facts(store, image.layers))
-
-
-def _load_facts(store: ImageStore, chains: Sequence[str]) -> Iterator[tuple[str, LayerFacts]]:
-    for chain in chains:
-        path = store.layer(chain) / _FACTS
-        try:
-            yield chain, msgspec.json.decode(read_small(str(path)), type=LayerFacts)
-        except (OSError, msgspec.DecodeError) as error:
-            raise ImageError(f"{path}: cannot be read: {error}; pull the image again") from error
+    return [(chain, load_facts(store.layer(chain))) for chain in image.layers]
 
 
 def _chains(found: SavedImage) -> Iterator[str]:

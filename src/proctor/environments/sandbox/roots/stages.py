@@ -17,14 +17,15 @@ from proctor.digest import sha256_hex
 from proctor.environments.sandbox.roots.bases import Base, Bases
 from proctor.environments.sandbox.roots.context import Context
 from proctor.environments.sandbox.roots.dockerfile import Dockerfile, Stage
+from proctor.environments.sandbox.roots.images import ImageStore
 from proctor.environments.sandbox.roots.instructions import plan_recipe
 from proctor.environments.sandbox.roots.layers import (
     Layer,
     LayerCache,
     LayerStore,
     layers_directory,
-    layers_limit,
 )
+from proctor.environments.sandbox.roots.prune import prune_store, store_limit
 from proctor.environments.sandbox.roots.recipe import Copy, MakeDirectory, Recipe, Run, Start, Step
 from proctor.environments.sandbox.roots.steps import (
     BuildLog,
@@ -232,7 +233,7 @@ class _LayerBuilder:
         )
 
     async def _build(self, base: Base, key: str, orders: list[Order]) -> None:
-        limit = layers_limit()
+        limit = store_limit()
         choice = choose_for_build(has_commands=any(isinstance(one.step, Run) for one in orders))
         place = await open_workplace(
             lambda: self.store.open(key, base.parts),
@@ -264,7 +265,7 @@ class _LayerBuilder:
             place.clear()
         with suppress(ImageError):
             # Not this one: its lock is held.
-            await run_in_thread(lambda: self.store.prune(limit))
+            await run_in_thread(lambda: prune_store(ImageStore(), self.store, limit))
 
 
 def _key(base: Base, orders: list[Order]) -> str:

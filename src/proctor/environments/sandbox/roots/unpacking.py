@@ -20,14 +20,18 @@ from proctor.environments.sandbox.mapped_work import AS_ROOT, MAP_SELF, MAPPED, 
 from proctor.environments.sandbox.privileges import is_all_powerful
 from proctor.environments.sandbox.roots.image_tar import Budget
 from proctor.environments.sandbox.roots.layer_tree import LayerTree
+from proctor.environments.sandbox.roots.layers import measure
 from proctor.environments.sandbox.roots.saved_layers import Layer, put_layer
 from proctor.environments.sandbox.subordinate import find_subordinate_ids, write_id_maps
 from proctor.environments.sandbox.syscalls import PR_SET_PDEATHSIG, prctl
 from proctor.errors import ImageError
+from proctor.files import read_small
 from proctor.sentence import count_of
 
 _START = "from proctor.environments.sandbox.roots.unpacking import main; main()"
 _END_SECONDS = 10
+FACTS = "layer.json"
+"""File of LayerFacts, beside the files of the layer."""
 
 
 class UnpackOrder(msgspec.Struct, frozen=True):
@@ -59,6 +63,21 @@ class LayerFacts(msgspec.Struct, frozen=True):
     """Number of entries of other users that belong to root here."""
     hides_all: bool
     """Whether nothing of the layers below is left."""
+    disk_size: int | None = None
+    """Bytes on the disk; None: not measured."""
+
+
+def load_facts(layer: Path) -> LayerFacts:
+    """Load what is known of a layer in the store.
+
+    Raises:
+        ImageError: it cannot be read.
+    """
+    path = layer / FACTS
+    try:
+        return msgspec.json.decode(read_small(str(path)), type=LayerFacts)
+    except (OSError, msgspec.DecodeError) as error:
+        raise ImageError(f"{path}: cannot be read: {error}; pull the image again") from error
 
 
 class _Answer(msgspec.Struct, frozen=True):
@@ -203,4 +222,5 @@ def _unpack(order: UnpackOrder, namespace: str) -> LayerFacts:
         ),
         n_squashed=tree.n_squashed,
         hides_all=tree.hides_all,
+        disk_size=measure(target),
     )
