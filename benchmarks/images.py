@@ -23,6 +23,7 @@ from typing import Any
 from benchmarks.bench import Bench, figure, run_module
 from benchmarks.row import Row, share_of, times_faster
 from benchmarks.sandbox_start import start_one
+from proctor.environments.sandbox.roots.image_tar import most_unpacked
 from proctor.environments.sandbox.roots.images import ImageStore
 from proctor.environments.sandbox.roots.pull import PullOptions, pull_image
 from proctor.environments.sandbox.roots.registry.blobs import Blob, Downloads, Meter
@@ -121,8 +122,9 @@ def _unpack(layout: Path, target: Path) -> float:
         for number, (blob, diff_id) in enumerate(image):
             place = target / str(number)
             place.mkdir(parents=True)
-            order = UnpackOrder(str(blob), str(place), tuple(reversed(lowers)), blob.name, diff_id)
-            unpacker.unpack(order)
+            most = most_unpacked(blob.stat().st_size)
+            below = tuple(reversed(lowers))
+            unpacker.unpack(UnpackOrder(str(blob), str(place), below, blob.name, diff_id, most))
             lowers.append(str(place))
     seconds = time.perf_counter() - start
     shutil.rmtree(target)

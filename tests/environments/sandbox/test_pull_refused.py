@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import os
+import shutil
 import tarfile
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from proctor.digest import sha256_hex
+from proctor.environments.sandbox.roots import image_tar
 from proctor.environments.sandbox.roots.images import ImageStore
 from proctor.environments.sandbox.roots.pull import PullOptions, pull_image
 from proctor.environments.sandbox.roots.registry.client import Patience
@@ -141,14 +143,65 @@ def test_a_hidden_directory_may_become_a_file(
     assert (store.layer(found.layers[-1]) / "files" / "d").read_text() == "file"
 
 
-def test_a_bomb_is_refused_by_the_space_on_the_disk(
+def test_a_member_that_the_disk_cannot_have_is_refused_at_its_header(
     registry: SmallRegistry, refused: Callable[..., str]
 ) -> None:
     made = io.BytesIO()
     huge = entry("usr/zeros", size=1 << 39)
     made.write(huge.tobuf(tarfile.GNU_FORMAT))
-    # The header promises more than any disk has, and the contents do not come.
-    assert "layer sha256:" in refused(registry.put("tool", Saved((made.getvalue(),), "gzip")))
+    # The contents do not come.
+    assert "unpacks to more than" in refused(registry.put("tool", Saved((made.getvalue(),))))
+
+
+def test_a_bomb_may_not_be_spread_over_layers(
+    registry: SmallRegistry,
+    refused: Callable[..., str],
+    store: ImageStore,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(image_tar, "_ALLOWANCE", 1 << 20)
+    monkeypatch.setattr(image_tar, "_RATIO", 1)
+    layers = tuple(layer(entry(f"usr/{n}", size=400_000)) for n in range(3))
+    said = refused(registry.put("tool", Saved(layers, "zstd")))
+    assert "refused as a decompression bomb" in said
+    monkeypatch.setattr(image_tar, "_ALLOWANCE", 1_300_000)
+    reference = registry.put("tool", Saved(layers, "zstd"))
+    options = PullOptions(env={"HOME": str(home)}, now=NOW)
+    assert len(pull_image(store, reference, options).image.layers) == 3
+
+
+def test_a_budget_leaves_a_reserve_on_the_disk(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def of(total: int, free: int) -> image_tar.Budget:
+        usage = shutil.disk_usage(tmp_path)._replace(total=total, free=free)
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+        return image_tar.Budget(tmp_path)
+
+    gib = 1 << 30
+    of(500 * gib, 100 * gib).check(95 * gib)
+    with pytest.raises(ImageError, match="without a reserve"):
+        of(500 * gib, 100 * gib).check(95 * gib + 1)
+    of(20 * gib, 10 * gib).check(9 * gib)
+    with pytest.raises(ImageError, match="without a reserve"):
+        of(20 * gib, 10 * gib).check(9 * gib + 1)
+    full = of(500 * gib, 4 * gib)
+    full.take_entry()
+    with pytest.raises(ImageError, match="without a reserve"):
+        full.take_entry()
+
+
+def test_entries_take_space_even_if_they_are_empty(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    usage = shutil.disk_usage(tmp_path)._replace(total=1_000_000, free=1_000_000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    budget = image_tar.Budget(tmp_path)
+    for _ in range(232):
+        budget.take_entry()
+    with pytest.raises(ImageError, match="unpacks to more than"):
+        budget.take_entry()
 
 
 def test_unpacked_bytes_are_limited(registry: SmallRegistry, refused: Callable[..., str]) -> None:

@@ -188,7 +188,9 @@ def test_a_bomb_ends_where_the_disk_would(
     refusal: Callable[[Files], str], monkeypatch: pytest.MonkeyPatch, packing: str
 ) -> None:
     """The disk is small for whoever asks; nothing of ours is replaced but the system's answer."""
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1 << 20))
+    monkeypatch.setattr(
+        shutil, "disk_usage", lambda _: SimpleNamespace(total=20 << 20, free=2 << 20)
+    )
     saved = Saved((layer(directory("usr"), entry("big", size=1 << 22)),), packing)
     assert "unpacks to more than 1,048,576 bytes" in refusal(layout_files(saved))
 

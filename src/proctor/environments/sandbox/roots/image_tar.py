@@ -2,7 +2,7 @@
 
 Plain, or compressed with gzip, xz, bzip2 or zstd, detected by their first bytes. Paths outside the
 root are refused, symlinks are kept as symlinks, devices and sockets are left out with a note, and
-archives that are larger than the free space when unpacked are refused.
+archives that do not fit on the disk when unpacked, with a reserve, are refused.
 """
 
 import bz2
@@ -21,7 +21,12 @@ from backports import zstd
 
 from proctor.environments.sandbox.archive import BrokenArchiveError
 from proctor.environments.sandbox.roots.tree import Entry, Kind, Tree
-from proctor.environments.sandbox.tar_members import MOST_HEADERS, CheckedMember, HeaderStream
+from proctor.environments.sandbox.tar_members import (
+    MOST_HEADERS,
+    CheckedMember,
+    HeaderStream,
+    Readable,
+)
 from proctor.errors import ImageError
 
 EXPECTED = "expected a tar of a root file system, as `docker export` writes it"
@@ -37,16 +42,38 @@ _LATEST = 1 << 33
 _DEEPEST = 500
 # 256 GiB: no image is larger.
 _MOST_BYTES = 1 << 38
+# Left free for everything else on the disk: 5 GiB, or a twentieth of a smaller disk.
+_RESERVE = 5 << 30
+_RESERVE_PART = 20
+# Each entry takes at least a block of the disk, whatever its size in the archive.
+_DISK_BLOCK = 4096
+# More than what gzip can make of zeros, 1,032. zstd makes 30,000, so honest layers of files that
+# are full of zeros, such as those of databases, need an allowance whatever their compressed size.
+_RATIO = 1100
+_ALLOWANCE = 16 << 30
+# Zeros after the last member; GNU tar can write up to a record of some MiB.
+_MOST_PADDING = 1 << 26
 _MOST_ENTRIES = 5_000_000
 _XATTR = "SCHILY.xattr."
+
+
+def most_unpacked(compressed: int) -> int:
+    """Return how many bytes an image of so many compressed bytes may have when it is unpacked."""
+    return _ALLOWANCE + _RATIO * compressed
 
 
 class Budget:
     """Remaining bytes and entries that may be unpacked, against decompression bombs."""
 
-    def __init__(self, place: Path, more: int = 0) -> None:
-        """Allow the free space on the disk of `place`, plus `more` bytes."""
-        self._bytes = self._most = min(_MOST_BYTES, shutil.disk_usage(place).free + more)
+    def __init__(self, place: Path, more: int = 0, most: int | None = None) -> None:
+        """Allow the free space on the disk of `place` but for a reserve, plus `more` bytes.
+
+        `most` is what `most_unpacked` allows; None: any size.
+        """
+        disk = shutil.disk_usage(place)
+        free = max(0, disk.free - min(_RESERVE, disk.total // _RESERVE_PART))
+        self._space = self._most_space = min(_MOST_BYTES, free + more)
+        self._bytes = self._most_bytes = _MOST_BYTES if most is None else most
         self._entries = _MOST_ENTRIES
 
     def take(self, n_bytes: int) -> None:
@@ -55,12 +82,32 @@ class Budget:
         Raises:
             ImageError: the budget is exceeded.
         """
+        self.check(n_bytes)
+        self._space -= n_bytes
         self._bytes -= n_bytes
-        if self._bytes < 0:
+
+    @property
+    def n_taken(self) -> int:
+        """Number of bytes that were unpacked."""
+        return self._most_bytes - self._bytes
+
+    def check(self, n_bytes: int) -> None:
+        """Check that there is room for so many bytes more, before any of them is unpacked.
+
+        Raises:
+            ImageError: there is not.
+        """
+        if n_bytes > self._space:
             raise ImageError(
-                f"unpacks to more than {self._most:,} bytes, the free space on the disk of the "
-                "images (at most 256 GiB); if it is not a decompression bomb, set PROCTOR_CACHE to "
-                "another directory"
+                f"unpacks to more than {self._most_space:,} bytes, the free space on the disk of "
+                "the images without a reserve (at most 256 GiB); if it is not a decompression "
+                "bomb, set PROCTOR_CACHE to another directory"
+            )
+        if n_bytes > self._bytes:
+            raise ImageError(
+                f"unpacks to more than {self._most_bytes:,} bytes; an image may have {_RATIO:,} "
+                f"times its compressed size and {_ALLOWANCE >> 30} GiB; refused as a decompression "
+                "bomb"
             )
 
     def take_entry(self) -> None:
@@ -72,6 +119,8 @@ class Budget:
         self._entries -= 1
         if self._entries < 0:
             raise ImageError(f"has more than {_MOST_ENTRIES:,} entries; refused")
+        self.check(0)
+        self._space -= _DISK_BLOCK
 
 
 class Stream(HeaderStream):
@@ -95,11 +144,19 @@ class Stream(HeaderStream):
         self._tail = (self._tail + data[-_BLOCK:])[-_BLOCK:]
         return data
 
-    def drain(self) -> None:
-        """Read to the end."""
+    def drain(self, through: Readable | None = None) -> None:
+        """Read to the end, through a stream that reads from this one if one is given.
+
+        Raises:
+            ImageError: too much comes after the last member.
+        """
         self.allow(None)
-        while self.read(1 << 20):
-            pass
+        end = self.size + _MOST_PADDING
+        while (through or self).read(1 << 20):
+            if self.size > end:
+                raise ImageError(
+                    f"has more than {_MOST_PADDING:,} bytes after its last member; refused"
+                )
 
     @property
     def is_ended(self) -> bool:
@@ -138,7 +195,8 @@ def is_archive(source: Path) -> bool:
         OSError: it cannot be read.
     """
     try:
-        with opened(source, Budget(source.parent)) as stream:
+        # Nothing is written, so the disk may be full.
+        with opened(source, Budget(source.parent, MOST_HEADERS)) as stream:
             stream.allow(MOST_HEADERS)
             through = cast("BinaryIO", stream)
             # No more than the header at once: damage after it is reported when it is unpacked.
@@ -244,6 +302,9 @@ class Putter:
         self._budget.take_entry()
         if member.issparse():
             self._budget.take(member.size)  # its zeros are not in the archive
+        elif member.isreg():
+            # A bomb is refused before it is written.
+            self._budget.check(member.size)
 
     def _put_file(self, archive: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> None:
         content = archive.extractfile(member)

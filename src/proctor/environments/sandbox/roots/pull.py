@@ -23,6 +23,7 @@ import msgspec
 from proctor.digest import sha256_hex
 from proctor.environments.sandbox.roots.image import Image
 from proctor.environments.sandbox.roots.image_name import normalise_name
+from proctor.environments.sandbox.roots.image_tar import most_unpacked
 from proctor.environments.sandbox.roots.images import ImageStore, check_free_for_use, explain
 from proctor.environments.sandbox.roots.layers import LayerStore, discard
 from proctor.environments.sandbox.roots.prune import NOTHING_PRUNED, Pruned, prune, store_limit
@@ -236,6 +237,8 @@ class _Pull:
                 f"download are {render_size(total)}; free some space, or set PROCTOR_CACHE to "
                 "another directory"
             )
+        # For the whole image: a bomb may be spread over many layers.
+        most = most_unpacked(total)
         meter = Meter(total, self._options.show, self._options.stopped)
         with Unpacker() as unpacker, Downloads(self._client, self._store.downloads, meter) as all_:
             arriving = all_.start(blobs)
@@ -243,7 +246,8 @@ class _Pull:
             for chain, layer in layers:
                 if not _is_there(self._store, chain):
                     blob = arriving[_blob_of(layer).digest].result()
-                    self._unpack(unpacker, incoming, (chain, layer), blob, tuple(reversed(lowers)))
+                    below = tuple(reversed(lowers))
+                    most -= self._unpack(unpacker, incoming, (chain, layer), blob, below, most)
                 lowers.append(str(self._store.layer(chain) / "files"))
 
     def _unpack(
@@ -253,19 +257,22 @@ class _Pull:
         one: tuple[str, Layer],
         blob: Path,
         lowers: tuple[str, ...],
-    ) -> None:
+        most: int,
+    ) -> int:
+        """Unpack a layer of at most so many bytes; return how many it has."""
         chain, layer = one
         home = incoming / chain
         (home / "files").mkdir(parents=True)
         name = f"sha256:{_blob_of(layer).digest[:12]}…"
         facts = unpacker.unpack(
-            UnpackOrder(str(blob), str(home / "files"), lowers, name, layer.diff_id)
+            UnpackOrder(str(blob), str(home / "files"), lowers, name, layer.diff_id, most)
         )
         (home / FACTS).write_bytes(msgspec.json.encode(facts))
         if self._store.layer(chain).exists():
             discard(self._store.layer(chain))
         home.rename(self._store.layer(chain))
         self._made.append(chain)
+        return facts.n_unpacked
 
     def _describe(
         self, name: str, reference: str, platform: str, facts: Mapping[str, LayerFacts]

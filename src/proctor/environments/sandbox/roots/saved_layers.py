@@ -108,9 +108,7 @@ def _put_layer(file: BinaryIO, layer: Layer, putter: Putter, budget: Budget) -> 
             upper = _Upper(putter)
             for member in members_of(archive, stream):
                 upper.put(archive, member)
-        stream.allow(None)
-        while reader.read(_CHUNK):
-            pass
+        stream.drain(reader)
         check_digest(reader.digest, layer.diff_id)
 
 

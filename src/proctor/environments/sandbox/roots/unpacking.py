@@ -45,6 +45,8 @@ class UnpackOrder(msgspec.Struct, frozen=True):
     """Directories of the layers below, topmost first."""
     name: str
     diff_id: str
+    most: int
+    """Bytes that it may have when it is unpacked."""
     n_ids: int | None = None
     """Number of users whose files can be made; None: all."""
 
@@ -65,6 +67,8 @@ class LayerFacts(msgspec.Struct, frozen=True):
     """Whether nothing of the layers below is left."""
     disk_size: int | None = None
     """Bytes on the disk; None: not measured."""
+    n_unpacked: int = 0
+    """Bytes of the uncompressed archive, and of holes in its files; 0: not counted."""
 
 
 def load_facts(layer: Path) -> LayerFacts:
@@ -209,8 +213,9 @@ def _unpack(order: UnpackOrder, namespace: str) -> LayerFacts:
     lowers = [Path(lower) for lower in order.lowers]
     tree = LayerTree(target, lowers, namespace=namespace, n_ids=order.n_ids)
     layer = Layer(name=order.name, digest=None, size=None, diff_id=order.diff_id)
+    budget = Budget(target, most=order.most)
     with Path(order.blob).open("rb") as file:
-        left_out = put_layer(file, layer, tree, Budget(target))
+        left_out = put_layer(file, layer, tree, budget)
     tree.finish()
     return LayerFacts(
         diff_id=order.diff_id,
@@ -223,4 +228,5 @@ def _unpack(order: UnpackOrder, namespace: str) -> LayerFacts:
         n_squashed=tree.n_squashed,
         hides_all=tree.hides_all,
         disk_size=measure(target),
+        n_unpacked=budget.n_taken,
     )
