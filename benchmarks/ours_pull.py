@@ -1,4 +1,4 @@
-"""Pulls an image and prints the most memory that this process and its child held together, in MB."""
+"""Pulls an image and prints the most memory that this process and its child held, in MB."""
 
 import json
 import resource
