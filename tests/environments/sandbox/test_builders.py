@@ -10,7 +10,7 @@ from proctor.environments.sandbox.roots import layers
 from proctor.environments.sandbox.roots.bases import hold_images
 from proctor.environments.sandbox.roots.builders import check_builder
 from proctor.environments.sandbox.roots.images import ImageStore
-from proctor.errors import ImageError
+from proctor.errors import ImageError, UnbuiltError
 from tests.environments.sandbox.rootfs import pack
 from tests.environments.sandbox.sites import OnSite, Site
 from tests.task.trees import write
@@ -32,7 +32,9 @@ def test_buildah_builds_and_its_image_is_stored_once(
         write(site.task, {"a": "1"})
         # What the sandbox refuses.
         text = f"{SYSTEM}ONBUILD RUN true\nCOPY a /app/a\n"
-        with pytest.raises(ImageError, match="ONBUILD: is not supported; build it with `--builder"):
+        with pytest.raises(
+            UnbuiltError, match="ONBUILD: is not supported; build it with `--builder"
+        ):
             await site.build(text, base="small", builder="sandbox")
         root = await site.build(text, builder="buildah")
         assert await site.said(root, "pwd; id -un; cat a; echo $FROM_FILE") == "/app\nada\n1yes"

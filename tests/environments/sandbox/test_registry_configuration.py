@@ -4,8 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from proctor.environments.sandbox.roots.registry.client import Patience, RegistryClient
 from proctor.environments.sandbox.roots.registry.configuration import Endpoint, load_configuration
 from proctor.environments.sandbox.roots.registry.reference import parse_reference
+from proctor.errors import RegistryError
 
 
 def find(tmp_path: Path, name: str, text: str = "") -> tuple[Endpoint, ...]:
@@ -76,3 +78,10 @@ def test_a_mirror_is_only_for_its_registry(tmp_path: Path) -> None:
     assert hub == Endpoint("https://registry-1.docker.io", "docker.io", "library/debian")
     (other,) = find(tmp_path, "ghcr.io/org/tool", text)
     assert other.host == "ghcr.io"
+
+
+@pytest.mark.parametrize("host", ["999.999.999.999", "xn--a.example.org", "xn--.example.org"])
+def test_names_that_no_host_has_are_refused(tmp_path: Path, host: str) -> None:
+    (endpoint,) = find(tmp_path, f"{host}/tool:1")
+    with pytest.raises(RegistryError, match=f"{host}: is not the name of a host"):
+        RegistryClient(endpoint, {}, Patience())
