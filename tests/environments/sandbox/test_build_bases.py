@@ -177,7 +177,7 @@ def test_compose_is_refused_by_name(on_site: OnSite) -> None:
 def test_a_dockerfile_that_cannot_be_used_is_refused(on_site: OnSite, text: str, said: str) -> None:
     async def act(site: Site) -> None:
         with pytest.raises(ImageError, match=said):
-            await site.build(text)
+            await site.build(text, builder="sandbox")
         assert site.n_spawned == 0
 
     on_site(act)

@@ -14,7 +14,8 @@ _BAR = 30
 
 def make_progress() -> Callable[[str, int, int], None]:
     """A function that draws the bar, called with what is done, the amount done, and the total."""
-    if not sys.stderr.isatty():
+    # A process that was started without streams has none.
+    if sys.stderr is None or not sys.stderr.isatty():
         return lambda _what, _done, _total: None
     began = time.monotonic()
 
