@@ -13,6 +13,8 @@ from tests.cli.test_run import make_task
 from tests.environments.sandbox.registries import SmallRegistry, free_port, small_registry
 from tests.environments.sandbox.rootfs import make_rootfs, pack
 from tests.environments.sandbox.saved import Saved, layer
+from tests.job.git_server import git_server
+from tests.job.test_dataset_fetch import Site
 
 pytestmark = pytest.mark.sandbox
 
@@ -100,6 +102,34 @@ def test_a_moved_tag_is_said(proctor: Proctor, registry: SmallRegistry, bottom: 
 def run_one(proctor: Proctor, tmp_path: Path, *more: object) -> Any:
     jobs = ("-o", tmp_path / "jobs", "--job-name", "one", "-q", "--no-ledger")
     return proctor("run", "-p", tmp_path / "task", "-a", "nop", *jobs, *more)
+
+
+def test_one_command_runs_a_task_of_a_dataset_with_its_own_image(
+    proctor: Proctor,
+    registry: SmallRegistry,
+    bottom: bytes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reference = publish(registry, bottom, "first")
+    with git_server(tmp_path) as server:
+        site = Site(tmp_path, server)
+        task = task_from(site.repository.tree / "tasks" / "one", reference)
+        # The image that it names, not its Dockerfile.
+        (task / "environment" / "Dockerfile").write_text("FROM absent\n")
+        (task / "task.toml").write_text(f'[environment]\ndocker_image = "{reference}"\n')
+        commit = site.repository.commit("one has an image")
+        site.register(commit, "one")
+        monkeypatch.setenv("XDG_CACHE_HOME", site.host["XDG_CACHE_HOME"])
+        monkeypatch.setenv("PROCTOR_REGISTRY", f"{server.url}/registry.json")
+        jobs = ("-o", tmp_path / "jobs", "--job-name", "one", "--no-ledger")
+        ran = proctor("run", "-d", "set@1.0", "-a", "nop", *jobs)
+    assert ran.code == 0, ran.err
+    assert "nop__set: 1 run, 1 scored" in ran.out
+    (result,) = (tmp_path / "jobs" / "one").glob("*/result.json")
+    assert json.loads(result.read_text())["verifier_result"]["rewards"] == {"reward": 1.0}
+    (pin,) = pins_of(tmp_path)
+    assert pin.startswith(f"{reference}@sha256:")
 
 
 def test_run_pulls_the_image_of_from_and_records_its_digest(
