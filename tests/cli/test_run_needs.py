@@ -224,6 +224,13 @@ def test_a_given_base_and_other_programs_are_said(
     assert built["notes"] == [
         "the size to download is unknown: buildah pulls the images of Dockerfiles itself"
     ]
+    # Without --builder, only what the sandbox does not build.
+    with (tasks / "one" / "environment" / "Dockerfile").open("a") as file:
+        file.write("ONBUILD RUN true\n")
+    sizes, chosen = sizes_of(auto := dry_run(run, tasks)), auto["notes"]
+    assert (sizes["one"], chosen) == (None, built["notes"])
+    assert sizes["both"]
+    assert sizes["two"]
 
 
 @needs_programs

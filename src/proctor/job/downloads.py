@@ -5,6 +5,7 @@ import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from proctor.environments.kinds import environment_name_for, find_local_images
@@ -71,13 +72,31 @@ async def find_downloads(
         return JobDownloads(n_bytes, None, (f"{_UNKNOWN}: {error}",))
     wanted = {normalise_name(name): reference for name, reference in found.items()}
     sizes, notes = await _ask(wanted, fetching, host)
-    builder = environment.kwargs["builder"] if is_external(environment) else None
-    counting = _Counting(wanted, sizes, is_external=builder is not None)
-    if builder is not None and any(one.is_built for one in tasks):
-        notes.append(f"{_UNKNOWN}: {builder} pulls the images of Dockerfiles itself")
+    programs = [_find_program(environment, one) for one in tasks]
+    elsewhere = {
+        one.task.environment_directory
+        for one, program in zip(tasks, programs, strict=True)
+        if program is not None
+    }
+    counting = _Counting(wanted, sizes, elsewhere)
+    for program in sorted(filter(None, set(programs))):
+        notes.append(f"{_UNKNOWN}: {program} pulls the images of Dockerfiles itself")
     notes += _describe_unpulled(counting, tasks, local)
     n_bytes = [counting.count([one]) for one in tasks]
     return JobDownloads(n_bytes, counting.count(tasks), tuple(notes))
+
+
+def _find_program(environment: EnvironmentConfig, one: TaskImages) -> str | None:
+    """Find the program that builds the Dockerfile of a task and pulls its images; None: none."""
+    if not one.is_built:
+        return None
+    if is_external(environment):
+        return str(environment.kwargs["builder"])
+    if environment.kwargs.get("builder") == "sandbox":
+        return None
+    find = import_module("proctor.environments.sandbox.roots.bases").find_other_builder
+    program: str | None = find(one.task.environment_directory, None)
+    return program
 
 
 def _count_elsewhere(
@@ -118,11 +137,14 @@ class _Counting:
     """Counts what tasks download."""
 
     def __init__(
-        self, wanted: Mapping[str, str], sizes: "DownloadSizes | None", *, is_external: bool
+        self,
+        wanted: Mapping[str, str],
+        sizes: "DownloadSizes | None",
+        elsewhere: Collection[Path],
     ) -> None:
         self._wanted = wanted
         self._sizes = sizes
-        self._is_external = is_external
+        self._elsewhere = elsewhere
 
     def count(self, tasks: Iterable[TaskImages]) -> int | None:
         """Sum what tasks need together; None: unknown."""
@@ -137,7 +159,7 @@ class _Counting:
 
     def is_elsewhere(self, one: TaskImages) -> bool:
         """Whether another program pulls the images of a task."""
-        return self._is_external and one.is_built
+        return one.task.environment_directory in self._elsewhere
 
     def find_reference(self, name: str) -> str | None:
         """Find what is pulled for an image; None if nothing is."""
