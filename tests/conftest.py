@@ -82,6 +82,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if tier_of(item) == tier]
 
 
+_SERVICES = {"browser", "ray_cluster", "seaweedfs", "shared_engine"}
+"""Fixtures that start programs which take processor time for as long as they run."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Function, nextitem: pytest.Item | None) -> Iterator[None]:
+    """End services after the last test of the group that uses them, not with the whole run."""
+    yield
+    if nextitem is None or group_of(nextitem) != group_of(item):
+        for name in _SERVICES & item._fixtureinfo.name2fixturedefs.keys():
+            item._fixtureinfo.name2fixturedefs[name][-1].finish(item._request)
+
+
+def group_of(item: pytest.Item) -> str | None:
+    """The tests that one worker runs one after the other, to which this one belongs."""
+    mark = item.get_closest_marker("xdist_group")
+    return None if mark is None else str(mark.args[0])
+
+
 @pytest.fixture(scope="session")
 def ray_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RayCluster]:
     """A cluster of two nodes, to which all files of the tests are hidden."""

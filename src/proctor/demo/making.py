@@ -22,6 +22,7 @@ from proctor.errors import InputError
 from proctor.exchange.harbor_job import JobOptions, find_trials
 from proctor.exchange.harbor_trial import RecordRequest, make_bare_record
 from proctor.exchange.intake import seal_offers
+from proctor.exchange.trial_sources import ReadBefore
 from proctor.harbor.configs import (
     AgentConfig,
     DatasetConfig,
@@ -30,6 +31,7 @@ from proctor.harbor.configs import (
     RetryConfig,
     VerifierConfig,
 )
+from proctor.harbor.documents import load_lock
 from proctor.harbor.lock import TaskLock, TrialLock, make_lock, render_lock
 from proctor.harbor.stats import (
     JobResult,
@@ -46,6 +48,7 @@ from proctor.ledger.review import append_review
 from proctor.ledger.trial_index import TrialFilter
 from proctor.record.read import render_record
 from proctor.task.digests import TaskDigests, load_digests
+from proctor.task.directory import Task, load_task
 from proctor.trial.finding import FindingCode
 
 ATTEMPTS: Final = 5
@@ -152,15 +155,17 @@ def _write_job(
     _write_plan(job, experiment, digests, size, started)
     free = [started] * _AT_ONCE
     results: list[TrialResult] = []
+    lock = load_lock(str(job))
+    whole_tasks = [load_task(directory / "tasks" / task.name) for task in size.tasks]
     for attempt in range(size.attempts):
-        for task, digest in zip(size.tasks, digests, strict=True):
+        for task, whole, digest in zip(size.tasks, whole_tasks, digests, strict=True):
             # The next trial starts where a place is free first, as in a real job.
             place = free.index(min(free))
             trial = make_trial(experiment, task, attempt, free[place], job_id)
             result = write_trial(trial, job, digest)
             free[place] = result.finished_at or started
             results.append(result)
-            _write_record(directory, job, trial.name, task)
+            _write_record(job / trial.name, whole, ReadBefore(lock, task=(whole, digest)))
     finished = max(free)
     _write_result(job, job_id, results, started, finished)
     return finished
@@ -208,15 +213,15 @@ def _write_plan(
     (job / "lock.json").write_bytes(render_lock(lock))
 
 
-def _write_record(directory: Path, job: Path, trial: str, task: DemoTask) -> None:
+def _write_record(trial: Path, task: Task, before: ReadBefore) -> None:
     request = RecordRequest(
-        trial=str(job / trial),
-        experiment=job.name,
-        task=str(directory / "tasks" / task.name),
+        trial=str(trial),
+        experiment=trial.parent.name,
+        task=str(task.directory),
         dataset_id=f"{DATASET}@{VERSION}",
     )
-    record, _ = make_bare_record(request)
-    (job / trial / "record.json").write_bytes(render_record(record))
+    record, _ = make_bare_record(request, before)
+    (trial / "record.json").write_bytes(render_record(record))
 
 
 def _write_result(

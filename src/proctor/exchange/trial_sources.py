@@ -212,8 +212,10 @@ class ReadBefore(msgspec.Struct, frozen=True):
 
     lock: LockDocument | None
     """The job's lock.json."""
-    found: FoundTrial | None
+    found: FoundTrial | None = None
     """The scored trial; None for one without a result."""
+    task: tuple[Task, TaskDigests] | None = None
+    """The task that it is said to have run, and its digests."""
 
 
 def load_sources(path: str, task: str | None, before: ReadBefore | None = None) -> Sources:
@@ -241,7 +243,9 @@ def load_sources(path: str, task: str | None, before: ReadBefore | None = None) 
         asked=_parse_config(config, path),
         lock=lock,
         evidence=load_evidence(directory),
-        given=_load_task(task, checksum, _locked_digest(lock, config)) if task else None,
+        given=_check_task(task, _read_task(task, before), checksum, _locked_digest(lock, config))
+        if task
+        else None,
     )
 
 
@@ -266,9 +270,17 @@ def _locked_digest(lock: LockDocument | None, config: Object) -> str | None:
     return digest.removeprefix("sha256:") if digest else None
 
 
-def _load_task(path: str, checksum: str | None, locked: str | None) -> TaskGiven:
+def _read_task(path: str, before: ReadBefore | None) -> tuple[Task, TaskDigests]:
+    if before is not None and before.task is not None:
+        return before.task
     task = load_task(Path(path))
-    digests = load_digests(task.directory)
+    return task, load_digests(task.directory)
+
+
+def _check_task(
+    path: str, read: tuple[Task, TaskDigests], checksum: str | None, locked: str | None
+) -> TaskGiven:
+    task, digests = read
     said = (
         ("task_checksum", checksum, digests.task_checksum),
         ("lock digest", locked, digests.lock_digest),

@@ -8,6 +8,8 @@ input file that is reported but is not a failure. A missing trace is a failure.
 import os
 import stat
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -35,7 +37,8 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
 
 def find_evidence(record: TrialRecord, root: Path) -> tuple[Evidence, ...]:
     """List every file that the record names, with its state below the root."""
-    return (*_find_inputs(record, root), *_find_traces(record, root))
+    below = _Root(root)
+    return (*_find_inputs(record, below), *_find_traces(record, below))
 
 
 def check_evidence(record: TrialRecord, root: Path) -> None:
@@ -49,7 +52,18 @@ def check_evidence(record: TrialRecord, root: Path) -> None:
             raise RecordError(f"{record.trial_id!r}: {evidence.message}")
 
 
-def _find_inputs(record: TrialRecord, root: Path) -> Iterator[Evidence]:
+@dataclass
+class _Root:
+    """The directory of the evidence, resolved once for all files of a record."""
+
+    path: Path
+
+    @cached_property
+    def real(self) -> Path:
+        return self.path.resolve(strict=True)
+
+
+def _find_inputs(record: TrialRecord, root: _Root) -> Iterator[Evidence]:
     for index, file in enumerate(record.inputs.input_files or ()):
         field = f"inputs.input_files[{index}]"
         found = _find_file(field, file.path, root)
@@ -59,7 +73,7 @@ def _find_inputs(record: TrialRecord, root: Path) -> Iterator[Evidence]:
             yield _compare(field, file.path, file.hash, found)
 
 
-def _find_traces(record: TrialRecord, root: Path) -> Iterator[Evidence]:
+def _find_traces(record: TrialRecord, root: _Root) -> Iterator[Evidence]:
     traces = {
         "outputs.trajectory_path": record.outputs.trajectory_path,
         "outputs.conversation_path": record.outputs.conversation_path,
@@ -90,20 +104,19 @@ def _compare(field: str, path: str, digest: str, file: Path) -> Evidence:
     return Evidence(field=field, path=path, state="differs", message=message, is_problem=True)
 
 
-def _find_file(field: str, path: str, root: Path) -> Path | Evidence:
+def _find_file(field: str, path: str, root: _Root) -> Path | Evidence:
     """Return the regular file below the root, or the reason why there is none."""
     try:
-        real_root = root.resolve(strict=True)
-        joined = real_root / path
-        if not Path(os.path.normpath(joined)).is_relative_to(real_root):
+        joined = root.real / path
+        if not Path(os.path.normpath(joined)).is_relative_to(root.real):
             return _leave(field, path)
         file = joined.resolve(strict=True)
-        if not file.is_relative_to(real_root):
-            return _refuse(field, path, f"leads out of {str(root)!r}")
+        if not file.is_relative_to(root.real):
+            return _refuse(field, path, f"leads out of {str(root.path)!r}")
         if not stat.S_ISREG(file.stat().st_mode):
             return _refuse(field, path, "is not a regular file")
     except FileNotFoundError:
-        message = f"{field}: {path!r} is not under {str(root)!r}"
+        message = f"{field}: {path!r} is not under {str(root.path)!r}"
         return Evidence(field=field, path=path, state="absent", message=message)
     except (OSError, RuntimeError, ValueError) as error:
         # A cycle of links, a name that is too long, or a NUL or a lone surrogate in the name.
