@@ -18,6 +18,7 @@ import pytest
 from hypothesis import settings
 
 from tests.cluster.ray_cluster import ADDRESS, RayCluster, make_token
+from tests.services import Services
 from tests.tiers import TIERS, Guard, find_marks, tier_of
 
 # How long an example takes is the machine's business, not the test's.
@@ -40,9 +41,7 @@ ROOT = Path(__file__).resolve().parent.parent
 _PREPARED_ONCE = (
     "tests/cli/test_clean_room.py",
     "tests/cli/test_clean_room_packages.py",
-    "tests/environments/docker/test_jobs.py",
     "tests/environments/sandbox/test_pull_builders.py",
-    "tests/gateway/test_docker.py",
     "tests/parity/test_agents_for_harbor.py",
     "tests/parity/test_beside_harbor.py",
     "tests/parity/test_harbor_takes_our_jobs.py",
@@ -61,6 +60,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """A test that starts a process and is not marked as one that does fails."""
     config.pluginmanager.register(Guard())
+    config.pluginmanager.register(Services())
     # Tasks of tests name images that only a registry has.
     os.environ.setdefault("PROCTOR_BASE", "host")
 
@@ -69,36 +69,24 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark tests by what they need, and tell `--dist loadgroup` which belong together."""
     for item in items:
-        for mark in find_marks(item):
+        marks = find_marks(item)
+        for mark in marks:
             item.add_marker(mark)
-        file = item.nodeid.partition("::")[0]
-        if file in _PREPARED_ONCE:
-            item.add_marker(pytest.mark.xdist_group(file))
-        elif file.startswith("tests/cluster/") or item.name.endswith("[ray]"):
-            # One cluster for the whole run.
-            item.add_marker(pytest.mark.xdist_group("ray"))
+        if group := _find_group(item, marks):
+            item.add_marker(pytest.mark.xdist_group(group))
     if tier := config.getoption("tier"):
         config.hook.pytest_deselected(items=[item for item in items if tier_of(item) != tier])
         items[:] = [item for item in items if tier_of(item) == tier]
 
 
-_SERVICES = {"browser", "ray_cluster", "seaweedfs", "shared_engine"}
-"""Fixtures that start programs which take processor time for as long as they run."""
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown(item: pytest.Function, nextitem: pytest.Item | None) -> Iterator[None]:
-    """End services after the last test of the group that uses them, not with the whole run."""
-    yield
-    if nextitem is None or group_of(nextitem) != group_of(item):
-        for name in _SERVICES & item._fixtureinfo.name2fixturedefs.keys():
-            item._fixtureinfo.name2fixturedefs[name][-1].finish(item._request)
-
-
-def group_of(item: pytest.Item) -> str | None:
-    """The tests that one worker runs one after the other, to which this one belongs."""
-    mark = item.get_closest_marker("xdist_group")
-    return None if mark is None else str(mark.args[0])
+def _find_group(item: pytest.Item, marks: set[str]) -> str | None:
+    """Tests of a group share one cluster, engine or browser (tests/services.py), or their files."""
+    file = item.nodeid.partition("::")[0]
+    if file.startswith("tests/cluster/") or item.name.endswith("[ray]"):
+        return "ray"
+    if file in _PREPARED_ONCE:
+        return file
+    return next((service for service in ("docker", "browser") if service in marks), None)
 
 
 @pytest.fixture(scope="session")

@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.become_user import ROOT
 from tests.cheaters.pack import HERE, find_faults, load_cheaters, load_outcomes, render_cell
 from tests.cheaters.page import PAGE, parse_page, render_page
 from tests.cheaters.runs import SANDBOX, SANDBOX_USER, Site, run_pack
 from tests.cheaters.sites import DOCKER, SITES, find_obstacle_to, opened
 from tests.cheaters.theirs import TITLE, is_for_harbor, run_harbor
 from tests.cli.programs import run_child
-from tests.ordinary_user import ROOT, ordinary_home
+from tests.ordinary_user import ordinary_home
 from tests.parity.theirs import started
 
 CHEATERS = load_cheaters()

@@ -17,6 +17,7 @@ import pytest
 from proctor.environments.sandbox.limits import PREFIX, find_hierarchies
 from proctor.environments.sandbox.reap import reap_dead_runs
 from proctor.environments.sandbox.runs import this_run
+from tests.become_user import IDS, NO_NAMESPACES, OVERLAY, ROOT
 from tests.cli.programs import Ran
 from tests.cli.programs import command_line as proctor_line
 from tests.cli.test_run import make_task
@@ -24,17 +25,7 @@ from tests.environments.sandbox.registries import small_registry
 from tests.environments.sandbox.rootfs import make_rootfs, pack
 from tests.environments.sandbox.saved import Saved, layer
 from tests.environments.sandbox.trees import entry
-from tests.ordinary_user import (
-    IDS,
-    NO_NAMESPACES,
-    OVERLAY,
-    ROOT,
-    command_line,
-    environment,
-    give,
-    ordinary_home,
-    run_as_ordinary_user,
-)
+from tests.ordinary_user import command_line, environment, give, ordinary_home, run_as_ordinary_user
 
 EXAMPLES = ROOT / "examples"
 TASKS = EXAMPLES / "tasks"

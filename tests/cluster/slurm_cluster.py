@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from proctor.environments.sandbox.syscalls import MS_PRIVATE, MS_REC, mount
+from tests.become_user import furnish, open_ways
 from tests.cluster.ray_cluster import ROOT, find_below, kill_all, read_command, wait_until
-from tests.ordinary_user import furnish, open_ways
 
 PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
 SCRATCH = "/tmp/proctor-"  # noqa: S108 - where the script of a pilot job puts a node's files

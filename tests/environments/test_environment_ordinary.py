@@ -14,6 +14,7 @@ import pytest
 
 from proctor.environments.sandbox.subordinate import find_subordinate_ids
 from tests import ordinary_user
+from tests.become_user import IDS, ROOT, TUN
 from tests.environments.sandboxes import host_addresses
 
 HERE = Path(__file__).resolve().parent
@@ -39,7 +40,7 @@ def as_root(place: Path, *words: str) -> list[str]:
 def environment(path: str = "") -> dict[str, str]:
     return {
         "PATH": path or os.environ["PATH"],
-        "PYTHONPATH": f"{ordinary_user.ROOT / 'src'}:{ordinary_user.ROOT}",
+        "PYTHONPATH": f"{ROOT / 'src'}:{ROOT}",
     }
 
 
@@ -85,7 +86,7 @@ def test_another_user_than_root_is_refused_without_subordinate_ids(place: Path) 
 def test_another_user_can_be_had_with_subordinate_ids_and_its_files_are_deleted(
     place: Path,
 ) -> None:
-    seen = run_as_a_user(place, "none", "--user", "daemon", machine=(ordinary_user.IDS,))
+    seen = run_as_a_user(place, "none", "--user", "daemon", machine=(IDS,))
     assert isinstance(seen, dict)
     assert (seen["user"], seen["scratch left"]) == ("1", 0)
 
@@ -101,7 +102,7 @@ def test_a_helper_connects_it(place: Path, helper: str, resolver: str) -> None:
     (place / "bin").mkdir()
     for name in (helper, "sh", "nsenter"):
         (place / "bin" / name).symlink_to(shutil.which(name) or "")
-    argv = command_line(place, "public", machine=(ordinary_user.TUN,))
+    argv = command_line(place, "public", machine=(TUN,))
     with socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True) as server:
         # Nobody takes the calls, but the kernel does.
         knock = {"PORT": str(server.getsockname()[1]), "HOSTS": " ".join(host_addresses())}

@@ -23,6 +23,7 @@ from proctor.harbor.configs import SANDBOX, EnvironmentConfig
 from proctor.trial.finding import FindingCode, level_of
 from proctor.trial.order import EnvironmentOrder
 from tests import ordinary_user
+from tests.become_user import TUN
 from tests.environments.orders import NO_NETWORK, PUBLIC, order_of
 from tests.environments.sandboxes import found_in, host_addresses, running, said
 from tests.environments.test_network import only_these, with_slirp
@@ -398,7 +399,7 @@ def test_an_ordinary_users_sandbox_reaches_declared_ports_through_either_helper(
         path = stack.enter_context(only_these(home / "bin", helper, "sh", "nsenter"))
         env = ordinary_user.environment(home, PATH=path, PROCTOR_CACHE=str(home / "cache"))
         ran = ordinary_user.run_as_ordinary_user(
-            sys.executable, "-c", ORDINARY, home, home=home, env=env, machine=(ordinary_user.TUN,)
+            sys.executable, "-c", ORDINARY, home, home=home, env=env, machine=(TUN,)
         )
     assert ran.code == 0, ran.err
     seen = list(map(json.loads, ran.out.splitlines()))

@@ -24,6 +24,7 @@ from proctor.trial.environment import can_reach_models
 from proctor.trial.network_switch import host_ports_open, model_port_open
 from proctor.trial.order import EnvironmentOrder
 from tests import ordinary_user
+from tests.become_user import TUN
 from tests.environments.model_ports import answer_at
 from tests.environments.orders import NO_NETWORK, PUBLIC, null_config, order_of
 from tests.environments.sandboxes import found_in, running, said
@@ -375,7 +376,7 @@ def test_an_ordinary_users_sandbox_reaches_the_gateway() -> None:
     with ordinary_user.ordinary_home() as home:
         env = ordinary_user.environment(home, PROCTOR_CACHE=str(home / "cache"))
         ran = ordinary_user.run_as_ordinary_user(
-            sys.executable, "-c", ORDINARY, home, home=home, env=env, machine=(ordinary_user.TUN,)
+            sys.executable, "-c", ORDINARY, home, home=home, env=env, machine=(TUN,)
         )
     assert ran.code == 0, ran.err
     seen = list(map(json.loads, ran.out.splitlines()))

@@ -16,9 +16,10 @@ from proctor.job.options import JobOptions
 from proctor.job.watch import NullWatch
 from proctor.rerun.from_job import load_job_trials
 from proctor.rerun.rerunning import RerunOptions, Reruns, run_again
+from tests.become_user import PERSON
 from tests.cli.programs import command_line, environment
 from tests.faults.site import PATIENCE_SEC, descendants, describe, wait_until
-from tests.ordinary_user import PERSON, ordinary_home, run_as_ordinary_user
+from tests.ordinary_user import ordinary_home, run_as_ordinary_user
 from tests.rerun.jobs import (
     HONEST,
     digest_tree,

@@ -11,9 +11,9 @@ import pytest
 from proctor.environments.sandbox.roots import layers
 from proctor.environments.sandbox.roots.recipe import DEFAULT_PATH
 from proctor.traces.failures import find_message
+from tests.become_user import ROOT
 from tests.environments.sandbox.sites import OnSite, Site, found_beside_the_network
 from tests.environments.sandboxes import several_users
-from tests.ordinary_user import ROOT
 from tests.task.trees import write
 
 

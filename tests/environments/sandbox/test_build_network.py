@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from proctor.trial.finding import FindingCode
+from tests.become_user import TUN
 from tests.environments.sandbox.sites import OnSite, Site
 from tests.environments.test_network import TOLD, loopback_service, only_these, with_slirp
-from tests.ordinary_user import TUN, environment, ordinary_home, run_as_ordinary_user
+from tests.ordinary_user import environment, ordinary_home, run_as_ordinary_user
 from tests.task.trees import write
 
 

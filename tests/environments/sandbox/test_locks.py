@@ -11,7 +11,7 @@ from proctor.environments.sandbox.roots.images import ImageStore
 from proctor.environments.sandbox.scratch import cache_directory, find_place
 from proctor.errors import ImageError, SandboxError
 from proctor.filesystems import find_stranger
-from tests.ordinary_user import PERSON
+from tests.become_user import PERSON
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
 

@@ -9,15 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.become_user import FIRST_ID, IDS, ROOT
 from tests.cli.programs import Ran
-from tests.ordinary_user import (
-    FIRST_ID,
-    IDS,
-    ROOT,
-    environment,
-    ordinary_home,
-    run_as_ordinary_user,
-)
+from tests.ordinary_user import environment, ordinary_home, run_as_ordinary_user
 
 HERE = Path(__file__).resolve().parent
 BY_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="root becomes an ordinary user here")

@@ -24,6 +24,7 @@ from proctor.environments.sandbox.roots.images import ImageStore
 from proctor.environments.sandbox.roots.pull import PullOptions, pull_image
 from proctor.environments.sandbox.syscalls import MS_RDONLY, mount, unmount
 from proctor.errors import RegistryError
+from tests.become_user import FIRST_ID, IDS, PERSON
 from tests.environments.sandbox.registries import (
     Request,
     basic_auth,
@@ -37,7 +38,7 @@ from tests.environments.sandbox.registries import (
 from tests.environments.sandbox.rootfs import make_rootfs
 from tests.environments.sandbox.saved import ARCHITECTURE, Saved, as_directory, layout_files
 from tests.environments.sandbox.trees import entry
-from tests.ordinary_user import FIRST_ID, IDS, PERSON, ordinary_home, run_as_ordinary_user
+from tests.ordinary_user import ordinary_home, run_as_ordinary_user
 from tests.task.trees import write
 
 pytestmark = needs_programs
