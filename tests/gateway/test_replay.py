@@ -14,9 +14,8 @@ import pytest
 from proctor.errors import ModelReplayError, TraceError
 from proctor.gateway.account import Account
 from proctor.gateway.gateway import open_gateway
-from proctor.gateway.options import GatewayOptions
+from proctor.gateway.options import GatewayOptions, OnDifference
 from proctor.gateway.recording import read_calls
-from proctor.gateway.replay import OnDifference
 from proctor.harbor.configs import AgentConfig
 from proctor.trial.model_use import models_open
 from proctor.trial.models import ModelUse

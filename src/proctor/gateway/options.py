@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Final
 
 from proctor.errors import AgentError
 from proctor.gateway.budget import NO_LIMITS, Limits
-from proctor.gateway.replay import OnDifference
 from proctor.gateway.upstream import (
     OPTION,
     PROVIDERS,
@@ -20,6 +20,17 @@ from proctor.harbor.configs import AgentConfig
 COMMAND: Final = "command"
 # The kwarg of an agent on the host that names its endpoint; the gateway takes its place.
 _URL_KWARGS: Final = {CHAT: "base_url", "terminus-2": "api_base"}
+
+
+class OnDifference(StrEnum):
+    """What happens at a request that no recorded exchange answers."""
+
+    STOP = "stop"
+    """It is refused, and the trial ends."""
+    LIVE = "live"
+    """It, and all that follow, are sent to the provider."""
+    POSITION = "position"
+    """It gets the answer of the next recorded exchange, and the difference is recorded."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -17,6 +16,7 @@ from urllib.parse import urlsplit
 from proctor.errors import TraceError
 from proctor.gateway.exchange import ModelRequest, Wire
 from proctor.gateway.normalized import Digester, normalize
+from proctor.gateway.options import OnDifference
 from proctor.gateway.recording import Call, Place, RecordedCall, read_at, read_calls
 from proctor.gateway.wire import read_request
 from proctor.sentence import count_of
@@ -30,17 +30,6 @@ _STATUSES: Final = range(200, 600)
 _MOST_COMPARED: Final = 64
 _MOST_BYTES: Final = 4 << 30
 """Most bytes of all requests of a recording; a file can refer to one long request many times."""
-
-
-class OnDifference(StrEnum):
-    """What happens at a request that no recorded exchange answers."""
-
-    STOP = "stop"
-    """It is refused, and the trial ends."""
-    LIVE = "live"
-    """It, and all that follow, are sent to the provider."""
-    POSITION = "position"
-    """It gets the answer of the next recorded exchange, and the difference is recorded."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,8 @@ from typing import Final
 from proctor.environments.kinds import check_reaches_models
 from proctor.errors import AgentError
 from proctor.gateway.budget import Limits
-from proctor.gateway.options import COMMAND, GatewayOptions, runs_on_host
+from proctor.gateway.options import COMMAND, GatewayOptions, OnDifference, runs_on_host
 from proctor.gateway.recordings import Recording, find_recordings
-from proctor.gateway.replay import OnDifference
 from proctor.gateway.upstream import PROVIDERS
 from proctor.harbor.configs import AgentConfig, JobConfig
 from proctor.harbor.env import find_template, resolve_env
