@@ -21,6 +21,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ([], "no tasks; expected --path DIRECTORY"),
         (["-p", "nowhere"], "nowhere: not there; expected a task directory"),
+        (["-p", "git+https://host/tasks"], "tasks of a repository run with `-d git+URL`"),
         (["-p", __file__], "a file; expected a task directory"),
         (["-p", TASKS, "-d", "x"], "--path does not go with --dataset"),
         (["-p", TASKS, "-t", "a/b"], "--path does not go with --task"),

@@ -273,7 +273,10 @@ class Repository:
         return ()
 
     def _unreachable(self, failed: "_Done") -> TaskError:
-        return TaskError(f"{self.shown}: cannot be fetched: {failed.complaint}")
+        return TaskError(
+            f"{self.shown}: cannot be fetched: {failed.complaint}; tasks that are on this machine "
+            "already run with `-p DIRECTORY`"
+        )
 
     def _run(self, *arguments: str, given: bytes = b"") -> str:
         return self._call(*arguments, given=given).out.decode(errors="replace").strip()

@@ -129,7 +129,13 @@ def _set_path(config: JobConfig, flags: TaskFlags, path: Path, *, verifying: boo
         return
     if not path.is_dir():
         found = "a file" if path.exists() else "not there"
-        raise InputError(f"{path}: {found}; expected a task directory, or a directory of tasks")
+        hint = ""
+        # Path folds the two slashes of an address into one.
+        if not path.exists() and re.match(r"(git\+)?\w+:/[^/]", str(path)):
+            hint = "; tasks of a repository run with `-d git+URL`"
+        raise InputError(
+            f"{path}: {found}; expected a task directory, or a directory of tasks{hint}"
+        )
     config.tasks = []
     config.datasets = [_filtered(DatasetConfig(path=path), flags)]
 
