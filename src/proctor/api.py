@@ -22,8 +22,8 @@ import msgspec
 
 from proctor.errors import InputError
 from proctor.exchange.harbor_job import find_jobs
-from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.log import is_ledger
+from proctor.ledger.place import open_reader
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.plugin import load_module
@@ -165,7 +165,7 @@ def load(path: str | os.PathLike[str]) -> Experiments:
     if not place.exists():
         raise InputError(f"{place}: there is no such directory; expected a ledger or jobs")
     if is_ledger(place):
-        with OpenLedger.open(place) as ledger:
+        with open_reader(place) as ledger:
             ledger.refresh()
             names = [name for name, _ in ledger.index.experiments()]
             return Experiments(
@@ -207,6 +207,6 @@ def _opened(place: Path | None) -> Iterator[LedgerReader | None]:
     if place is None:
         yield None
         return
-    with OpenLedger.open(place) as ledger:
+    with open_reader(place) as ledger:
         ledger.refresh()
         yield ledger

@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 from proctor.cli.ledger.options import choose_directory, json_option, key_option, ledger_option
+from proctor.cli.ledger.target import open_signed
 from proctor.cli.options import PATH
 from proctor.cli.output import print_json, print_line
 from proctor.cli.stdout import print_stderr
 from proctor.errors import InputError
 from proctor.ledger.claims.trust import load_verifier_key
-from proctor.ledger.keys import find_key
-from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.machines import load_machines
+from proctor.ledger.place import open_reader
 from proctor.serve.tokens import Tokens, serve_directory
 from proctor.serve.writer import revoke
 
@@ -102,7 +102,7 @@ def _find_witness(url: str, key: str) -> object:
 
 
 def _tokens(directory: str | None) -> Tokens:
-    with OpenLedger.open(choose_directory(directory)) as ledger:
+    with open_reader(choose_directory(directory)) as ledger:
         return Tokens(serve_directory(ledger.checkpoint().origin, os.environ))
 
 
@@ -209,7 +209,7 @@ def list_machines(context: click.Context, directory: str | None, as_json: bool) 
 
     Example: proctor serve machine list --ledger ledger
     """
-    with OpenLedger.open(choose_directory(directory or context.obj)) as ledger:
+    with open_reader(choose_directory(directory or context.obj)) as ledger:
         ledger.refresh()
         keys = load_machines(ledger).keys
     if as_json:
@@ -237,8 +237,7 @@ def revoke_machine(
 
     Example: proctor serve machine revoke node-1-2f9c1a3b --ledger ledger
     """
-    key = find_key(Path(key_file) if key_file else None, os.environ)
-    with OpenLedger.open(choose_directory(directory or context.obj), key=key) as ledger:
+    with open_signed(directory or context.obj, key_file) as ledger:
         seq = revoke(ledger, name, "owner")
     if as_json:
         print_json({"name": name, "seq": seq})

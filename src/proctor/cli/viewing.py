@@ -21,7 +21,6 @@ from proctor.errors import (
 )
 from proctor.exchange.harbor_job import find_jobs
 from proctor.harbor.job import load_job
-from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.log import FileLog, is_ledger
 from proctor.ledger.place import find_url, open_reader
 from proctor.web.app import make_app
@@ -64,7 +63,7 @@ def _keep_up(directory: Path) -> None:
     """Fetch what is new in a served ledger, every few seconds."""
     while True:
         # A server that shows another history is named by every page, from the copy's own check.
-        with contextlib.suppress(ProctorError), OpenLedger.open(directory) as ledger:
+        with contextlib.suppress(ProctorError), open_reader(directory) as ledger:
             ledger.keep_up()
         time.sleep(_FETCH_SEC)
 

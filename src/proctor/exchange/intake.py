@@ -10,7 +10,7 @@ from itertools import batched
 
 from proctor.errors import ConflictError, InputError, NotSealedError, RecordError
 from proctor.ledger.belonging import Admission
-from proctor.ledger.ledger import OpenLedger
+from proctor.ledger.reader import LedgerWriter
 from proctor.ledger.sealing import (
     Sealed,
     Secrets,
@@ -83,7 +83,7 @@ type Watch = Callable[[int], None]
 
 def seal_offers(
     offers: Iterable[Offer],
-    open_ledger: Callable[[], OpenLedger],
+    open_ledger: Callable[[], LedgerWriter],
     secrets: Secrets | None = None,
     watch: Watch | None = None,
     *,
@@ -116,12 +116,12 @@ def seal_offers(
 
 @dataclass(slots=True)
 class _Intake:
-    open_ledger: Callable[[], OpenLedger]
+    open_ledger: Callable[[], LedgerWriter]
     secrets: Secrets
     outcome: Reconciliation
     by_evidence: bool
     admission: Admission | None
-    ledger: OpenLedger | None = None
+    ledger: LedgerWriter | None = None
 
     def take(self, batch: tuple[Offer, ...]) -> None:
         submissions = [found for offer in batch if (found := self._read(offer)) is not None]
@@ -150,7 +150,7 @@ class _Intake:
             return False
         return True
 
-    def _belongs(self, ledger: OpenLedger, submission: Submission) -> bool:
+    def _belongs(self, ledger: LedgerWriter, submission: Submission) -> bool:
         try:
             if self.admission is not None:
                 self.admission.check(ledger, submission)
@@ -159,7 +159,7 @@ class _Intake:
             return False
         return True
 
-    def _place(self, ledger: OpenLedger, submission: Submission) -> Submission | None:
+    def _place(self, ledger: LedgerWriter, submission: Submission) -> Submission | None:
         """Return the trial under its final name, or None if it is already sealed.
 
         A trial that proctor ran again has the name of the earlier one, and replaces it.
@@ -180,7 +180,7 @@ class _Intake:
                 ledger.append([supersedes])
         return placed
 
-    def _seal(self, ledger: OpenLedger, submissions: list[Submission]) -> None:
+    def _seal(self, ledger: LedgerWriter, submissions: list[Submission]) -> None:
         """Seal under one signature; if one is refused, seal one by one."""
         if not submissions:
             return
@@ -193,7 +193,7 @@ class _Intake:
             self.outcome.known += [each for each in sealed if not each.is_new]
 
     def _seal_apart(
-        self, ledger: OpenLedger, submissions: list[Submission], error: InputError
+        self, ledger: LedgerWriter, submissions: list[Submission], error: InputError
     ) -> None:
         if len(submissions) > 1:
             for each in submissions:

@@ -24,9 +24,9 @@ from proctor.job.request import Request
 from proctor.job.slots import Slot
 from proctor.ledger.belonging import REMEDY, Content, find_content, label_agent
 from proctor.ledger.keys import SigningKey, find_key
-from proctor.ledger.ledger import OpenLedger
-from proctor.ledger.place import open_or_create
+from proctor.ledger.place import open_or_create, open_reader, open_writer
 from proctor.ledger.query import list_trials
+from proctor.ledger.reader import LedgerReader, LedgerWriter
 from proctor.ledger.run_plan import digest_settings
 from proctor.ledger.sealing import Sealed, Secrets
 from proctor.ledger.submission import has_record
@@ -39,7 +39,7 @@ from proctor.ledger.trial_sealing import seal_trials
 _SHOWN = 3
 
 
-def check_experiment(ledger: OpenLedger, prepared: Prepared) -> None:
+def check_experiment(ledger: LedgerReader, prepared: Prepared) -> None:
     """Check that a new job's trials belong to the experiment they would be sealed under.
 
     Raises:
@@ -126,7 +126,7 @@ class Sealer:
 
     def _seal_all(self) -> None:
         # An SQLite connection may be used only in the thread that opened it.
-        with OpenLedger.open(self._options.directory, key=self._key) as ledger:
+        with open_writer(self._options.directory, self._key) as ledger:
             is_open = True
             while is_open:
                 batch, is_open = self._take()
@@ -146,7 +146,7 @@ class Sealer:
             trial = self._ended.get()
         return batch, False
 
-    def _seal(self, ledger: OpenLedger, batch: list[Path]) -> None:
+    def _seal(self, ledger: LedgerWriter, batch: list[Path]) -> None:
         try:
             self._count(seal_trials(ledger, batch, self._secrets))
         except ProctorError as error:
@@ -178,7 +178,7 @@ def check_ledger(request: Request) -> None:
         return
     key = find_key(options.key_file, request.host)
     if os.path.lexists(options.directory / "checkpoint"):
-        with OpenLedger.open(options.directory, key=key) as ledger:
+        with open_writer(options.directory, key) as ledger:
             ledger.refresh()
             ledger.check_key()
     check_belonging(request)
@@ -197,7 +197,7 @@ def check_belonging(request: Request) -> None:
     if options is None or options.extends or request.is_begun:
         return
     if os.path.lexists(options.directory / "checkpoint"):
-        with OpenLedger.open(options.directory) as ledger:
+        with open_reader(options.directory) as ledger:
             check_experiment(ledger, request.prepared)
 
 
@@ -255,5 +255,5 @@ def _is_word(name: str, value: str) -> bool:
 
 def find_sealed_names(directory: Path, experiment: str) -> set[str]:
     """The ids of an experiment's trials in a ledger."""
-    with OpenLedger.open(directory) as ledger:
+    with open_reader(directory) as ledger:
         return {row.trial_id for row in list_trials(ledger, TrialFilter(experiment=experiment))}

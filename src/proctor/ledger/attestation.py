@@ -20,9 +20,8 @@ import msgspec
 from proctor.digest import sha256_hex
 from proctor.errors import DamageError, LedgerError
 from proctor.ledger.entry import AttestEntry, Withheld, decode_line
-from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.log import LogStore, read_lines
-from proctor.ledger.reader import LedgerReader
+from proctor.ledger.reader import LedgerReader, LedgerWriter
 from proctor.ledger.review import LONGEST_NAME, check_words
 from proctor.ledger.tree import leaf_hash
 
@@ -187,7 +186,7 @@ def survey_log(log: LogStore, size: int) -> Survey:
     return survey
 
 
-def append_attestation(ledger: OpenLedger, experiment: str, author: str) -> AttestEntry:
+def append_attestation(ledger: LedgerWriter, experiment: str, author: str) -> AttestEntry:
     """Append an attestation of all entries of an experiment so far; returns the entry.
 
     Raises:

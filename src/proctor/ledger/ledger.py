@@ -288,11 +288,6 @@ class OpenLedger:
             raise LedgerError(f"{path}: cannot be removed: {why}") from error
         self.index = Index.open(path, check_format(self.log).origin)
 
-    @property
-    def position(self) -> Position:
-        """The end of the signed log, as of the last refresh."""
-        return self._position
-
     def keep_up(self) -> None:
         """Refresh the index if another process, or the server, has appended since."""
         if self.remote is not None:

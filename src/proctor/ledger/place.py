@@ -12,14 +12,13 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from functools import cache
 from pathlib import Path
 
 from proctor.errors import LedgerError
 from proctor.ledger.ledger import OpenLedger, find_remote
 from proctor.ledger.note import Signer
-from proctor.ledger.reader import LedgerReader
+from proctor.ledger.reader import LedgerReader, LedgerWriter
 
 # A path has one slash where an address has two.
 _URL = re.compile(r"(https?|s3):/+(?=[^/])", re.IGNORECASE)
@@ -57,7 +56,7 @@ def find_url(directory: Path) -> str | None:
     return None if remote is None else remote.url
 
 
-def open_reader(directory: Path) -> AbstractContextManager[LedgerReader]:
+def open_reader(directory: Path) -> LedgerReader:
     """Open the ledger for reading; use it in a `with` block.
 
     Raises:
@@ -68,9 +67,24 @@ def open_reader(directory: Path) -> AbstractContextManager[LedgerReader]:
     return OpenLedger.open(directory)
 
 
+def open_writer(directory: Path, key: Signer, *, patience_sec: float | None = None) -> LedgerWriter:
+    """Open the ledger for writing; use it in a `with` block.
+
+    Other writers are waited for `patience_sec`, or without limit.
+
+    Raises:
+        LedgerError: there is none, one of a newer version, or it cannot be written from here.
+        NoteError: its checkpoint cannot be read.
+        DamageError: it has no first entry.
+    """
+    ledger = OpenLedger.open(directory, key=key)
+    ledger.patience_sec = patience_sec
+    return ledger
+
+
 def open_or_create(
     directory: Path, key: Signer, *, origin: str | None = None
-) -> tuple[OpenLedger, bool]:
+) -> tuple[LedgerWriter, bool]:
     """Open the ledger for writing, or create it; returns it, and whether it was created.
 
     Raises:
@@ -85,4 +99,4 @@ def open_or_create(
             # Two commands may create it at the same time: use the ledger of the one that was first.
             if not os.path.lexists(checkpoint):
                 raise
-    return OpenLedger.open(directory, key=key), False
+    return open_writer(directory, key), False

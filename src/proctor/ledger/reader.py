@@ -1,11 +1,13 @@
-"""The interface of a ledger for reading.
+"""The interfaces of a ledger: for reading, and for appending.
 
-Implemented by `OpenLedger` (ledger.py), and by the viewer for damaged ledgers.
+Implemented by `OpenLedger` (ledger.py), and for reading by the viewer for damaged ledgers. place.py
+opens them.
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, Self
 
 from proctor.ledger.artifacts import ArtifactStore
 from proctor.ledger.entry import AnyEntry, Withheld
@@ -26,7 +28,7 @@ class SealedTrial:
 
 
 class LedgerReader(Protocol):
-    """A ledger for reading."""
+    """A ledger for reading; leaving its `with` block closes it."""
 
     @property
     def where(self) -> str:
@@ -74,7 +76,51 @@ class LedgerReader(Protocol):
         ...
 
     def find_sealed(self, experiment_id: str, trial_id: str) -> SealedTrial | None:
-        """The sealed trial with these ids, or None; call `refresh` first."""
+        """The sealed trial with these ids, or None; call `keep_up` or `refresh` first."""
+        ...
+
+    def keep_up(self) -> None:
+        """Refresh the index if another process, or the server, has appended since."""
+        ...
+
+    def close(self) -> None:
+        """Close the index, and the connection to a server."""
+        ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+
+class LedgerWriter(LedgerReader, Protocol):
+    """A ledger to which entries are appended."""
+
+    def check_key(self) -> None:
+        """Refuse to write without the ledger's key, or after a checkpoint that it did not sign.
+
+        Raises:
+            KeyFileError: there is no key, or it is not the ledger's.
+            SignatureError: the checkpoint is not signed by the key.
+        """
+        ...
+
+    def writing(self) -> AbstractContextManager[None]:
+        """Hold the write lock, with the end of the log known.
+
+        Raises:
+            BusyError: another process holds the lock for too long.
+        """
+        ...
+
+    def append(self, drafts: Sequence[AnyEntry]) -> list[int]:
+        """Append entries, signed and durable on return; returns their positions in the log.
+
+        Call it inside `writing`. `at` and `seq` of the drafts are filled in here.
+
+        Raises:
+            LedgerError: an entry is too large.
+            OSError: they cannot be written; then none of them is in the log.
+        """
         ...
 
 

@@ -17,7 +17,7 @@ from proctor.errors import DamageError, LedgerError
 from proctor.files import open_plain
 from proctor.ledger.artifacts import FileArtifacts
 from proctor.ledger.entry import LARGEST_ENTRY, Withheld
-from proctor.ledger.ledger import OpenLedger
+from proctor.ledger.reader import LedgerWriter
 from proctor.ledger.tree import leaf_hash
 from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.withhold import list_withholdings, overwrite_line
@@ -50,7 +50,7 @@ class _Wanted:
         return self.leaf is None and not self.artifacts
 
 
-def restore(ledger: OpenLedger, seq: int, source: Path) -> Restored:
+def restore(ledger: LedgerWriter, seq: int, source: Path) -> Restored:
     """Restore what was withheld of an entry, as far as the source has it.
 
     Raises:
@@ -80,7 +80,7 @@ def restore(ledger: OpenLedger, seq: int, source: Path) -> Restored:
     return restored
 
 
-def _find_wanted(ledger: OpenLedger, seq: int) -> _Wanted:
+def _find_wanted(ledger: LedgerWriter, seq: int) -> _Wanted:
     row = next(ledger.index.trials(TrialFilter(seqs=(seq,))), None)
     digest = row.record if row else None
     artifacts = {
@@ -96,7 +96,9 @@ def _find_wanted(ledger: OpenLedger, seq: int) -> _Wanted:
     return _Wanted(seq, leaf, len(line), artifacts)
 
 
-def _take_artifacts(ledger: OpenLedger, wanted: _Wanted, source: Path, restored: Restored) -> None:
+def _take_artifacts(
+    ledger: LedgerWriter, wanted: _Wanted, source: Path, restored: Restored
+) -> None:
     """Restore artifacts from another copy of the ledger, by their names."""
     others = FileArtifacts(source)
     for sha256 in sorted(wanted.artifacts):
@@ -120,7 +122,7 @@ def _walk(source: Path) -> Iterator[Path]:
         yield from (Path(folder, name) for name in sorted(names))
 
 
-def _take_file(ledger: OpenLedger, wanted: _Wanted, path: Path, restored: Restored) -> None:
+def _take_file(ledger: LedgerWriter, wanted: _Wanted, path: Path, restored: Restored) -> None:
     try:
         with open_plain(path) as file:
             if wanted.artifacts:
@@ -138,7 +140,7 @@ def _take_file(ledger: OpenLedger, wanted: _Wanted, path: Path, restored: Restor
         raise
 
 
-def _put(ledger: OpenLedger, wanted: _Wanted, file: BinaryIO, restored: Restored) -> None:
+def _put(ledger: LedgerWriter, wanted: _Wanted, file: BinaryIO, restored: Restored) -> None:
     digest, _ = ledger.artifacts.put(file)
     wanted.artifacts.discard(digest)
     restored.artifacts.append(digest)

@@ -24,8 +24,7 @@ from proctor.ledger.entry import (
     Verdict,
     Withheld,
 )
-from proctor.ledger.ledger import OpenLedger
-from proctor.ledger.reader import LedgerReader
+from proctor.ledger.reader import LedgerReader, LedgerWriter
 from proctor.ledger.row import TrialRow
 from proctor.ledger.trial_index import TrialFilter
 from proctor.record.ids import check_id
@@ -67,7 +66,7 @@ def check_words(text: str, what: str, *, longest: int = LONGEST_TEXT) -> None:
 
 
 def append_review(
-    ledger: OpenLedger, row: TrialRow, verdict: str, *, reviewer: str, note: str = ""
+    ledger: LedgerWriter, row: TrialRow, verdict: str, *, reviewer: str, note: str = ""
 ) -> int:
     """Append a person's review of a trial; returns the entry's position.
 
@@ -91,7 +90,7 @@ def append_review(
 
 
 def append_supersession(
-    ledger: OpenLedger, row: TrialRow, by: TrialRow, cause: str, *, reason: str, author: str
+    ledger: LedgerWriter, row: TrialRow, by: TrialRow, cause: str, *, reason: str, author: str
 ) -> int:
     """Append that trial `by` replaces a trial; returns the entry's position.
 
@@ -117,7 +116,7 @@ def append_supersession(
 
 
 def append_rescore(
-    ledger: OpenLedger, row: TrialRow, score: TrialScore, *, reason: str, author: str
+    ledger: LedgerWriter, row: TrialRow, score: TrialScore, *, reason: str, author: str
 ) -> int:
     """Append another score for the same evidence; returns the entry's position.
 
@@ -133,7 +132,7 @@ def append_rescore(
     return _append(ledger, entry, [row])
 
 
-def append_note(ledger: OpenLedger, text: str, *, author: str, about: Sequence[str] = ()) -> int:
+def append_note(ledger: LedgerWriter, text: str, *, author: str, about: Sequence[str] = ()) -> int:
     """Append a note; `about` are digests of records that are sealed here.
 
     Raises:
@@ -150,7 +149,7 @@ def append_note(ledger: OpenLedger, text: str, *, author: str, about: Sequence[s
         return ledger.append([entry])[0]
 
 
-def append_plan(ledger: OpenLedger, experiment_id: str, plan: bytes, *, author: str) -> int:
+def append_plan(ledger: LedgerWriter, experiment_id: str, plan: bytes, *, author: str) -> int:
     """Append a plan before it is run; `plan` is JSON, stored byte for byte except for whitespace.
 
     Raises:
@@ -187,7 +186,7 @@ def _check_numbers(value: object, what: str) -> None:
             _check_numbers(each, what)
 
 
-def _append(ledger: OpenLedger, entry: AnyEntry, rows: Sequence[TrialRow]) -> int:
+def _append(ledger: LedgerWriter, entry: AnyEntry, rows: Sequence[TrialRow]) -> int:
     with ledger.writing():
         ledger.refresh()
         for row in rows:
@@ -195,7 +194,7 @@ def _append(ledger: OpenLedger, entry: AnyEntry, rows: Sequence[TrialRow]) -> in
         return ledger.append([entry])[0]
 
 
-def _check_sealed(ledger: OpenLedger, digest: str) -> None:
+def _check_sealed(ledger: LedgerWriter, digest: str) -> None:
     found = ledger.index.trials(TrialFilter(record_prefix=digest, first=1))
     if not any(row.record == digest for row in found):
         raise LedgerError(f"{ledger.where}: no record {digest[:80]!r} is sealed there")

@@ -42,8 +42,7 @@ from proctor.ledger.keeping import (
     open_files,
     open_job_files,
 )
-from proctor.ledger.ledger import OpenLedger
-from proctor.ledger.reader import WAITING, SealedTrial
+from proctor.ledger.reader import WAITING, LedgerWriter, SealedTrial
 from proctor.record.document import check_strict
 from proctor.record.evidence import find_evidence
 from proctor.record.ids import check_id
@@ -124,7 +123,7 @@ class Secrets(msgspec.Struct, frozen=True):
 
 
 def seal(
-    ledger: OpenLedger, submissions: Sequence[Submission], secrets: Secrets | None = None
+    ledger: LedgerWriter, submissions: Sequence[Submission], secrets: Secrets | None = None
 ) -> list[Sealed]:
     """Seal trials durably with one signature.
 
@@ -153,7 +152,7 @@ def seal(
         return append_trials(ledger, entries)
 
 
-def find_by_evidence(ledger: OpenLedger, submission: Submission) -> Sealed | None:
+def find_by_evidence(ledger: LedgerWriter, submission: Submission) -> Sealed | None:
     """The trial sealed under the same name with the same evidence, whatever its record; or None.
 
     Raises:
@@ -348,7 +347,7 @@ def _overlapping(file: BinaryIO, needles: Mapping[bytes, str]) -> Iterator[bytes
         rest = (rest + chunk)[-longest + 1 :]
 
 
-def _check_conflict(ledger: OpenLedger, draft: _Draft) -> None:
+def _check_conflict(ledger: LedgerWriter, draft: _Draft) -> None:
     """Refuse other bytes under the same name, before anything is written."""
     subject = draft.subject
     found = ledger.find_sealed(subject.experiment_id, subject.trial_id)
@@ -389,7 +388,7 @@ def _evidence(submission: Submission) -> Iterator[tuple[str, BinaryIO]]:
         yield path, io.BytesIO(data)
 
 
-def append_trials(ledger: OpenLedger, entries: Sequence[NewEntry]) -> list[Sealed]:
+def append_trials(ledger: LedgerWriter, entries: Sequence[NewEntry]) -> list[Sealed]:
     """Append the new entries; call it inside `writing`.
 
     Another process may have sealed some of the trials in between; its entries take precedence.

@@ -13,8 +13,7 @@ from itertools import count, takewhile
 from pathlib import Path
 
 from proctor.ledger.entry import Subject, SupersedeEntry, TrialEntry
-from proctor.ledger.ledger import OpenLedger
-from proctor.ledger.reader import LedgerReader
+from proctor.ledger.reader import LedgerReader, LedgerWriter
 from proctor.ledger.row import read_row
 from proctor.ledger.sealing import (
     Sealed,
@@ -33,7 +32,7 @@ _REPLACED = ("superseded", "withheld")
 REASON = "the trial was run again under the same name"
 
 
-def seal_trials(ledger: OpenLedger, trials: Sequence[Path], secrets: Secrets) -> list[Sealed]:
+def seal_trials(ledger: LedgerWriter, trials: Sequence[Path], secrets: Secrets) -> list[Sealed]:
     """Seal trials and the attempts kept in them, except for those that are sealed already.
 
     Raises:
@@ -91,7 +90,7 @@ def group_reruns(statuses: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def place_rerun(
-    ledger: OpenLedger, submission: Submission
+    ledger: LedgerWriter, submission: Submission
 ) -> tuple[Submission, SupersedeEntry | None]:
     """The trial under a free name, and the entry that makes it replace the run before."""
     for renamed, former in _find_new(ledger, submission):
@@ -99,7 +98,9 @@ def place_rerun(
     return submission, None
 
 
-def _find_unsealed(ledger: OpenLedger, trial: Path) -> Iterator[tuple[Submission, Subject | None]]:
+def _find_unsealed(
+    ledger: LedgerWriter, trial: Path
+) -> Iterator[tuple[Submission, Subject | None]]:
     """The unsealed submissions of a trial, each with the sealed trial that it replaces."""
     for attempt in list_attempts(trial):
         if has_record(attempt):
@@ -110,7 +111,7 @@ def _find_unsealed(ledger: OpenLedger, trial: Path) -> Iterator[tuple[Submission
         yield from _find_new(ledger, submit_trial(trial))
 
 
-def _is_sealed(ledger: OpenLedger, submission: Submission, trial: str) -> bool:
+def _is_sealed(ledger: LedgerWriter, submission: Submission, trial: str) -> bool:
     """Whether an attempt is sealed, under its own name or under a name it had as the trial."""
     name = identify_submission(submission)
     if ledger.find_sealed(name.experiment_id, name.trial_id) is not None:
@@ -125,7 +126,7 @@ def _is_sealed(ledger: OpenLedger, submission: Submission, trial: str) -> bool:
 
 
 def _find_new(
-    ledger: OpenLedger, submission: Submission
+    ledger: LedgerWriter, submission: Submission
 ) -> Iterator[tuple[Submission, Subject | None]]:
     """The trial under the first free name, unless the same bytes are sealed already."""
     name = identify_submission(submission)

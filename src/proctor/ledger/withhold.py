@@ -31,9 +31,8 @@ from proctor.ledger.entry import (
     encode_entry,
     record_digest,
 )
-from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.log import FileLog
-from proctor.ledger.reader import LedgerReader
+from proctor.ledger.reader import LedgerReader, LedgerWriter
 from proctor.ledger.review import LONGEST_NAME, check_words
 from proctor.ledger.row import TrialRow, read_row
 from proctor.ledger.tree import leaf_hash
@@ -85,7 +84,7 @@ class _Target:
     artifacts: tuple[str, ...]
 
 
-def withhold_trial(ledger: OpenLedger, row: TrialRow, why: Why) -> Withholding:
+def withhold_trial(ledger: LedgerWriter, row: TrialRow, why: Why) -> Withholding:
     """Withhold a trial's record and its evidence.
 
     Raises:
@@ -95,7 +94,7 @@ def withhold_trial(ledger: OpenLedger, row: TrialRow, why: Why) -> Withholding:
 
 
 def withhold_evidence(
-    ledger: OpenLedger, row: TrialRow, why: Why, paths: Sequence[str] = ()
+    ledger: LedgerWriter, row: TrialRow, why: Why, paths: Sequence[str] = ()
 ) -> Withholding:
     """Withhold a trial's evidence, all of it or these files; its record stays.
 
@@ -105,7 +104,7 @@ def withhold_evidence(
     return _withhold(ledger, why, lambda: _target_evidence(ledger, row, paths))
 
 
-def withhold_entry(ledger: OpenLedger, seq: int, why: Why) -> Withholding:
+def withhold_entry(ledger: LedgerWriter, seq: int, why: Why) -> Withholding:
     """Withhold an entry that is not a trial: a note, a review, a plan.
 
     Raises:
@@ -137,7 +136,7 @@ def list_withheld(ledger: LedgerReader, files: Iterable[EvidenceFile]) -> list[E
     return gone
 
 
-def overwrite_line(ledger: OpenLedger, seq: int, line: bytes) -> None:
+def overwrite_line(ledger: LedgerWriter, seq: int, line: bytes) -> None:
     """Replace the line of an entry atomically.
 
     Raises:
@@ -150,7 +149,7 @@ def overwrite_line(ledger: OpenLedger, seq: int, line: bytes) -> None:
     ledger.log.overwrite(found.place, line)
 
 
-def _withhold(ledger: OpenLedger, why: Why, make_target: Callable[[], _Target]) -> Withholding:
+def _withhold(ledger: LedgerWriter, why: Why, make_target: Callable[[], _Target]) -> Withholding:
     why.check()
     with ledger.writing():
         ledger.refresh()
@@ -174,7 +173,7 @@ def _withhold(ledger: OpenLedger, why: Why, make_target: Callable[[], _Target]) 
     return done
 
 
-def _target_trial(ledger: OpenLedger, row: TrialRow) -> _Target:
+def _target_trial(ledger: LedgerWriter, row: TrialRow) -> _Target:
     line = ledger.line(row.seq)
     entry = decode_line(line, f"{ledger.where}: entry {row.seq}")
     if isinstance(entry, Withheld):
@@ -185,7 +184,7 @@ def _target_trial(ledger: OpenLedger, row: TrialRow) -> _Target:
     return _Target(row.subject, row.seq, leaf_hash(line).hex(), digests)
 
 
-def _target_entry(ledger: OpenLedger, seq: int) -> _Target:
+def _target_entry(ledger: LedgerWriter, seq: int) -> _Target:
     line = ledger.line(seq)
     entry = decode_line(line, f"{ledger.where}: entry {seq}")
     if isinstance(entry, Withheld):
@@ -202,7 +201,7 @@ def _target_entry(ledger: OpenLedger, seq: int) -> _Target:
     return _Target(None, seq, leaf_hash(line).hex(), ())
 
 
-def _target_withheld(ledger: OpenLedger, seq: int) -> _Target:
+def _target_withheld(ledger: LedgerWriter, seq: int) -> _Target:
     """The target of an earlier withholding of a line: its evidence may still be there."""
     earlier = [entry for entry in list_withholdings(ledger) if entry.entry == seq]
     if not earlier:
@@ -213,7 +212,7 @@ def _target_withheld(ledger: OpenLedger, seq: int) -> _Target:
     return _Target(earlier[-1].subject, seq, earlier[-1].leaf, earlier[-1].artifacts)
 
 
-def _target_evidence(ledger: OpenLedger, row: TrialRow, paths: Sequence[str]) -> _Target:
+def _target_evidence(ledger: LedgerWriter, row: TrialRow, paths: Sequence[str]) -> _Target:
     entry = ledger.entry(row.seq)
     name = row.name
     if not isinstance(entry, TrialEntry):
@@ -241,7 +240,7 @@ def _make_placeholder(seq: int, line: bytes) -> bytes:
     return encode_entry(Withheld(withheld=leaf_hash(line).hex(), seq=seq)).ljust(len(line))
 
 
-def _find_unfinished(ledger: OpenLedger, target: _Target, why: Why) -> int | None:
+def _find_unfinished(ledger: LedgerWriter, target: _Target, why: Why) -> int | None:
     """An existing entry for the same target: a crash prevented the steps after it."""
     is_withheld = target.entry is not None and isinstance(ledger.entry(target.entry), Withheld)
     for entry in reversed(list_withholdings(ledger)):
@@ -253,7 +252,7 @@ def _find_unfinished(ledger: OpenLedger, target: _Target, why: Why) -> int | Non
     return None
 
 
-def _carry_out(ledger: OpenLedger, target: _Target, done: Withholding) -> None:
+def _carry_out(ledger: LedgerWriter, target: _Target, done: Withholding) -> None:
     if target.entry is not None:
         done.line = target.entry
         line = ledger.line(target.entry)
@@ -274,7 +273,7 @@ def _carry_out(ledger: OpenLedger, target: _Target, done: Withholding) -> None:
     ledger.refresh()  # (4)
 
 
-def _find_shared(ledger: OpenLedger, target: _Target) -> dict[str, list[str]]:
+def _find_shared(ledger: LedgerWriter, target: _Target) -> dict[str, list[str]]:
     """The evidence that other trials also name, with the first few of these trials."""
     gone = {
         (entry.subject.record, digest)
@@ -288,7 +287,7 @@ def _find_shared(ledger: OpenLedger, target: _Target) -> dict[str, list[str]]:
     return {digest: others for digest, others in found.items() if others}
 
 
-def _find_others(ledger: OpenLedger, digest: str, gone: set[tuple[str, str]]) -> list[str]:
+def _find_others(ledger: LedgerWriter, digest: str, gone: set[tuple[str, str]]) -> list[str]:
     """The first trials that name an artifact, except those for which it is withheld."""
     # A million trials may share an empty file: the rest of them change nothing.
     entries = map(ledger.entry, ledger.index.naming(digest))

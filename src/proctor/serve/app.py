@@ -49,7 +49,8 @@ from proctor.errors import (
 )
 from proctor.ledger.artifacts import FileArtifacts
 from proctor.ledger.entry import AnyEntry, now_text
-from proctor.ledger.ledger import OpenLedger
+from proctor.ledger.place import open_reader
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.tiles import entry_bundle, parse_tile_path, tile_hashes
 from proctor.serve.intake import (
     OutOfScopeError,
@@ -147,11 +148,11 @@ class Served:
         finally:
             self.in_flight[name] -= 1
 
-    def ledger(self) -> OpenLedger:
+    def ledger(self) -> LedgerReader:
         """The ledger, opened for reading once in each thread."""
-        found: OpenLedger | None = getattr(self._local, "ledger", None)
+        found: LedgerReader | None = getattr(self._local, "ledger", None)
         if found is None:
-            found = self._local.ledger = OpenLedger.open(self.directory)
+            found = self._local.ledger = open_reader(self.directory)
         found.keep_up()
         return found
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from proctor.errors import InputError
 from proctor.ledger.keys import find_key
-from proctor.ledger.ledger import REMOTE, OpenLedger
+from proctor.ledger.ledger import REMOTE
+from proctor.ledger.place import open_reader
 from proctor.record.model import TrialRecord
 from proctor.serve.app import AuditLog, Front, Served
 from proctor.serve.tokens import Tokens, serve_directory
@@ -75,7 +76,7 @@ def prepare(options: ServeOptions, env: Mapping[str, str]) -> LedgerServer:
     if os.path.lexists(options.directory / REMOTE):
         raise InputError(f"{options.directory}: a copy of another server's ledger; serve that one")
     directory = options.directory.resolve()
-    with OpenLedger.open(directory) as ledger:
+    with open_reader(directory) as ledger:
         origin = ledger.refresh().origin
     state = serve_directory(origin, env)
     state.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -18,8 +18,9 @@ from pathlib import Path
 import httpx
 
 from proctor.errors import LedgerError, NoteError, ProctorError
-from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.note import Checkpoint, Signature, VerifierKey, parse_checkpoint
+from proctor.ledger.place import open_reader
+from proctor.ledger.reader import LedgerReader
 from proctor.ledger.signature import check_signature
 from proctor.ledger.tiles import TiledTree
 from proctor.ledger.tree import consistency_path
@@ -69,7 +70,7 @@ class Witnesses:
             self._thread.join()
 
     def _work(self) -> None:
-        with OpenLedger.open(self.directory) as ledger, httpx.Client(timeout=_TIMEOUT) as http:
+        with open_reader(self.directory) as ledger, httpx.Client(timeout=_TIMEOUT) as http:
             while not self._ended.is_set():
                 self._grown.wait()
                 self._grown.clear()
@@ -77,7 +78,7 @@ class Witnesses:
                     self._ask_all(ledger, http)
                 self._ended.wait(_PAUSE_SEC)
 
-    def _ask_all(self, ledger: OpenLedger, http: httpx.Client) -> None:
+    def _ask_all(self, ledger: LedgerReader, http: httpx.Client) -> None:
         checkpoint = ledger.refresh()
         found: list[Signature] = []
         for witness in self.witnesses:
@@ -91,7 +92,7 @@ class Witnesses:
 
 
 def ask_witness(
-    ledger: OpenLedger, http: httpx.Client, witness: Witness, checkpoint: Checkpoint
+    ledger: LedgerReader, http: httpx.Client, witness: Witness, checkpoint: Checkpoint
 ) -> list[Signature]:
     """The cosignatures of a witness on a checkpoint.
 
@@ -118,7 +119,7 @@ def ask_witness(
 
 
 def _post(
-    ledger: OpenLedger, http: httpx.Client, witness: Witness, checkpoint: Checkpoint
+    ledger: LedgerReader, http: httpx.Client, witness: Witness, checkpoint: Checkpoint
 ) -> httpx.Response:
     old, new = witness.size, checkpoint.tree.size
     proof: list[bytes] = []
@@ -130,7 +131,7 @@ def _post(
 
 
 def add_cosignatures(
-    ledger: OpenLedger, checkpoint: Checkpoint, found: Sequence[Signature]
+    ledger: LedgerReader, checkpoint: Checkpoint, found: Sequence[Signature]
 ) -> bool:
     """Add cosignatures to the checkpoint of a ledger, unless it has grown since.
 

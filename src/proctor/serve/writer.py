@@ -20,9 +20,10 @@ import msgspec
 
 from proctor.errors import LedgerError, NotSealedError, ProctorError
 from proctor.ledger.entry import AnyEntry, MachineEntry, PlanEntry, SupersedeEntry
-from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.machines import Machines, load_machines
 from proctor.ledger.note import Signer
+from proctor.ledger.place import open_writer
+from proctor.ledger.reader import LedgerWriter
 from proctor.ledger.sealing import append_trials
 from proctor.serve.intake import Submitted
 
@@ -37,7 +38,7 @@ class _Job:
     """Something to be written, and where its result goes."""
 
     submitted: Submitted | None = None
-    act: Callable[[OpenLedger], Any] | None = None
+    act: Callable[[LedgerWriter], Any] | None = None
     done: Future[Any] = field(default_factory=Future)
 
 
@@ -98,7 +99,7 @@ class Writer:
     def _work(self, opened: "Future[None]") -> None:
         # An SQLite connection may be used only in the thread that opened it.
         try:
-            ledger = OpenLedger.open(self._directory, key=self._key)
+            ledger = open_writer(self._directory, self._key)
             ledger.refresh()
             ledger.check_key()
             self._load_machines(ledger)
@@ -128,7 +129,7 @@ class Writer:
             job = self._jobs.get()
         return jobs, False
 
-    def _do(self, ledger: OpenLedger, jobs: Sequence[_Job]) -> None:
+    def _do(self, ledger: LedgerWriter, jobs: Sequence[_Job]) -> None:
         trials = [job for job in jobs if job.submitted is not None and job.submitted.trials]
         for job in jobs:
             if job not in trials:
@@ -139,7 +140,7 @@ class Writer:
         for job in trials:
             _finish([job], partial(self._append, ledger, [job]))
 
-    def _do_one(self, ledger: OpenLedger, job: _Job) -> list[Any]:
+    def _do_one(self, ledger: LedgerWriter, job: _Job) -> list[Any]:
         if job.act is not None:
             result = job.act(ledger)
             self._load_machines(ledger)
@@ -151,7 +152,7 @@ class Writer:
         self._appended()
         return [result]
 
-    def _append(self, ledger: OpenLedger, jobs: Sequence[_Job]) -> list[Placed]:
+    def _append(self, ledger: LedgerWriter, jobs: Sequence[_Job]) -> list[Placed]:
         parts = [job.submitted.trials for job in jobs if job.submitted is not None]
         news = [new for part in parts for new in part]
         with ledger.writing():
@@ -161,12 +162,12 @@ class Writer:
         # `islice`, because zip would take one answer more than it uses.
         return [[(each.seq, each.is_new) for each in islice(answers, len(part))] for part in parts]
 
-    def _load_machines(self, ledger: OpenLedger) -> None:
+    def _load_machines(self, ledger: LedgerWriter) -> None:
         found = ledger.index.places("machine")
         if found != self._enrolments:
             self._machines, self._enrolments = load_machines(ledger), found
 
-    def _check_enrolled(self, ledger: OpenLedger, entries: Sequence[AnyEntry]) -> None:
+    def _check_enrolled(self, ledger: LedgerWriter, entries: Sequence[AnyEntry]) -> None:
         """Refuse machines that were revoked since their entries were checked.
 
         Called under the lock: another process may have revoked them.
@@ -193,7 +194,7 @@ def _finish(jobs: Sequence[_Job], act: Callable[[], list[Any]]) -> bool:
     return True
 
 
-def append_others(ledger: OpenLedger, entries: Sequence[AnyEntry]) -> Placed:
+def append_others(ledger: LedgerWriter, entries: Sequence[AnyEntry]) -> Placed:
     """Append plans and supersessions, except for those that are there; call it inside `writing`.
 
     Raises:
@@ -217,7 +218,7 @@ def append_others(ledger: OpenLedger, entries: Sequence[AnyEntry]) -> Placed:
     return [(next(appended), True) if found is None else (found, False) for found in before]
 
 
-def _find_same(ledger: OpenLedger, entry: AnyEntry) -> int | None:
+def _find_same(ledger: LedgerWriter, entry: AnyEntry) -> int | None:
     """The position of the same entry, if it was appended before."""
     match entry:
         case SupersedeEntry():
@@ -238,7 +239,7 @@ def _strip(entry: AnyEntry) -> AnyEntry:
     return msgspec.structs.replace(entry, at="", seq=0, signed=msgspec.UNSET)
 
 
-def enrol(ledger: OpenLedger, name: str, key: str, author: str) -> str:
+def enrol(ledger: LedgerWriter, name: str, key: str, author: str) -> str:
     """Enrol a machine, unless its key is enrolled; returns the name under which it is.
 
     Raises:
@@ -260,7 +261,7 @@ def enrol(ledger: OpenLedger, name: str, key: str, author: str) -> str:
     return name
 
 
-def revoke(ledger: OpenLedger, name: str, author: str) -> int:
+def revoke(ledger: LedgerWriter, name: str, author: str) -> int:
     """Revoke a machine; returns the position of the entry.
 
     Raises:
@@ -278,6 +279,6 @@ def revoke(ledger: OpenLedger, name: str, author: str) -> int:
     return seq
 
 
-def _list_entries(ledger: OpenLedger) -> list[MachineEntry]:
+def _list_entries(ledger: LedgerWriter) -> list[MachineEntry]:
     found = (ledger.entry(seq) for seq in ledger.index.places("machine"))
     return [entry for entry in found if isinstance(entry, MachineEntry)]

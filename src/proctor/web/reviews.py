@@ -17,7 +17,7 @@ from starlette.routing import BaseRoute, Route
 from proctor.errors import BusyError, KeyFileError, LedgerError
 from proctor.ledger.entry import Verdict
 from proctor.ledger.keys import default_key_path, load_key
-from proctor.ledger.ledger import OpenLedger
+from proctor.ledger.place import open_writer
 from proctor.ledger.review import LONGEST_NAME, LONGEST_TEXT, append_review, check_words
 from proctor.web.shown import trial_path
 from proctor.web.subject import Subject, find_row
@@ -53,8 +53,7 @@ def _append(subject: Subject, name: tuple[str, str], fields: dict[str, str]) -> 
     verdict, reviewer, note = _read_fields(fields)
     try:
         key = load_key(default_key_path(os.environ))
-        with OpenLedger.open(subject.ledger, key=key) as ledger:
-            ledger.patience_sec = PATIENCE_SEC
+        with open_writer(subject.ledger, key, patience_sec=PATIENCE_SEC) as ledger:
             row = find_row(ledger, *name)
             seq = append_review(ledger, row, verdict, reviewer=reviewer, note=note)
             ledger.refresh()

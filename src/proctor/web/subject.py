@@ -91,7 +91,7 @@ class Health:
             return self._found or self._verified
 
     @contextlib.contextmanager
-    def opened(self) -> Iterator[OpenLedger]:
+    def opened(self) -> Iterator[LedgerReader]:
         """Open the ledger; a damaged one as found.
 
         Raises:
@@ -341,7 +341,7 @@ class Subject:
         return self.health.look() if self.health is not None else None
 
     @contextlib.contextmanager
-    def opened(self) -> Iterator[OpenLedger | None]:
+    def opened(self) -> Iterator[LedgerReader | None]:
         """Open the ledger for one request, a damaged one as found; None for jobs.
 
         Raises:

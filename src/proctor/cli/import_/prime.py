@@ -37,7 +37,7 @@ from proctor.exchange.prime.client import (
 from proctor.exchange.prime.listing import Evaluation, Listing, load_saved
 from proctor.exchange.prime.sample import default_experiment
 from proctor.exchange.prime.trial import submit_sample
-from proctor.ledger.ledger import OpenLedger
+from proctor.ledger.reader import LedgerWriter
 from proctor.ledger.sealing import Secrets
 from proctor.record.ids import check_id
 from proctor.sentence import count_of
@@ -161,7 +161,7 @@ def _tell(sentence: str) -> None:
 
 
 def _bring_in(
-    found: _Found, experiment: str, open_ledger: Callable[[], OpenLedger]
+    found: _Found, experiment: str, open_ledger: Callable[[], LedgerWriter]
 ) -> Reconciliation:
     """Seal the samples as they arrive.
 

@@ -1,7 +1,6 @@
 """Options that the ledger's commands share."""
 
 import os
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import click
@@ -40,7 +39,7 @@ def choose_directory(given: str | None) -> Path:
     return ledger_directory(given, os.environ)
 
 
-def open_ledger(given: str | None) -> AbstractContextManager[LedgerReader]:
+def open_ledger(given: str | None) -> LedgerReader:
     """Open the ledger for reading.
 
     Raises:

@@ -24,7 +24,7 @@ from proctor.cli.redaction import secret_option
 from proctor.errors import ConflictError, InputError, KeyFileError, NotSealedError
 from proctor.exchange.submission import SealOptions, find_submissions
 from proctor.ledger.belonging import Admission
-from proctor.ledger.ledger import OpenLedger
+from proctor.ledger.reader import LedgerWriter
 from proctor.ledger.sealing import (
     Sealed,
     Secrets,
@@ -59,7 +59,7 @@ class _Target:
     admission: Admission | None
     """None: trials of any experiment."""
 
-    def admits(self, ledger: OpenLedger, submission: Submission, refused: list[_Refused]) -> bool:
+    def admits(self, ledger: LedgerWriter, submission: Submission, refused: list[_Refused]) -> bool:
         """Whether a trial belongs to its experiment; if not, it is added to `refused`."""
         try:
             if self.admission is not None:
@@ -169,7 +169,7 @@ def _is_sealable(submission: Submission, secrets: Secrets, refused: list[_Refuse
 
 
 def _seal_batch(
-    ledger: OpenLedger, batch: list[Submission], secrets: Secrets, refused: list[_Refused]
+    ledger: LedgerWriter, batch: list[Submission], secrets: Secrets, refused: list[_Refused]
 ) -> list[Sealed]:
     """Seal a batch with one signature; if one is refused, seal them one by one."""
     try:

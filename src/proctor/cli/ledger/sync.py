@@ -1,5 +1,6 @@
 """`proctor ledger sync`: fetches the copy of a served ledger, and sends what waits."""
 
+import contextlib
 import os
 
 import click
@@ -9,9 +10,10 @@ from proctor.cli.output import print_json, print_line
 from proctor.cli.stdout import print_stderr
 from proctor.errors import LedgerError
 from proctor.ledger.keys import find_key
-from proctor.ledger.ledger import REMOTE, OpenLedger
+from proctor.ledger.ledger import REMOTE
+from proctor.ledger.place import open_reader
 from proctor.ledger.remote.connections import UnreachableError
-from proctor.ledger.remote.mirror import Mirror
+from proctor.ledger.remote.mirror import connect
 from proctor.sentence import count_of
 
 _SOME_REFUSED = 3
@@ -32,10 +34,7 @@ def command(directory: str | None, as_json: bool) -> int:
     place = choose_directory(directory)
     if not os.path.lexists(place / REMOTE):
         raise LedgerError(f"{place}: a ledger of this machine; there is nothing to fetch or send")
-    with OpenLedger.open(place) as ledger:
-        remote = ledger.remote
-        if not isinstance(remote, Mirror):
-            raise LedgerError(f"{place}: not a copy of a served ledger")
+    with open_reader(place) as ledger, contextlib.closing(connect(place)) as remote:
         if len(remote.spool):
             # What waits is taken from an enrolled machine only.
             remote.check_writable(find_key(None, os.environ))

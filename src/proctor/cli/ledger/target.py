@@ -7,11 +7,11 @@ import click
 
 from proctor.cli.ledger.options import choose_directory
 from proctor.ledger.keys import find_key
-from proctor.ledger.ledger import OpenLedger
-from proctor.ledger.place import open_or_create
+from proctor.ledger.place import open_or_create, open_writer
+from proctor.ledger.reader import LedgerWriter
 
 
-def open_signed(directory: str | None, key_file: str | None) -> OpenLedger:
+def open_signed(directory: str | None, key_file: str | None) -> LedgerWriter:
     """Open an existing ledger for writing.
 
     Raises:
@@ -19,10 +19,10 @@ def open_signed(directory: str | None, key_file: str | None) -> OpenLedger:
         KeyFileError: the key cannot be read or made.
     """
     key = find_key(Path(key_file) if key_file else None, os.environ)
-    return OpenLedger.open(choose_directory(directory), key=key)
+    return open_writer(choose_directory(directory), key)
 
 
-def open_target(directory: str | None, key_file: str | None) -> OpenLedger:
+def open_target(directory: str | None, key_file: str | None) -> LedgerWriter:
     """Open the ledger for writing; a newly created one is reported on stderr.
 
     Raises:

@@ -9,8 +9,8 @@ from proctor.cli.ledger.options import json_option, key_option, ledger_option
 from proctor.cli.ledger.target import open_signed
 from proctor.cli.options import PATH, check_apart
 from proctor.cli.output import print_json, print_line
-from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.query import resolve_name
+from proctor.ledger.reader import LedgerWriter
 from proctor.ledger.restore import Restored, restore
 from proctor.ledger.row import TrialRow
 from proctor.ledger.withhold import (
@@ -92,7 +92,7 @@ def _check_options(reason: str | None, source: str | None) -> None:
 
 
 def _withhold(
-    ledger: OpenLedger, found: TrialRow | int, why: Why, paths: tuple[str, ...] | None
+    ledger: LedgerWriter, found: TrialRow | int, why: Why, paths: tuple[str, ...] | None
 ) -> Withholding:
     if isinstance(found, int):
         if paths is not None:

@@ -28,8 +28,8 @@ from proctor.ledger.entry import (
     record_digest,
 )
 from proctor.ledger.exchange.unbundle import Unbundled, check_bundle, read_artifacts, read_entries
-from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.note import VerifierKey
+from proctor.ledger.reader import LedgerWriter
 from proctor.ledger.review import list_remarks
 from proctor.ledger.row import read_row
 from proctor.ledger.sealing import NewEntry, append_trials, check_record
@@ -53,7 +53,9 @@ class ImportedBundle:
     """Evidence files that the bundle does not have."""
 
 
-def import_bundle(ledger: OpenLedger, path: Path, key: VerifierKey | None = None) -> ImportedBundle:
+def import_bundle(
+    ledger: LedgerWriter, path: Path, key: VerifierKey | None = None
+) -> ImportedBundle:
     """Check a bundle completely, then seal its trials.
 
     Raises:
@@ -89,7 +91,7 @@ _REMARKS = (ReviewEntry, RescoreEntry, SupersedeEntry)
 type _Remark = ReviewEntry | RescoreEntry | SupersedeEntry
 
 
-def _check_superseded(ledger: OpenLedger, included: set[str], path: Path) -> None:
+def _check_superseded(ledger: LedgerWriter, included: set[str], path: Path) -> None:
     """Refuse a trial whose supersession cannot be imported with it."""
     ledger.refresh()
     for entry in read_entries(path):
@@ -102,7 +104,7 @@ def _check_superseded(ledger: OpenLedger, included: set[str], path: Path) -> Non
             )
 
 
-def _keep_artifacts(ledger: OpenLedger, path: Path) -> None:
+def _keep_artifacts(ledger: LedgerWriter, path: Path) -> None:
     try:
         for digest, file in read_artifacts(path):
             found, _size = ledger.artifacts.put(file)
@@ -123,7 +125,7 @@ def _with_source(entry: TrialEntry, bundle: Unbundled) -> TrialEntry:
     return msgspec.structs.replace(entry, source=source)
 
 
-def _seal(ledger: OpenLedger, entries: list[TrialEntry], taken: ImportedBundle) -> None:
+def _seal(ledger: LedgerWriter, entries: list[TrialEntry], taken: ImportedBundle) -> None:
     with ledger.writing():
         # Withholdings first: if the process is killed in between, no evidence is missing
         # unexplained.
@@ -141,7 +143,7 @@ def _make_new(entry: TrialEntry) -> NewEntry:
     return NewEntry(entry, row.subject, row.status)
 
 
-def _find_missing(ledger: OpenLedger, entries: list[TrialEntry]) -> Iterator[WithholdEntry]:
+def _find_missing(ledger: LedgerWriter, entries: list[TrialEntry]) -> Iterator[WithholdEntry]:
     for entry in entries:
         gone = {file.sha256 for file in entry.evidence if not ledger.artifacts.holds(file.sha256)}
         row = read_row(entry)
@@ -158,7 +160,7 @@ def _find_missing(ledger: OpenLedger, entries: list[TrialEntry]) -> Iterator[Wit
             )
 
 
-def _remark(ledger: OpenLedger, remarks: tuple[_Remark, ...], taken: ImportedBundle) -> None:
+def _remark(ledger: LedgerWriter, remarks: tuple[_Remark, ...], taken: ImportedBundle) -> None:
     with ledger.writing():
         ledger.refresh()
         known = {
@@ -174,13 +176,13 @@ def _remark(ledger: OpenLedger, remarks: tuple[_Remark, ...], taken: ImportedBun
     taken.remarks += len(new)
 
 
-def _is_ours(ledger: OpenLedger, entry: _Remark) -> bool:
+def _is_ours(ledger: LedgerWriter, entry: _Remark) -> bool:
     """Whether every trial that it names is sealed here with the same record."""
     subjects = [entry.subject, entry.by] if isinstance(entry, SupersedeEntry) else [entry.subject]
     return all(_is_sealed(ledger, subject) for subject in subjects)
 
 
-def _is_sealed(ledger: OpenLedger, subject: Subject) -> bool:
+def _is_sealed(ledger: LedgerWriter, subject: Subject) -> bool:
     found = ledger.find_sealed(subject.experiment_id, subject.trial_id)
     return found is not None and found.record == subject.record
 

@@ -45,11 +45,12 @@ from proctor.ledger.entry import (
     encode_entry,
 )
 from proctor.ledger.handover import Chain, Handover
-from proctor.ledger.ledger import REMOTE, OpenLedger
+from proctor.ledger.ledger import REMOTE
 from proctor.ledger.log import FileLog, Place
 from proctor.ledger.machines import sign_entries
 from proctor.ledger.memory import Memory, Seen, default_memory_path
 from proctor.ledger.note import Checkpoint, Signer, parse_checkpoint, parse_verifier_key
+from proctor.ledger.place import open_reader
 from proctor.ledger.reader import WAITING, LedgerReader
 from proctor.ledger.remote.artifacts import FetchedArtifacts
 from proctor.ledger.remote.client import (
@@ -111,7 +112,7 @@ def open_mirror(url: str, env: Mapping[str, str], warn: Callable[[str], None]) -
         with contextlib.closing(connect(directory, env)) as remote:
             remote.begin()
     with (
-        OpenLedger.open(directory) as ledger,
+        open_reader(directory) as ledger,
         contextlib.closing(connect(directory, env)) as remote,
     ):
         ledger.refresh()
@@ -257,11 +258,9 @@ class Mirror:
         # Read first: what another process is promised later need not be in this checkpoint.
         promised = self._promises.read()
         try:
-            if not isinstance(ledger, OpenLedger):
-                raise TypeError("only an open ledger has a position")
             with self._log.locked():
                 ledger.refresh()
-                position = ledger.position
+                position = ledger.index.position()
                 withheld = self._copy(position.frontier.copy(), position.place, ledger)
             if withheld:
                 ledger.refresh()
@@ -283,7 +282,7 @@ class Mirror:
             return False
 
     def _copy(
-        self, frontier: Frontier, place: Place, ledger: OpenLedger | None, tries: int = _TRIES
+        self, frontier: Frontier, place: Place, ledger: LedgerReader | None, tries: int = _TRIES
     ) -> list[int]:
         """Add the new lines of the server; returns the entries that they withhold."""
         data = self.client.checkpoint()
@@ -297,7 +296,7 @@ class Mirror:
         return self._copy(frontier, place, ledger, tries - 1)
 
     def _copy_tree(
-        self, served: Checkpoint, frontier: Frontier, place: Place, ledger: OpenLedger | None
+        self, served: Checkpoint, frontier: Frontier, place: Place, ledger: LedgerReader | None
     ) -> list[int]:
         with self._memory.locked():
             seen = self._memory.find(served.origin)
@@ -308,7 +307,7 @@ class Mirror:
                 )
             keys = list(seen.keys) if seen else []
             if ledger is not None and not keys:
-                keys = [parse_verifier_key(ledger.position.key)]
+                keys = [parse_verifier_key(ledger.index.position().key)]
             if frontier.size == 0:
                 keys = []
             copying = _Copying(frontier, place, Chain(keys), seen.checkpoint if seen else None)
@@ -421,7 +420,7 @@ class Mirror:
                 kept = f". Both signed checkpoints are kept: {paths[0]} and {paths[1]}"
         raise ForkError(f"{self.url}: {why}{kept}")
 
-    def _replace_withheld(self, ledger: OpenLedger, seqs: Sequence[int]) -> None:
+    def _replace_withheld(self, ledger: LedgerReader, seqs: Sequence[int]) -> None:
         """Replace lines of the copy that the owner has withheld since."""
         changed, size = False, ledger.checkpoint().tree.size
         for seq in seqs:
@@ -440,7 +439,7 @@ class Mirror:
         if changed:
             ledger.refresh()
 
-    def _remove_evidence(self, ledger: OpenLedger, seq: int) -> None:
+    def _remove_evidence(self, ledger: LedgerReader, seq: int) -> None:
         entry = ledger.entry(seq)
         for file in entry.evidence if isinstance(entry, TrialEntry) else ():
             FileArtifacts.remove(self.artifacts, file.sha256)
@@ -552,7 +551,7 @@ class Mirror:
             if self.artifacts.held.pop(sha256, None) is None:
                 self.artifacts.remove(sha256)
 
-    def _check_promises(self, ledger: OpenLedger, promised: Mapping[int, str]) -> None:
+    def _check_promises(self, ledger: LedgerReader, promised: Mapping[int, str]) -> None:
         """Check that entries which the server acknowledged are where it said."""
         if not promised:
             return
