@@ -15,17 +15,15 @@ from proctor.report.board.document import describe_trials
 from proctor.report.board.making import list_datasets, make_board
 from proctor.report.board.model import Board
 from proctor.report.board.text import (
-    render_cost,
+    COLUMNS,
     render_heading,
     render_notes,
     render_parts,
-    render_pass_at,
     render_passed,
     render_remarks,
     render_score,
     render_source,
     render_title,
-    render_usd,
     split_rows,
 )
 from proctor.web.bars import draw_bar, find_scale
@@ -39,11 +37,8 @@ _ON_A_PAGE = 200
 # then find it in the cache.
 _ONE_AT_A_TIME = threading.Lock()
 _WORDS = {
-    "cost": render_cost,
     "heading": render_heading,
-    "money": render_usd,
     "parts": render_parts,
-    "pass_at": render_pass_at,
     "passed": render_passed,
     "remarks": render_remarks,
     "score": render_score,
@@ -99,6 +94,7 @@ def _render_board(board: Board) -> Markup:
     return _render(
         "board_shown.html",
         board=board,
+        columns=[column for column in COLUMNS if column.on_page],
         summary=render_title(board),
         scale=find_scale([row.numbers for row in board.rows]),
         bar=draw_bar,

@@ -9,6 +9,7 @@ from proctor.ledger.counting import NOT_COUNTED
 from proctor.ledger.row import TrialRow
 from proctor.report.board.conditions import describe_run, describe_tasks
 from proctor.report.board.model import Board, BoardRow, BoardSection
+from proctor.report.board.numbers import describe_numbers
 from proctor.report.board.trials import BoardTrials
 
 FORMAT = "proctor-board-1"
@@ -58,7 +59,6 @@ def _describe_row(row: BoardRow, trials: BoardTrials) -> Document:
 
 def describe_cells(row: BoardRow) -> Document:
     """A row without its trials."""
-    numbers = row.numbers
     return {
         "row": row.number,
         "agent": row.agent,
@@ -67,46 +67,11 @@ def describe_cells(row: BoardRow) -> Document:
         "revision": row.revision,
         "source": row.source or "proctor",
         "records": "partial" if row.is_diagnostic else "complete",
-        "leaderboard_grade": not numbers.below_grade,
-        "below_grade": numbers.below_grade,
+        "leaderboard_grade": not row.numbers.below_grade,
+        "below_grade": row.numbers.below_grade,
         "policy": _describe_mark(row),
         "experiments": list(row.experiments),
-        "score": numbers.score,
-        "why_none": numbers.why_none,
-        "score_interval": msgspec.to_builtins(numbers.score_interval),
-        "score_errors_excluded": numbers.account.mean_errors_excluded,
-        "passed": numbers.passed,
-        "pass_rate": numbers.pass_rate,
-        "pass_interval": msgspec.to_builtins(numbers.pass_interval),
-        "pass_at_k": msgspec.to_builtins(numbers.pass_at_k),
-        "n_tasks": numbers.n_tasks,
-        "denominators": _describe_parts(row),
-        "cost_usd": {
-            "total": numbers.cost.total,
-            "known": numbers.cost.known if numbers.cost.n_known else None,
-            "n_known": numbers.cost.n_known,
-            "n_unknown": numbers.cost.n_unknown,
-            "per_success": numbers.cost.per_success,
-        },
-        "advisor": msgspec.to_builtins(numbers.advice),
-        "findings": numbers.findings,
-        "reviews": {**numbers.reviews, "none": numbers.account.counted - numbers.n_reviewed},
-    }
-
-
-def _describe_parts(row: BoardRow) -> Document:
-    account = row.numbers.account
-    return {
-        "listed": account.listed,
-        "counted": account.counted,
-        "superseded": account.superseded,
-        "begun_again": account.begun_again,
-        "scored": account.scored,
-        "zero_by_missing": account.zero_by_missing,
-        "no_number": account.no_number,
-        "reasons": account.reasons,
-        "errored": row.numbers.errored,
-        "exceptions": row.numbers.exceptions,
+        **describe_numbers(row.numbers),
     }
 
 

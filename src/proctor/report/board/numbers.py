@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -69,6 +70,44 @@ class RowNumbers(msgspec.Struct, frozen=True, kw_only=True):
     def n_reviewed(self) -> int:
         """Counted trials that were reviewed."""
         return sum(self.reviews.values())
+
+
+def describe_numbers(numbers: RowNumbers) -> dict[str, Any]:
+    """The numbers of a row in the JSON of a board."""
+    account = numbers.account
+    return {
+        "score": numbers.score,
+        "why_none": numbers.why_none,
+        "score_interval": msgspec.to_builtins(numbers.score_interval),
+        "score_errors_excluded": account.mean_errors_excluded,
+        "passed": numbers.passed,
+        "pass_rate": numbers.pass_rate,
+        "pass_interval": msgspec.to_builtins(numbers.pass_interval),
+        "pass_at_k": msgspec.to_builtins(numbers.pass_at_k),
+        "n_tasks": numbers.n_tasks,
+        "denominators": {
+            "listed": account.listed,
+            "counted": account.counted,
+            "superseded": account.superseded,
+            "begun_again": account.begun_again,
+            "scored": account.scored,
+            "zero_by_missing": account.zero_by_missing,
+            "no_number": account.no_number,
+            "reasons": account.reasons,
+            "errored": numbers.errored,
+            "exceptions": numbers.exceptions,
+        },
+        "cost_usd": {
+            "total": numbers.cost.total,
+            "known": numbers.cost.known if numbers.cost.n_known else None,
+            "n_known": numbers.cost.n_known,
+            "n_unknown": numbers.cost.n_unknown,
+            "per_success": numbers.cost.per_success,
+        },
+        "advisor": msgspec.to_builtins(numbers.advice),
+        "findings": numbers.findings,
+        "reviews": {**numbers.reviews, "none": account.counted - numbers.n_reviewed},
+    }
 
 
 class Counted(msgspec.Struct, frozen=True, gc=False):

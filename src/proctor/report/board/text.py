@@ -1,6 +1,7 @@
 """A board as text: cells and sentences."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from proctor.ledger.counting import Account
 from proctor.ledger.withheld import render_unnamed
@@ -13,16 +14,46 @@ from proctor.report.statistics.intervals import Interval
 from proctor.sentence import count_of, render_errored, render_money
 from proctor.trial.finding import Level, level_of, sort_codes
 
-HEADINGS = (
-    "row", "agent", "model", "config", "from", "score [95 %]", "passed [95 %]", "pass@k", "tasks",
-    "trials", "cost", "per success", "grade",
-)  # fmt: skip
-NUMBERS = HEADINGS[5:-1]
+_NOTHING = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a board."""
+
+    heading: str
+    render: Callable[[BoardRow, BoardSection], str]
+    """The cell of a row."""
+    is_number: bool = True
+    on_page: str | None = None
+    """Its heading on the board's page; None if the page lays out these cells itself."""
+
+
+COLUMNS = (
+    Column("row", lambda row, _: row.number, is_number=False),
+    Column("agent", lambda row, _: row.agent, is_number=False),
+    Column("model", lambda row, _: row.model, is_number=False),
+    Column("config", lambda row, _: row.configuration, is_number=False),
+    Column("from", lambda row, _: render_source(row), is_number=False),
+    Column("score [95 %]", lambda row, _: render_score(row.numbers)),
+    Column("passed [95 %]", lambda row, _: render_passed(row.numbers)),
+    Column("pass@k", lambda row, _: render_pass_at(row.numbers), on_page="pass@k"),
+    Column("tasks", lambda row, section: _render_tasks(row, section), on_page="Tasks"),
+    Column("trials", lambda row, _: f"{row.numbers.account.counted:,}", on_page="Trials"),
+    Column("cost", lambda row, _: render_cost(row.numbers), on_page="Cost"),
+    Column(
+        "per success",
+        lambda row, _: render_usd(row.numbers.cost.per_success),
+        on_page="Per success",
+    ),
+    Column("grade", lambda row, _: _render_grade(row), is_number=False),
+)
+HEADINGS = tuple(column.heading for column in COLUMNS)
+NUMBERS = tuple(column.heading for column in COLUMNS if column.is_number)
 """Headings of numeric columns."""
 FIRST = ("row", "agent", "model", "score [95 %]", "passed [95 %]", "trials")
 """Headings of the columns that fit a narrow screen; the others can go below a row."""
 POLICY = "policy"
-_NOTHING = "-"
 
 
 def render_title(board: Board) -> str:
@@ -46,23 +77,7 @@ def headings_of(board: Board) -> tuple[str, ...]:
 
 def render_cells(row: BoardRow, section: BoardSection) -> list[str]:
     """One row under the headings."""
-    numbers = row.numbers
-    tasks = f"{numbers.n_tasks}/{len(section.tasks)}"
-    cells = [
-        row.number,
-        row.agent,
-        row.model,
-        row.configuration,
-        render_source(row),
-        render_score(numbers),
-        render_passed(numbers),
-        render_pass_at(numbers),
-        str(numbers.n_tasks) if numbers.n_tasks == len(section.tasks) else tasks,
-        f"{numbers.account.counted:,}",
-        render_cost(numbers),
-        render_usd(numbers.cost.per_success),
-        _NOTHING if numbers.below_grade else "leaderboard",
-    ]
+    cells = [column.render(row, section) for column in COLUMNS]
     if row.mark is not None:
         cells.append(render_mark(row))
     return cells
@@ -151,6 +166,15 @@ def render_mark(row: BoardRow) -> str:
     if mark is None:
         return _NOTHING
     return "passed" if mark.has_passed else f"failed: {_render_counts(mark.reasons)}"
+
+
+def _render_tasks(row: BoardRow, section: BoardSection) -> str:
+    found, there = row.numbers.n_tasks, len(section.tasks)
+    return str(found) if found == there else f"{found}/{there}"
+
+
+def _render_grade(row: BoardRow) -> str:
+    return _NOTHING if row.numbers.below_grade else "leaderboard"
 
 
 def render_score(numbers: RowNumbers) -> str:
