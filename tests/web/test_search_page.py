@@ -76,7 +76,7 @@ def test_jobs_are_searched_by_the_rules_of_a_ledger(tmp_path: Path) -> None:
     write_job(job)
     for query in QUERIES:
         scanned = search_jobs(Subject(jobs=(job,)), parse_query(query))
-        found = {f"{hit.trial}#{hit.row.step} {hit.row.role}" for hit in scanned.hits}
+        found = {f"{hit.trial_id}#{hit.row.step} {hit.row.role}" for hit in scanned.hits}
         sealed = {each for each in anchors(ask(ledger, query)) if "#None" not in each}
         assert found == sealed, query
         assert scanned.is_all

@@ -367,8 +367,7 @@ def _render_remark(remark: AnyEntry | Withheld) -> str:
             note = f": {remark.note}" if remark.note else ""
             return _dated(remark, f"review  {remark.verdict} by {remark.reviewer}{note}")
         case SupersedeEntry():
-            other = f"{remark.by.experiment_id}/{remark.by.trial_id}"
-            subject = f"{remark.subject.experiment_id}/{remark.subject.trial_id}"
+            other, subject = remark.by.name, remark.subject.name
             why = f"({remark.cause}) by {remark.author}: {remark.reason}"
             return _dated(remark, f"superseded  {other} replaces {subject} {why}")
         case RescoreEntry():

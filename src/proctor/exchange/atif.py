@@ -72,9 +72,8 @@ def _write_trial(selection: Selection, trial: SealedTrial, place: Path, report: 
             f"{trial.name}: it left no trace that can be read, and ATIF holds nothing else"
         )
         return
-    home = f"{trial.row.experiment_id}/{trial.row.trial_id}"
     for document in documents:
-        folder = f"{home}/{make_id(document.part)}" if document.part else home
+        folder = f"{trial.name}/{make_id(document.part)}" if document.part else trial.name
         with create_below(place, f"{folder}/{_FILE}") as file:
             file.write(document.data)
         missing = _write_media(selection, trial, document, place / folder)

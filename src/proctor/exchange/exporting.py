@@ -270,7 +270,7 @@ class SealedTrial:
     @property
     def name(self) -> str:
         """EXPERIMENT/TRIAL; both are valid parts of a path."""
-        return f"{self.row.experiment_id}/{self.row.trial_id}"
+        return self.row.name
 
     def document(self) -> Object:
         """Everything that is sealed; a loss report compares the export with it."""

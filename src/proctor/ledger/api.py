@@ -152,7 +152,7 @@ class Ledger(OpenLedger):
         """
         entry = self.entry(trial.seq)
         if not isinstance(entry, TrialEntry):
-            raise LedgerError(f"{trial.experiment_id}/{trial.trial_id} was withheld")
+            raise LedgerError(f"{trial.name} was withheld")
         return bytes(entry.record)
 
     def remarks(self, trial: TrialRow) -> list[Remark]:

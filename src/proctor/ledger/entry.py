@@ -130,6 +130,11 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     record: str
     """SHA-256 of the record's bytes: the ids alone would not say which bytes were meant."""
 
+    @property
+    def name(self) -> str:
+        """The name in commands and on pages: EXPERIMENT/TRIAL."""
+        return f"{self.experiment_id}/{self.trial_id}"
+
 
 class ReviewEntry(Entry, frozen=True, kw_only=True):
     """A person's verdict about a trial. The latest of each reviewer counts; all are kept."""

@@ -71,7 +71,7 @@ class Hit(msgspec.Struct, frozen=True, kw_only=True):
     """One matching entry."""
 
     seq: int
-    """Index in the log of the entry it belongs to."""
+    """Position of the entry it belongs to; -1 in a job directory."""
     experiment_id: str | None
     """Null, like trial_id, for a review or a note."""
     trial_id: str | None

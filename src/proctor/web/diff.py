@@ -40,16 +40,11 @@ _MOST: Final = 2000
 class _Side:
     """One of the two trials."""
 
-    name: str
-    experiment: str
-    trial: str
+    base: str
+    """Address of the trial's page."""
     place: TracePlace
     traces: list[KeptTrace]
     trace: KeptTrace
-
-    @property
-    def base(self) -> str:
-        return trial_path(self.experiment, self.trial)
 
     @property
     def is_output(self) -> bool:
@@ -107,13 +102,14 @@ def _open_side(request: Request, name: str, stack: ExitStack) -> _Side:
     if not found:
         what = f"has no part {part[:80]!r}" if traces else "left no trace"
         raise NotThereError(f"{place.name}: {what}")
-    return _Side(place.name, experiment, trial, place, traces, found[0])
+    return _Side(trial_path(experiment, trial), place, traces, found[0])
 
 
 def _render(request: Request, a: _Side, b: _Side, beside: TracePair) -> Response:
     found = beside.found
     parts = [trace.part for trace in a.traces if any(each.part == trace.part for each in b.traces)]
-    words = {"a": a.name, "b": b.name}
+    words = {"a": a.place.name, "b": b.place.name}
+    asked = dict(request.query_params)
     both_output = a.is_output and b.is_output
     return render_page(
         "diff.html",
@@ -130,8 +126,8 @@ def _render(request: Request, a: _Side, b: _Side, beside: TracePair) -> Response
         rows=[(each, list(pair_up(each)), count_unshown(each)) for each in beside.stretches],
         shared=list(pair_up(beside.shared)),
         parts=[(part, f"/diff?{urlencode({**words, 'part': part})}") for part in parts if part],
-        swapped=f"/diff?{urlencode({**dict(request.query_params), 'a': b.name, 'b': a.name})}",
-        more=f"/diff?{urlencode({**dict(request.query_params), 'count': _MOST})}",
+        swapped=f"/diff?{urlencode({**asked, 'a': words['b'], 'b': words['a']})}",
+        more=f"/diff?{urlencode({**asked, 'count': _MOST})}",
         is_most=_count(request) >= _MOST,
         not_counted=[name for name, _, _ in NORMALISATIONS],
     )

@@ -24,9 +24,10 @@ from proctor.errors import InputError, ProctorError
 from proctor.files import read_small
 from proctor.ledger.place import open_reader
 from proctor.ledger.reader import LedgerReader
+from proctor.ledger.row import NOT_IN_A_LOG
 from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.withheld import list_unnamed, render_unnamed
-from proctor.search.find import COUNTED, Found, Page, find_hits
+from proctor.search.find import COUNTED, Found, Hit, Page, find_hits
 from proctor.search.index import SearchIndex
 from proctor.search.query import LONGEST_QUERY, Query, parse_query
 from proctor.search.row import Row, is_change
@@ -138,20 +139,11 @@ def search_ledger(ledger: LedgerReader, query: Query, page: Page) -> tuple[Found
     return ask_index(ledger, ask)
 
 
-@dataclass(frozen=True, slots=True)
-class JobHit:
-    """A matching entry of a trace in a job."""
-
-    experiment: str
-    trial: str
-    row: Row
-
-
 @dataclass(slots=True)
 class Scanned:
     """Matches in the traces of jobs."""
 
-    hits: list[JobHit] = field(default_factory=list)
+    hits: list[Hit] = field(default_factory=list)
     looked: int = 0
     """Trials that were scanned completely."""
     trials: int = 0
@@ -211,17 +203,22 @@ def _list_trials(subject: Subject) -> list[tuple[Path, str]]:
 def _scan_trial(
     subject: Subject, names: tuple[str, str], looking: _TimedScanner, scanned: Scanned
 ) -> None:
-    hits: list[JobHit] = []
+    hits: list[Hit] = []
     try:
         with find_place(subject, *names) as place, ExitStack() as stack:
             for trace in open_parts(place.parts, place.open_file, stack):
-                hits += [JobHit(*names, row) for row in looking.fitting(trace)]
+                hits += [_hit_in_job(names, row) for row in looking.fitting(trace)]
                 del hits[COUNTED:]
     except (ProctorError, OSError) as error:
         scanned.problems.append(f"{'/'.join(names)}: {error}")
     # Newest first, like the trials.
     scanned.hits += reversed(hits)
     del scanned.hits[COUNTED:]
+
+
+def _hit_in_job(names: tuple[str, str], row: Row) -> Hit:
+    experiment, trial = names
+    return Hit(seq=NOT_IN_A_LOG, experiment_id=experiment, trial_id=trial, row=row)
 
 
 class _Agent(msgspec.Struct, frozen=True):
@@ -278,7 +275,7 @@ class _Params:
 
 
 @dataclass(frozen=True, slots=True)
-class _Hit:
+class _ShownHit:
     """An entry as the page shows it."""
 
     name: str
@@ -302,11 +299,11 @@ def _search(request: Request) -> Response:
             scanned = search_jobs(subject, query)
             page = asked.page
             shown = scanned.hits[page.skipped : page.skipped + page.limit]
-            trials = len({(hit.experiment, hit.trial) for hit in scanned.hits})
+            trials = len({(hit.experiment_id, hit.trial_id) for hit in scanned.hits})
             return _render(
                 asked, subject,
                 heading=_tell(len(scanned.hits), trials, is_all=scanned.is_all),
-                hits=[_show(hit.experiment, hit.trial, 0, hit.row, marker) for hit in shown],
+                hits=[_show(hit, marker) for hit in shown],
                 pages=list(list_pages(len(scanned.hits), page)),
                 problems=scanned.problems,
                 scanned=scanned,
@@ -324,9 +321,7 @@ def _search_ledger(
     return _render(
         asked, subject,
         heading=_tell(found.matches, found.trials, is_all=found.is_exact),
-        hits=[
-            _show(hit.experiment_id, hit.trial_id, hit.seq, hit.row, marker) for hit in found.hits
-        ],
+        hits=[_show(hit, marker) for hit in found.hits],
         pages=list(list_pages(found.matches, asked.page)),
         problems=problems,
     )  # fmt: skip
@@ -347,7 +342,8 @@ def _tell(matches: int, trials: int, *, is_all: bool) -> str:
     return f"{matches:,}+ matches in {trials:,}+ trials"
 
 
-def _show(experiment: str | None, trial: str | None, seq: int, row: Row, marker: Marker) -> _Hit:
+def _show(hit: Hit, marker: Marker) -> _ShownHit:
+    experiment, trial, row = hit.experiment_id, hit.trial_id, hit.row
     cut, named = marker.cut(row, _SNIPPET), row.part
     row = msgspec.structs.replace(
         row,
@@ -357,13 +353,13 @@ def _show(experiment: str | None, trial: str | None, seq: int, row: Row, marker:
     )
     snippet = Snippet(make_plain(cut.before), make_plain(cut.match), make_plain(cut.after))
     if experiment is None or trial is None:
-        return _Hit(f"entry {seq}", f"/ledger/entries/{seq}", row, snippet)
+        return _ShownHit(f"entry {hit.seq}", f"/ledger/entries/{hit.seq}", row, snippet)
     base = trial_path(experiment, trial)
     if row.step is None:
         place = f"{base}#changes" if is_change(row) else base
-        return _Hit(f"{experiment}/{trial}", place, row, snippet)
+        return _ShownHit(f"{experiment}/{trial}", place, row, snippet)
     part = f"?{urlencode({'part': named})}" if named else ""
-    return _Hit(f"{experiment}/{trial}", f"{base}/trace{part}#step-{row.step}", row, snippet)
+    return _ShownHit(f"{experiment}/{trial}", f"{base}/trace{part}#step-{row.step}", row, snippet)
 
 
 def _render(asked: _Params, subject: Subject, *, status: int = 200, **more: object) -> Response:

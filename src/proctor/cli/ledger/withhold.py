@@ -106,7 +106,7 @@ def _withhold(
 def _name(found: TrialRow | int) -> str:
     if isinstance(found, int):
         return f"entry {found}"
-    return f"{found.experiment_id}/{found.trial_id}"
+    return found.name
 
 
 def _print_withheld(name: str, done: Withholding, *, as_json: bool) -> None:

@@ -65,7 +65,7 @@ def take_entry(cursor: Cursor, seq: int, entry: WatchedEntry) -> Iterator[EntryE
                 yield EntryEvent(
                     EventKind.SUPERSEDED,
                     seq,
-                    f"{entry.subject.experiment_id}/{entry.subject.trial_id}, which has a reward, "
+                    f"{entry.subject.name}, which has a reward, "
                     f"is superseded by {entry.by.trial_id} ({entry.cause}): {_cut(entry.reason)}",
                 )
         case KeyEntry():
@@ -95,8 +95,7 @@ def _take_withholding(cursor: Cursor, seq: int, entry: WithholdEntry) -> Iterato
         message = f"{what} is withheld, and no trial is named: {_cut(entry.reason)}"
         yield EntryEvent(EventKind.WITHHELD_UNNAMED, seq, message)
         return
-    name = f"{entry.subject.experiment_id}/{entry.subject.trial_id}"
-    message = f"{what} of {name} is withheld: {_cut(entry.reason)}"
+    message = f"{what} of {entry.subject.name} is withheld: {_cut(entry.reason)}"
     yield EntryEvent(EventKind.WITHHELD, seq, message)
     if entry.entry is not None:
         # If the line was withheld before it was read, this is the first mention of the trial.

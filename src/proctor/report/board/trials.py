@@ -160,7 +160,7 @@ def _find_supersessions(
     return {
         record: Supersession(
             seq=entry.seq,
-            by=f"{entry.by.experiment_id}/{entry.by.trial_id}",
+            by=entry.by.name,
             by_record=entry.by.record,
             cause=entry.cause,
             reason=entry.reason,

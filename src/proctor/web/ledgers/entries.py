@@ -29,24 +29,6 @@ from proctor.web.shown import trial_path
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
-    """A trial that an entry refers to."""
-
-    experiment: str
-    trial: str
-
-    @property
-    def name(self) -> str:
-        """EXPERIMENT/TRIAL."""
-        return f"{self.experiment}/{self.trial}"
-
-    @property
-    def address(self) -> str:
-        """Address of its page."""
-        return trial_path(self.experiment, self.trial)
-
-
-@dataclass(frozen=True, slots=True)
 class Link:
     """A reference from or to an entry."""
 
@@ -55,11 +37,11 @@ class Link:
     address: str | None = None
 
 
-def _reference(subject: Subject | None) -> Reference | None:
-    return None if subject is None else Reference(subject.experiment_id, subject.trial_id)
+def _link(what: str, trial: Subject) -> Link:
+    return Link(what, trial.name, trial_path(trial.experiment_id, trial.trial_id))
 
 
-def summarize_entry(entry: AnyEntry | Withheld) -> tuple[str, Reference | None]:
+def summarize_entry(entry: AnyEntry | Withheld) -> tuple[str, Subject | None]:
     """Summarize an entry, and return the trial it is about.
 
     Raises:
@@ -67,12 +49,12 @@ def summarize_entry(entry: AnyEntry | Withheld) -> tuple[str, Reference | None]:
     """
     match entry:
         case ReviewEntry() | SupersedeEntry() | RescoreEntry() | WithholdEntry():
-            return _describe_remark(entry), _reference(entry.subject)
+            return _describe_remark(entry), entry.subject
         case TrialEntry():
             row = read_row(entry)
             reward = row.reward
             score = "not scored" if reward is None else f"reward {reward!r}"
-            return score, Reference(row.experiment_id, row.trial_id)
+            return score, row.subject
         case PlanEntry() | KeyEntry() | NoteEntry() | AttestEntry() | MachineEntry():
             return _describe_own(entry), None
         case _:
@@ -118,20 +100,17 @@ def find_links(entry: AnyEntry | Withheld) -> Iterator[Link]:
     """What an entry refers to."""
     match entry:
         case TrialEntry():
-            row = read_row(entry)
-            known = Reference(row.experiment_id, row.trial_id)
-            yield Link("trial", known.name, known.address)
-            yield Link("record SHA-256", record_digest(entry))
+            found = read_row(entry).subject
+            yield _link("trial", found)
+            yield Link("record SHA-256", found.record)
         case ReviewEntry() | RescoreEntry() | SupersedeEntry():
-            known = Reference(entry.subject.experiment_id, entry.subject.trial_id)
-            yield Link("trial", known.name, known.address)
+            yield _link("trial", entry.subject)
             yield Link("record SHA-256", entry.subject.record)
             if isinstance(entry, SupersedeEntry):
-                by = Reference(entry.by.experiment_id, entry.by.trial_id)
-                yield Link("replaced by", by.name, by.address)
+                yield _link("replaced by", entry.by)
         case WithholdEntry():
-            if (about := _reference(entry.subject)) is not None:
-                yield Link("trial", about.name, about.address)
+            if entry.subject is not None:
+                yield _link("trial", entry.subject)
             if entry.entry is not None:
                 yield Link("entry", str(entry.entry), f"/ledger/entries/{entry.entry}")
         case PlanEntry() | AttestEntry():

@@ -13,6 +13,7 @@ from typing import Final
 
 from proctor.errors import DamageError, InputError, KeyFileError, NotThereError, SignatureError
 from proctor.ledger.entry import KINDS, Withheld, decode_line
+from proctor.ledger.entry import Subject as TrialSubject
 from proctor.ledger.log import FileLog, Line, LogStore, read_lines
 from proctor.ledger.note import Checkpoint, parse_verifier_key
 from proctor.ledger.place import open_reader
@@ -21,7 +22,7 @@ from proctor.ledger.row import TrialRow
 from proctor.ledger.signature import check_signature
 from proctor.ledger.trial_index import IndexedEntry, TrialFilter
 from proctor.ledger.withheld import list_unnamed, render_unnamed
-from proctor.web.ledgers.entries import Reference, summarize_entry
+from proctor.web.ledgers.entries import summarize_entry
 from proctor.web.subject import Subject
 
 PAGE: Final = 50
@@ -38,7 +39,7 @@ class Listed:
     kind: str
     at: str
     text: str
-    trial: Reference | None = None
+    trial: TrialSubject | None = None
     is_damaged: bool = False
 
 
@@ -133,7 +134,7 @@ def _list_indexed(ledger: LedgerReader, before: int | None, kind: str | None) ->
 
 def _list_entry(ledger: LedgerReader, entry: IndexedEntry, trial: TrialRow | None) -> Listed:
     seq, kind, at = entry.seq, entry.kind, entry.at
-    known = None if trial is None else Reference(trial.experiment_id, trial.trial_id)
+    known = None if trial is None else trial.subject
     if kind == "":
         return Listed(seq, WITHHELD, at, "withheld; its hash stays", known)
     if trial is not None:
