@@ -42,8 +42,7 @@ from proctor.trial.making import make_environment
 from proctor.trial.opening import open_files, opened
 from proctor.trial.order import Kinds
 from proctor.trial.spec import RecordFields, TrialSpec
-from proctor.trial.stop import stop_environment
-from proctor.trial.trial_run import TrialRun
+from proctor.trial.trial_run import TrialRun, stop_environment
 
 _BUDGET = 0.005
 """Seconds that a hundred small files may take."""

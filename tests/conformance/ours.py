@@ -7,8 +7,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from proctor.reward.column import RewardColumn
-from proctor.reward.metric import compute_metric
+from proctor.reward.metric import RewardColumn, compute_metric
 from proctor.reward.number import Rewards
 from proctor.reward.passk import eligible_ks, estimate, pass_at_k
 from proctor.reward.profile import DEFAULT_PROFILE, Profile

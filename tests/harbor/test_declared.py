@@ -14,7 +14,7 @@ from proctor.harbor.declared import (
     remote_datasets,
 )
 from proctor.harbor.documents import JobConfigDocument
-from proctor.reward.column import RewardColumn
+from proctor.reward.metric import RewardColumn
 
 MEAN = DeclaredMetric("mean")
 

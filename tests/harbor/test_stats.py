@@ -23,7 +23,7 @@ from proctor.harbor.stats import (
     stats_document,
     total_usage,
 )
-from proctor.reward.column import RewardColumn
+from proctor.reward.metric import RewardColumn
 from proctor.reward.steps import Verdict
 
 MEAN = {"ds": builtin_metrics(["mean"]), ADHOC: builtin_metrics(["mean"])}

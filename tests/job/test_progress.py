@@ -10,7 +10,7 @@ from proctor.harbor.stats import Trial, TrialTable, builtin_metrics
 from proctor.job.job import ResultFile
 from proctor.job.options import Counts
 from proctor.job.progress import Progress
-from proctor.reward.column import RewardColumn
+from proctor.reward.metric import RewardColumn
 from proctor.reward.steps import Verdict
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proctor.reward.column import RewardColumn
+from proctor.reward.metric import RewardColumn
 from proctor.reward.number import Number, Rewards
 from proctor.reward.passk import eligible_ks, estimate, pass_at_k
 

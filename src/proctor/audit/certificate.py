@@ -24,8 +24,7 @@ from proctor.harbor.render import render_json
 from proctor.harbor.trial import FoundTrial
 from proctor.json_values import MOST_VALUES, check_values
 from proctor.record.outcome import Summary
-from proctor.reward.column import RewardColumn
-from proctor.reward.metric import METRICS, compute_metric
+from proctor.reward.metric import METRICS, RewardColumn, compute_metric
 from proctor.reward.number import Number, Rewards, bits, same_number
 from proctor.reward.passk import pass_at_k
 

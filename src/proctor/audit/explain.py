@@ -16,8 +16,7 @@ from proctor.audit.certificate import (
     write_number,
 )
 from proctor.harbor.render import render_json
-from proctor.reward.column import RewardColumn
-from proctor.reward.metric import METRICS, operands
+from proctor.reward.metric import METRICS, RewardColumn, operands
 from proctor.reward.number import exact_sum
 from proctor.reward.passk import estimate
 

@@ -13,8 +13,7 @@ import msgspec
 from proctor.harbor.documents import JobConfigDocument, MetricConfig
 from proctor.harbor.render import render_json
 from proctor.harbor.stats import ADHOC
-from proctor.reward.column import RewardColumn
-from proctor.reward.metric import DEFAULT_METRIC, METRICS, compute_metric
+from proctor.reward.metric import DEFAULT_METRIC, METRICS, RewardColumn, compute_metric
 
 SCRIPT = "uv-script"
 

@@ -19,8 +19,7 @@ from typing import Any
 import msgspec
 
 from proctor.harbor.render import render_json, render_time
-from proctor.reward.column import RewardColumn
-from proctor.reward.metric import compute_metric
+from proctor.reward.metric import RewardColumn, compute_metric
 from proctor.reward.number import Number
 from proctor.reward.passk import pass_at_k
 from proctor.reward.steps import Verdict

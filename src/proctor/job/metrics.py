@@ -14,8 +14,7 @@ from proctor.harbor.configs import JobConfig, MetricConfig
 from proctor.harbor.declared import SCRIPT, DeclaredMetric
 from proctor.harbor.stats import ADHOC, Metric, MetricEntry, builtin_metrics
 from proctor.job.planned import Resolved
-from proctor.reward.column import RewardColumn
-from proctor.reward.metric import DEFAULT_METRIC
+from proctor.reward.metric import DEFAULT_METRIC, RewardColumn
 from proctor.reward.script import run_metric_script
 
 

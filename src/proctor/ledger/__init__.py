@@ -16,7 +16,6 @@
     artifacts    the store for evidence: ArtifactStore, FileArtifacts
     step_parts   reads single steps of a sealed trajectory
     derived      where indexes are stored, in the user's cache
-    rows         the index rows that an entry adds
     index_file   the tables of the index, and opening its file
     trial_index  the interface of an index: TrialIndex
     index        the index in SQLite

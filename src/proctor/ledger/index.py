@@ -25,12 +25,17 @@ from proctor.ledger.entry import (
 )
 from proctor.ledger.index_file import ALL_TABLES, alone, connect, create
 from proctor.ledger.log import Place
-from proctor.ledger.row import COLUMNS, DOCUMENTS, TrialRow, from_columns, read_row, to_columns
-from proctor.ledger.rows import (
+from proctor.ledger.row import (
+    COLUMNS,
+    DOCUMENTS,
     IS_WITHHELD,
+    TrialRow,
     evidence_key,
+    from_columns,
     kind_and_time,
+    read_row,
     remark_columns,
+    to_columns,
     withheld_columns,
     withholding_columns,
 )

@@ -7,7 +7,7 @@ from proctor.ledger.admission import admit_with_row
 from proctor.ledger.derived import SEARCH_INDEX, remove_index
 from proctor.ledger.entry import AnyEntry, Withheld, WithholdEntry, decode_line
 from proctor.ledger.log import Line, LogStore, read_line, read_lines
-from proctor.ledger.rows import kind_and_time
+from proctor.ledger.row import kind_and_time
 from proctor.ledger.tree import HASH_SIZE, Frontier, Tree, leaf_hash
 from proctor.ledger.trial_index import Indexed, IndexedEntry, Position, TrialIndex, key_after
 

@@ -5,9 +5,8 @@
     profile     named scoring rules: harbor-0.13.1, harbor-0.25
     read        parse reward.json and reward.txt, with harbor's rules and error messages
     coerce      convert odd reward.json values to numbers, as pydantic does
-    column      the rewards of many trials
     steps       combine the steps of a trial into its rewards
-    metric      Mean, Max, Min, Sum over the trials of a group
+    metric      the rewards of a group of trials; Mean, Max, Min, Sum over them
     script      custom metric scripts, run only on request
     passk       pass@k
 

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import compress
 
-from proctor.reward.column import RewardColumn
+from proctor.reward.metric import RewardColumn
 from proctor.reward.number import exact_sum
 
 _BINARY = frozenset((0, 1))

@@ -7,7 +7,7 @@
     agent, environment                    protocols of agents and environments
     paths, finding                        files of a trial; integrity findings
     opening                               its first files, secrets, and log
-    making, agent_phase, stop             create the agent and environment, run, stop
+    making, agent_phase                   create the agent and environment, run the agent
     output_log                            what commands print, recorded as it comes
     collect, artifacts                    fetch files from the environment
     verify, verifier_class                run the tests, or a verifier class
@@ -18,7 +18,7 @@
     opened, packages                      who opened the verifier's files; reinstalled packages
     change_record, clean_room_result      readers of changes.jsonl and clean-room.json
     change_files                          both, found among the files of a trial
-    record, recording, swap               its TrialRecord, rewritten at each phase
+    recording, swap                       its TrialRecord, rewritten at each phase
     timeouts, network, network_switch     time limits and network policies
     models, model_use, replayed           the job's model gateway; what was used of it
     healthcheck, skills, inside           smaller helpers

@@ -63,8 +63,7 @@ from proctor.trial.recording import (
 from proctor.trial.reverify import keep_state, noted, verify_again
 from proctor.trial.skills import upload_skills
 from proctor.trial.spec import TrialSpec
-from proctor.trial.stop import stop_environment
-from proctor.trial.trial_run import TrialRun, Watch
+from proctor.trial.trial_run import TrialRun, Watch, stop_environment
 from proctor.trial.verification import find_own_environment, run_verification
 
 # Tasks of several steps, by harbor's rules, oddities included

@@ -27,8 +27,7 @@ from proctor.harbor.record import NO_MODEL
 from proctor.harbor.stats import ADHOC, evals_key
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.row import ErrorTag, TrialRow, find_exception, read_row
-from proctor.reward.column import RewardColumn
-from proctor.reward.metric import compute_metric
+from proctor.reward.metric import RewardColumn, compute_metric
 from proctor.reward.number import Number, Rewards, is_finite
 from proctor.reward.passk import pass_at_k
 from proctor.reward.profile import DEFAULT_PROFILE

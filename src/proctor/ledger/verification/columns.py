@@ -12,8 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from proctor.ledger.entry import WithholdEntry
-from proctor.ledger.row import COLUMNS, DOCUMENTS, Columns
-from proctor.ledger.rows import IS_WITHHELD, RemarkColumns, withheld_columns, withholding_columns
+from proctor.ledger.row import (
+    COLUMNS,
+    DOCUMENTS,
+    IS_WITHHELD,
+    Columns,
+    RemarkColumns,
+    withheld_columns,
+    withholding_columns,
+)
 from proctor.ledger.supersession import read_supersessions
 
 type EntryColumns = tuple[int, str, str, int, int, int, bytes]

@@ -27,11 +27,14 @@ from proctor.ledger.entry import (
     encode_entry,
 )
 from proctor.ledger.log import LogStore, Place
-from proctor.ledger.row import Columns, read_ids, read_row, to_columns
-from proctor.ledger.rows import (
+from proctor.ledger.row import (
+    Columns,
     RemarkColumns,
     kind_and_time,
+    read_ids,
+    read_row,
     remark_columns,
+    to_columns,
 )
 from proctor.ledger.tree import HASH_SIZE, LEAF_PREFIX, leaf_hash
 from proctor.ledger.verification.columns import EntryColumns, has_columns

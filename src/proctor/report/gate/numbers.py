@@ -11,8 +11,7 @@ from proctor.report.gate.limits import Limits
 from proctor.report.gate.measured import Measured, MeasuredTrial
 from proctor.report.statistics.bootstrap import cluster_bootstrap
 from proctor.report.statistics.intervals import Interval, wilson
-from proctor.reward.column import RewardColumn
-from proctor.reward.metric import DEFAULT_METRIC, operands
+from proctor.reward.metric import DEFAULT_METRIC, RewardColumn, operands
 from proctor.reward.metric import mean as mean_of
 from proctor.reward.number import Number, json_number
 
