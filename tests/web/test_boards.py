@@ -9,6 +9,7 @@ from playwright.sync_api import Page
 
 from proctor.ledger.api import Ledger
 from proctor.ledger.review import append_supersession
+from proctor.report.board.text import COLUMNS
 from proctor.web.app import make_app
 from proctor.web.subject import Subject
 from tests.report.board_ledgers import DATASET, open_board_ledger, sit
@@ -47,6 +48,16 @@ def fill(ledger: Ledger) -> None:
 def address(directory: Path) -> Iterator[str]:
     with serving(make_app(Subject(ledger=directory))) as found:
         yield found
+
+
+def test_the_page_has_every_column_that_the_command_lists(page: Page, address: str) -> None:
+    page.goto(f"{address}{BOARD}")
+    headings = page.locator("table.board").first.locator("thead th").all_inner_texts()
+    shown = [column.on_page for column in COLUMNS if column.on_page]
+    assert headings[-len(shown) :] == shown
+    cells = page.locator("tbody.row").first.locator("td[data-label]")
+    labels = [cell.get_attribute("data-label") for cell in cells.all()]
+    assert labels[-len(shown) :] == shown
 
 
 def test_a_board_is_reached_and_leads_to_its_trials(page: Page, address: str) -> None:

@@ -33,7 +33,7 @@ _LENGTH = 32
 
 
 @dataclass(frozen=True, slots=True)
-class FoundTrial:
+class WatchedTrial:
     """What is kept of a trial's entry; whole records might not fit into memory."""
 
     experiment: str
@@ -41,7 +41,7 @@ class FoundTrial:
     sealed: SealedAt
 
 
-type WatchedEntry = FoundTrial | WithholdEntry | SupersedeEntry | KeyEntry | AttestEntry
+type WatchedEntry = WatchedTrial | WithholdEntry | SupersedeEntry | KeyEntry | AttestEntry
 
 
 def shorten(digest: str) -> str:
@@ -150,7 +150,7 @@ def _to_watched(entry: AnyEntry | Withheld, seq: int) -> WatchedEntry | None:
             row = read_row(entry)
             is_scored = row.reward is not None
             sealed = SealedAt(seq, shorten(record_digest(entry)), is_scored)
-            return FoundTrial(row.experiment_id, row.trial_id, sealed)
+            return WatchedTrial(row.experiment_id, row.trial_id, sealed)
         case WithholdEntry() | SupersedeEntry() | KeyEntry() | AttestEntry():
             return entry
         case _:

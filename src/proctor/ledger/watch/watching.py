@@ -29,9 +29,9 @@ from proctor.ledger.verification.keychain import Keychain, read_keychain
 from proctor.ledger.watch.cursor import Cursor, Cursors, SealedAt
 from proctor.ledger.watch.event import Event, EventKind
 from proctor.ledger.watch.reading import (
-    FoundTrial,
     NewLines,
     WatchedEntry,
+    WatchedTrial,
     read_new,
     shorten,
     unexplained_withholdings,
@@ -56,7 +56,7 @@ class EntryEvent:
 def take_entry(cursor: Cursor, seq: int, entry: WatchedEntry) -> Iterator[EntryEvent]:
     """Add an entry to the cursor; yields its events."""
     match entry:
-        case FoundTrial():
+        case WatchedTrial():
             yield from _take_identity(cursor, entry.experiment, entry.trial, entry.sealed)
         case WithholdEntry():
             yield from _take_withholding(cursor, seq, entry)
