@@ -41,15 +41,13 @@ class Mount:
     """Options of the file system itself, joined by commas."""
 
 
-def list_mounts(pid: int | str = "self") -> list[Mount]:
-    """List the mounts of a process's namespace, in order; later ones cover earlier ones.
+def list_mounts() -> list[Mount]:
+    """List the mounts of this process's namespace, in order; later ones cover earlier ones.
 
     Raises:
-        OSError: the process does not exist, or may not be inspected.
+        OSError: it cannot be read.
     """
-    return list(
-        _parse(Path(f"/proc/{pid}/mountinfo").read_text(encoding="utf-8", errors="replace"))
-    )
+    return list(_parse(Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")))
 
 
 def _parse(text: str) -> Iterator[Mount]:

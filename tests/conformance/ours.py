@@ -12,7 +12,7 @@ from proctor.reward.number import Rewards
 from proctor.reward.passk import eligible_ks, estimate, pass_at_k
 from proctor.reward.profile import DEFAULT_PROFILE, Profile
 from proctor.reward.read import load_rewards, validate_rewards
-from proctor.reward.steps import DEFAULT_STRATEGY, Step, Verdict, executed_steps, trial_verdict
+from proctor.reward.steps import DEFAULT_STRATEGY, Step, Stop, Verdict, find_stop, trial_verdict
 from tests.conformance.facts import Fact, observe
 from tests.conformance.files import write_files
 from tests.conformance.values import Encoded, decode_value, encode_value, render_compact
@@ -112,9 +112,13 @@ def run_steps(case: Case) -> Fact:
 
 def _describe_steps(case: Case) -> Fact:
     strategy = case["strategy"] or DEFAULT_STRATEGY
-    steps, stops = executed_steps(
-        map(_step, case["steps"]), verifying=not case["verification_disabled"]
-    )
+    steps: list[Step] = []
+    stops: list[Stop] = []
+    for step in map(_step, case["steps"]):
+        steps.append(step)
+        if stop := find_stop(step, verifying=not case["verification_disabled"]):
+            stops.append(stop)
+            break
     verdict = trial_verdict(steps, strategy)
     return {
         "executed_steps": [step.name for step in steps],

@@ -25,7 +25,7 @@ async def main(place: Path, storage_mb: int | None = None) -> None:
         running(order_of(place, session="two", task=task)),
     ):
         await one.exec("echo evidence > /logs/agent/left.txt")
-        while zygote.n_boxes < 3:
+        while len(zygote._boxes) < 3:
             await asyncio.sleep(0.005)
         for box in list(zygote._boxes.values()):
             await box.wait_until_up()

@@ -258,7 +258,7 @@ async def use_two(tmp_path: Path) -> None:
         async with running(order_of(tmp_path, session=f"trial-{number}")):
             pass
     zygote = await shared_zygote()
-    while zygote.n_boxes < 1:
+    while not zygote._boxes:
         await asyncio.sleep(0.005)
 
 

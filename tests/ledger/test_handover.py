@@ -22,7 +22,7 @@ from proctor.ledger.note import (
     parse_verifier_key,
     unbound_handover_message,
 )
-from proctor.ledger.tree import leaf_hash, prove_inclusion, root_before, root_of, subtree_of
+from proctor.ledger.tree import inclusion_path, leaf_hash, root_before, root_of, subtree_of
 from proctor.ledger.verification.damage import DamageKind
 from proctor.ledger.verification.verify import verify_ledger
 from tests.cli.programs import Proctor
@@ -234,7 +234,7 @@ def test_the_root_before_an_entry_follows_from_its_proof() -> None:
     for size in range(1, len(leaves) + 1):
         for place in range(size):
             wanted = root_of(leaves[:place])
-            path = prove_inclusion(leaves[:size], place)
+            path = inclusion_path(subtree_of(leaves), size, place)
             assert root_before(place, size, path) == wanted
             places = sorted({0, place, size // 2})
             nodes = prove_entries(subtree_of(leaves), size, places)

@@ -12,11 +12,12 @@ from proctor.ledger.tree import (
     Tree,
     check_consistency,
     check_inclusion,
+    consistency_path,
+    inclusion_path,
     leaf_hash,
     node_hash,
-    prove_consistency,
-    prove_inclusion,
     root_of,
+    subtree_of,
 )
 from proctor.ledger.verification.leaves import Leaves
 
@@ -71,7 +72,7 @@ def test_a_published_path_leads_to_the_root() -> None:
         "ca854ea128ed050b41b35ffc1b87b8eb2bde461e9e3b5596ece6b9d5975a0ae0",
         "d37ee418976dd95753c1c73862b9398fa2a2cf9b4ff0fdfe8b30cd95209614b7",
     ]
-    assert [step.hex() for step in prove_inclusion(LEAVES, 5)] == path
+    assert [step.hex() for step in inclusion_path(subtree_of(LEAVES), 8, 5)] == path
     check_inclusion(LEAVES[5], 5, 8, [bytes.fromhex(step) for step in path], root_of(LEAVES))
 
 
@@ -81,7 +82,7 @@ def test_a_published_consistency_path_leads_from_root_to_root() -> None:
         "ca854ea128ed050b41b35ffc1b87b8eb2bde461e9e3b5596ece6b9d5975a0ae0",
         "d37ee418976dd95753c1c73862b9398fa2a2cf9b4ff0fdfe8b30cd95209614b7",
     ]
-    assert [step.hex() for step in prove_consistency(LEAVES, 6)] == path
+    assert [step.hex() for step in consistency_path(subtree_of(LEAVES), 8, 6)] == path
     older, newer = Tree(6, bytes.fromhex(ROOTS[5])), Tree(8, bytes.fromhex(ROOTS[7]))
     check_consistency(older, newer, [bytes.fromhex(step) for step in path])
 
@@ -103,7 +104,7 @@ def test_every_proof_holds_and_none_holds_for_another(size: int) -> None:
     leaves = [leaf_hash(b"%d" % number) for number in range(size)]
     root, chance = root_of(leaves), random.Random(size)
     for index in range(size):
-        path = prove_inclusion(leaves, index)
+        path = inclusion_path(subtree_of(leaves), size, index)
         check_inclusion(leaves[index], index, size, path, root)
         for wrong in ([*path, root], path[:-1], [leaf_hash(b"x"), *path[1:]]):
             if wrong != path:
@@ -112,7 +113,7 @@ def test_every_proof_holds_and_none_holds_for_another(size: int) -> None:
         with pytest.raises(ProofError):
             check_inclusion(leaf_hash(b"x"), index, size, path, root)
     for older in range(1, size):
-        path = prove_consistency(leaves, older)
+        path = consistency_path(subtree_of(leaves), size, older)
         check_consistency(Tree(older, root_of(leaves[:older])), Tree(size, root), path)
         forged = root_of([*leaves[: older - 1], leaf_hash(b"x")])
         with pytest.raises(ProofError):
@@ -131,6 +132,6 @@ def test_a_leaf_is_no_node() -> None:
 @pytest.mark.parametrize("index", [-1, 8, 100])
 def test_there_is_no_proof_of_an_entry_that_is_not_there(index: int) -> None:
     with pytest.raises(ProofError, match="no entry"):
-        prove_inclusion(LEAVES, index)
+        inclusion_path(subtree_of(LEAVES), 8, index)
     with pytest.raises(ProofError, match="no entry"):
         check_inclusion(LEAVES[0], index, 8, [], root_of(LEAVES))

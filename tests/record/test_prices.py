@@ -15,7 +15,6 @@ import pytest
 from genai_prices import data, data_snapshot
 
 from proctor.record.cost import CostBasis, Spending, Usage, find_cost
-from proctor.record.prices import find_price_model
 from tests.cli.programs import environment
 
 DAY = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -64,8 +63,7 @@ def test_an_estimate_says_which_table_made_it() -> None:
     ],
 )
 def test_whole_names_find_their_price(name: str, provider: str, model: str) -> None:
-    matched = find_price_model(name)
-    assert matched is not None
+    (matched,) = estimate(CACHED, name).matched
     assert (matched.provider, matched.model) == (provider, model)
 
 
@@ -88,7 +86,6 @@ def test_whole_names_find_their_price(name: str, provider: str, model: str) -> N
     ],
 )
 def test_parts_of_names_find_none(name: str) -> None:
-    assert find_price_model(name) is None
     basis = estimate(CACHED, name)
     assert (basis.kind, basis.amount_usd) == ("unknown", None)
     assert basis.why_unknown

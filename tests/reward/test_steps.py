@@ -11,7 +11,6 @@ from proctor.reward.steps import (
     Step,
     Stop,
     Verdict,
-    executed_steps,
     find_stop,
     trial_verdict,
 )
@@ -96,27 +95,6 @@ def test_a_step_without_verdict_is_under_any_minimum() -> None:
 
 def test_no_minimum_is_looked_at_when_nothing_is_verified() -> None:
     assert find_stop(Step("s", None, min_reward=0.5), verifying=False) is None
-
-
-def test_steps_run_up_to_the_stop_and_not_beyond() -> None:
-    steps = [step({"reward": 1}, "a", 1.0), step({"reward": 0}, "b", 0.5), step({"reward": 1}, "c")]
-    executed, stops = executed_steps(iter(steps))
-    assert executed == steps[:2]
-    assert stops == [
-        Stop("debug", "Step 'b' reward=0 below min_reward 0.5, aborting remaining steps")
-    ]
-
-
-def test_all_steps_run_when_none_stops() -> None:
-    steps = [step({"reward": 0}, "a"), unverified("b")]
-    assert executed_steps(steps) == (steps, [])
-    assert executed_steps([]) == ([], [])
-
-
-def test_a_trial_that_is_not_verified_runs_all_its_steps() -> None:
-    steps = [Step("a", None, min_reward=0.5), Step("b", None)]
-    assert executed_steps(steps, verifying=False) == (steps, [])
-    assert len(executed_steps(steps)[0]) == 1
 
 
 def mean_of(*steps: Step) -> Rewards | None:

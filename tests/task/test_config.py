@@ -70,7 +70,7 @@ def test_a_full_file_is_read() -> None:
     assert config.environment.healthcheck is not None
     assert config.environment.healthcheck.retries == 3
     assert config.environment.tpu is not None
-    assert config.environment.tpu.chip_count == 8
+    assert config.environment.tpu.topology == "2x2x2"
 
 
 def test_a_config_cannot_be_changed() -> None:

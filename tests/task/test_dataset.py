@@ -5,9 +5,7 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import TaskError
-from proctor.task.dataset import load_dataset, load_dataset_digest
-from proctor.task.digests import load_digests
-from proctor.task.manifest import dataset_digest
+from proctor.task.dataset import load_dataset
 from tests.task.trees import TASKS, make_task, write
 from tests.unprivileged import unprivileged
 
@@ -52,14 +50,6 @@ def test_a_link_that_may_not_be_followed_is_listed(open_path: Path) -> None:
     with unprivileged():
         (found,) = load_dataset(open_path / "set").candidates
     assert [fault.code for fault in found.faults] == ["unreadable"]
-
-
-def test_the_digest_covers_the_tasks_that_harbor_takes() -> None:
-    dataset = load_dataset(TASKS / "partial")
-    tasks = {
-        name: load_digests(TASKS / "partial" / name).dataset_v1 for name in ("ok", "unknown-field")
-    }
-    assert load_dataset_digest(dataset) == dataset_digest(tasks)
 
 
 def test_what_cannot_be_listed_is_a_sentence(tmp_path: Path) -> None:

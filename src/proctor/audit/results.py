@@ -379,8 +379,12 @@ def _unordered(value: object, *, bare: bool) -> object:
     return value
 
 
-def _shortened(text: str, limit: int = 120) -> str:
-    return text if len(text) <= limit else f"{text[:limit]}…"
+# Longest text of a value in a finding.
+_LONGEST = 120
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
 def audit_presence(job: Job) -> Iterator[Finding]:

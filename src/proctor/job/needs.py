@@ -15,7 +15,8 @@ from proctor.environments.kinds import (
     is_built_in,
     make_environment,
 )
-from proctor.environments.sandbox.roots.dockerfile import find_machine, parse_dockerfile
+from proctor.environments.sandbox.roots.dockerfile import parse_dockerfile
+from proctor.environments.sandbox.roots.saved_image import this_platform
 from proctor.errors import ImageError, ProctorError
 from proctor.files import read_small
 from proctor.harbor.configs import EnvironmentConfig, TrialConfig
@@ -184,7 +185,8 @@ def _find_images(task: Task, config: EnvironmentConfig) -> TaskImages:
         return TaskImages(task, (named,) if named else (), is_built=False)
     try:
         text = read_small(str(_dockerfile(task))).decode("utf-8", "replace")
-        names = parse_dockerfile(text, str(_dockerfile(task)), find_machine()).images
+        machine = this_platform().architecture
+        names = parse_dockerfile(text, str(_dockerfile(task)), machine).images
     except (OSError, ValueError, ImageError):
         # Its trials report what is wrong with it.
         names = ()

@@ -2,8 +2,8 @@
 
     leaf_hash(line)                    SHA-256(0x00 ‖ line without its newline)
     Frontier                           a growing tree: its root at any time, in O(log n) memory
-    prove_inclusion, check_inclusion   a leaf is the n-th of a tree
-    prove_consistency, check_consistency   a tree is the beginning of another one
+    inclusion_path, check_inclusion    a leaf is the n-th of a tree
+    consistency_path, check_consistency    a tree is the beginning of another one
 
 Pure functions over hashes. `inclusion_path` and `consistency_path` ask for the subtrees that a
 proof needs, which tiles.py reads from the index.
@@ -96,13 +96,8 @@ def subtree_of(leaves: Sequence[bytes]) -> Subtree:
     return subtree
 
 
-def prove_inclusion(leaves: Sequence[bytes], index: int) -> list[bytes]:
-    """The sibling hashes from a leaf up to the root."""
-    return inclusion_path(subtree_of(leaves), len(leaves), index)
-
-
 def inclusion_path(subtree: Subtree, size: int, index: int) -> list[bytes]:
-    """`prove_inclusion` for a tree of this size.
+    """The sibling hashes from a leaf up to the root of a tree of this size.
 
     Raises:
         ProofError: there is no such leaf.
@@ -176,13 +171,8 @@ def root_before(index: int, size: int, path: Sequence[bytes]) -> bytes:
     return root or EMPTY_ROOT
 
 
-def prove_consistency(leaves: Sequence[bytes], older: int) -> list[bytes]:
-    """The hashes that prove the first `older` leaves to be the beginning of all leaves."""
-    return consistency_path(subtree_of(leaves), len(leaves), older)
-
-
 def consistency_path(subtree: Subtree, size: int, older: int) -> list[bytes]:
-    """`prove_consistency` for a tree of this size.
+    """The hashes that prove the first `older` leaves to be the beginning of a tree of this size.
 
     Raises:
         ProofError: the older tree is larger.

@@ -66,17 +66,6 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @classmethod
-    def from_openai(
-        cls,
-        *,
-        prompt_tokens: int | None,
-        cached_tokens: int | None,
-        completion_tokens: int | None,
-    ) -> Self:
-        """Convert OpenAI's counts: input includes cached tokens; cache writes are unknown."""
-        return cls(input=prompt_tokens, output=completion_tokens, cache_read=cached_tokens)
-
-    @classmethod
     def from_harbor(
         cls,
         *,

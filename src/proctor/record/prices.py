@@ -94,15 +94,6 @@ def estimate_cost(spendings: Sequence[Spending], when: datetime) -> CostBasis:
     )
 
 
-def find_price_model(name: str) -> Matched | None:
-    """Find the price table entry for a model's name; None if there is none."""
-    try:
-        provider, model = _find_model(Spending(usages=(), model=name))
-    except RecordError:
-        return None
-    return Matched(asked=name, provider=provider.id, model=model.id)
-
-
 @cache
 def _snapshot() -> DataSnapshot:
     return DataSnapshot(providers=data.providers, from_auto_update=False)

@@ -4,7 +4,7 @@ harbor's rules: a failed step that was not verified ends the trial, and so does 
 step's minimum. Only executed steps count.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -53,18 +53,6 @@ def find_stop(step: Step, *, verifying: bool = True) -> Stop | None:
     if shortfall is None:
         return None
     return Stop("debug", f"Step '{step.name}' {shortfall}, aborting remaining steps")
-
-
-def executed_steps(
-    steps: Iterable[Step], *, verifying: bool = True
-) -> tuple[list[Step], list[Stop]]:
-    """Return the steps that are executed, and the stop that ended the trial, if any."""
-    executed = []
-    for step in steps:
-        executed.append(step)
-        if stop := find_stop(step, verifying=verifying):
-            return executed, [stop]
-    return executed, []
 
 
 def trial_verdict(

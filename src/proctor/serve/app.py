@@ -23,7 +23,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -269,9 +269,6 @@ def _say_error(request: Request, error: Exception) -> Response:
     served: Served = request.app.state.served
     served.audit.write(path=request.url.path[:200], error=str(error)[:500])
     return JSONResponse({"message": str(error)}, status)
-
-
-type Handler = Callable[[Request], Awaitable[Response]]
 
 
 def _served(request: Request) -> Served:

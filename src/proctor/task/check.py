@@ -40,15 +40,6 @@ class DatasetCheck(msgspec.Struct, frozen=True):
     diagnostics: tuple[Diagnostic, ...] = ()
     """Findings about the dataset as a whole."""
 
-    @property
-    def has_problem(self) -> bool:
-        """Whether any finding is a problem."""
-        found = [
-            *self.diagnostics,
-            *(d for one in self.tasks + self.skipped for d in one.diagnostics),
-        ]
-        return any(diagnostic.is_problem for diagnostic in found)
-
 
 def check_task(path: Path) -> list[Diagnostic]:
     """List problems first, then notes; empty if there are none."""

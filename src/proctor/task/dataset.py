@@ -12,8 +12,6 @@ import msgspec
 from proctor.diagnostic import Diagnostic
 from proctor.errors import TaskError
 from proctor.task.directory import CONFIG, INSTRUCTION, find_faults
-from proctor.task.hashed import SHARED, FileHashes
-from proctor.task.manifest import dataset_digest, hash_files, task_digest
 from proctor.task.presence import is_directory
 
 # A directory with none of these was probably not meant to be a task.
@@ -74,16 +72,6 @@ def load_dataset(path: Path) -> Dataset:
     except OSError as error:
         raise TaskError(f"{path}: cannot be listed: {error.strerror}") from error
     return Dataset(path, tuple(Candidate(child, tuple(_find_faults(child))) for child in children))
-
-
-def load_dataset_digest(dataset: Dataset, hashes: FileHashes = SHARED) -> str:
-    """Dataset digest v1 of the tasks that harbor accepts, read from disk.
-
-    Raises:
-        TaskError: a task cannot be hashed.
-    """
-    tasks = {task.name: task_digest(hash_files(task.path, hashes)) for task in dataset.tasks}
-    return dataset_digest(tasks)
 
 
 def is_task_directory(path: Path) -> bool:

@@ -70,11 +70,6 @@ class Tpu(Table):
     topology: Annotated[str, AfterValidator(_parse_topology)]
     """Chips along each axis, such as '2x4'."""
 
-    @property
-    def chip_count(self) -> int:
-        """Number of chips in the slice."""
-        return math.prod(int(axis) for axis in self.topology.split("x"))
-
 
 def _name_transport(value: object) -> object:
     return "streamable-http" if value == "http" else value

@@ -9,7 +9,6 @@ from proctor.record.fields import Object
 from proctor.record.model import TrialRecord
 from proctor.record.reasons import ReasonCode
 
-KINDS: Final = ("turns", "tokens", "cost", "time", "context", "other")
 # Limits of proctor's own chat agent.
 _NAMES: Final = {
     "max_turns": "turns",
@@ -43,7 +42,7 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
     """A limit that was reached."""
 
     kind: str
-    """One of KINDS."""
+    """turns, tokens, cost, time, context or other."""
     where: str
     """The field that shows it."""
     said: str

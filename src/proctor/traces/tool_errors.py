@@ -75,8 +75,6 @@ EXIT: Final = "exit_nonzero"
 FLAG: Final = "is_error"
 STOPPED: Final = "timeout_or_signal"
 TEXT: Final = "text"
-REASONS: Final = (EXIT, FLAG, STOPPED, TEXT)
-"""The signs of an error, the most reliable first."""
 
 # Keys that can contain such a flag.
 _FLAGGED: Final = frozenset({"is_error", "isError", "conversation", ATIF_KEY})
@@ -90,7 +88,7 @@ class ToolError(msgspec.Struct, frozen=True, kw_only=True):
     command: str
     """The command; both ends, if it is long."""
     reason: str
-    """One of REASONS."""
+    """The most reliable sign: EXIT, FLAG, STOPPED or TEXT."""
     exit_code: int | None
     """As recorded, or as in the output."""
     text: str

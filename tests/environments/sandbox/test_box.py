@@ -314,7 +314,7 @@ def test_a_spawn_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
             for ended in done:
                 if not ended.cancelled():
                     await ended.result().kill()
-        assert zygote.n_boxes == 0
+        assert not zygote._boxes
 
     asyncio.run(run())
 

@@ -387,11 +387,6 @@ class Zygote:
         """Whether it can spawn sandboxes."""
         return self._link.is_open
 
-    @property
-    def n_boxes(self) -> int:
-        """Number of running sandboxes."""
-        return len(self._boxes)
-
     async def spawn(self, blueprint: Blueprint) -> Box:
         """Build a sandbox.
 

@@ -40,15 +40,6 @@ type Parts = Mapping[Span, bytes]
 """Hashes of the subtrees that a proof computes or contains."""
 
 
-def root_from(entries: Mapping[int, bytes], size: int, nodes: Sequence[bytes]) -> bytes:
-    """The root computed from leaf hashes by position and the hashes of a proof.
-
-    Raises:
-        ProofError: there are too few or too many hashes, or a position is not in the tree.
-    """
-    return hash_parts(entries, size, nodes)[0, size]
-
-
 def root_before_entry(parts: Parts, size: int, place: int) -> bytes:
     """Root of the tree before a proven entry; its subtrees are all in the proof."""
     low, high, lefts = 0, size, list[bytes]()

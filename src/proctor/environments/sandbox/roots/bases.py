@@ -9,7 +9,6 @@ from proctor.environments.sandbox.roots.dockerfile import (
     Dockerfile,
     Source,
     Stage,
-    find_machine,
     parse_dockerfile,
 )
 from proctor.environments.sandbox.roots.host_base import (
@@ -22,6 +21,7 @@ from proctor.environments.sandbox.roots.images import ImageStore
 from proctor.environments.sandbox.roots.instructions import find_unbuilt
 from proctor.environments.sandbox.roots.layers import Parts
 from proctor.environments.sandbox.roots.recipe import Start
+from proctor.environments.sandbox.roots.saved_image import this_platform
 from proctor.environments.sandbox.scratch import cache_directory
 from proctor.errors import ImageError
 from proctor.files import read_small
@@ -45,7 +45,7 @@ def load_dockerfile(environment_dir: Path) -> Dockerfile | None:
         raise ImageError(f"{path}: not UTF-8 text: {error.reason} at {error.start}") from error
     except OSError as error:
         raise ImageError(f"{path}: cannot be read: {reason_of(error)}") from error
-    return parse_dockerfile(text, str(path), find_machine())
+    return parse_dockerfile(text, str(path), this_platform().architecture)
 
 
 def find_images(

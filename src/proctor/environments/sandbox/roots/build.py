@@ -29,12 +29,12 @@ from proctor.environments.sandbox.roots.dockerfile import (
     NOTHING,
     Dockerfile,
     Stage,
-    find_machine,
 )
 from proctor.environments.sandbox.roots.host_base import is_loaded
 from proctor.environments.sandbox.roots.instructions import find_unbuilt
 from proctor.environments.sandbox.roots.layers import Parts
 from proctor.environments.sandbox.roots.recipe import DEFAULT_PATH
+from proctor.environments.sandbox.roots.saved_image import this_platform
 from proctor.environments.sandbox.roots.stages import Builder
 from proctor.environments.sandbox.roots.steps import Spawn, run_in_thread
 from proctor.errors import ImageError, UnsupportedError
@@ -203,7 +203,7 @@ def _platform_notes(dockerfile: Dockerfile) -> tuple[str, ...]:
 
 
 def _note_platform(dockerfile: Dockerfile, stage: Stage) -> tuple[str, ...]:
-    wanted, ours = stage.platform, f"linux/{find_machine()}"
+    wanted, ours = stage.platform, str(this_platform())
     if wanted is None or wanted == ours or wanted.startswith(f"{ours}/"):
         return ()
     place = f"{dockerfile.where}:{stage.line}"

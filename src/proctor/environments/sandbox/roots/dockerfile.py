@@ -4,7 +4,6 @@ Only the stages that the last one needs are looked at: those that it is FROM, an
 copies files from, directly or through another stage.
 """
 
-import platform
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ NOTHING = "scratch"
 INSTEAD = "build it with `--builder buildah` or `--builder docker`"
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _STAGE = re.compile(r"[a-z][a-z0-9_.-]*")
-_MACHINES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +119,6 @@ class Dockerfile:
             name = dict(statement.flags).get("from")
             if statement.keyword == "COPY" and name is not None:
                 yield Place(self.where, statement)(self.copy_source, stage, name)
-
-
-def find_machine() -> str:
-    """Return this machine's architecture, as Docker names it."""
-    return _MACHINES.get(platform.machine(), platform.machine())
 
 
 def parse_dockerfile(text: str, where: str, machine: str = "amd64") -> Dockerfile:
