@@ -16,7 +16,7 @@ import pytest
 from backports import zstd
 
 from tests.cli.programs import command_line, environment
-from tests.environments.sandbox.registries import SmallRegistry, small_registry
+from tests.environments.sandbox.registries import SmallRegistry
 from tests.environments.sandbox.saved import Saved, layer
 from tests.environments.sandbox.trees import entry
 
@@ -80,12 +80,6 @@ def after_the_end(pack: Callable[[bytes], bytes], size: int) -> bytes:
 
 
 SHAPES = {"one file": one_file, "many files": many_files, "after the end": after_the_end}
-
-
-@pytest.fixture
-def registry() -> Iterator[SmallRegistry]:
-    with small_registry() as found:
-        yield found
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """The limit of the image store, as people meet it: `image prune`, and runs that pull again."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,32 +10,11 @@ from proctor.environments.sandbox.roots.images import ImageStore
 from tests.cli.programs import Proctor, Ran, run_child
 from tests.cli.test_run import make_task
 from tests.environments.sandbox.built import put_layer
-from tests.environments.sandbox.registries import SmallRegistry, small_registry
-from tests.environments.sandbox.rootfs import make_rootfs, pack
+from tests.environments.sandbox.registries import SmallRegistry
 from tests.environments.sandbox.saved import Saved, layer
 from tests.task.trees import write
 
-pytestmark = pytest.mark.sandbox
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("PROCTOR_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("PROCTOR_BASE", raising=False)
-    return tmp_path / "cache"
-
-
-@pytest.fixture
-def registry() -> Iterator[SmallRegistry]:
-    with small_registry() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def bottom(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    place = tmp_path_factory.mktemp("bottom")
-    return pack(make_rootfs(place / "root"), place / "root.tar").read_bytes()
+pytestmark = [pytest.mark.sandbox, pytest.mark.usefixtures("empty_cache")]
 
 
 def publish(registry: SmallRegistry, bottom: bytes, name: str) -> str:
@@ -85,13 +63,13 @@ def test_a_run_keeps_all_that_it_needs_and_the_next_one_pulls_again_what_was_rem
 
 
 def test_prune_removes_images_and_layers_and_says_how_much_was_freed(
-    proctor: Proctor, registry: SmallRegistry, bottom: bytes, tmp_path: Path, cache: Path
+    proctor: Proctor, registry: SmallRegistry, bottom: bytes, tmp_path: Path, empty_cache: Path
 ) -> None:
     one, two = (publish(registry, bottom, name) for name in ("one", "two"))
     proctor("image", "import", "mine", write(tmp_path / "tree", {"usr/x": "x"}))
     proctor("image", "pull", one)
     proctor("image", "pull", two)
-    put_layer(cache / "layers", "ab" * 32, 100_000)
+    put_layer(empty_cache / "layers", "ab" * 32, 100_000)
     listed = json.loads(proctor("image", "list", "--json").out)
     assert [image["origin"] for image in listed["images"]] == ["pulled", "pulled", "imported"]
     assert listed["n_bytes"] > listed["n_bytes_counted"] > 4_000_000

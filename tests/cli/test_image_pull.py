@@ -1,7 +1,6 @@
 """`proctor image pull`, and the images that `run` pulls by itself."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,32 +9,12 @@ import pytest
 from proctor.environments.sandbox.roots.images import ImageStore
 from tests.cli.programs import Proctor, run_child
 from tests.cli.test_run import make_task
-from tests.environments.sandbox.registries import SmallRegistry, free_port, small_registry
-from tests.environments.sandbox.rootfs import make_rootfs, pack
+from tests.environments.sandbox.registries import SmallRegistry, free_port
 from tests.environments.sandbox.saved import Saved, layer
 from tests.job.git_server import git_server
 from tests.job.test_dataset_fetch import Site
 
-pytestmark = pytest.mark.sandbox
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PROCTOR_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("PROCTOR_BASE", raising=False)
-
-
-@pytest.fixture
-def registry() -> Iterator[SmallRegistry]:
-    with small_registry() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def bottom(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    place = tmp_path_factory.mktemp("bottom")
-    return pack(make_rootfs(place / "root"), place / "root.tar").read_bytes()
+pytestmark = [pytest.mark.sandbox, pytest.mark.usefixtures("empty_cache")]
 
 
 def publish(registry: SmallRegistry, bottom: bytes, words: str) -> str:

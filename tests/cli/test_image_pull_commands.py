@@ -15,7 +15,7 @@ from tests.environments.sandbox.registries import free_port, needs_programs, pus
 from tests.environments.sandbox.rootfs import make_rootfs, pack
 from tests.environments.sandbox.saved import Saved, as_directory, layer, layout_files
 
-pytestmark = [pytest.mark.sandbox, needs_programs]
+pytestmark = [pytest.mark.sandbox, pytest.mark.usefixtures("empty_cache"), needs_programs]
 SOLUTION = "#!/bin/sh\ncat /srv/words > /srv/answer\n"
 TEST = (
     'test "$(cat /srv/answer)" = first && reward=1 || reward=0\n'
@@ -46,13 +46,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     place = tmp_path_factory.mktemp("site")
     with real_registry(place / "registry") as host:
         yield Site(place, host)
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PROCTOR_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.delenv("PROCTOR_BASE", raising=False)
 
 
 def write_task(directory: Path, reference: str) -> Path:

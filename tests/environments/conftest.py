@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.environments.sandbox.registries import SmallRegistry, small_registry
+
 
 @pytest.fixture(scope="session")
 def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
@@ -14,3 +16,10 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("PROCTOR_CACHE", str(directory))
         patch.delenv("PROCTOR_SCRATCH", raising=False)
         yield directory
+
+
+@pytest.fixture
+def registry() -> Iterator[SmallRegistry]:
+    """An empty registry on this machine."""
+    with small_registry() as found:
+        yield found

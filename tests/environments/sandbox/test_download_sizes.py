@@ -3,7 +3,7 @@
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,12 +25,6 @@ NOW = datetime(2026, 1, 2, tzinfo=UTC)
 SIZES = "proctor.environments.sandbox.roots.download_sizes"
 BASE = layer(("usr/x", "x" * 5000))
 type Find = Callable[..., DownloadSizes]
-
-
-@pytest.fixture
-def registry() -> Iterator[SmallRegistry]:
-    with small_registry() as found:
-        yield found
 
 
 @pytest.fixture

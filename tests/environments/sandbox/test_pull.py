@@ -7,7 +7,7 @@ import stat
 import tarfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -34,12 +34,6 @@ from tests.environments.sandboxes import running, said
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 OTHER = "arm64" if ARCHITECTURE == "amd64" else "amd64"
 type Pull = Callable[..., Pulled]
-
-
-@pytest.fixture
-def registry() -> Iterator[SmallRegistry]:
-    with small_registry() as found:
-        yield found
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import os
 import shutil
 import tarfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -32,12 +32,6 @@ from tests.environments.sandbox.trees import entry
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 INDEX = "application/vnd.oci.image.index.v1+json"
 BLOBS = "proctor.environments.sandbox.roots.registry.blobs"
-
-
-@pytest.fixture
-def registry() -> Iterator[SmallRegistry]:
-    with small_registry() as found:
-        yield found
 
 
 @pytest.fixture

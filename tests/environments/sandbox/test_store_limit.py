@@ -21,7 +21,7 @@ from proctor.environments.sandbox.roots.pull import Pulled, PullOptions, pull_im
 from proctor.errors import ImageError
 from tests.cli.programs import environment
 from tests.environments.sandbox.built import put_layer
-from tests.environments.sandbox.registries import SmallRegistry, small_registry
+from tests.environments.sandbox.registries import SmallRegistry
 from tests.environments.sandbox.rootfs import pack
 from tests.environments.sandbox.saved import Saved, layer
 from tests.environments.sandbox.sites import OnSite, Site
@@ -48,12 +48,6 @@ for reference in sys.argv[1:]:
     pull_image(ImageStore(), reference, PullOptions(env=os.environ, now=datetime.now(UTC)))
 """
 type Pull = Callable[..., Pulled]
-
-
-@pytest.fixture
-def registry() -> Iterator[SmallRegistry]:
-    with small_registry() as found:
-        yield found
 
 
 @pytest.fixture
