@@ -79,7 +79,6 @@ def test_a_request_is_its_conversation(wire: Wire) -> None:
     system, user, called, answered = request.turns
     assert request.problem is None
     assert request.is_stream
-    assert request.max_output_tokens == 512
     assert len(request.tools) == 1
     assert (system.role, system.text) == ("system", "You are an engineer.")
     assert (user.role, user.text) == ("user", "List the files.\n[image: image/png, 48 bytes]")
@@ -385,7 +384,6 @@ def test_the_provider_may_report_its_own_amount_and_cache_writes() -> None:
         "cost": 0.25,
     }
     answer = _answer(Wire.OPENAI_CHAT, {"usage": usage})
-    assert answer.cost_usd == 0.25
     assert answer.usage == Usage(input=10, output=1, cache_read=2, cache_write=3)
 
 

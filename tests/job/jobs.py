@@ -18,9 +18,9 @@ from proctor.harbor.stats import JobStats
 from proctor.harbor.trial_result import TrialResult
 from proctor.job.job import resume_job, run_job
 from proctor.job.options import JobOptions, JobOutcome, ResumeOptions
-from proctor.job.watch import NullWatch, Watch
+from proctor.job.watch import Watch
 
-NOBODY = NullWatch()
+NOBODY = Watch()
 NOP = AgentConfig(name="nop")
 
 
@@ -90,7 +90,7 @@ def trial_dirs(job: Path) -> list[Path]:
     return [job / slot["trial"] for slot in load_json(job / "proctor.json")["slots"]]
 
 
-class Listener(NullWatch):
+class Listener(Watch):
     """Remembers what was told."""
 
     def __init__(self) -> None:

@@ -114,7 +114,7 @@ def test_an_id_that_is_no_name_makes_no_path(
         trial_path(entry)
     with (
         pytest.raises(ProctorError),
-        opened_experiment(ledger, EXPERIMENT, SealedIn(ledger.where)),
+        opened_experiment(ledger, EXPERIMENT, SealedIn()),
     ):
         pass
     hostile = [msgspec.structs.replace(row, **{field: name}) for row in rows]

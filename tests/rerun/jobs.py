@@ -11,7 +11,7 @@ from typing import Any
 from proctor.harbor.configs import AgentConfig, JobConfig, TaskConfig
 from proctor.job.job import run_job
 from proctor.job.options import JobOptions, LedgerOptions
-from proctor.job.watch import NullWatch
+from proctor.job.watch import Watch
 
 type Again = Callable[..., dict[str, Any]]
 """Runs one trial of a job again: what was said of it, and the exit code."""
@@ -52,7 +52,7 @@ def run_trial(place: Path, agent: AgentConfig, ledger: LedgerOptions | None = No
         agents=[agent],
         tasks=[TaskConfig(path=task if task.exists() else write_task(task))],
     )
-    outcome = asyncio.run(run_job(JobOptions(config=config, ledger=ledger), NullWatch()))
+    outcome = asyncio.run(run_job(JobOptions(config=config, ledger=ledger), Watch()))
     assert outcome.counts.scored == 1
     return outcome.directory
 

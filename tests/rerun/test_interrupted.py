@@ -13,7 +13,7 @@ import pytest
 
 from proctor.job.job import run_job
 from proctor.job.options import JobOptions
-from proctor.job.watch import NullWatch
+from proctor.job.watch import Watch
 from proctor.rerun.from_job import load_job_trials
 from proctor.rerun.rerunning import RerunOptions, Reruns, run_again
 from tests.become_user import PERSON
@@ -83,7 +83,7 @@ def test_ctrl_c_between_two_trials_tells_what_came_of_the_first(tmp_path: Path) 
             directory=tmp_path / "new",
             tasks=[],
             environment=None,
-            run_job=lambda config, *_: run_job(JobOptions(config=config), NullWatch()),
+            run_job=lambda config, *_: run_job(JobOptions(config=config), Watch()),
             began=began,
             ended=lambda reruns: told.append(len(reruns)),
         )

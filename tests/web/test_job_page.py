@@ -10,6 +10,7 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
+from proctor.web import shelf
 from proctor.web.app import make_app
 from proctor.web.experiment import state_of
 from proctor.web.live import MOST_LISTENERS
@@ -177,9 +178,9 @@ def test_a_job_that_comes_later_is_listed(tmp_path: Path) -> None:
     assert [job.name for job in subject.jobs] == [JOB, "14-two-models"]
 
 
-def test_jobs_that_nobody_looks_at_are_let_go() -> None:
+def test_jobs_that_nobody_looks_at_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
     subject = Subject(jobs=all_jobs())
-    subject.shelf._most = 40
+    monkeypatch.setattr(shelf, "_MOST", 40)
     for job in all_jobs():
         subject.experiment(job.name)
     kept = sum(files.size for files in subject.shelf.all())

@@ -32,8 +32,8 @@ type Fetch = Callable[[BinaryIO], None]
 class NodeHome:
     """The directory of one node."""
 
-    def __init__(self, root: Path | None = None) -> None:
-        self._root = root or cache_directory() / "cluster"
+    def __init__(self) -> None:
+        self._root = cache_directory() / "cluster"
         for name in ("trees", "trials"):
             (self._root / name).mkdir(mode=0o700, parents=True, exist_ok=True)
 

@@ -30,9 +30,9 @@ def find_ports(n: int) -> list[int]:
     return ports
 
 
-def wait_for_nodes(pilot: Path, n: int, limit_sec: float = _START_SEC) -> str | None:
+def wait_for_nodes(pilot: Path, n: int) -> str | None:
     """Wait until all nodes run, or the others have given up; None, or why no trial can run."""
-    end = time.monotonic() + limit_sec
+    end = time.monotonic() + _START_SEC
     n_alive = n_ended = 0
     while time.monotonic() < end and n_alive + n_ended < n:
         time.sleep(_PAUSE_SEC)

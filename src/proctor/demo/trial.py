@@ -77,8 +77,6 @@ class MadeTrial:
     name: str
     task: DemoTask
     experiment: DemoExperiment
-    attempt: int
-    """From 0."""
     started: datetime
     job_id: UUID
     random: Random
@@ -115,7 +113,6 @@ def make_trial(
         f"{task.name[:32].rstrip('-')}__{suffix}",
         task,
         experiment,
-        attempt,
         started,
         job_id,
         random,

@@ -4,7 +4,7 @@ Results of commands, findings, and harbor's methods for moving files.
 """
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -28,7 +28,7 @@ _SHOWN = 20
 
 
 class RunningEnvironment(HarborInterface, Protocol):
-    """A running environment; subclasses implement `_put`, `_fetch`, `_look` and `_kind_of`."""
+    """A running environment; implement `_exec`, `_put`, `_fetch`, `_look`, `_kind_of`."""
 
     _phase: str = "agent"
     """Phase of findings about commands and downloads."""
@@ -55,6 +55,18 @@ class RunningEnvironment(HarborInterface, Protocol):
         """Return the list of findings so far, to append to."""
         ...
 
+    async def _exec(
+        self,
+        command: str,
+        cwd: str | None,
+        env: Mapping[str, str] | None,
+        timeout_sec: int | None,
+        user: str | int | None,
+        script: str = "",
+    ) -> ExecResult:
+        """Run `bash -c command`, which executes `script` if there is one, made executable first."""
+        ...
+
     async def _put(self, source: Path, target: str) -> None:
         """Copy a file in, or the contents of a directory."""
         ...
@@ -74,6 +86,27 @@ class RunningEnvironment(HarborInterface, Protocol):
     async def _kind_of(self, path: str) -> str | None:
         """Return what is at a path: file, directory, other, or None for nothing."""
         ...
+
+    async def exec(
+        self,
+        command: str,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout_sec: int | None = None,
+        user: str | int | None = None,
+    ) -> ExecResult:
+        """Run `bash -c command`; see Environment."""
+        return await self._exec(command, cwd, env, timeout_sec, user)
+
+    async def exec_script(
+        self,
+        command: str,
+        script: str,
+        env: Mapping[str, str] | None = None,
+        timeout_sec: int | None = None,
+    ) -> ExecResult:
+        """Run `bash -c command`, which executes `script`, made executable first."""
+        return await self._exec(command, None, env, timeout_sec, None, script)
 
     def _result_of(self, command: str, done: Finished) -> ExecResult:
         """Return the result of a command; report a finding if its output was cut."""

@@ -32,7 +32,6 @@ class ModelRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The conversation so far, the system prompt first; `line` is the turn's number from 1."""
     tools: tuple[Object, ...] = ()
     """Definitions of tools, as in the request."""
-    max_output_tokens: int | None = None
     previous_id: str | None = None
     """`previous_response_id`: the provider keeps the turns up to that answer, `turns` are new."""
     problem: str | None = None
@@ -54,8 +53,6 @@ class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """None if the answer has none; a lower bound if the answer is not complete."""
     reasoning_tokens: int | None = None
     """The part of the output tokens that was reasoning."""
-    cost_usd: float | None = None
-    """The provider's own amount in USD, where it reports one."""
     n_choices: int = 1
     """Number of choices; `turn` is the first one."""
     error: str | None = None

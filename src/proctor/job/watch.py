@@ -1,13 +1,14 @@
 """Observers of a running job, such as the progress display."""
 
-from typing import Protocol
-
 from proctor.harbor.stats import JobStats
 from proctor.harbor.trial_result import TrialResult
 
 
-class Watch(Protocol):
-    """Receives the progress of a job, in its event loop; each call must return at once."""
+class Watch:
+    """Receives the progress of a job, in its event loop; each call must return at once.
+
+    This one ignores it; subclasses override what they show.
+    """
 
     def job_planned(self, n_total: int, n_kept: int) -> None:
         """The job has this many trials, of which some are done already."""
@@ -31,30 +32,3 @@ class Watch(Protocol):
 
     def said(self, sentence: str) -> None:
         """A message for the user."""
-
-
-class NullWatch:
-    """Ignores all progress."""
-
-    def job_planned(self, n_total: int, n_kept: int) -> None:
-        """See Watch."""
-
-    def trial_started(self, trial: str, task: str, attempt: int) -> None:
-        """See Watch."""
-
-    def phase_began(self, trial: str, phase: str) -> None:
-        """See Watch."""
-
-    def models_used(self, trial: str, n_requests: int, cost_usd: float | None) -> None:
-        """See Watch."""
-
-    def trial_ended(self, trial: str, result: TrialResult, stats: JobStats) -> None:
-        """See Watch."""
-
-    def trial_retried(
-        self, trial: str, attempt: int, result: TrialResult, delay_sec: float
-    ) -> None:
-        """See Watch."""
-
-    def said(self, sentence: str) -> None:
-        """See Watch."""

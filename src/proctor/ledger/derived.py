@@ -57,19 +57,19 @@ def find_cache(environ: Mapping[str, str]) -> Path | None:
     return place if is_ours and find_stranger(place) is None else None
 
 
-def find_folder(ledger: Path, environ: Mapping[str, str] = os.environ) -> Path | None:
+def find_folder(ledger: Path) -> Path | None:
     """The directory for a ledger's indexes, created if missing; None if there can be none."""
     # By real path, so that links to one ledger share an index.
     real = os.path.realpath(ledger)
-    for root in _find_roots(environ):
+    for root in _find_roots():
         with contextlib.suppress(OSError):
             return _make_folder(root, real)
     return None
 
 
-def _find_roots(environ: Mapping[str, str]) -> Iterator[Path]:
+def _find_roots() -> Iterator[Path]:
     """Directories that may contain indexes; the first writable one is used."""
-    place = find_cache(environ)
+    place = find_cache(os.environ)
     with contextlib.suppress(OSError):
         if place is not None:
             place.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -109,10 +109,10 @@ def _make_private(directory: Path) -> None:
         raise OSError(f"{directory}: cannot be written")
 
 
-def remove_unused(environ: Mapping[str, str] = os.environ, *, dry_run: bool = False) -> list[Path]:
+def remove_unused(*, dry_run: bool = False) -> list[Path]:
     """Remove the indexes of deleted ledgers; returns the paths of these ledgers."""
     gone: list[Path] = []
-    for root in _find_roots(environ):
+    for root in _find_roots():
         with contextlib.suppress(OSError):
             for folder in sorted(root.iterdir()):
                 if (ledger := _find_ledger(folder)) and not os.path.lexists(ledger):

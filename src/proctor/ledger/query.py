@@ -78,15 +78,14 @@ def load_position(
     *,
     at: int | None = None,
     experiment: str | None = None,
-    dataset: str | None = None,
 ) -> Position:
-    """All trials, or those of one dataset or experiment, at a size of the log (default: now).
+    """All trials, or those of one experiment, at a size of the log (default: now).
 
     Raises:
         InputError: the log never had that size.
         DamageError: the log does not match its checkpoint.
     """
-    wanted = TrialFilter(experiment=experiment, dataset=dataset)
+    wanted = TrialFilter(experiment=experiment)
     with read_position(ledger, wanted, at=at) as (position, rows):
         return replace(position, trials=list(rows))
 

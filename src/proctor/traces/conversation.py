@@ -126,15 +126,13 @@ def load_conversation(
     return Conversation(path, reading.dialect or "plain", tuple(turns), tuple(diagnostics))
 
 
-def read_turns(
-    path: str, *, salvage: bool = False, line_limit: int = LINE_LIMIT
-) -> Iterator[Turn | Diagnostic]:
+def read_turns(path: str, *, salvage: bool = False) -> Iterator[Turn | Diagnostic]:
     """Yield the file's turns one by one, with diagnostics in between.
 
     Raises:
         TraceError: it cannot be read; unless salvaging, also the first problem in it.
     """
-    return _Reading(salvage=salvage).items(path, line_limit)
+    return _Reading(salvage=salvage).items(path, LINE_LIMIT)
 
 
 class _Reading:

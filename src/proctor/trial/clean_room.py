@@ -17,8 +17,7 @@ import logging
 import math
 import re
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -38,7 +37,7 @@ from proctor.trial.flakes import FROZEN, CleanRoom, Reverification
 from proctor.trial.inside import is_mounted, kind_of
 from proctor.trial.packages import find_packages, install_packages
 from proctor.trial.paths import TrialPaths
-from proctor.trial.reverify import noted
+from proctor.trial.reverify import noted, opened_copy
 from proctor.trial.tools import keep_tools
 from proctor.trial.trial_run import TrialRun
 from proctor.trial.unasked import find_overwritten_links
@@ -340,7 +339,7 @@ async def _verify_with_packages(run: TrialRun, environment: Accounting, room: Cl
     paths = _place(run, environment, room, _PACKAGED)
     opening = environment.open_clean(paths, room.left_out)
     try:
-        async with _opened(run, opening) as where:
+        async with opened_copy(run, opening) as where:
             packages = await find_packages(account.changes, environment, where, workdir)
             if not packages.names:
                 return
@@ -369,7 +368,7 @@ def _place(run: TrialRun, environment: Environment, room: CleanRoom, name: str) 
 async def _verify_in(
     run: TrialRun, opening: Awaitable[Environment], paths: TrialPaths, room: CleanRoom
 ) -> Verification:
-    async with _opened(run, opening) as where:
+    async with opened_copy(run, opening) as where:
         return await _verify_there(run, where, paths, room)
 
 
@@ -386,19 +385,6 @@ async def _verify_there(
     except Exception as error:  # noqa: BLE001 - it is a result like another, and noted as one
         run.logger.debug("verification in a clean room: %s", error)
     return kept.verifications[0]
-
-
-@asynccontextmanager
-async def _opened(run: TrialRun, opening: Awaitable[Environment]) -> AsyncIterator[Environment]:
-    """Open an environment and stop it on exit."""
-    where = await asyncio.wait_for(opening, run.timeouts.environment)
-    try:
-        yield where
-    finally:
-        try:
-            await asyncio.shield(where.stop(delete=True))
-        except Exception as error:  # noqa: BLE001 - an environment may raise anything; the score stands
-            run.logger.debug("a clean room could not be stopped: %s", error)
 
 
 def _judge(run: TrialRun, room: CleanRoom) -> str:

@@ -194,7 +194,13 @@ async def _opened(
         return
     if not can_freeze(environment):
         raise TrialError(f"{kind_of(environment)} is an environment that keeps no state")
-    opening = environment.open_frozen(paths)
+    async with opened_copy(run, environment.open_frozen(paths)) as copy:
+        yield copy
+
+
+@asynccontextmanager
+async def opened_copy(run: TrialRun, opening: Awaitable[Environment]) -> AsyncIterator[Environment]:
+    """Open a copy of the environment, such as a clean room, and stop it on exit."""
     copy = await asyncio.wait_for(opening, run.timeouts.environment)
     try:
         yield copy

@@ -9,19 +9,17 @@ from proctor.web.job_files import JobFiles
 
 # Seconds for which a list of jobs is reused.
 _FRESH = 2.0
+# Most trials kept in memory.
+_MOST = 60_000
 
 
 class JobShelf:
     """Jobs; the trials of recently viewed ones are kept in memory."""
 
-    def __init__(
-        self, jobs: tuple[Path, ...], root: Path | None = None, most: int = 60_000
-    ) -> None:
+    def __init__(self, jobs: tuple[Path, ...], root: Path | None = None) -> None:
         self._jobs = {job.name: JobFiles(job) for job in jobs}
         # The directory in which new jobs may appear.
         self._root = root
-        # Most trials kept in memory.
-        self._most = most
         self._at = time.monotonic()
         self._used: dict[str, None] = {}
         self._lock = threading.Lock()
@@ -55,7 +53,7 @@ class JobShelf:
         self._used = {each: None for each in self._used if each in self._jobs}
         total = sum(self._jobs[each].size for each in self._used)
         for each in list(self._used)[:-1]:
-            if total <= self._most:
+            if total <= _MOST:
                 break
             total -= self._jobs[each].size
             self._jobs[each].forget()

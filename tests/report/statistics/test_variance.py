@@ -47,7 +47,6 @@ def test_flaky_tasks_are_those_whose_attempts_differ(tasks: dict[str, list[float
     assert {task.task for task in found.flaky} == {t for t, v in tasks.items() if len(set(v)) > 1}
     assert found.n_tasks == sum(map(bool, tasks.values()))
     assert found.n_trials == sum(map(len, tasks.values()))
-    assert found.n_single == sum(len(values) == 1 for values in tasks.values())
     assert found.within is None or found.within >= 0
     assert found.between is None or found.between >= 0
 

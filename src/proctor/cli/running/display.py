@@ -17,10 +17,10 @@ from proctor.cli.stdout import print_stderr
 from proctor.harbor.stats import JobStats
 from proctor.harbor.trial_result import TrialResult
 from proctor.job.options import exit_at_once
-from proctor.job.watch import NullWatch, Watch
+from proctor.job.watch import Watch
 
 
-class Silent(NullWatch):
+class Silent(Watch):
     """Prints only what the user must know."""
 
     def said(self, sentence: str) -> None:

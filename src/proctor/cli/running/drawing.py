@@ -25,6 +25,7 @@ from proctor.cli.running.watching import (
 )
 from proctor.harbor.stats import JobStats
 from proctor.harbor.trial_result import TrialResult
+from proctor.job.watch import Watch
 
 _PER_SECOND = 4
 # Rows of the terminal that are left free.
@@ -34,7 +35,7 @@ _MOST_MEANS = 4
 _NARROWEST_BAR = 10
 
 
-class Drawing:
+class Drawing(Watch):
     """The drawing, and the state of the job."""
 
     def __init__(self, title: str, console: Console) -> None:

@@ -63,26 +63,23 @@ RESUME_OPTIONS = {option: instead for instead, options in _RESUME for option in 
 """Likewise, of `harbor job resume`."""
 
 
-class RunCommand(SectionedCommand):
-    """`proctor run`, which knows harbor's options."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the command line; an option that only harbor has is refused as such."""
-        try:
-            return super().parse_args(ctx, args)
-        except click.NoSuchOption as error:
-            raise _explain(error, RUN_OPTIONS) from error
-
-
 class ResumeCommand(click.Command):
     """`proctor resume`, which knows harbor's options."""
 
+    refused = RESUME_OPTIONS
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the command line; an option that only harbor has is refused as such."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            raise _explain(error, RESUME_OPTIONS) from error
+            raise _explain(error, self.refused) from error
+
+
+class RunCommand(ResumeCommand, SectionedCommand):
+    """`proctor run`, likewise."""
+
+    refused = RUN_OPTIONS
 
 
 def _explain(error: click.NoSuchOption, options: dict[str, str]) -> click.UsageError:

@@ -25,7 +25,7 @@ from proctor.job.job import run_job
 from proctor.job.local_executor import LocalExecutor
 from proctor.job.options import INTERRUPTED, JobOptions
 from proctor.job.settings import Settings
-from proctor.job.watch import NullWatch
+from proctor.job.watch import Watch
 from proctor.traces.failures import read_failures
 from proctor.trial.agent import AgentContext
 from proctor.trial.environment import Environment, can_attach
@@ -78,7 +78,7 @@ def _run(config: JobConfig, task: str, *, offline: bool, yes: bool) -> int:
     shell = Shell(f"{task}: a shell in its {config.environment.type or 'sandbox'}")
     kinds = Kinds(lambda _order: shell, start_environment)
     executor = LocalExecutor(config.jobs_dir / _JOB, 1, kinds)
-    outcome = asyncio.run(run_job(options, NullWatch(), executor))
+    outcome = asyncio.run(run_job(options, Watch(), executor))
     if outcome.interrupted:
         return INTERRUPTED
     if shell.code is None:

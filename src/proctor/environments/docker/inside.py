@@ -57,18 +57,6 @@ class Inside(RunningEnvironment):
             raise DockerError(f"{self.session_id}: the container does not run: start it first")
         return self._running
 
-    async def exec(
-        self,
-        command: str,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout_sec: int | None = None,
-        user: str | int | None = None,
-    ) -> ExecResult:
-        """Run `bash -c command`; see Environment."""
-        order = self._make_order(command, cwd, env, self._resolve_user(user))
-        return await self._carry_out(order, timeout_sec, self._run)
-
     async def attach(self) -> int:
         """Run its shell on the standard input and output of this process; see Attaching."""
         is_terminal = os.isatty(0)
@@ -76,17 +64,18 @@ class Inside(RunningEnvironment):
         order = self._make_order("", None, env, self._resolve_user(None))
         return await attach(order, is_terminal=is_terminal)
 
-    async def exec_script(
+    async def _exec(
         self,
         command: str,
-        script: str,
-        env: Mapping[str, str] | None = None,
-        timeout_sec: int | None = None,
+        cwd: str | None,
+        env: Mapping[str, str] | None,
+        timeout_sec: int | None,
+        user: str | int | None,
+        script: str = "",
     ) -> ExecResult:
-        """Run `bash -c command`, which executes `script`, made executable first."""
-        user = self._resolve_user(None)
-        script = await self._mark(script, user)
-        order = self._make_order(command, None, env, user, script)
+        chosen = self._resolve_user(user)
+        marking = await self._mark(script, chosen) if script else ""
+        order = self._make_order(command, cwd, env, chosen, marking)
         return await self._carry_out(order, timeout_sec, self._run)
 
     async def _mark(self, script: str, user: str) -> str:

@@ -59,27 +59,6 @@ class Inside(RunningEnvironment):
             raise SandboxError(f"{self.session_id}: the sandbox does not run: start it first")
         return self._running
 
-    async def exec(
-        self,
-        command: str,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        timeout_sec: int | None = None,
-        user: str | int | None = None,
-    ) -> ExecResult:
-        """Run `bash -c command`; see Environment."""
-        return await self._exec(command, cwd, env, timeout_sec, user)
-
-    async def exec_script(
-        self,
-        command: str,
-        script: str,
-        env: Mapping[str, str] | None = None,
-        timeout_sec: int | None = None,
-    ) -> ExecResult:
-        """Run `bash -c command`, which executes `script`, made executable first."""
-        return await self._exec(command, None, env, timeout_sec, None, script)
-
     async def attach(self) -> int:
         """Run its shell on the standard input and output of this process; see Attaching."""
         now = self._now()

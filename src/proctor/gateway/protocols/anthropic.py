@@ -40,7 +40,6 @@ def read_request(body: Object, _path: str, notes: Notes) -> ModelRequest:
         tools=tuple(
             bound(tool) for tool in bodies.list_in(body, "tools") if isinstance(tool, dict)
         ),
-        max_output_tokens=bodies.count_in(body, "max_tokens"),
     )
 
 

@@ -46,7 +46,6 @@ def read_request(body: Object, path: str, notes: Notes) -> ModelRequest:
         else:
             notes.add("a content is not a JSON object")
     asked = PATH.search(path)
-    config = bodies.object_in(body, "generationConfig", "generation_config")
     return ModelRequest(
         model=asked[1] if asked else bodies.text_in(body, "model"),
         is_stream=bool(asked and asked[2] == "streamGenerate"),
@@ -54,7 +53,6 @@ def read_request(body: Object, path: str, notes: Notes) -> ModelRequest:
         tools=tuple(
             bound(tool) for tool in bodies.list_in(body, "tools") if isinstance(tool, dict)
         ),
-        max_output_tokens=bodies.count_in(config, "maxOutputTokens", "max_output_tokens"),
     )
 
 

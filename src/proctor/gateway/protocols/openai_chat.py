@@ -44,7 +44,6 @@ def read_request(body: Object, path: str, notes: Notes) -> ModelRequest:
         tools=tuple(
             bound(tool) for tool in bodies.list_in(body, "tools") if isinstance(tool, dict)
         ),
-        max_output_tokens=bodies.count_in(body, "max_completion_tokens", "max_tokens"),
     )
 
 
@@ -94,7 +93,6 @@ def read_answer(body: Object, notes: Notes) -> ModelAnswer:
         finish_reason=bodies.text_in(first, "finish_reason"),
         usage=spent.usage if has_usage else None,
         reasoning_tokens=spent.reasoning,
-        cost_usd=spent.cost_usd,
         n_choices=max(len(choices), 1),
         error=bodies.find_error(body) or bodies.find_error(first),
     )

@@ -67,7 +67,6 @@ def read_request(body: Object, _path: str, notes: Notes) -> ModelRequest:
         tools=tuple(
             bound(tool) for tool in bodies.list_in(body, "tools") if isinstance(tool, dict)
         ),
-        max_output_tokens=bodies.count_in(body, "max_output_tokens"),
         previous_id=bodies.text_in(body, "previous_response_id"),
     )
 

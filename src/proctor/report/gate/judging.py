@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from proctor.errors import InputError, StatisticsError
 from proctor.record.comparable import UNKNOWN
-from proctor.report.gate.limits import Check, Limits, Miss, gravest
+from proctor.report.gate.limits import Check, Limits, Miss
 from proctor.report.gate.measured import Measured, MeasuredTrial
 from proctor.report.gate.numbers import (
     Errors,
@@ -92,11 +92,6 @@ class Judged:
     drops: dict[str, Drop] = field(default_factory=dict)
     """By group, if there is a baseline."""
     checks: list[Check] = field(default_factory=list)
-
-    @property
-    def miss(self) -> Miss | None:
-        """The gravest missed condition; None if all are met."""
-        return gravest(self.checks)
 
 
 def judge(

@@ -53,7 +53,6 @@ def verify_sealed(
     """
     found = verify_ledger(directory, key=key, since=since)
     return SealedIn(
-        str(directory),
         damage=tuple(f"{each.kind}: {each.where}: {each.message}" for each in found.damage),
         unchecked=tuple(_find_unchecked(found)),
         kept=tuple(map(load_checkpoint, since)),

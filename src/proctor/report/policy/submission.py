@@ -63,7 +63,6 @@ class Replacement:
 class SealedIn:
     """The ledger of a submission."""
 
-    place: str
     damage: tuple[str, ...] = ()
     """What differs from what was signed."""
     differences: tuple[tuple[str, str], ...] = ()

@@ -11,7 +11,7 @@ import msgspec
 
 from proctor.errors import StatisticsError
 from proctor.report.statistics.bootstrap import cluster_bootstrap
-from proctor.report.statistics.intervals import CONFIDENCE, Interval
+from proctor.report.statistics.intervals import Interval
 from proctor.reward.passk import estimate
 
 
@@ -31,26 +31,22 @@ class PassEstimate(msgspec.Struct, frozen=True):
     """Tasks left out because they have fewer than k attempts."""
 
 
-def pass_at(
-    k: int, tasks: Mapping[str, Sequence[bool]], confidence: float = CONFIDENCE
-) -> PassEstimate:
+def pass_at(k: int, tasks: Mapping[str, Sequence[bool]]) -> PassEstimate:
     """pass@k: the probability that at least one of k attempts passes, averaged over tasks.
 
     Raises:
         StatisticsError: k is below 1.
     """
-    return _estimate(k, tasks, estimate, confidence)
+    return _estimate(k, tasks, estimate)
 
 
-def pass_all(
-    k: int, tasks: Mapping[str, Sequence[bool]], confidence: float = CONFIDENCE
-) -> PassEstimate:
+def pass_all(k: int, tasks: Mapping[str, Sequence[bool]]) -> PassEstimate:
     """pass^k: the probability that all of k attempts pass, averaged over tasks.
 
     Raises:
         StatisticsError: k is below 1.
     """
-    return _estimate(k, tasks, estimate_all, confidence)
+    return _estimate(k, tasks, estimate_all)
 
 
 def estimate_all(attempts: int, successes: int, k: int) -> float:
@@ -62,7 +58,6 @@ def _estimate(
     k: int,
     tasks: Mapping[str, Sequence[bool]],
     of_task: Callable[[int, int, int], float],
-    confidence: float,
 ) -> PassEstimate:
     if k < 1:
         raise StatisticsError(f"k is {k}; expected 1 or more")
@@ -71,7 +66,7 @@ def _estimate(
     return PassEstimate(
         k=k,
         value=fsum(values) / len(values) if values else None,
-        interval=cluster_bootstrap([[value] for value in values], confidence=confidence),
+        interval=cluster_bootstrap([[value] for value in values]),
         n_tasks=len(enough),
         n_trials=sum(map(len, enough.values())),
         too_few=[task for task in tasks if task not in enough],

@@ -45,11 +45,6 @@ class Spread(msgspec.Struct, frozen=True):
         """The tasks whose attempts differ."""
         return [task for task in self.tasks if task.is_flaky]
 
-    @property
-    def n_single(self) -> int:
-        """Tasks with one attempt, which cannot be known to be flaky."""
-        return sum(task.n == 1 for task in self.tasks)
-
 
 def spread_of(tasks: Mapping[str, Sequence[float]]) -> Spread:
     """The variance of rewards by task; a task without rewards is left out.

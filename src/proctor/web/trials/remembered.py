@@ -17,8 +17,7 @@ _MOST = 64
 class ValueCache[Value]:
     """A small LRU cache."""
 
-    def __init__(self, most: int = _MOST) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._values: dict[Hashable, Value] = {}
 
@@ -32,7 +31,7 @@ class ValueCache[Value]:
         value = make()
         with self._lock:
             self._values[key] = value
-            while len(self._values) > self._most:
+            while len(self._values) > _MOST:
                 del self._values[next(iter(self._values))]
         return value
 
