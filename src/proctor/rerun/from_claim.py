@@ -22,17 +22,7 @@ from proctor.ledger.claims.operands import operand_of
 from proctor.ledger.entry import AnyEntry, EvidenceFile, TrialEntry, WithholdEntry
 from proctor.ledger.ledger import open_artifacts
 from proctor.ledger.row import read_row
-from proctor.rerun.recorded import (
-    RecordedTrial,
-    find_calls,
-    find_image,
-    find_revision,
-    find_trace_file,
-    parse_config,
-)
-
-# Largest config.json or result.json, in bytes.
-_LARGEST = 1 << 24
+from proctor.rerun.recorded import LARGEST_DOCUMENT, RecordedTrial, parse_config, read_recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,22 +57,14 @@ class ClaimTrials:
         def read(path: str, largest: int) -> bytes | None:
             return self._read(files[path], largest) if path in files else None
 
-        config, result = read("config.json", _LARGEST), read("result.json", _LARGEST)
+        config, result = (read(each, LARGEST_DOCUMENT) for each in ("config.json", "result.json"))
         if config is None or result is None:
             missing = "config.json" if config is None else "result.json"
             raise NotReplayableError(f"{missing} is not in its sealed evidence")
         found = _parse_result(result)
         _check_counted(entry, found)
-        return RecordedTrial(
-            name=name,
-            config=parse_config(config, "its config.json"),
-            result=found,
-            rewards=_find_rewards(entry),
-            trace=find_trace_file(read),
-            calls=find_calls(read, found),
-            revision=find_revision(bytes(entry.record)),
-            image=find_image(bytes(entry.record)),
-        )
+        settings = parse_config(config, "its config.json")
+        return read_recorded(name, settings, found, _find_rewards(entry), bytes(entry.record), read)
 
     def _read(self, file: EvidenceFile, largest: int) -> bytes:
         if file.size > largest:

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from proctor.errors import JobError, NotReplayableError
@@ -12,18 +12,8 @@ from proctor.harbor.job import Job, load_job
 from proctor.harbor.trial import FoundTrial
 from proctor.job.settings import VerifierCompat
 from proctor.job.store import STATE, load_state
-from proctor.rerun.recorded import (
-    RecordedTrial,
-    find_calls,
-    find_image,
-    find_revision,
-    find_trace_file,
-    parse_config,
-)
+from proctor.rerun.recorded import LARGEST_DOCUMENT, RecordedTrial, parse_config, read_recorded
 from proctor.sentence import reason_of
-
-# Largest config.json or record.json, in bytes.
-_LARGEST = 1 << 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,23 +46,15 @@ class JobTrials:
         """
         found = next(each for each in self.job.trials if _name_of(each) == name)
         claimed = found.claimed
-        record = _read(found, "record.json", _LARGEST)
+        record = _read(found, "record.json", LARGEST_DOCUMENT)
 
         def read(path: str, largest: int) -> bytes | None:
             return _read(found, path, largest)
 
-        return RecordedTrial(
-            name=name,
-            config=_load_config(found),
-            result=found.document,
-            rewards=claimed.rewards if claimed else None,
-            trace=find_trace_file(read),
-            calls=find_calls(read, found.document),
-            revision=find_revision(record),
-            image=find_image(record),
-            cwd=self.job.cwd,
-            verifier_compat=self.verifier_compat,
-        )
+        rewards = claimed.rewards if claimed else None
+        config = _load_config(found)
+        recorded = read_recorded(name, config, found.document, rewards, record, read)
+        return replace(recorded, cwd=self.job.cwd, verifier_compat=self.verifier_compat)
 
 
 def load_job_trials(directory: str) -> JobTrials:
@@ -95,7 +77,7 @@ def _name_of(found: FoundTrial) -> str:
 
 def _load_config(found: FoundTrial) -> TrialConfig:
     name = "config.json"
-    data = _read(found, name, _LARGEST)
+    data = _read(found, name, LARGEST_DOCUMENT)
     if data is None:
         raise NotReplayableError(f"it has no {name} with its settings")
     return parse_config(data, f"{found.directory}/{name}")

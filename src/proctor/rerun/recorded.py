@@ -15,6 +15,8 @@ from proctor.traces.entry import TraceKind
 from proctor.traces.trace import TRIAL_TRACES
 from proctor.trial.models import MODEL_CALLS
 
+LARGEST_DOCUMENT = 1 << 24
+"""Largest config.json, result.json or record.json, in bytes."""
 LONGEST_TRACE = 128 << 20
 """Largest trace that is run again, in bytes; the same limit as for a record."""
 
@@ -55,12 +57,34 @@ type Read = Callable[[str, int], bytes | None]
 """Reads a file of a trial by name, up to a size; None if it does not exist."""
 
 
-def find_trace_file(read: Read) -> TraceFile | None:
-    """Return the first trace of a trial that is not empty, in order of preference.
+def read_recorded(
+    name: str,
+    config: TrialConfig,
+    result: TrialDocument,
+    rewards: WrittenRewards | None,
+    record: bytes | None,
+    read: Read,
+) -> RecordedTrial:
+    """Read what a trial left besides these; `record` is its record, None if there is none.
 
     Raises:
-        NotReplayableError: it exists, but cannot be read.
+        NotReplayableError: its trace exists, but cannot be read.
     """
+    stated = _parse_record(record)
+    return RecordedTrial(
+        name=name,
+        config=config,
+        result=result,
+        rewards=rewards,
+        trace=_find_trace_file(read),
+        calls=_find_calls(read, result),
+        revision=stated.agent.adapter_revision,
+        image=stated.environment.runtime_image,
+    )
+
+
+def _find_trace_file(read: Read) -> TraceFile | None:
+    """Return the first trace of a trial that is not empty, in order of preference."""
     for kind, name in TRIAL_TRACES:
         if kind is TraceKind.OUTPUT:
             continue  # it has no steps
@@ -70,7 +94,7 @@ def find_trace_file(read: Read) -> TraceFile | None:
     return None
 
 
-def find_calls(read: Read, result: TrialDocument) -> dict[str, bytes]:
+def _find_calls(read: Read, result: TrialDocument) -> dict[str, bytes]:
     """Return the files with recorded exchanges with models, of the agent or of its steps."""
     names = [f"agent/{MODEL_CALLS}"]
     names += [f"steps/{step.step_name}/{names[0]}" for step in result.step_results or ()]
@@ -106,18 +130,14 @@ _decode_record = msgspec.json.Decoder(_Record).decode
 
 def find_image(record: bytes | None) -> str | None:
     """The image of a trial's environment, from its record; None if not recorded."""
-    try:
-        return _decode_record(record).environment.runtime_image if record else None
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
+    return _parse_record(record).environment.runtime_image
 
 
-def find_revision(record: bytes | None) -> str | None:
-    """The revision of a trial's agent, from its record; None if not recorded."""
+def _parse_record(record: bytes | None) -> _Record:
     try:
-        return _decode_record(record).agent.adapter_revision if record else None
+        return _decode_record(record) if record else _Record()
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
+        return _Record()
 
 
 # A simulated user that the agent talked to; a trial whose work was only verified once more.
