@@ -93,13 +93,23 @@ def marks_of(function: Callable[..., object]) -> frozenset[str]:
     todo = [*_functions_in(function)]
     seen = {*todo}
     while todo:
-        for value in _named_in(todo.pop()):
-            found.update(_marks_of_value(value))
-            for below in _functions_in(value):
-                if below not in seen:
-                    seen.add(below)
-                    todo.append(below)
+        marks, named = _marks_and_functions_in(todo.pop())
+        found |= marks
+        todo += named - seen
+        seen |= named
     return frozenset(found)
+
+
+@cache
+def _marks_and_functions_in(
+    function: FunctionType,
+) -> tuple[frozenset[str], frozenset[FunctionType]]:
+    """What a function names itself: thousands of tests reach the same helpers."""
+    values = [*_named_in(function)]
+    return (
+        frozenset(mark for value in values for mark in _marks_of_value(value)),
+        frozenset(below for value in values for below in _functions_in(value)),
+    )
 
 
 def _named_in(function: FunctionType) -> Iterator[Any]:

@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import openai
 import pytest
 
 from proctor.gateway import server, weather
 from proctor.gateway.budget import Limits
 from tests.gateway.conftest import Opened, OpenIt
 from tests.gateway.providers import KEY, Provider, Reply
+from tests.lazy_imports import LazyModule
+
+OPENAI = LazyModule("openai")
 
 # The clients ask `uname` what they run on.
 pytestmark = pytest.mark.process
@@ -20,8 +22,8 @@ pytestmark = pytest.mark.process
 HELLO: list[Any] = [{"role": "user", "content": "hello"}]
 
 
-def make_client(at: Opened, **more: Any) -> openai.AsyncOpenAI:
-    return openai.AsyncOpenAI(
+def make_client(at: Opened, **more: Any) -> Any:
+    return OPENAI.AsyncOpenAI(
         base_url=at.env["OPENAI_BASE_URL"], api_key=at.env["OPENAI_API_KEY"], **more
     )
 
@@ -155,7 +157,7 @@ def test_a_limit_refuses_the_next_request_and_says_so(opened: OpenIt, provider: 
         async with opened(trial_limits=Limits(requests=2)) as at:
             await ask(at)
             await ask(at)
-            with pytest.raises(openai.PermissionDeniedError, match="limit reached: requests"):
+            with pytest.raises(OPENAI.PermissionDeniedError, match="limit reached: requests"):
                 await ask(at)
             assert at.account.summarize().limit is not None
             assert [each.call.ended for each in at.calls] == ["complete", "complete", "refused"]
@@ -172,7 +174,7 @@ def test_a_limit_on_cost_holds_with_requests_in_flight(opened: OpenIt, provider:
         async with opened(trial_limits=Limits(cost_usd=0.01)) as at:
             for _ in range(10):
                 asked = await asyncio.gather(ask(at), ask(at), return_exceptions=True)
-                if any(isinstance(each, openai.PermissionDeniedError) for each in asked):
+                if any(isinstance(each, OPENAI.PermissionDeniedError) for each in asked):
                     break
             return at.account.budgets[0].spent.cost_usd
 
@@ -188,7 +190,7 @@ def test_a_limit_on_cost_without_a_price_is_refused_after_one_answer(
     async def run() -> None:
         async with opened(trial_limits=Limits(cost_usd=1.0)) as at, make_client(at) as client:
             await client.chat.completions.create(model="unpriced", messages=HELLO)
-            with pytest.raises(openai.PermissionDeniedError, match="cannot be enforced"):
+            with pytest.raises(OPENAI.PermissionDeniedError, match="cannot be enforced"):
                 await client.chat.completions.create(model="unpriced", messages=HELLO)
 
     asyncio.run(run())
@@ -221,7 +223,7 @@ def test_a_provider_that_stays_down_is_an_outage(
     async def run() -> None:
         async with opened() as at:
             at.account.n_retries = 2
-            with pytest.raises(openai.InternalServerError) as raised:
+            with pytest.raises(OPENAI.InternalServerError) as raised:
                 await ask(at)
             outage = at.account.summarize().outage
         assert KEY not in str(raised.value)
@@ -239,7 +241,7 @@ def test_a_used_up_account_is_not_retried(opened: OpenIt, provider: Provider) ->
 
     async def run() -> None:
         async with opened() as at:
-            with pytest.raises(openai.RateLimitError, match="insufficient_quota"):
+            with pytest.raises(OPENAI.RateLimitError, match="insufficient_quota"):
                 await ask(at)
 
     asyncio.run(run())
@@ -253,7 +255,7 @@ def test_an_answer_that_breaks_off_is_cut_for_the_client_too(
 
     async def run() -> None:
         async with opened() as at:
-            with pytest.raises((openai.APIError, httpx.HTTPError)):
+            with pytest.raises((OPENAI.APIError, httpx.HTTPError)):
                 await stream(at)
             await asyncio.sleep(0.05)
             [recorded] = at.calls
@@ -267,7 +269,7 @@ def test_a_client_that_vanishes_is_recorded(opened: OpenIt, provider: Provider) 
 
     async def run() -> None:
         async with opened() as at:
-            with pytest.raises(openai.APITimeoutError):
+            with pytest.raises(OPENAI.APITimeoutError):
                 await ask(at, timeout=0.1)
             await asyncio.sleep(0.2)
             [recorded] = at.calls
@@ -287,7 +289,7 @@ def test_a_redirect_is_not_followed(opened: OpenIt, provider: Provider) -> None:
 
     async def run() -> None:
         async with opened() as at:
-            with pytest.raises(openai.APIStatusError, match="not followed"):
+            with pytest.raises(OPENAI.APIStatusError, match="not followed"):
                 await ask(at)
 
     asyncio.run(run())
@@ -319,7 +321,7 @@ def test_a_request_that_is_too_large_is_refused(
 
     async def run() -> None:
         async with opened() as at:
-            with pytest.raises(openai.APIStatusError, match="more than 1,000 bytes"):
+            with pytest.raises(OPENAI.APIStatusError, match="more than 1,000 bytes"):
                 await ask(at, user="x" * 2000)
 
     asyncio.run(run())

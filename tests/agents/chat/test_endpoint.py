@@ -4,6 +4,7 @@ import gzip
 import socket
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,10 +46,15 @@ from tests.agents.chat.server import (
 from tests.agents.chat.talks import KEY, fail, talk
 
 
-def packed(status: int) -> Reply:
+@cache
+def bomb() -> bytes:
     """A body that takes thousands of times as much room as on the wire."""
-    body = gzip.compress(bytes(64 << 20))
-    return lambda connection: connection.send(status, body, {"content-encoding": "gzip"})
+    return gzip.compress(bytes(64 << 20))
+
+
+def packed(status: int) -> Reply:
+    """Such a body as the answer."""
+    return lambda connection: connection.send(status, bomb(), {"content-encoding": "gzip"})
 
 
 CUT_BODY = sends(b'{"choices": [{"message": {"cont', length=900)
