@@ -6,20 +6,24 @@ import os
 import re
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+import certifi
 import pytest
 from hypothesis import settings
 
 from tests.cluster.ray_cluster import ADDRESS, RayCluster, make_token
 from tests.services import Services
-from tests.tiers import TIERS, Guard, find_marks, tier_of
+from tests.tiers import PURE, TIERS, Guard, find_marks, is_without_pure, tier_of
 
 # How long an example takes is the machine's business, not the test's.
 # Half of what hypothesis itself runs; `make soak` runs ten times what it does.
@@ -63,6 +67,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Services())
     # Tasks of tests name images that only a registry has.
     os.environ.setdefault("PROCTOR_BASE", "host")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import nothing for the pure tier that has no test of it."""
+    path = collection_path.relative_to(ROOT).as_posix()
+    return True if config.getoption("tier") == PURE and is_without_pure(path) else None
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -129,6 +139,21 @@ def root() -> Path:
 
 
 _NUMBERS = itertools.count()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def certificates_read_once() -> Iterator[None]:
+    """HTTP clients share the certificates of certifi: each would read them anew, for 20 ms."""
+    make = ssl.create_default_context
+    make_once = cache(make)
+
+    def make_or_share(*purpose: ssl.Purpose, **options: Any) -> ssl.SSLContext:
+        is_usual = not purpose and options == {"cafile": certifi.where()}
+        return (make_once if is_usual else make)(*purpose, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl, "create_default_context", make_or_share)
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -4,6 +4,7 @@ import base64
 import json
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ type Shown = Any
 """A vector or a result.json, as it stands in its file."""
 
 
+@cache
 def load_named() -> dict[tuple[int, str], Shown]:
     """Every vector and file that the page names, by its row and its id or name."""
     found: dict[tuple[int, str], Shown] = {}
@@ -32,14 +34,19 @@ def load_named() -> dict[tuple[int, str], Shown]:
 
 
 def load_one(file: Path, vector: str) -> Shown:
-    text = file.read_text(encoding="utf-8")
     if not vector:
+        assert file.is_file()
         return file
-    lines = [json.loads(line) for line in text.split("\n") if line]
+    lines = load_lines(file)
     if vector.isdecimal():
         return lines[int(vector) - 1]
     (line,) = [line for line in lines if line["id"] == vector]
     return line
+
+
+@cache
+def load_lines(file: Path) -> list[Shown]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").split("\n") if line]
 
 
 def rewards(line: Shown) -> Shown:

@@ -138,23 +138,27 @@ def targets_of(node: ast.AST) -> list[str]:
     return []
 
 
-def nodes_below(node: ast.AST, *, in_function: bool) -> Iterator[tuple[ast.AST, bool]]:
-    """All below a node, each with whether it stands in a function."""
+def nodes_in(tree: ast.Module) -> Iterator[tuple[ast.AST, bool]]:
+    """All of a file in order, each with whether it stands in a function."""
     functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
-    for child in ast.iter_child_nodes(node):
-        inside = in_function or isinstance(child, functions)
-        yield child, inside
-        yield from nodes_below(child, in_function=inside)
+    # Not recursive: a million nodes would each pass through a generator of every node above them.
+    todo: list[tuple[ast.AST, bool]] = [(tree, False)]
+    while todo:
+        node, in_function = todo.pop()
+        yield node, in_function
+        inside = in_function or isinstance(node, functions)
+        todo += [(child, inside) for child in ast.iter_child_nodes(node)][::-1]
 
 
 def imports_in(path: Path, source: Path) -> Iterator[Import]:
     """Every import of one file, wherever in the file it stands."""
     tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
-    for node, in_function in nodes_below(tree, in_function=False):
+    name, unit = path.relative_to(source), unit_of(path, source)
+    for node, in_function in nodes_in(tree):
         for target in targets_of(node):
-            where = f"{path.relative_to(source)}:{getattr(node, 'lineno', 0)}"
+            where = f"{name}:{getattr(node, 'lineno', 0)}"
             relative = isinstance(node, ast.ImportFrom) and node.level > 0
-            yield Import(where, unit_of(path, source), target, in_function, relative)
+            yield Import(where, unit, target, in_function, relative)
 
 
 def problem_with(found: Import) -> str | None:

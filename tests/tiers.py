@@ -68,6 +68,11 @@ def find_marks(item: pytest.Item) -> set[str]:
     return found
 
 
+def is_without_pure(path: str) -> bool:
+    """Whether all tests at a path below the root have a mark by their directory."""
+    return any(f"{path}/".startswith(name) or path == name for name in _DIRECTORIES)
+
+
 def tier_of(item: pytest.Item) -> str:
     """The tier of a test that has its marks: a test is in exactly one."""
     marks = {mark.name for mark in item.iter_markers()}

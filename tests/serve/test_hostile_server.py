@@ -125,7 +125,7 @@ def machine(liar: Liar, tmp_path: Path) -> Iterator[Machine]:
     """A machine that uses the liar's server."""
     handler = type("Handler", (_Handler,), {"liar": liar})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         (tmp_path / "home").mkdir()
         port = server.server_address[1]

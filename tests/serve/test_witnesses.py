@@ -63,7 +63,7 @@ def witness(tmp_path: Path) -> Iterator[tuple[Witness, str]]:
             """Say nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         yield made, f"http://127.0.0.1:{server.server_address[1]}"
         server.shutdown()
