@@ -22,6 +22,8 @@ MUTATION := .venv-mutation/bin
 INSTALL_FROM := requirements.lock pyproject.toml .python-version scripts/make-env scripts/get-uv
 # Two workers more than processors, because many tests wait for other processes; override with `make test WORKERS=4`.
 WORKERS := $(shell expr $$(nproc 2> /dev/null || echo 2) + 2)
+# Pure tests wait for little, and each worker collects them all.
+QUICK_WORKERS := $(shell expr $$(nproc 2> /dev/null || echo 2) + 1)
 # Extra arguments for pytest: `make test ARGS='-k reward'`.
 ARGS :=
 # Where quick tests write: what is synced to a disk takes longer than the tests.
@@ -41,7 +43,7 @@ test: lint pytest conformance-3.13  ## everything that must hold before a commit
 
 quick: .venv/.installed  ## only the tests that start no process, with fewer generated examples
 	@$(MAIN)/python -m compileall -q -j 0 src
-	@PATH="$(CURDIR)/$(MAIN):$$PATH" PYTEST_DEBUG_TEMPROOT=$(MEMORY) $(MAIN)/python -m pytest -q -n $(WORKERS) --tier pure --hypothesis-profile quick $(ARGS)
+	@PATH="$(CURDIR)/$(MAIN):$$PATH" PYTEST_DEBUG_TEMPROOT=$(MEMORY) $(MAIN)/python -m pytest -q -n $(QUICK_WORKERS) --tier pure --hypothesis-profile quick $(ARGS)
 
 lint: .venv/.installed  ## formatting, rules, types
 	@$(MAIN)/ruff format --quiet --check . || { echo "make format repairs this" >&2; exit 1; }

@@ -1,6 +1,5 @@
 """ATIF documents with one thing wrong, or changed and not wrong: every field, in every way."""
 
-import copy
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,9 +35,14 @@ def paths_of(value: Any, path: Path_ = ()) -> Iterator[Path_]:
             yield from paths_of(member, (*path, key))
 
 
+def copy_of(value: Any) -> Any:
+    """A copy of a document or a part of it, several times as fast as a deep copy."""
+    return json.loads(json.dumps(value))
+
+
 def changed(document: Any, path: Path_, value: Any) -> Any:
     """A copy of a document with another value at a path."""
-    copied = copy.deepcopy(document)
+    copied = copy_of(document)
     _at(copied, path[:-1])[path[-1]] = value
     return copied
 
@@ -48,17 +52,17 @@ def mutations_of(document: Any) -> Iterator[Any]:
     for path in paths_of(document):
         for value in VALUES:
             yield changed(document, path, value)
-        copied = copy.deepcopy(document)
+        copied = copy_of(document)
         parent = _at(copied, path[:-1])
         if isinstance(parent, list):
-            parent.insert(int(path[-1]), copy.deepcopy(parent[int(path[-1])]))
+            parent.insert(int(path[-1]), copy_of(parent[int(path[-1])]))
             yield copied
         else:
-            renamed = copy.deepcopy(document)
+            renamed = copy_of(document)
             inner = _at(renamed, path[:-1])
             inner["x_" + str(path[-1])] = inner.pop(path[-1])
             yield renamed
-        dropped = copy.deepcopy(document)
+        dropped = copy_of(document)
         del _at(dropped, path[:-1])[path[-1]]
         yield dropped
         yield from _transplants(document, path)
