@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from proctor.record.outcome import PREFIX, TIMED_OUT, RunReading, read_run
+from proctor.record.outcome import OLDER_PREFIX, PREFIX, TIMED_OUT, RunReading, read_run
 
 
 def line(**fields: object) -> str:
@@ -178,3 +178,9 @@ def test_a_time_out_beats_everything(
     reading = read_run(stdout, returncode, timed_out=True)
     assert reading == RunReading("timed_out", 0.0, "timed_out", payload)
     assert TIMED_OUT == "timed_out"
+
+
+def test_lines_with_the_older_prefix_are_read_when_asked_for() -> None:
+    older = OLDER_PREFIX + json.dumps({"status": "completed", "score": 0.5})
+    assert read(older).reason_code == "harbor_result_missing"
+    assert read_run(older, 0, timed_out=False, prefix=OLDER_PREFIX).score == 0.5

@@ -10,8 +10,10 @@ from proctor.record.reasons import (
     FINAL,
     KNOWN,
     MAX_ATTEMPTS,
+    REMAP,
     RETRYABLE,
     SENTINEL,
+    WIRE_ONLY,
     WORD_RULES,
     ReasonCode,
     RuleMatch,
@@ -76,6 +78,23 @@ def test_seventeen_codes_are_harbors() -> None:
 
 def test_a_codes_name_is_its_word_in_capitals() -> None:
     assert all(code.name == code.value.upper() for code in ReasonCode)
+
+
+def test_words_seen_only_on_the_wire_are_no_codes() -> None:
+    assert dict(WIRE_ONLY) == {
+        "timed_out": "the runner's own time-out, where a reason code would stand",
+        "terminal_bench_setup_failed": "the platform could not set the run up",
+        "terminal_bench_execution_error": "the platform could not carry the run out",
+        "diagnostics_truncated": "marks a list of trial diagnostics that was cut off",
+        "agent_hydrate_failed": "final, but only where the platform installs the agent's packages",
+    }
+    assert not set(WIRE_ONLY) & set(ReasonCode)
+
+
+def test_a_renamed_code_is_gone_and_its_new_name_is_there() -> None:
+    assert dict(REMAP) == {}
+    assert not set(REMAP) & set(ReasonCode)
+    assert set(REMAP.values()) <= set(ReasonCode)
 
 
 def test_the_nine_aliases_stand_for_known_codes() -> None:
@@ -325,7 +344,7 @@ def test_half_a_rule_is_no_rule(text: str) -> None:
     assert find_rule(text).rule == 17
 
 
-@pytest.mark.parametrize("code", sorted(SENTINEL_WORDS | {"timed_out", "agent_hydrate_failed"}))
+@pytest.mark.parametrize("code", sorted(SENTINEL_WORDS | set(WIRE_ONLY)))
 def test_a_word_that_is_not_classified_comes_back_as_itself(code: str) -> None:
     assert find_rule(code).rule == 17
     assert normalize_reason(code) == code

@@ -87,6 +87,20 @@ FINAL = frozenset(ReasonCode) - RETRYABLE - SENTINEL
 KNOWN = RETRYABLE | FINAL
 """The codes that the normalizer recognises."""
 
+WIRE_ONLY: Mapping[str, str] = MappingProxyType(
+    {
+        "timed_out": "the runner's own time-out, where a reason code would stand",
+        "terminal_bench_setup_failed": "the platform could not set the run up",
+        "terminal_bench_execution_error": "the platform could not carry the run out",
+        "diagnostics_truncated": "marks a list of trial diagnostics that was cut off",
+        "agent_hydrate_failed": "final, but only where the platform installs the agent's packages",
+    }
+)
+"""Words seen in place of codes that belong to no set, with their meaning."""
+
+REMAP: Mapping[str, ReasonCode] = MappingProxyType({})
+"""Renamed codes, old to new. Empty so far; an old name is never reused."""
+
 ALIASES: Mapping[str, ReasonCode] = MappingProxyType(
     {
         "agent_timeout_error": ReasonCode.HARBOR_AGENT_TIMEOUT_ERROR,
