@@ -22,6 +22,12 @@ import pytest
 from hypothesis import settings
 
 from tests.cluster.ray_cluster import ADDRESS, RayCluster, make_token
+
+# One engine for all directories: a fixture that several import is started once for each.
+from tests.environments.docker.fixtures import engine as engine
+from tests.environments.docker.fixtures import own_engine as own_engine
+from tests.environments.docker.fixtures import shared_engine as shared_engine
+from tests.environments.docker.fixtures import small_image as small_image
 from tests.services import Services
 from tests.tiers import PURE, TIERS, Guard, find_marks, is_without_pure, tier_of
 

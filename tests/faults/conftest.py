@@ -6,10 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.environments.docker.fixtures import engine, own_engine, shared_engine, small_image
 from tests.faults.site import Site
-
-__all__ = ["engine", "own_engine", "shared_engine", "site", "small_image"]
 
 _PR_SET_CHILD_SUBREAPER = 36
 

@@ -6,9 +6,6 @@ import shutil
 import pytest
 
 from tests.environments.docker.engine import Engine
-from tests.environments.docker.fixtures import engine as engine  # a fixture
-from tests.environments.docker.fixtures import shared_engine as shared_engine
-from tests.environments.docker.fixtures import small_image as small_image
 from tests.environments.sandbox.rootfs import libraries_of
 from tests.gateway.agents import SONNET, check_claude, check_mini
 from tests.gateway.images import CLIENTS, MINI, find_image
