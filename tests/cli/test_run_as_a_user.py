@@ -435,6 +435,7 @@ def test_the_demo_needs_no_root(home: Path) -> None:
     assert len(ran.out.splitlines()) <= MOST_LINES_OF_DEMO
 
 
+@pytest.mark.soak
 def test_the_tour_needs_no_root(home: Path) -> None:
     ran = run_as_ordinary_user(ROOT / "scripts" / "tour", home=home)
     assert ran.code == 0, ran.err

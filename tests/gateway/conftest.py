@@ -38,8 +38,9 @@ class Opened:
 
     @property
     def calls(self) -> list[RecordedCall]:
-        """What was recorded so far."""
-        return list(read_calls(str(self.directory / "model-calls.jsonl")))
+        """What was recorded so far: a moment after a client has its answer."""
+        path = self.directory / "model-calls.jsonl"
+        return list(read_calls(str(path))) if path.exists() else []
 
     @property
     def env(self) -> dict[str, str]:

@@ -12,6 +12,7 @@ from proctor.gateway import server, weather
 from proctor.gateway.budget import Limits
 from tests.gateway.conftest import Opened, OpenIt
 from tests.gateway.providers import KEY, Provider, Reply
+from tests.gateway.raw import until
 from tests.lazy_imports import LazyModule
 
 OPENAI = LazyModule("openai")
@@ -307,8 +308,8 @@ def test_bytes_that_cannot_be_understood_are_delivered(
             token = at.env["OPENAI_API_KEY"]
             url = f"{at.env['OPENAI_BASE_URL']}/chat/completions"
             answer = await client.post(url, headers={"authorization": f"Bearer {token}"}, json={})
-            [recorded] = at.calls
-            assert recorded.response == body
+            await until(lambda: len(at.calls) == 1)
+            assert at.calls[0].response == body
             return answer.content
 
     assert asyncio.run(run()) == body
