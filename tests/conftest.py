@@ -73,6 +73,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Services())
     # Tasks of tests name images that only a registry has.
     os.environ.setdefault("PROCTOR_BASE", "host")
+    # Else every process that is started reads the metadata of all packages that are installed for
+    # the tests, to find plugins of pydantic.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

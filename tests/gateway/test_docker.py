@@ -55,6 +55,8 @@ def test_a_client_in_a_container_without_a_network_reaches_its_model(
     runs.check_no_key()
 
 
+# The agent itself is tested in the sandbox, and the way out of a container by the others here.
+@pytest.mark.soak
 @pytest.mark.usefixtures("engine")
 def test_mini_swe_agent_in_a_container_without_a_network_reaches_its_model(
     runs: Runs, mini: str

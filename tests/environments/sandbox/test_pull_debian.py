@@ -1,4 +1,7 @@
-"""A Debian of debootstrap: its pulled root is what umoci unpacks, and a sandbox runs on it."""
+"""A Debian of debootstrap: its pulled root is what umoci unpacks, and a sandbox runs on it.
+
+In `make soak`; the smaller images of test_pull_builders.py are compared in the same way.
+"""
 
 import asyncio
 import shutil
@@ -24,6 +27,7 @@ from tests.environments.sandboxes import running, said
 from tests.task.trees import write
 
 pytestmark = [
+    pytest.mark.soak,
     needs_programs,
     needs_buildah,
     pytest.mark.skipif(shutil.which("debootstrap") is None, reason="needs debootstrap"),
