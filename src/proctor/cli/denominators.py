@@ -1,5 +1,6 @@
 """Prints scores: a group with its counts and values, and the denominators of all numbers."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Protocol
 
@@ -53,6 +54,15 @@ def render_group(
     width = max(len(label) for label, _ in rows)
     for label, value in rows:
         yield f"  {label:<{width}}  {value}"
+
+
+def render_passes(group: Group, estimates: Mapping[int, float]) -> Iterator[tuple[str, str]]:
+    """Render pass@k of a group, or why it has none although its tasks were attempted twice."""
+    for k, estimate in estimates.items():
+        yield f"pass@{k}", render_value(estimate)
+    fewest = min(Counter(group.tasks).values(), default=0)
+    if not estimates and fewest > 1 and group.column.n_scored:
+        yield "pass@k", "none: it needs one reward of 0 or 1 from each trial"
 
 
 def _render_count(what: str, number: int) -> str:

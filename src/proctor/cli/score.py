@@ -10,7 +10,13 @@ from msgspec.structs import asdict
 from proctor.audit.certificate import Certificate, make_certificate, render_certificate
 from proctor.audit.explain import explain
 from proctor.audit.scoring import Scoring, score_jobs
-from proctor.cli.denominators import count_group, render_group, render_parts, render_value
+from proctor.cli.denominators import (
+    count_group,
+    render_group,
+    render_parts,
+    render_passes,
+    render_value,
+)
 from proctor.cli.options import PATH
 from proctor.cli.output import (
     json_option,
@@ -124,8 +130,7 @@ def _values(scoring: Scoring, key: str) -> Iterator[tuple[str, str]]:
         entry, name = metric.entry, metric.declared.name
         for label, value in (entry or {}).items():
             yield (name if label == name else f"{name} of {label}", render_value(value))
-    for k, estimate in scoring.stats.evals[key].pass_at_k.items():
-        yield f"pass@{k}", render_value(estimate)
+    yield from render_passes(scoring.table.groups[key], scoring.stats.evals[key].pass_at_k)
 
 
 def _document(scoring: Scoring, lines: list[str] | None) -> dict[str, object]:

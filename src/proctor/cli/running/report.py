@@ -10,7 +10,13 @@ from pathlib import Path
 
 import msgspec
 
-from proctor.cli.denominators import count_group, render_group, render_parts, render_value
+from proctor.cli.denominators import (
+    count_group,
+    render_group,
+    render_parts,
+    render_passes,
+    render_value,
+)
 from proctor.cli.output import print_json, print_line
 from proctor.cli.running.reasons import (
     ErrorExample,
@@ -23,7 +29,14 @@ from proctor.cli.running.reasons import (
 from proctor.cli.running.replays import Replays, count_replays, render_replays
 from proctor.cli.stdout import print_stderr
 from proctor.files import read_small
-from proctor.harbor.stats import GroupStats, JobResult, JobStats, render_result, stats_document
+from proctor.harbor.stats import (
+    Group,
+    GroupStats,
+    JobResult,
+    JobStats,
+    render_result,
+    stats_document,
+)
 from proctor.job.flakes import Flakes, NotReverified, TaskFlakes
 from proctor.job.options import JobOutcome, SealedTrials
 from proctor.ledger.place import find_url
@@ -286,7 +299,9 @@ def render_report(report: Report) -> Iterator[str]:
     yield _render_head(report)
     for key, group in outcome.table.groups.items():
         yield ""
-        yield from render_group(key, count_group(group), _values(outcome.result.stats.evals[key]))
+        yield from render_group(
+            key, count_group(group), _values(group, outcome.result.stats.evals[key])
+        )
     yield ""
     if _is_more_to_count(outcome):
         yield from render_parts(outcome.counts)
@@ -321,13 +336,12 @@ def _render_head(report: Report) -> str:
     return f"{report.outcome.directory.name}: {how} after {render_duration(report.seconds)}"
 
 
-def _values(group: GroupStats) -> Iterator[tuple[str, str]]:
-    for entry in group.metrics:
+def _values(group: Group, stats: GroupStats) -> Iterator[tuple[str, str]]:
+    for entry in stats.metrics:
         for label, value in entry.items():
             yield label, render_value(value)
-    for k, estimate in group.pass_at_k.items():
-        yield f"pass@{k}", render_value(estimate)
-    for exception, names in group.exception_stats.items():
+    yield from render_passes(group, stats.pass_at_k)
+    for exception, names in stats.exception_stats.items():
         yield name_exception(exception), count_of(len(names), "trial")
 
 
