@@ -61,7 +61,7 @@ def render_passes(group: Group, estimates: Mapping[int, float]) -> Iterator[tupl
     for k, estimate in estimates.items():
         yield f"pass@{k}", render_value(estimate)
     fewest = min(Counter(group.tasks).values(), default=0)
-    if not estimates and fewest > 1 and group.column.n_scored:
+    if not estimates and fewest > 1:
         yield "pass@k", "none: it needs one reward of 0 or 1 from each trial"
 
 
