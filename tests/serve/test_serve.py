@@ -265,6 +265,16 @@ def test_bad_addresses_get_a_sentence(shared: ServedLedger, tmp_path: Path) -> N
     assert "certificate" in done.stderr.lower()
 
 
+def test_sync_of_what_is_no_copy_gets_a_sentence(shared: ServedLedger, tmp_path: Path) -> None:
+    machine = shared.machine()
+    for place, message in (
+        (tmp_path / "nowhere", "not a ledger: found nothing"),
+        (shared.directory, "a ledger of this machine"),
+    ):
+        done = machine.proctor("ledger", "sync", "--ledger", place, check=False)
+        assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+
+
 def test_a_host_outside_needs_a_certificate(tmp_path: Path) -> None:
     served = ServedLedger(tmp_path)
     served.create()

@@ -33,6 +33,8 @@ def command(directory: str | None, as_json: bool) -> int:
     """
     place = choose_directory(directory)
     if not os.path.lexists(place / REMOTE):
+        # Says so first if there is no ledger at all.
+        open_reader(place).close()
         raise LedgerError(f"{place}: a ledger of this machine; there is nothing to fetch or send")
     with open_reader(place) as ledger, contextlib.closing(connect(place)) as remote:
         if len(remote.spool):
