@@ -139,7 +139,8 @@ def test_resume_finds_nothing_to_do_and_leaves_the_trials_alone(
     assert f"{N_TRIALS}/{N_TRIALS}" in ran.said
     before, after = load_tree(job), load_tree(copy)
     changed = {name for name in before | after if before.get(name) != after.get(name)}
-    assert changed == {"config.json", "lock.json", "result.json"}
+    # harbor writes a set in an order that changes with each of its processes, and may be ours.
+    assert {"result.json"} <= changed <= {"config.json", "lock.json", "result.json"}
     assert load_groups(copy) == load_groups(job)
     assert len([name for name in after if "/attempts/1/result.json" in name]) == N_KEPT
 
