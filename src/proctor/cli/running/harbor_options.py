@@ -4,6 +4,9 @@ Each is refused with what to use instead; click alone would suggest an unrelated
 complete for harbor 0.13.1 and 0.25.0: a test compares it with the commands of the real harbor.
 """
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import click
 
 from proctor.cli.running.sections import SectionedCommand
@@ -63,10 +66,10 @@ RESUME_OPTIONS = {option: instead for instead, options in _RESUME for option in 
 """Likewise, of `harbor job resume`."""
 
 
-class ResumeCommand(click.Command):
-    """`proctor resume`, which knows harbor's options."""
+class _HarborsCommand(click.Command):
+    """A command that knows which options only harbor's command of that name has."""
 
-    refused = RESUME_OPTIONS
+    refused: ClassVar[Mapping[str, str]]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the command line; an option that only harbor has is refused as such."""
@@ -76,13 +79,19 @@ class ResumeCommand(click.Command):
             raise _explain(error, self.refused) from error
 
 
-class RunCommand(ResumeCommand, SectionedCommand):
-    """`proctor run`, likewise."""
+class RunCommand(_HarborsCommand, SectionedCommand):
+    """`proctor run`."""
 
     refused = RUN_OPTIONS
 
 
-def _explain(error: click.NoSuchOption, options: dict[str, str]) -> click.UsageError:
+class ResumeCommand(_HarborsCommand):
+    """`proctor resume`."""
+
+    refused = RESUME_OPTIONS
+
+
+def _explain(error: click.NoSuchOption, options: Mapping[str, str]) -> click.UsageError:
     """The error to raise: about an option of harbor, or the one that click raised."""
     name = error.option_name
     if name not in options:

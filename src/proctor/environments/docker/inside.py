@@ -74,8 +74,8 @@ class Inside(RunningEnvironment):
         script: str = "",
     ) -> ExecResult:
         chosen = self._resolve_user(user)
-        marking = await self._mark(script, chosen) if script else ""
-        order = self._make_order(command, cwd, env, chosen, marking)
+        unmarked = await self._mark(script, chosen) if script else ""
+        order = self._make_order(command, cwd, env, chosen, unmarked)
         return await self._carry_out(order, timeout_sec, self._run)
 
     async def _mark(self, script: str, user: str) -> str:
