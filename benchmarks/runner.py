@@ -48,8 +48,8 @@ class Sizes:
     """Null trials, a multiple of the tasks."""
     long: int = 10_000
     """Null trials of a long job, which is also resumed."""
-    sandboxes: int = 100
-    """Trials in a sandbox."""
+    sandboxes: int = 300
+    """Trials in a sandbox: many, because the start of harbor varies by more than some take."""
     starts: int = 30
     """Starts of a sandbox in each round."""
 
@@ -124,7 +124,7 @@ def _sandbox_rows(bench: Bench, jobs: Path, sizes: Sizes) -> Iterator[Row]:
     fixed = bench.least(
         lambda: our_seconds(jobs, GREET, 1, OUR_SANDBOX),
         lambda: _their_seconds(jobs, GREET, 1, _THEIR_OVERLAY),
-        rounds=min(2, bench.rounds),
+        rounds=min(3, bench.rounds),
     )
     many = bench.least(
         lambda: our_seconds(jobs, GREET, sizes.sandboxes, OUR_SANDBOX),

@@ -25,7 +25,7 @@ from proctor.ledger.trial_index import TrialFilter
 DATASET = "bench@1"
 _RECORDS = 100_000
 _TASKS = 100
-_SITTERS = 25
+_AGENTS = 25
 _BATCH = 1000
 _REWARDS = (0.0, 0.0, 0.25, 0.5, 1.0, 1.0, None)
 
@@ -50,7 +50,7 @@ def load_board_ledger(bench: Bench, records: int) -> Path:
     if (directory / "whole").exists():
         return directory
     directory.mkdir(parents=True, exist_ok=True)
-    draw, tasks = random.Random(records), max(min(_TASKS, records // _SITTERS // 2), 1)
+    draw, tasks = random.Random(records), max(min(_TASKS, records // _AGENTS // 2), 1)
     with OpenLedger.create(directory, make_key(directory / "key", "bench"), "bench") as ledger:
         for batch in itertools.batched(range(records), _BATCH):
             with ledger.writing():
@@ -73,17 +73,17 @@ def _remark(ledger: OpenLedger) -> None:
 
 def make_board_entry(number: int, tasks: int, draw: random.Random) -> TrialEntry:
     """A trial of the dataset."""
-    sitter, task = number % _SITTERS, number // _SITTERS % tasks
+    agent, task = number % _AGENTS, number // _AGENTS % tasks
     reward = draw.choice(_REWARDS)
     record = {
         "trial_id": f"trial-{number:07}",
-        "experiment_id": f"experiment-{sitter:03}",
+        "experiment_id": f"experiment-{agent:03}",
         "dataset_id": DATASET,
         "timestamp": "2026-11-15T10:00:00Z",
         "task": {"task_id": f"task-{task:02}", "task_revision": f"{task:064}"},
         "agent": {
-            "adapter": f"agent-{sitter % 5}",
-            "model": f"provider/model-{sitter // 5}",
+            "adapter": f"agent-{agent % 5}",
+            "model": f"provider/model-{agent // 5}",
             "adapter_revision": "1.0",
             "configuration": {"limits": {"agent_sec": 900.0, "cpus": 2}},
         },

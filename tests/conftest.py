@@ -38,9 +38,12 @@ settings.register_profile("soak", deadline=None, max_examples=1000)
 settings.register_profile("quick", deadline=None, max_examples=10)
 settings.load_profile("proctor")
 
-# A shell starts what it puts into the background deaf to Ctrl-C, and every child would be so too.
+# A shell starts what it puts into the background deaf to Ctrl-C, and nohup what it runs to the end
+# of its terminal. Every child would be so too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Collecting makes a million objects, and all of them stay: a third of its time went into looking
 # for garbage among them.
@@ -152,12 +155,15 @@ _NUMBERS = itertools.count()
 
 @pytest.fixture(autouse=True, scope="session")
 def certificates_read_once() -> Iterator[None]:
-    """HTTP clients share the certificates of certifi: each would read them anew, for 20 ms."""
+    """HTTP clients share the usual certificates: each would read them anew, for 20 ms."""
     make = ssl.create_default_context
     make_once = cache(make)
+    # Of certifi, or of the machine if its environment names them.
+    usual = [{"cafile": certifi.where()}, {"cafile": os.environ.get("SSL_CERT_FILE", "")}]
 
     def make_or_share(*purpose: ssl.Purpose, **options: Any) -> ssl.SSLContext:
-        is_usual = not purpose and options == {"cafile": certifi.where()}
+        # A context reads the name of that file when it is made.
+        is_usual = not purpose and options in usual and "SSLKEYLOGFILE" not in os.environ
         return (make_once if is_usual else make)(*purpose, **options)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -14,10 +14,13 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
+from importlib import metadata
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
 
 from proctor import __version__
 from proctor.cli.main import COMMANDS
@@ -132,6 +135,42 @@ def test_examples_print_what_the_page_says(page: str) -> None:
 def test_the_readme_is_short_and_shows_the_program_working() -> None:
     assert len(read("README.md").splitlines()) <= 150
     assert any(command.startswith("proctor run ") for command, _ in examples(read("README.md")))
+
+
+# Dependencies
+
+
+def test_every_dependency_has_its_reason() -> None:
+    declared = read("pyproject.toml").partition("\ndependencies = [\n")[2].partition("\n]")[0]
+    lines = [line.strip() for line in declared.splitlines()]
+    bare = [line for before, line in pairwise(["", *lines]) if line[0] + before[:1] != '"#']
+    assert [line for line in bare if not line.startswith("#")] == []
+
+
+def installed_sizes(name: str, seen: set[str]) -> Iterator[int]:
+    """Sizes of the files of a distribution and its dependencies; code twice, as compiled too."""
+    found = metadata.distribution(name)
+    if found.name in seen:
+        return
+    seen.add(found.name)
+    for file in found.files or []:
+        path = Path(str(file.locate()))
+        if path.suffix != ".pyc" and path.is_file():
+            yield path.stat().st_size * (2 if path.suffix == ".py" else 1)
+    for needed in map(Requirement, found.requires or []):
+        if needed.marker is None or needed.marker.evaluate({"extra": ""}):
+            yield from installed_sizes(needed.name, seen)
+
+
+def test_the_readme_says_how_much_is_installed() -> None:
+    project = tomllib.loads(read("pyproject.toml"))["project"]
+    said = re.search(r"(\d+) direct dependencies, (\d+) MB in total", read("README.md"))
+    assert said is not None
+    assert int(said[1]) == len(project["dependencies"])
+    ours = (path for path in SOURCE.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    own = sum(path.stat().st_size * (2 if path.suffix == ".py" else 1) for path in ours)
+    total = (sum(installed_sizes("proctor", set())) + own) / 1e6
+    assert int(said[2]) == pytest.approx(total, rel=0.1)
 
 
 # The site

@@ -30,6 +30,7 @@ LAYERS = (
     ("record",),
     ("task", "reward"),
     (
+        "backoff",
         "contained",
         "diagnostic",
         "digest",

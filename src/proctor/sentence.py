@@ -51,6 +51,11 @@ def _looks_whole(value: float, decimals: int) -> bool:
     return round(value, decimals) == whole != round(value, _MOST_DECIMALS)
 
 
+def render_percent(share: float) -> str:
+    """Format a share as a percentage: 66.7%."""
+    return f"{share:.1%}"
+
+
 def render_money(amount: float) -> str:
     """Format a cost in US dollars: $25.14, $0.0123."""
     if amount >= 1 or amount == 0:

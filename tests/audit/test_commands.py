@@ -116,7 +116,7 @@ def test_the_commands_of_the_solution_are_a_note(trials: list[Path], tmp_path: P
     (finding,) = audit(trials)
     assert finding.kind is Kind.COMMANDS_LIKE_SOLUTION
     assert finding.message == (
-        "a__job1: its commands contain 4 of 4 parts, 100% of the text of the task's own solution"
+        "a__job1: its commands contain 4 of 4 parts, 100.0% of the text of the task's own solution"
     )
     set_agent(trials[0], name="oracle")
     assert audit(trials) == []

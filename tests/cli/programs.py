@@ -1,5 +1,7 @@
 """proctor as a program: in this process where that is enough, else as a child."""
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
@@ -60,6 +62,22 @@ def run_here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
         return Ran(code, out, err)
 
     return run
+
+
+def run_captured(*arguments: object) -> Ran:
+    """The program in this process, for what has no fixtures of a test: a fixture of a module."""
+    # Files, not only text: some commands write bytes.
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        patch.setattr(sys, "argv", ["proctor", *map(str, arguments)])
+        with pytest.raises(SystemExit) as left:
+            main()
+    assert isinstance(left.value.code, int)
+    return Ran(left.value.code, *(stream.buffer.getvalue().decode() for stream in (out, err)))
 
 
 def environment(**changes: str) -> dict[str, str]:

@@ -131,7 +131,7 @@ def test_a_thousand_trials_with_one_corrupt_are_scored(proctor: Proctor, tmp_pat
     (job / "t500__job1" / "result.json").write_text('{"task_name": ')
     ran = proctor("score", job)
     assert ran.code == 3
-    assert "trials: 1000 planned = 999 run + 1 broken + 0 not run" in ran.out
+    assert "trials: 1000 planned = 999 run + 1 cannot be read + 0 not run" in ran.out
     assert "t500__job1/result.json: torn or not JSON" in ran.out
 
 

@@ -1,6 +1,7 @@
 """`proctor clean`."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -19,13 +20,17 @@ def left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return killed_run(tmp_path / "trials", "t1")
 
 
-@pytest.mark.process
-def test_nothing_to_clean_is_said(
-    proctor: Proctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def clean_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left of anybody."""
     monkeypatch.setenv("PROCTOR_SCRATCH", str(tmp_path / "scratch"))
     monkeypatch.setenv("PROCTOR_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("clean_machine")
+def test_nothing_to_clean_is_said(proctor: Proctor, tmp_path: Path) -> None:
     ran = proctor("clean")
     assert (ran.code, ran.err) == (0, "")
     assert "killed run" in ran.out
@@ -63,10 +68,9 @@ def test_json_is_one_document(proctor: Proctor, left: Path) -> None:
     }
 
 
-def test_indexes_of_deleted_ledgers_are_one_line(
-    proctor: Proctor, left: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PROCTOR_CACHE", str(tmp_path / "cache"))
+# Indexes may also be in a temporary directory, where those of other programs' ledgers are.
+@pytest.mark.usefixtures("clean_machine", "left")
+def test_indexes_of_deleted_ledgers_are_one_line(proctor: Proctor, tmp_path: Path) -> None:
     for name in ("one", "two"):
         assert find_folder(tmp_path / name) is not None
     said = "removed: cached indexes of 2 ledgers, deleted since; --json lists them\n"
@@ -75,6 +79,26 @@ def test_indexes_of_deleted_ledgers_are_one_line(
     assert sorted(document["indexes"]) == [str(tmp_path / "one"), str(tmp_path / "two")]
     assert proctor("clean").out.endswith(f"\n{said}")
     assert "indexes" not in proctor("clean").out
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("clean_machine")
+def test_what_killed_trials_left_on_a_machine_of_a_cluster_is_deleted_after_a_while(
+    proctor: Proctor, tmp_path: Path
+) -> None:
+    places = [tmp_path / "cache" / "cluster" / "trials" / name for name in ("new", "old")]
+    for place in places:
+        (place / "t__abc1234").mkdir(parents=True)
+    os.utime(places[1], (0, 0))
+    assert f"would be deleted: {places[1]}\n" in proctor("clean", "--dry-run").out
+    assert places[1].exists()
+    found = json.loads(proctor("clean", "--json").out)
+    assert (found["scratch"], [place.exists() for place in places]) == (
+        [str(places[1])],
+        [True, False],
+    )
+    (kept,) = found["kept"]
+    assert kept.startswith(f"{places[0]}: the job of this killed trial may still fetch it")
 
 
 def test_the_job_of_a_killed_shell_is_deleted_and_that_of_a_living_one_is_not(

@@ -86,12 +86,17 @@ def test_the_mean_is_the_one_that_score_gives_with_its_denominators(proctor: Pro
     assert ran["met"] is True
     shown = proctor("gate", ERRORS, "--min-mean", "0").out
     assert "9 run, 3 scored, 6 missing (counted as 0)" in shown
-    assert "trials: 9 planned = 9 run + 0 broken + 0 not run" in shown
+    assert "trials: 9 planned = 9 run + 0 cannot be read + 0 not run" in shown
 
 
 def test_an_unknown_cost_is_told_and_not_taken_for_0(proctor: Proctor) -> None:
     ran = proctor("gate", ERRORS, "--max-cost-usd", "100")
     assert "unknown for all of 9 trials" in ran.out
+
+
+def test_a_mean_just_below_its_limit_does_not_look_equal_to_it(proctor: Proctor) -> None:
+    ran = proctor("gate", JOBS / "01-binary-oracle-k1", "--min-mean", "0.667")
+    assert "mean >= 0.667: 0.6666666666666666 [" in ran.out
 
 
 def test_a_run_that_is_not_over_is_told_of_even_where_it_is_let_pass(proctor: Proctor) -> None:
@@ -101,9 +106,9 @@ def test_a_run_that_is_not_over_is_told_of_even_where_it_is_let_pass(proctor: Pr
 
 def test_an_interval_for_few_tasks_is_wider(proctor: Proctor) -> None:
     asked = ["gate", ERRORS, "--min-mean", "0"]
-    assert "mean  0.333  [0.111, 0.667]" in proctor(*asked).out
+    assert "mean  0.333 [0.111, 0.667]" in proctor(*asked).out
     ran = proctor(*asked, "--interval", "student")
-    assert "mean  0.333  [-0.051, 0.718]" in ran.out
+    assert "mean  0.333 [-0.051, 0.718]" in ran.out
 
 
 def test_an_interval_whose_library_is_missing_names_what_installs_it(
@@ -127,7 +132,7 @@ def test_a_drop_is_measured_by_task(proctor: Proctor, most: str, code: int) -> N
     job, baseline = JOBS / "02-binary-nop-k1", JOBS / "01-binary-oracle-k1"
     ran = proctor("gate", job, "--against", baseline, "--max-drop", most)
     assert ran.code == code
-    assert "-0.6667 [-1.0000, +0.0000] over 3 tasks: 0 won, 1 tied, 2 lost, p = 0.5" in ran.out
+    assert "-0.667 [-1, 0] over 3 tasks: 0 won, 1 tied, 2 lost, p = 0.5" in ran.out
 
 
 def test_tasks_that_only_one_side_has_are_told_of(proctor: Proctor) -> None:
@@ -208,7 +213,7 @@ def test_a_torn_result_is_damage(proctor: Proctor, tmp_path: Path) -> None:
     ran = proctor("gate", job, "--min-mean", "0")
     assert ran.code == 5
     assert f"{torn}" in ran.out
-    assert "trials: 15 planned = 14 run + 1 broken + 0 not run" in ran.out
+    assert "trials: 15 planned = 14 run + 1 cannot be read + 0 not run" in ran.out
 
 
 def test_a_torn_lock_is_damage_and_the_rewards_are_read_all_the_same(

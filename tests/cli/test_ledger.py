@@ -227,6 +227,7 @@ def test_filters_and_columns(proctor: Proctor) -> None:
     assert [row.split()[3] for row in rows] == ["1", "1"]
     for arguments, n in (
         (("--task", "pass-"), 5),
+        (("--agent", "scripted"), 5),
         (("--harness", "scripted"), 5),
         (("--model", "acme/model-x"), 5),
         (("--status", "sealed"), 1),

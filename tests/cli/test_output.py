@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from proctor.cli.output import print_json, reading_progress
-from proctor.cli.printable import printable
+from proctor.sentence import printable
 from tests.audit.directories import COPIED, copy_job, edit_json, find_trial, make_job, publish
 from tests.cli.programs import Proctor, command_line, environment, run_child
 

@@ -57,7 +57,7 @@ def test_a_job_whose_task_changed_is_scored_and_audited_by_its_last_plan(
     assert kinds.count("earlier-plan") == 2
     score = proctor("score", job)
     assert score.code == 0, score.err
-    assert "trials: 2 planned = 2 run + 0 broken + 0 not run" in score.out
+    assert "trials: 2 planned = 2 run + 0 cannot be read + 0 not run" in score.out
 
 
 def test_whoever_checks_a_trial_is_told_what_of_it_to_name(

@@ -13,7 +13,9 @@ from proctor.cli.running.report import (
 )
 from tests.trial.changed import differing, room
 
-ENDED = b'{"started_at": "2026-11-17T10:00:00Z", "finished_at": "2026-11-17T10:00:02Z"}'
+ENDED = (
+    b'{"config": {}, "started_at": "2026-11-17T10:00:00Z", "finished_at": "2026-11-17T10:00:02Z"}'
+)
 
 
 def put(job: Path, trial: str, result: bytes, found: bytes | None) -> None:
@@ -42,7 +44,7 @@ def test_the_clean_rooms_of_a_job_are_counted(tmp_path: Path) -> None:
     [
         (
             CleanRooms(run=6, differ=4, seconds=1.9, trial_seconds=16.0),
-            ["clean rooms: 6 run, 4 differ; 1.9s (12% of trial time)"],
+            ["clean rooms: 6 run, 4 differ; 1.9s (11.9% of trial time)"],
         ),
         (CleanRooms(run=1, seconds=0.2), ["clean rooms: 1 run, 0 differ; 0.2s"]),
         (CleanRooms(skipped=2), ["clean rooms: 0 run, 0 differ, 2 skipped"]),

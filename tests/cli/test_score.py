@@ -41,7 +41,7 @@ def test_denominators_are_printed_with_every_mean(proctor: Proctor) -> None:
         in ran.out
     )
     assert "  mean  0.333" in ran.out
-    assert "trials: 9 planned = 9 run + 0 broken + 0 not run" in ran.out
+    assert "trials: 9 planned = 9 run + 0 cannot be read + 0 not run" in ran.out
     assert "9 run = 3 scored + 6 missing (counted as 0); 7 errored (scored or not)" in ran.out
     assert "rewards taken from: " in ran.out
 

@@ -44,6 +44,12 @@ def test_failed_leaves_out_what_passed_and_names_exceptions(
     assert all(f"  {Path(each['directory']).name}\n" in listed for each in document["trials"])
 
 
+def test_errored_trials_are_counted_whatever_they_scored(proctor: Proctor) -> None:
+    head = proctor("show", ERRORS).out.partition("\n")[0]
+    assert ": 9 trials: 3 passed, 6 not scored; 7 errored (scored or not): " in head
+    assert "AgentTimeoutError 1" in head
+
+
 def test_a_narrow_terminal_cuts_no_name_of_a_trial(
     proctor: Proctor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,7 +88,7 @@ def test_people_read_interrupted_and_programs_the_class_that_harbor_writes(
 ) -> None:
     job = JOBS / "30-cancelled-before-resume"
     shown = proctor("show", job).out
-    assert "2 passed, 2 errored (interrupted 2)" in shown
+    assert "2 passed, 2 not scored; 2 errored (scored or not): interrupted 2" in shown
     assert "CancelledError" not in shown
     stopped = json.loads(proctor("show", job, "--failed", "--json").out)["trials"]
     assert [each["exception"] for each in stopped] == ["CancelledError"] * 2

@@ -38,14 +38,14 @@ def test_one_trace_is_shown_turn_by_turn_in_80_columns(proctor: Proctor) -> None
     lines = ran.out.splitlines()
     assert lines[1] == "trajectory cmake-link.jsonl; labels by rules 1"
     assert "    4  execution     0.65  writes                    bash: cd /app && sed" in ran.out
-    assert lines[-2].startswith("10 turns: execution 30%, verification 30%")
+    assert lines[-3].startswith("10 turns: execution 30.0%, verification 30.0%")
     assert all(len(line) <= 80 for line in lines[1:])
 
 
 def test_a_job_is_shown_by_shares_and_says_who_left_no_trace(proctor: Proctor) -> None:
     ran = proctor("trace", "classify", JOB)
     assert ran.code == 3
-    assert "48 trials, 24 with labels, 48 turns: execution 100%" in ran.out
+    assert "48 trials, 24 with labels, 48 turns: execution 100.0%" in ran.out
     assert "it left no trace" in ran.out
     assert "over 16 trials" in ran.out
     assert all(len(line) <= 80 for line in ran.out.splitlines())
@@ -158,7 +158,7 @@ def test_a_judges_labels_are_shown_and_compared_with_the_rules(proctor: Proctor)
         again = proctor(*ask, "--json")
     assert ran.code == 0
     assert "labels by judge gpt-4o" in ran.out
-    assert "3 of 10 turns agree, kappa 0.000" in ran.out
+    assert "3 of 10 turns agree, kappa 0" in ran.out
     assert "tokens 200 in, 20 out; $0." in ran.out
     assert all(len(line) <= 80 for line in ran.out.splitlines()[1:])
     assert len(server.asked) == 2

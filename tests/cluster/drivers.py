@@ -1,6 +1,9 @@
 """Drivers of the cluster: `proctor` as a program in its network, with files that no node sees."""
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -9,7 +12,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.ray_cluster import RayCluster, find_below, kill_all, read_command, wait_until
+from starlette.testclient import TestClient
+
+from proctor.ledger.ledger import OpenLedger
+from proctor.ledger.query import list_trials, with_restarted
+from proctor.web.app import make_app
+from proctor.web.subject import Subject
+from tests.cluster.ray_cluster import (
+    RayCluster,
+    find_below,
+    kill_all,
+    read_command,
+    read_processes,
+    wait_until,
+)
 
 TASK = """schema_version = "1.3"
 [environment]
@@ -96,8 +112,45 @@ class Site:
         """Agents that sleep in sandboxes of the nodes, or of one of them."""
         nodes = self.cluster.nodes
         chosen = list(nodes.values()) if name is None else [nodes[name]]
-        pids = [pid for node in chosen for pid in node.find_processes()]
-        return [pid for pid in pids if read_name(pid) == "sleep"]
+        tops = {node.process.pid for node in chosen}
+        processes = read_processes()
+
+        def is_below(pid: int) -> bool:
+            while pid in processes and pid not in tops:
+                pid = processes[pid][0]
+            return pid in tops
+
+        return [pid for pid, (_, name) in processes.items() if name == "sleep" and is_below(pid)]
+
+    def wake(self, n: int | None = None) -> int:
+        """Let agents that sleep go on, all of them or so many; returns how many did."""
+        asleep = self.find_asleep()[:n]
+        for pid in asleep:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        return len(asleep)
+
+    def wake_all(self, driver: subprocess.Popen[str]) -> "Ran":
+        """Let every agent go on as soon as it sleeps, to the end of the job."""
+        # Their workers may be new processes, each of which takes a while to start.
+        wait_until(lambda: driver.poll() is not None or bool(self.wake() and False), 180)
+        return finish(driver)
+
+    def find_sealed(self) -> dict[str, str]:
+        """The sealed trials, and the status with which boards and reports count them."""
+        with OpenLedger.open(self.top / "ledger") as ledger:
+            rows = with_restarted(list_trials(ledger))
+        return {row.trial_id: row.status for row in rows}
+
+    def find_left(self) -> list[Path]:
+        """What trials left in the directories of the nodes, or still use there."""
+        return sorted(self.cluster.place.glob("*/cache/cluster/trials/*"))
+
+    def look(self, path: str) -> str:
+        """A page of the job."""
+        app = make_app(Subject(jobs=(self.job,)))
+        with TestClient(app, base_url="http://127.0.0.1") as client:
+            return client.get(path).text
 
     def find_link(self) -> int:
         """The process that passes messages between the driver and the nodes, on the head node."""
@@ -123,13 +176,6 @@ class Ran:
 def finish(driver: subprocess.Popen[str]) -> Ran:
     out, err = driver.communicate(timeout=180)
     return Ran(driver.returncode, out, err)
-
-
-def read_name(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/comm").read_text().strip()
-    except OSError:
-        return ""
 
 
 def time_until(is_so: Any) -> float:

@@ -24,6 +24,10 @@ CLIENT_PORT = 10001
 ADDRESS = f"127.0.0.1:{PORT}"
 CLIENT = f"ray://127.0.0.1:{CLIENT_PORT}"
 START_SEC = 180
+# What `ray start` prints when the cluster has the node.
+STARTED = b"Ray runtime started"
+MEMORY = {"head": 6_000_000_000, "other": 8_000_000_000}
+"""Bytes of each node: a task may fit on one of them only."""
 
 
 @dataclass
@@ -91,6 +95,10 @@ class RayCluster:
             **({"RAY_AUTH_MODE": "disabled"} | mode),
             "RAY_ADDRESS": ADDRESS,
             "RAY_raylet_start_wait_time_s": str(START_SEC),
+            # A dead node refuses connections and is known to be dead after a second; one that is
+            # only slow has as long as ever to answer.
+            "RAY_health_check_period_ms": "300",
+            "RAY_health_check_failure_threshold": "3",
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
             "GRPC_ENABLE_FORK_SUPPORT": "0",
@@ -106,14 +114,17 @@ class RayCluster:
         own = ["--head", f"--port={PORT}", f"--ray-client-server-port={CLIENT_PORT}"]
         line = [
             *("ray", "start", "--block", "--node-ip-address=127.0.0.1", "--num-cpus=4"),
-            *("--memory=8000000000", "--object-store-memory=100000000", "--disable-usage-stats"),
+            *(f"--memory={MEMORY[name]}", "--object-store-memory=100000000"),
+            "--disable-usage-stats",
             # The path of a socket has at most 107 characters.
             *(f"--temp-dir={self.place / 'r'}", "--include-log-monitor=false"),
             *(own if is_head else [f"--address={ADDRESS}"]),
             *(["--include-dashboard=false"] if is_head else []),
         ]
         script = "".join(f"mount -t tmpfs none '{each}' && " for each in self.hidden)
-        with (home / "ray.log").open("ab") as log:
+        log = home / "ray.log"
+        with log.open("ab") as file:
+            before = file.tell()
             process = subprocess.Popen(
                 [
                     *self.command,
@@ -125,32 +136,18 @@ class RayCluster:
                     "-",
                     *line,
                 ],
-                stdout=log,
-                stderr=log,
+                stdout=file,
+                stderr=file,
                 env={**os.environ, **self.variables, "PROCTOR_CACHE": str(home / "cache")},
                 start_new_session=True,
                 cwd="/",
             )
         self.nodes[name] = RayNode(name, process)
-        n = len(self.nodes)
-        wait_until(lambda: process.poll() is not None or self._count_alive() >= n, START_SEC)
+        wait_until(
+            lambda: process.poll() is not None or STARTED in log.read_bytes()[before:], START_SEC
+        )
         if process.poll() is not None:
-            raise RuntimeError((home / "ray.log").read_text())
-
-    def _count_alive(self) -> int:
-        script = (
-            "import json; from ray._raylet import GcsClient; "
-            f"g = GcsClient(address={ADDRESS!r}); "
-            "print(sum(n.state == 0 for n in g.get_all_node_info().values()))"
-        )
-        found = subprocess.run(
-            [*self.command, sys.executable, "-c", script],
-            env={**os.environ, **self.variables},
-            capture_output=True,
-            timeout=60,
-            check=False,
-        )
-        return int(found.stdout) if found.returncode == 0 else 0
+            raise RuntimeError(log.read_text())
 
     def restore(self) -> None:
         """Start nodes that a test has killed."""
@@ -195,19 +192,26 @@ def make_token() -> str:
     return secrets.token_hex(32)
 
 
+def read_processes() -> dict[int, tuple[int, str]]:
+    """The parent and the name of every process."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            # The name of the program may contain blanks and brackets.
+            before, _, after = (path / "stat").read_text().rpartition(")")
+            found[int(path.name)] = int(after.split()[1]), before.partition("(")[2]
+    return found
+
+
 def find_below(pid: int) -> list[int]:
     """A process and those that it and they have started."""
-    parents: dict[int, list[int]] = {}
-    for path in Path("/proc").iterdir():
-        if path.name.isdecimal():
-            with contextlib.suppress(OSError):
-                # The name of the program may contain blanks and brackets.
-                fields = (path / "stat").read_text().rpartition(")")[2].split()
-                parents.setdefault(int(fields[1]), []).append(int(path.name))
+    below: dict[int, list[int]] = {}
+    for each, (parent, _) in read_processes().items():
+        below.setdefault(parent, []).append(each)
     found, todo = [], [pid]
     while todo:
         found.append(todo.pop())
-        todo += parents.get(found[-1], [])
+        todo += below.get(found[-1], [])
     return found
 
 

@@ -1,15 +1,19 @@
 """Jobs on a cluster: what they score, what travels, what is refused, how they are cancelled."""
 
+import re
 import shutil
 import signal
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from proctor.ledger.verification.verify import verify_ledger
 from tests.cluster.drivers import Site, finish, time_until
 from tests.cluster.ray_cluster import CLIENT, ROOT
 from tests.environments.sandbox.rootfs import PROGRAMS, make_rootfs
 from tests.gateway.providers import KEY, Provider, Reply, running
+from tests.serve.servers import serving
 
 DIFFERENT = {"trial_id", "experiment_id", "timestamp", "timing", "node"}
 
@@ -21,26 +25,45 @@ def compare(record: Any) -> Any:
     return [compare(each) for each in record] if isinstance(record, list) else record
 
 
-@pytest.mark.parametrize("on", ["ray", CLIENT])
-def test_scores_and_records_are_those_of_a_local_run(site: Site, on: str) -> None:
-    shutil.copytree(ROOT / "examples" / "tasks", site.top / "tasks")
-    ran = finish(site.start_run("-a", "oracle", on=on))
+@dataclass(frozen=True)
+class Left:
+    """What a job left, and what its display showed."""
+
+    records: list[Any]
+    files: list[list[str]]
+    phases: list[list[str]]
+
+
+def run_examples(site: Site, on: str) -> Left:
+    """Run the examples, and remove the job."""
+    ran = finish(site.start_run("-a", "oracle", "--debug", on=on))
     assert ran.code == 0, ran.err
     assert site.rewards() == [1.0, 1.0]
-    records = [site.load(trial, "record.json") for trial in site.trials]
-    assert all(each["environment"]["tool_versions"]["node"] for each in records)
-    names = [sorted(path.name for path in trial.rglob("*")) for trial in site.trials]
-    # Sealed here, although it ran there.
-    assert site.proctor("ledger", "verify", "--ledger", site.top / "ledger").code == 0
+    # Sealed here, wherever it ran.
+    assert set(site.find_sealed()) == {trial.name for trial in site.trials}
+    assert verify_ledger(site.top / "ledger").damage == []
+    left = Left(
+        [site.load(trial, "record.json") for trial in site.trials],
+        [sorted(path.name for path in trial.rglob("*")) for trial in site.trials],
+        [re.findall(rf"^{trial.name}: (\S+)$", ran.err, re.MULTILINE) for trial in site.trials],
+    )
     shutil.rmtree(site.job)
     shutil.rmtree(site.top / "ledger")
-    assert finish(site.start_run("-a", "oracle", on="local")).code == 0
-    local = [site.load(trial, "record.json") for trial in site.trials]
-    assert list(map(compare, records)) == list(map(compare, local))
-    assert names == [sorted(path.name for path in trial.rglob("*")) for trial in site.trials]
+    return left
 
 
-def test_what_an_agent_reads_travels_and_large_evidence_comes_back(site: Site) -> None:
+def test_scores_and_records_are_those_of_a_local_run(site: Site) -> None:
+    shutil.copytree(ROOT / "examples" / "tasks", site.top / "tasks")
+    local = run_examples(site, "local")
+    assert all({"setup", "agent", "verify", "record"} < set(each) for each in local.phases)
+    for on in ("ray", CLIENT):
+        remote = run_examples(site, on)
+        assert all(each["environment"]["tool_versions"]["node"] for each in remote.records)
+        assert list(map(compare, remote.records)) == list(map(compare, local.records))
+        assert (remote.files, remote.phases) == (local.files, local.phases)
+
+
+def test_what_an_agent_reads_travels_and_large_evidence_is_sealed_by_a_server(site: Site) -> None:
     site.make_task("t")
     tree = site.top / "agent"
     tree.mkdir()
@@ -49,11 +72,16 @@ def test_what_an_agent_reads_travels_and_large_evidence_comes_back(site: Site) -
         'echo "$GREETING" > /logs/agent/greeting\n'
     )
     (tree / "run.sh").chmod(0o755)
-    site.variables["GREETING"] = "hello from the driver"
-    words = ("--agent-tree", tree, "--command", "/installed-agent/run.sh")
-    ran = site.run(*words, "--ae", "GREETING=${GREETING}", "-k", 2)
+    (site.top / "served").mkdir()
+    with site.cluster.entered(), serving(site.top / "served") as served:
+        machine = served.machine(experiments=("job",))
+        site.variables |= {**machine.env, "GREETING": "hello from the driver"}
+        words = ("--agent-tree", tree, "--command", "/installed-agent/run.sh", "-k", 2)
+        ran = site.run(*words, "--ae", "GREETING=${GREETING}", "--ledger", served.url)
     assert ran.code == 0, ran.err
     assert site.rewards() == [1.0, 1.0]
+    assert sorted(served.trials()) == [trial.name for trial in site.trials]
+    assert verify_ledger(served.directory).damage == []
     for trial in site.trials:
         assert (trial / "agent" / "large").stat().st_size == 5_000_000
         assert (trial / "agent" / "greeting").read_text() == "hello from the driver\n"
@@ -150,7 +178,9 @@ def test_a_running_trial_is_shown_by_the_drivers_files(site: Site) -> None:
         (trial,) = site.trials
         trace = trial / "agent" / "trajectory.jsonl"
         assert time_until(lambda: trace.exists() and "touch /tmp/done" in trace.read_text()) < 10
-        assert site.load(trial, "record.json")["trial_id"] == trial.name
+        record = site.load(trial, "record.json")
+        assert record["trial_id"] == trial.name
+        assert record["environment"]["tool_versions"]["node"]
 
 
 def test_an_image_travels_to_nodes_that_lack_it(site: Site) -> None:

@@ -14,8 +14,14 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.drivers import TASK, TEST, Ran, finish, read_name
-from tests.cluster.ray_cluster import find_below, kill_all, read_command, wait_until
+from tests.cluster.drivers import TASK, TEST, Ran, finish
+from tests.cluster.ray_cluster import (
+    find_below,
+    kill_all,
+    read_command,
+    read_processes,
+    wait_until,
+)
 from tests.cluster.slurm_cluster import SCRATCH, SlurmCluster, install
 from tests.ordinary_user import command_line, environment, give, ordinary_home
 
@@ -114,8 +120,7 @@ def number_of(ran: Ran) -> str:
 
 def find_asleep(seconds: int) -> list[int]:
     """Agents that sleep for so long."""
-    found = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdecimal()]
-    asleep = [pid for pid in found if read_name(pid) == "sleep"]
+    asleep = [pid for pid, (_, name) in read_processes().items() if name == "sleep"]
     return [pid for pid in asleep if str(seconds) in read_command(pid)]
 
 

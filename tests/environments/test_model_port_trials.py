@@ -16,7 +16,7 @@ from proctor.trial.order import AgentOrder, Kinds
 from proctor.trial.trial import run_trial
 from tests.environments.model_ports import ASK, answer_at
 from tests.environments.test_host_ports import ANSWER, serving
-from tests.trial.sitters import Sitter, make_spec, paths_of, write_task
+from tests.trial.stage import StageAgent, make_spec, paths_of, write_task
 
 pytestmark = pytest.mark.usefixtures("cache")
 NO_NETWORK = '[environment]\nnetwork_mode = "no-network"\n'
@@ -40,7 +40,7 @@ class Gateway:
 
 
 @dataclass
-class Caller(Sitter):
+class Caller(StageAgent):
     """An agent that asks the gateway when it is set up and when it runs."""
 
     port: int = 0

@@ -27,7 +27,7 @@ from proctor.trial.paths import TrialPaths
 from proctor.trial.trial import run_trial
 from tests.environments.orders import order_of
 from tests.environments.sandboxes import find_mounts, find_scratch, found_in, running, said
-from tests.trial.sitters import Sitter, load_findings, make_spec, paths_of, write_task
+from tests.trial.stage import StageAgent, load_findings, make_spec, paths_of, write_task
 from tests.unprivileged import unprivileged
 
 CAN_LIMIT = pytest.mark.skipif(
@@ -210,7 +210,7 @@ def test_a_trial_that_fills_its_storage_is_scored_and_its_files_are_collected(
         await environment.exec("echo begun > /logs/agent/log.txt; mkdir /app; echo 1 > /app/done")
         heard.append(await said(environment, f"({FILL}) 2>&1"))
 
-    kinds = Kinds(lambda order: Sitter(order, work), SandboxEnvironment)
+    kinds = Kinds(lambda order: StageAgent(order, work), SandboxEnvironment)
     result = asyncio.run(run_trial(spec, paths_of(spec).trial_dir, kinds, lambda _: None))
     assert result.exception_info is None, result.exception_info
     assert FULL in heard[0]

@@ -9,7 +9,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from proctor.exchange.exporting import Report, SealedTrial, Selection, read_trials
+from proctor.exchange.exporting import Report, SelectedTrial, Selection, read_trials
 from proctor.exchange.submission import SealOptions, find_submissions
 from proctor.ledger.api import Ledger
 from proctor.ledger.query import list_trials
@@ -96,7 +96,7 @@ def tree_of(directory: Path) -> dict[str, bytes]:
     }
 
 
-def sealed_trial(directory: Path) -> SealedTrial:
+def sealed_trial(directory: Path) -> SelectedTrial:
     """One trial as the exports read it, with no trace of its own."""
     report = Report(BytesIO())
     report.trials = 1

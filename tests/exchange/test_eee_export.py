@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import given, settings
 
 from proctor.exchange.eee import Group, Key, Source, find_row_losses, make_messages, make_row
-from proctor.exchange.exporting import ReadTrace, SealedTrial
+from proctor.exchange.exporting import ReadTrace, SelectedTrial
 from proctor.traces.entry import Entry
 from tests.cli.programs import Proctor
 from tests.examples import examples
@@ -118,7 +118,7 @@ def test_names_that_no_system_takes_become_others() -> None:
     assert (model.startswith("_"), ".." in model.split("_")) == (False, False)
 
 
-def lost_fields(trial: SealedTrial, entries: list[Entry]) -> set[str]:
+def lost_fields(trial: SelectedTrial, entries: list[Entry]) -> set[str]:
     """The fields of entries that a row does not give back."""
     trace = ReadTrace("", entries, [])
     messages = make_messages([trace])

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from hypothesis import given, settings
 
-from proctor.exchange.exporting import ReadTrace, SealedTrial
+from proctor.exchange.exporting import ReadTrace, SelectedTrial
 from proctor.exchange.otel import write_trial
 from proctor.exchange.otel_spans import TrialSpans
 from proctor.traces.entry import Entry
@@ -115,7 +115,7 @@ def test_what_does_not_say_when_stands_in_order(proctor: Proctor, tmp_path: Path
     assert "have no time of their own" in lost["entries"]
 
 
-def lost_fields(trial: SealedTrial, entries: list[Entry]) -> set[str]:
+def lost_fields(trial: SelectedTrial, entries: list[Entry]) -> set[str]:
     """The fields of entries that spans do not give back."""
     losses = write_trial(BytesIO(), trial, [ReadTrace("", entries, [])])
     return {loss.path.split(".")[1] for loss in losses if loss.path.startswith("entries[")}

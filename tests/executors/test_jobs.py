@@ -18,8 +18,8 @@ from proctor.harbor.configs import (
     JobConfig,
     RetryConfig,
 )
+from proctor.job.attempts import take_over
 from proctor.job.job import resume_job, run_job
-from proctor.job.kept import take_over
 from proctor.job.local_executor import LocalExecutor
 from proctor.job.options import JobOptions, JobOutcome, LedgerOptions, ResumeOptions
 from proctor.job.watch import Watch

@@ -95,7 +95,7 @@ FORGERIES = [
         "a copy of a pass stands in for another attempt, an hour later",
         directory.duplicate_best,
     ),
-    Forgery("easier-task", "a task was sat in an easier version", directory.swap_task),
+    Forgery("easier-task", "an easier version of a task was run", directory.swap_task),
     Forgery(
         "easier-task-hidden",
         "the same; digests of the task were put back, those of its tests forgotten",

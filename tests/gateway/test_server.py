@@ -8,7 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from proctor.gateway import server, weather
+from proctor import backoff
+from proctor.gateway import server
 from proctor.gateway.budget import Limits
 from tests.gateway.conftest import Opened, OpenIt
 from tests.gateway.providers import KEY, Provider, Reply
@@ -200,7 +201,7 @@ def test_a_limit_on_cost_without_a_price_is_refused_after_one_answer(
 def test_a_failure_that_passes_is_retried_and_recorded(
     opened: OpenIt, provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(weather, "_FIRST_WAIT", 0.01)
+    monkeypatch.setattr(backoff, "_FIRST_WAIT", 0.01)
     wait = (("retry-after-ms", "20"),)
     provider.script = [Reply(status=429, headers=wait), Reply(status=503), Reply(text="at last")]
 
@@ -218,7 +219,7 @@ def test_a_failure_that_passes_is_retried_and_recorded(
 def test_a_provider_that_stays_down_is_an_outage(
     opened: OpenIt, provider: Provider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(weather, "_FIRST_WAIT", 0.001)
+    monkeypatch.setattr(backoff, "_FIRST_WAIT", 0.001)
     provider.script = [Reply(status=503, error=f"down, {KEY}")]
 
     async def run() -> None:

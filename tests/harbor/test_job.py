@@ -325,6 +325,12 @@ def test_a_directory_of_something_else_is_no_job(tmp_path: Path) -> None:
     )
 
 
+def test_what_proctor_init_makes_is_no_trial(tmp_path: Path) -> None:
+    for name in ("agent", "tasks", "ledger", "jobs"):
+        (tmp_path / name).mkdir()
+    assert refusal(tmp_path).startswith("not a Harbor job directory")
+
+
 @pytest.mark.parametrize("left", ["trial.log", "verifier"])
 def test_a_trial_is_no_job_and_the_job_around_it_is_named(job: Path, left: str) -> None:
     trial = job / "a__1"

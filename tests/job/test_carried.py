@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from proctor.harbor.configs import RetryConfig
-from proctor.job.kept import keep_attempt
+from proctor.job.attempts import keep_attempt
 from proctor.job.running import MOST, carry_findings
 from proctor.trial.finding import Finding, FindingCode, render_findings
 from tests.job.jobs import (

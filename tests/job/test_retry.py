@@ -7,7 +7,7 @@ import pytest
 
 from proctor.errors import ContainerDiedError, SandboxDiedError, ToolsChangedError
 from proctor.harbor.configs import RetryConfig
-from proctor.job.kept import count_attempts, is_being_kept, keep_attempt
+from proctor.job.attempts import count_attempts, is_being_kept, keep_attempt
 from proctor.job.retry import is_retried, retry_delay
 
 

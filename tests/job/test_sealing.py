@@ -12,6 +12,7 @@ from proctor.errors import KeyFileError, NotSealedError
 from proctor.harbor.configs import RetryConfig
 from proctor.job.options import LedgerOptions
 from proctor.job.sealing import Sealer
+from proctor.ledger.entry import TrialEntry
 from proctor.ledger.keys import find_key, make_key
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.query import list_trials
@@ -108,6 +109,12 @@ def test_a_sealed_trial_that_is_run_again_stands_beside_its_former_self(
     assert all(sealed[name].record == first[name].record for name in names)
     standing = {name for name, row in sealed.items() if row.status != "superseded"}
     assert standing == {f"{name}.rerun-2" for name in names}
+    with OpenLedger.open(options.directory) as ledger:
+        entries = [ledger.entry(row.seq) for row in sealed.values()]
+    scores = [entry.score for entry in entries if isinstance(entry, TrialEntry)]
+    certificates = [score.certificate for score in scores if score and score.certificate]
+    # A server computes each score again, under the name of the entry.
+    assert {certificate["trial"] for certificate in certificates} == set(sealed)
 
 
 def test_a_trial_that_holds_a_secret_is_not_sealed_and_the_others_are(

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,17 @@ def test_an_earlier_attempt_is_told_of_and_not_counted(ledger: OpenLedger) -> No
     seal_marked(ledger, {"a__1.attempt-1": None, "stray.attempt-1": 1.0})
     counts = claim_of(ledger).counts
     assert (counts.attempts, counts.counted, counts.entries) == (1, 5, 6)
+
+
+def test_an_attempt_whose_machine_died_is_no_0_of_a_trial_that_is_not_there(
+    ledger: OpenLedger,
+) -> None:
+    certificate = certificate_of("gone__1.attempt-1", None) | {"exception": "WorkerLostError"}
+    score = TrialScore(profile=PROFILE, certificate=certificate)
+    seal(ledger, [replace(marked("gone__1.attempt-1", None), score=score)])
+    claim = claim_of(ledger)
+    assert (claim.counts.attempts, claim.counts.counted) == (1, len(MARKS))
+    assert differences(claim) == []
 
 
 def test_diagnostic_trials_count_unless_they_are_left_out(ledger: OpenLedger) -> None:

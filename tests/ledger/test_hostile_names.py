@@ -14,7 +14,7 @@ import pytest
 from proctor.errors import AlteredArtifactError, InputError, JobError, LedgerError, ProctorError
 from proctor.exchange import atif
 from proctor.exchange.exporting import Selection
-from proctor.job.kept import keep_attempt
+from proctor.job.attempts import keep_attempt
 from proctor.job.store import CONFIG, LOG, RUNNER, held_job
 from proctor.ledger.entry import EvidenceFile, Source, TrialEntry
 from proctor.ledger.exchange.aec_tree import write_tree

@@ -19,6 +19,7 @@ from typing import Any
 import httpx
 import pytest
 
+from proctor.api import load
 from proctor.web.app import make_app
 from proctor.web.subject import Subject
 from tests.cli.programs import Proctor, Ran
@@ -50,6 +51,7 @@ def view_all(
         "policy": view_policy(*asked),
         "claim": view_claim(*asked, scratch),
         "gate": view_gate(*asked),
+        "proctor.load": count_rows(load(ledger)[experiment].rows),
         **view_pages(ledger, experiment, dataset),
     }
     return {name: counts for name, counts in views.items() if counts}
@@ -116,7 +118,7 @@ def _mean_of(parts: list[tuple[int, float | None]]) -> float | None:
 def view_board(proctor: Proctor, ledger: Path, experiment: str, dataset: str) -> Counts:
     ran = proctor("board", "--dataset", dataset, "--json", "--ledger", ledger)
     if ran.code == 2:
-        assert "no trial of a dataset" in ran.err
+        assert "no trial of the dataset" in ran.err
         return {}
     board = read(ran)
     rows = [row for section in board["sections"] for row in section["rows"]]
@@ -233,12 +235,55 @@ def count_gate(found: Document) -> Counts:
     }
 
 
+def count_listed(proctor: Proctor, job: Path) -> Counts:
+    """The trials that `proctor show` lists of a job."""
+    found = read(proctor("show", job, "--json"))
+    outcomes = Counter(each["outcome"] for each in found["trials"])
+    attempts = found["not_listed"].get("begun again", 0)
+    passed = outcomes["passed"]
+    return {**count_rows(found["trials"]), "attempts": attempts, "passed": passed}
+
+
+def count_rows(rows: Sequence[Document]) -> Counts:
+    """Trials that count, each with its reward and its exception."""
+    rewards = [row["reward"] for row in rows]
+    return {
+        "counted": len(rows),
+        "scored": sum(reward is not None for reward in rewards),
+        "missing": sum(reward is None for reward in rewards),
+        "errored": sum(row["exception"] is not None for row in rows),
+        "mean": _mean_of([(1, reward) for reward in rewards]),
+    }
+
+
+def count_head(proctor: Proctor, job: Path) -> Counts:
+    """The line above the list that `proctor show` prints of a job."""
+    head = proctor("show", job).out.partition("\n")[0]
+    found = {name: int(number) for number, name in _COUNTED.findall(head.replace(",", ""))}
+    passed, missing = found.get("passed", 0), found.get("not scored", 0)
+    scored = passed + found.get("failed", 0)
+    return {
+        "counted": found["trial"],
+        "scored": scored,
+        "missing": missing,
+        "errored": found.get("errored", 0),
+        "passed": passed,
+    }
+
+
+def count_outcome(proctor: Proctor, job: Path) -> Counts:
+    """The result line of a job."""
+    summary = read(proctor("outcome", job, "--json"))["summary"]
+    return {"counted": summary["total"], "is errored": summary["status"] == "failed"}
+
+
 async def _fetch(subject: Subject, paths: Sequence[str]) -> list[str]:
     transport = httpx.ASGITransport(app=make_app(subject))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         return [(await client.get(path)).text for path in paths]
 
 
+_COUNTED = re.compile(r" (\d+) (trial|passed|failed|not scored|errored)")
 _FIGURE = re.compile(r"<dt>([^<]*)</dt><dd>(?:<span[^>]*>)?([^<]*)")
 _TITLE = re.compile(r'<dt>Score</dt><dd><span title="([^"]*)"')
 

@@ -1,16 +1,12 @@
 """The same job twice: by proctor in its sandbox, by the real harbor in an environment like it."""
 
-import contextlib
-import io
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from proctor.cli.main import main
-from tests.cli.programs import Ran
+from tests.cli.programs import Ran, run_captured
 from tests.parity.theirs import BUILDING, Harbor, HarborRan, variables
 
 
@@ -28,22 +24,12 @@ def proctor(
     *arguments: object, cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> Ran:
     """Run a command of proctor in this process; it finds what harbor finds, and more variables."""
-    # Files, not only text: some commands write bytes.
-    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-    ):
+    with pytest.MonkeyPatch.context() as patch:
         for name, value in (variables() | dict(env or {})).items():
             patch.setenv(name, value)
-        patch.setattr(sys, "argv", ["proctor", *map(str, arguments)])
         if cwd is not None:
             patch.chdir(cwd)
-        with pytest.raises(SystemExit) as left:
-            main()
-    assert isinstance(left.value.code, int)
-    return Ran(left.value.code, *(stream.buffer.getvalue().decode() for stream in (out, err)))
+        return run_captured(*arguments)
 
 
 def run_theirs(

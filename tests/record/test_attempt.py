@@ -7,8 +7,8 @@ import pytest
 from proctor.record.outcome import (
     STALE,
     AttemptOutcome,
+    AttemptTrial,
     RunReading,
-    TrialReading,
     find_trial_score,
     find_trial_status,
     finish_attempt,
@@ -23,13 +23,13 @@ FAILED = RunReading("failed", 0.0, None, {})
 
 def trial(
     status: str = "completed", score: float | None = 1.0, reason: str | None = None
-) -> TrialReading:
+) -> AttemptTrial:
     document = {"status": status, "score": score, "reason_code": reason}
     return read_trial(json.dumps(document).encode(), directory="d", task_id="t")
 
 
 def finish(
-    *trials: TrialReading,
+    *trials: AttemptTrial,
     run: RunReading = COMPLETED,
     attempt: int = 1,
     planned: int | None = None,
@@ -42,14 +42,14 @@ def verdict(outcome: AttemptOutcome) -> tuple[str, float, str | None]:
 
 
 def test_a_trial_without_result_is_errored() -> None:
-    assert read_trial(None, directory="d", task_id="t") == TrialReading(
+    assert read_trial(None, directory="d", task_id="t") == AttemptTrial(
         "t", "d", "errored", None, "harbor_trial_result_missing", None
     )
 
 
 @pytest.mark.parametrize("data", [b"null", b"[]", b"1", b'"x"'])
 def test_a_result_that_is_no_object_is_malformed(data: bytes) -> None:
-    assert read_trial(data, directory="d", task_id="t") == TrialReading(
+    assert read_trial(data, directory="d", task_id="t") == AttemptTrial(
         "t",
         "d",
         "errored",
@@ -68,7 +68,7 @@ def test_a_result_that_is_no_object_is_malformed(data: bytes) -> None:
     ],
 )
 def test_a_result_that_cannot_be_read_is_malformed_and_says_why(data: bytes, error: str) -> None:
-    assert read_trial(data, directory="d", task_id="t") == TrialReading(
+    assert read_trial(data, directory="d", task_id="t") == AttemptTrial(
         "t", "d", "errored", None, "harbor_trial_result_malformed", error
     )
 
@@ -158,10 +158,10 @@ def test_without_a_known_word_the_score_decides(document: dict[str, object]) -> 
 
 
 def test_an_attempt_without_trials_rests_on_its_line() -> None:
-    assert stand_in_trial(COMPLETED, "t") == TrialReading(
+    assert stand_in_trial(COMPLETED, "t") == AttemptTrial(
         "t", "stdout-summary", "completed", 0.5, None
     )
-    assert stand_in_trial(FAILED, "t") == TrialReading("t", "stdout-summary", "failed", 0.0, None)
+    assert stand_in_trial(FAILED, "t") == AttemptTrial("t", "stdout-summary", "failed", 0.0, None)
 
 
 @pytest.mark.parametrize(
@@ -252,5 +252,5 @@ def test_an_attempt_that_does_not_run_any_more_is_stale() -> None:
 
 
 def test_a_trial_without_score_counts_zero() -> None:
-    reading = TrialReading("t", "d", "completed", None, None)
+    reading = AttemptTrial("t", "d", "completed", None, None)
     assert finish(reading, trial(score=1.0)).score == 0.5

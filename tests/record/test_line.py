@@ -90,6 +90,17 @@ def test_the_line_is_the_same_to_the_byte(score: float, text: str) -> None:
             Summary("completed", 1e308, 0, 20, None),
             "resolved is 0 because the result does not say how many trials were planned",
         ),
+        (
+            Summary("completed", 1.0, 0, 1, None),
+            "resolved is 0 because the result does not say how many trials were planned",
+        ),
+        (
+            Summary("completed", 0.5, 0, 1, None),
+            "resolved is score x total, rounded (0.5 x 1 = 0.5, so 0); it is not a count of "
+            "passed trials",
+        ),
+        # Sums of harbor's metrics are not exact.
+        (Summary("completed", 1e-10, 0, 1, None), None),
     ],
 )
 def test_resolved_is_explained_where_the_mean_suggests_another_number(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from proctor.errors import RecordError
-from proctor.record.document import Kept
+from proctor.record.document import UnknownKey
 from proctor.record.model import TrialRecord
 from proctor.record.read import parse_record, render_record
 from tests.record import seed
@@ -88,7 +88,7 @@ def test_added_keys_go_back_where_they_stood() -> None:
 def test_a_key_without_a_place_is_not_dropped_in_silence() -> None:
     record = made(cost=None)
     with pytest.raises(RecordError, match=r"cost\.model_calls has no place in the record any more"):
-        render_record(record, [Kept(("cost", "model_calls"), 0, 3)])
+        render_record(record, [UnknownKey(("cost", "model_calls"), 0, 3)])
 
 
 def test_a_record_that_cannot_be_spelled_is_refused() -> None:

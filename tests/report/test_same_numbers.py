@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 
+from proctor.api import load
 from tests.audit.directories import publish
 from tests.cli.programs import Proctor, run_here
 from tests.examples import examples
@@ -17,7 +18,11 @@ from tests.harbor.written import failed, rewarded, write_result, write_trial
 from tests.ledger.views import (
     Counts,
     count_gate,
+    count_head,
+    count_listed,
+    count_outcome,
     count_report,
+    count_rows,
     count_verdict,
     read,
     view_all,
@@ -109,6 +114,10 @@ def _view_job(proctor: Proctor, job: Path) -> dict[str, Counts]:
             read(proctor("check", job, "--policy", "leaderboard", "--json"))
         ),
         "page of the job": view_job_page(job),
+        "list of the job": count_listed(proctor, job),
+        "head of the list": count_head(proctor, job),
+        "result line": count_outcome(proctor, job),
+        "proctor.load of the job": count_rows(load(job)[job.name].rows),
     }
 
 
@@ -148,6 +157,8 @@ def _expect(trials: list[Trial]) -> Counts:
         "scored": sum(reward is not None for reward in rewards),
         "missing": sum(reward is None for reward in rewards),
         "errored": sum(each["exception"] is not None for each in ended),
+        "is errored": any(each["exception"] is not None for each in ended),
+        "passed": sum(reward == 1 for reward in rewards),
         "attempts": sum(len(trial["kept"]) for trial in trials),
         "mean": round(sum(reward or 0.0 for reward in rewards) / len(rewards), 9),
     }

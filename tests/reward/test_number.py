@@ -16,6 +16,8 @@ from proctor.reward.number import (
     Number,
     bits,
     exact_sum,
+    find_primary,
+    is_finite,
     json_number,
     portable_sum,
     same_number,
@@ -252,3 +254,28 @@ def test_a_whole_number_of_any_length_has_a_text(digits: int) -> None:
     value = -(10 ** (digits - 1))
     assert json_number(value) == "-1" + "0" * (digits - 1)
     assert json_number(value) == pydantic_text(value)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "primary"),
+    [
+        ({"reward": 0.25, "speed": 3}, 0.25),
+        ({"speed": 3, "reward": 0.25}, 0.25),
+        ({"speed": 3}, 3),
+        ({"speed": 3, "memory": 4}, None),
+        ({"Reward": 1, "XX": 2}, None),
+        ({}, None),
+    ],
+)
+def test_the_primary_reward_is_the_one_called_reward_or_the_only_one(
+    rewards: dict[str, Number], primary: Number | None
+) -> None:
+    assert find_primary(rewards) == primary
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(10**400, True), (True, True), (0.5, True), (nan, False), (inf, False), (-inf, False)],
+)
+def test_every_int_is_finite_however_large(value: Number, expected: bool) -> None:
+    assert is_finite(value) is expected

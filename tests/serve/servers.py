@@ -7,7 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from proctor.ledger.entry import TrialEntry
 from proctor.ledger.keys import SigningKey, find_key
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.query import list_trials
@@ -163,6 +165,12 @@ def submission_of(trial: str, evidence: Path | None = None) -> Submission:
     return Submission(record=record_bytes(trial), where=trial, root=evidence, evidence=tuple(names))
 
 
+def trial(name: str, /, **changes: object) -> TrialEntry:
+    """An entry as a client would submit it."""
+    record = msgspec.json.format(record_bytes(name, **changes), indent=-1)
+    return TrialEntry(at="", seq=0, record=msgspec.Raw(record))
+
+
 @dataclass(slots=True)
 class ServedLedger:
     """A ledger and the process that serves it."""
@@ -269,3 +277,11 @@ def serving(top: Path, *words: object, is_encrypted: bool = True) -> Iterator[Se
         yield served
     finally:
         served.stop()
+
+
+def wait_until(is_so: Callable[[], object]) -> None:
+    """Wait for something that happens soon."""
+    until = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.02)

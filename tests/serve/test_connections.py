@@ -59,6 +59,13 @@ def test_a_connection_is_used_again_and_another_opened_when_it_has_ended() -> No
         connections.close()
 
 
+def test_a_request_on_a_connection_that_ends_unanswered_is_sent_on_another() -> None:
+    with answering([_OK, b""], [_OK, b""]) as url:
+        connections = Connections(url, {})
+        assert [ask(connections) for _ in range(2)] == [(200, b"hi")] * 2
+        connections.close()
+
+
 def test_two_answers_at_a_time_have_a_connection_each() -> None:
     with answering([_OK], [_OK]) as url:
         connections = Connections(url, {})

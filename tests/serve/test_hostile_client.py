@@ -5,8 +5,8 @@ import contextlib
 import socket
 import ssl
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
@@ -15,6 +15,7 @@ import pytest
 from backports import zstd
 
 from proctor.digest import sha256_hex
+from proctor.harbor.record import DID_NOT_END
 from proctor.ledger.entry import (
     AnyEntry,
     BatchPlace,
@@ -22,6 +23,8 @@ from proctor.ledger.entry import (
     KeyEntry,
     MachineSignature,
     NoteEntry,
+    PlanEntry,
+    Source,
     Subject,
     SupersedeEntry,
     TrialEntry,
@@ -29,13 +32,31 @@ from proctor.ledger.entry import (
     WithholdEntry,
     encode_entry,
 )
-from proctor.ledger.machines import sign_entries
-from proctor.ledger.remote.client import pack_artifact
+from proctor.ledger.keys import make_key
+from proctor.ledger.machines import sign_enrolment
+from proctor.ledger.place import open_reader
+from proctor.ledger.remote.client import LedgerClient, pack_artifact
+from proctor.ledger.remote.connections import UnreachableError
+from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.verification.verify import verify_ledger
-from tests.ledger.ledgers import ORIGIN, record_bytes
-from tests.serve.servers import EXPERIMENT, Machine, ServedLedger, serving
+from proctor.serve import app
+from proctor.serve.listening import MOST_CONNECTIONS
+from proctor.serve.tokens import Tokens, serve_directory
+from tests.ledger.ledgers import ORIGIN
+from tests.serve.attackers import (
+    Attacker,
+    attacking,
+    audit_lines,
+    bytes_below,
+    machines_of,
+    memory_of,
+    refused,
+)
+from tests.serve.servers import EXPERIMENT, ServedLedger, serving, trial, wait_until
 
 pytestmark = pytest.mark.process
+# A trial with the reward 0.
+FAILED = Path(__file__).parents[1] / "data/ledgers/every-kind/jobs/nightly/proof__gZWiesk"
 
 
 @pytest.fixture(scope="module")
@@ -46,45 +67,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedLedger]:
         yield found
 
 
-@dataclass(slots=True)
-class Attacker:
-    """A client with a token that may write, and its own idea of what to send."""
-
-    machine: Machine
-    http: httpx.Client
-    name: str
-
-    def submit(self, *entries: AnyEntry, is_signed: bool = True) -> httpx.Response:
-        """Send entries."""
-        if is_signed:
-            entries = tuple(self.sign(*entries))
-        return self.send([encode_entry(entry) for entry in entries])
-
-    def send(self, lines: Sequence[bytes]) -> httpx.Response:
-        """Send lines."""
-        return self.http.post("/submit", content=b"\n".join(lines) + b"\n")
-
-    def sign(self, *entries: AnyEntry, origin: str = ORIGIN, name: str = "") -> list[AnyEntry]:
-        """Sign entries with this machine's key."""
-        return sign_entries(entries, origin, name or self.name, self.machine.key)
-
-    def upload(self, data: bytes) -> EvidenceFile:
-        """Upload a file; returns it as evidence."""
-        digest = sha256_hex(data)
-        body = pack_artifact(digest, len(data), zstd.compress(data))
-        assert self.http.post("/artifacts", content=body).status_code == 200
-        return EvidenceFile(path="file", sha256=digest, size=len(data))
-
-
 @pytest.fixture
 def attacker(served: ServedLedger) -> Iterator[Attacker]:
-    machine = served.machine()
-    context = ssl.create_default_context(cafile=machine.certificate)
-    headers = {"authorization": f"Bearer {machine.token}"}
-    with httpx.Client(base_url=served.url, headers=headers, verify=context) as http:
-        asked = {"name": machine.home.name, "key": str(machine.key.verifier)}
-        name = http.post("/machines", json=asked).json()["name"]
-        yield Attacker(machine, http, name)
+    with attacking(served) as made:
+        yield made
 
 
 @pytest.fixture(autouse=True)
@@ -92,17 +78,6 @@ def sound(served: ServedLedger) -> Iterator[None]:
     """Whatever a client does, the ledger stays sound."""
     yield
     assert verify_ledger(served.directory).damage == []
-
-
-def trial(name: str, /, **changes: object) -> TrialEntry:
-    """An entry as a client would submit it."""
-    record = msgspec.json.format(record_bytes(name, **changes), indent=-1)
-    return TrialEntry(at="", seq=0, record=msgspec.Raw(record))
-
-
-def refused(answer: httpx.Response, words: str, status: int = 422) -> None:
-    """A request was refused, with a sentence."""
-    assert (answer.status_code, words in answer.json()["message"]) == (status, True), answer.text
 
 
 def test_an_honest_entry_is_taken(attacker: Attacker) -> None:
@@ -151,7 +126,7 @@ def test_a_bomb_is_not_unpacked(attacker: Attacker) -> None:
     answer = attacker.http.post(
         "/artifacts", content=pack_artifact(sha256_hex(bytes(512 << 20)), 512 << 20, data)
     )
-    refused(answer, "at most", 400)
+    refused(answer, "at most")
 
 
 def test_a_false_score_is_refused(attacker: Attacker) -> None:
@@ -164,6 +139,45 @@ def test_a_false_score_is_refused(attacker: Attacker) -> None:
     refused(attacker.submit(without), "no result.json")
 
 
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [("harbor", "its files give"), ("aec-bench", "its files, 0.0"), (None, "its files give")],
+)
+def test_a_reward_that_the_files_do_not_give_is_refused_without_a_score_too(
+    attacker: Attacker, kind: str | None, words: str
+) -> None:
+    evidence = tuple(
+        msgspec.structs.replace(attacker.upload((FAILED / path).read_bytes()), path=path)
+        for path in ("config.json", "result.json", "verifier/reward.txt")
+    )
+    source = Source(kind=kind, name="elsewhere") if kind else None
+    # What a runner leaves that was killed; its record is not compared with the files.
+    errors = [f"{DID_NOT_END}: it was in its agent phase"]
+    entry = trial("by-record", **{"evaluation.validity.errors": errors})
+    entry = msgspec.structs.replace(entry, evidence=evidence, source=source)
+    refused(attacker.submit(entry), words)
+
+
+def test_what_has_no_result_is_the_records_own_word_and_says_so(
+    attacker: Attacker, served: ServedLedger
+) -> None:
+    entry = trial("own-word")
+    contradicting = msgspec.structs.replace(entry, reason_code="harbor_reward_missing")
+    refused(attacker.submit(contradicting), "which is why there is none")
+    source = Source(kind="inspect", name="log.eval")
+    answer = attacker.submit(msgspec.structs.replace(entry, source=source))
+    (placed,) = answer.json()["entries"]
+    with open_reader(served.directory) as ledger:
+        ledger.refresh()
+        sealed = ledger.entry(placed["seq"])
+        (row,) = ledger.index.trials(TrialFilter(trial="own-word"))
+    # Policies refuse it as `no-certificate`; pages say that the reward is what the record states.
+    assert isinstance(sealed, TrialEntry)
+    assert sealed.score is None
+    assert row.run_conditions is not None
+    assert row.run_conditions.profile is None
+
+
 def test_signatures_of_others_and_none_are_refused(
     attacker: Attacker, served: ServedLedger
 ) -> None:
@@ -171,8 +185,8 @@ def test_signatures_of_others_and_none_are_refused(
     victim.seal("of-the-victim")
     entry = trial("forged")
     refused(attacker.submit(entry, is_signed=False), "not signed")
-    asked = {"name": "any", "key": str(victim.key.verifier)}
-    name = attacker.http.post("/machines", json=asked).json()["name"]
+    refused(attacker.enrol(victim.key, "any"), "not signed with the key", 403)
+    (name,) = (each for each, key in machines_of(served).items() if key == str(victim.key.verifier))
     (other,) = attacker.sign(entry, name=name)
     refused(attacker.send([encode_entry(other)]), "invalid signature")
     (unknown,) = attacker.sign(entry, name="nobody")
@@ -182,6 +196,25 @@ def test_signatures_of_others_and_none_are_refused(
     (own,) = attacker.sign(entry)
     moved = msgspec.structs.replace(trial("moved"), signed=own.signed)
     refused(attacker.send([encode_entry(moved)]), "invalid signature")
+
+
+def test_a_key_is_enrolled_only_by_who_has_it(
+    attacker: Attacker, served: ServedLedger, tmp_path: Path
+) -> None:
+    before = machines_of(served)
+    key = make_key(tmp_path / "key", "example.org/fresh")
+    asked = {"name": "fresh", "key": str(key.verifier)}
+    for signature in (
+        "",
+        "no signature",
+        sign_enrolment(ORIGIN, "fresh", attacker.machine.key),
+        sign_enrolment("example.org/another", "fresh", key),
+        sign_enrolment(ORIGIN, "other", key),
+    ):
+        answer = attacker.http.post("/machines", json={**asked, "signature": signature})
+        refused(answer, "not signed with the key", 403)
+    refused(attacker.http.post("/machines", json={**asked, "key": "no key"}), "not a public", 400)
+    assert machines_of(served) == before
 
 
 def test_a_batch_is_signed_once_and_each_entry_of_it_can_be_checked_alone(
@@ -265,6 +298,70 @@ def test_a_trial_of_others_cannot_be_superseded_by_a_lie(attacker: Attacker) -> 
     refused(attacker.submit(entry), "not sealed")
 
 
+def test_plans_and_supersessions_of_other_experiments_are_refused(served: ServedLedger) -> None:
+    def subject(experiment: str) -> Subject:
+        return Subject(experiment_id=experiment, trial_id="nothing", record="0" * 64)
+
+    def supersede(old: str, new: str) -> SupersedeEntry:
+        return SupersedeEntry(
+            at="",
+            seq=0,
+            subject=subject(old),
+            by=subject(new),
+            cause="other",
+            reason="r",
+            author="a",
+        )
+
+    def plan(experiment: str) -> PlanEntry:
+        return PlanEntry(
+            at="", seq=0, experiment_id=experiment, plan=msgspec.Raw(b"{}"), author="a"
+        )
+
+    with attacking(served, experiments=("own",)) as attacker:
+        for entry in (
+            plan("other"),
+            supersede("own", "other"),
+            supersede("other", "own"),
+            supersede("other", "other"),
+        ):
+            refused(attacker.submit(entry), "may not write to the experiment 'other'", 403)
+        refused(attacker.submit(plan("own"), plan("other")), "may not write", 403)
+        refused(attacker.submit(supersede("own", "own")), "not sealed")
+        assert attacker.submit(plan("own")).status_code == 200
+    with open_reader(served.directory) as ledger:
+        ledger.refresh()
+        (seq,) = ledger.index.places("plan")
+        assert b'"experiment_id":"own"' in ledger.line(seq)
+
+
+def test_a_token_that_reads_writes_nothing(attacker: Attacker, served: ServedLedger) -> None:
+    reader = {"authorization": f"Bearer {served.machine(may_write=False).token}"}
+    routes = [
+        (method, route.path.replace("{sha256}", "0" * 64))
+        for route in app._ROUTES
+        for method in (route.methods or set()) - {"GET", "HEAD"}
+    ]
+    assert len(routes) == 5
+    # The viewer's pages take reviews on the server's own machine.
+    for method, path in [*routes, ("POST", f"/trials/{EXPERIMENT}/any/reviews")]:
+        answer = attacker.http.request(method, path, headers=reader, content=b"{}")
+        if path == "/artifacts/missing":
+            # A question, not an upload.
+            refused(answer, "not the expected JSON", 400)
+        else:
+            refused(answer, "may only read", 403)
+
+
+def test_a_token_of_another_ledger_is_refused(attacker: Attacker, served: ServedLedger) -> None:
+    others = Tokens(serve_directory("example.org/another", served.env))
+    token = others.add("elsewhere", may_write=True, experiments=())
+    with attacking(served, address="127.0.0.3") as found:
+        for path in ("/checkpoint", "/"):
+            answer = found.http.get(path, headers={"authorization": f"Bearer {token}"})
+            refused(answer, "not valid", 401)
+
+
 def test_a_place_and_a_time_of_ones_own_are_refused(attacker: Attacker) -> None:
     for changes in ({"seq": 1}, {"at": "2020-01-01T00:00:00.000Z"}):
         refused(attacker.submit(msgspec.structs.replace(trial("placed"), **changes)), "position")
@@ -274,29 +371,43 @@ def test_a_place_and_a_time_of_ones_own_are_refused(attacker: Attacker) -> None:
     refused(attacker.http.post("/submit", content=b"\n" * 5000), "expected 1 to")
 
 
-def test_too_much_is_not_read(attacker: Attacker) -> None:
+def test_too_much_is_not_read(attacker: Attacker, served: ServedLedger) -> None:
     def endless() -> Iterator[bytes]:
-        for _ in range(200):
+        for _ in range(10 << 10):
             yield bytes(1 << 20)
 
+    assert served.process is not None
+    process = Path(f"/proc/{served.process.pid}")
+    # Forget the peak that other tests have reached.
+    (process / "clear_refs").write_text("5")
+    memory, disk = memory_of(process, "VmRSS"), bytes_below(served.top)
     for path in ("/submit", "/artifacts", "/machines", "/artifacts/missing"):
-        try:
-            answer = attacker.http.post(path, content=endless())
-        except httpx.TransportError:
-            continue  # the server has hung up
-        assert answer.status_code in (413, 422)
+        for headers in ({}, {"authorization": "Bearer none"}):
+            try:
+                answer = attacker.http.post(path, content=endless(), headers=headers)
+            except httpx.TransportError:
+                continue  # the server has hung up
+            assert answer.status_code in (401, 413, 429)
     digest = sha256_hex(b"huge")
-    given = {"offset": 0, "size": 10 << 30, "total": 10 << 30}
-    answer = attacker.http.put(f"/artifacts/sha256/{digest}", params=given, content=b"x")
-    refused(answer, "at most", 400)
+    for size, total in ((10 << 30, 10 << 30), (10 << 30, 10), (10, 10 << 30)):
+        given = {"offset": 0, "size": size, "total": total}
+        answer = attacker.http.put(
+            f"/artifacts/sha256/{digest}", params=given, content=bytes(1 << 20)
+        )
+        assert answer.status_code in (400, 422)
+    assert memory_of(process, "VmHWM") - memory < 128 << 20
+    assert bytes_below(served.top) - disk < 1 << 20
 
 
 def test_parts_that_do_not_fit_are_refused(attacker: Attacker) -> None:
     digest = sha256_hex(b"parts")
-    for offset, total in ((5, 10), (0, 0), (-1, 10)):
+    for offset, total in ((10, 10), (0, 0), (-1, 10)):
         given = {"offset": offset, "size": 5, "total": total}
         answer = attacker.http.put(f"/artifacts/sha256/{digest}", params=given, content=b"x")
-        assert answer.status_code == 400
+        refused(answer, "a part from", 400)
+    given = {"offset": 5, "size": 5, "total": 10}
+    answer = attacker.http.put(f"/artifacts/sha256/{digest}", params=given, content=b"x")
+    assert answer.json() == {"offset": 0}
     answer = attacker.http.put(f"/artifacts/sha256/{digest}", params={"offset": "x"}, content=b"x")
     assert answer.status_code == 400
 
@@ -355,6 +466,92 @@ def test_a_slow_client_is_cut_off_and_keeps_nobody_waiting(
         with contextlib.suppress(ConnectionError, ssl.SSLError):
             each.recv(100)
         each.close()
+
+
+def test_one_address_cannot_take_all_connections(served: ServedLedger, attacker: Attacker) -> None:
+    held = [
+        socket.create_connection(("127.0.0.1", served.port)) for _ in range(MOST_CONNECTIONS + 10)
+    ]
+    for each in held[MOST_CONNECTIONS:]:
+        each.settimeout(30)
+        with contextlib.suppress(ConnectionError):
+            # Before anything was sent: the server ends it.
+            assert each.recv(1) == b""
+    with attacking(served, address="127.0.0.2") as elsewhere:
+        assert elsewhere.submit(trial("not-kept-out")).status_code == 200
+    (line,) = audit_lines(served, error="too many connections")
+    assert line["address"] == "127.0.0.1"
+    for each in held:
+        each.close()
+    wait_until(lambda: is_served(attacker))
+
+
+def is_served(attacker: Attacker) -> bool:
+    """Whether the server takes another connection of this client."""
+    with attacker.machine.using(), contextlib.suppress(UnreachableError):
+        return bool(LedgerClient(attacker.machine.url, attacker.machine.token).checkpoint())
+    return False
+
+
+def test_a_client_that_sends_too_much_at_once_waits_and_goes_on(
+    served: ServedLedger, attacker: Attacker
+) -> None:
+    machine = attacker.machine
+    context = ssl.create_default_context(cafile=machine.certificate)
+    held = []
+    for _ in range(16):
+        raw = socket.create_connection(("127.0.0.1", served.port))
+        wrapped = context.wrap_socket(raw, server_hostname="127.0.0.1")
+        head = f"POST /artifacts HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {machine.token}\r\n"
+        wrapped.sendall(head.encode() + b"content-length: 1000\r\n\r\nx")
+        held.append(wrapped)
+    # From another address, so that what is refused there is a line of its own.
+    transport = httpx.HTTPTransport(verify=context, local_address="127.0.0.2")
+    with httpx.Client(
+        base_url=served.url, headers=attacker.http.headers, transport=transport
+    ) as http:
+        wait_until(lambda: http.post("/artifacts", content=b"").status_code == 429)
+        answer = http.post("/artifacts", content=b"")
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, "1")
+    data = b"sent after a while"
+    packed = pack_artifact(sha256_hex(data), len(data), zstd.compress(data))
+    with machine.using():
+        client = LedgerClient(served.url, machine.token)
+        with ThreadPoolExecutor(1) as pool:
+            sent = pool.submit(client.upload_small, packed)
+            who = {"token": machine.home.name, "address": "127.0.0.1"}
+            wait_until(lambda: bool(audit_lines(served, status=429, **who)))
+            for each in held:
+                each.close()
+            sent.result()
+        assert client.missing([sha256_hex(data)]) == set()
+        client.close()
+
+
+def test_who_writes_and_who_is_refused_is_noted(served: ServedLedger) -> None:
+    reader = served.machine(may_write=False)
+    with attacking(served, address="127.0.0.4") as attacker:
+        attacker.submit(trial("noted"))
+        refused(
+            attacker.submit(trial("noted", **{"evaluation.reward": 0.0})), "sealed already", 409
+        )
+        attacker.http.get("/checkpoint")
+        for _ in range(3):
+            for token in (reader.token, "a guess"):
+                bearer = {"authorization": f"Bearer {token}"}
+                attacker.http.post("/submit?secret=x", headers=bearer, content=b"never stored")
+    name = attacker.machine.home.name
+    enrolled, sealed, conflict, forbidden, unknown = audit_lines(served, address="127.0.0.4")
+    assert enrolled["path"] == "/machines"
+    for line, status in ((sealed, 200), (conflict, 409)):
+        assert (line["token"], line["status"]) == (name, status)
+        assert (line["method"], line["path"]) == ("POST", "/submit")
+        assert line["bytes"] > 1000
+    assert (sealed["machine"], sealed["entries"], sealed["new"]) == (attacker.name, 1, 1)
+    assert "sealed already" in conflict["error"]
+    # The second and third are counted: see test_audit.py.
+    assert (forbidden["token"], forbidden["status"]) == (reader.home.name, 403)
+    assert (unknown["token"], unknown["status"]) == (None, 401)
 
 
 def test_tokens_are_stored_as_hashes_and_nowhere_else(

@@ -11,18 +11,24 @@ import msgspec
 import pytest
 
 from proctor.errors import ConflictError, LedgerError, NotSealedError
+from proctor.ledger.claims.claiming import ClaimOptions, make_claim
+from proctor.ledger.claims.document import render_document
+from proctor.ledger.claims.trials import Scope
 from proctor.ledger.entry import MachineEntry, TrialEntry
 from proctor.ledger.keys import load_key
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.query import list_trials
 from proctor.ledger.review import append_note
 from proctor.ledger.sealing import seal
+from proctor.ledger.submission import submit_trial
 from proctor.ledger.verification.verify import verify_ledger
 from proctor.ledger.withhold import Why, withhold_trial
+from proctor.rerun.from_claim import load_claim_trials
 from proctor.serve.tokens import Tokens, serve_directory
 from proctor.serve.writer import revoke
 from tests.ledger.ledgers import ORIGIN, record_bytes
-from tests.serve.servers import EXPERIMENT, ServedLedger, serving, submission_of
+from tests.serve.commands import at, owner_of
+from tests.serve.servers import EXPERIMENT, ServedLedger, make_certificate, serving, submission_of
 
 pytestmark = pytest.mark.process
 
@@ -69,6 +75,19 @@ def test_a_machine_seals_over_tls_and_everybody_can_check_it(
         assert verify_ledger(reader.fetch()).is_sound
 
 
+def test_real_trials_are_taken_with_the_scores_that_their_files_give(shared: ServedLedger) -> None:
+    jobs = Path(__file__).parents[1] / "data/ledgers/every-kind/jobs"
+    trials = [path.parent for path in sorted(jobs.glob("*/*/record.json"))]
+    with shared.machine().opened() as ledger:
+        sealed = seal(ledger, [submit_trial(each) for each in trials])
+        assert [each.is_new for each in sealed] == [True] * len(trials)
+    with OpenLedger.open(shared.directory) as ledger:
+        ledger.refresh()
+        found = {row.trial_id: row for row in list_trials(ledger)}
+    rewards = [found[each.trial_id].reward for each in sealed]
+    assert rewards == [float((each / "verifier/reward.txt").read_text()) for each in trials]
+
+
 def test_what_is_sealed_again_is_sealed_once(shared: ServedLedger) -> None:
     machine, other = shared.machine(), shared.machine()
     first = machine.seal("twice")
@@ -95,10 +114,12 @@ def test_a_server_that_is_down_gets_it_later_and_once(tmp_path: Path) -> None:
         (waiting,) = machine.seal("meanwhile")
         (again,) = machine.seal("meanwhile")
         assert (waiting.status, again.status) == ("waiting", "waiting")
+        with machine.opened(is_fetched=False) as ledger, pytest.raises(NotSealedError):
+            append_note(ledger, "what the server would refuse does not wait", author="me")
         assert served.trials() == ["before"]
         served.start()
-        done = machine.proctor("ledger", "sync", "--ledger", served.url, "--json")
-        assert json.loads(done.stdout)["sent"] == 1
+        done = at(machine, "ledger", "sync", "--ledger", served.url, "--json")
+        assert json.loads(done.out)["sent"] == 1
         (after,) = machine.seal("after")
         assert after.is_new
         assert served.trials() == ["before", "meanwhile", "after"]
@@ -112,7 +133,7 @@ def test_a_machine_that_was_never_enrolled_can_wait_too(tmp_path: Path, evidence
         served.stop()
         assert machine.seal("first", evidence=evidence)[0].status == "waiting"
         served.start()
-        assert machine.proctor("ledger", "sync", "--ledger", served.url).returncode == 0
+        assert at(machine, "ledger", "sync", "--ledger", served.url).code == 0
         assert served.trials() == ["first"]
         assert verify_ledger(served.directory).is_sound
 
@@ -232,22 +253,22 @@ def test_the_interface_of_tiles_and_the_viewer(shared: ServedLedger) -> None:
         assert http.get("/", auth=("anybody", machine.token or "")).status_code == 200
 
 
-def test_commands_read_and_write_by_the_address(shared: ServedLedger, tmp_path: Path) -> None:
-    machine = shared.machine()
-    record = tmp_path / "record.json"
-    record.write_bytes(record_bytes("by-command"))
-    sealed = machine.proctor("ledger", "seal", record, "--ledger", shared.url)
-    assert "by-command: sealed" in sealed.stdout
-    assert "by-command" in machine.proctor("ledger", "list", "--ledger", shared.url).stdout
-    verified = machine.proctor("ledger", "verify", "--ledger", shared.url).stdout
-    assert verified.startswith(f"{shared.url}: sound")
-    for words in (["board"], ["ledger", "stats"], ["report", EXPERIMENT]):
-        assert machine.proctor(*words, "--ledger", shared.url).returncode == 0
-    refused = machine.proctor(
-        "ledger", "withhold", f"{EXPERIMENT}/by-command", "--reason", "r", "--ledger", shared.url,
-        check=False,
-    )  # fmt: skip
-    assert refused.returncode == 2
+def test_a_claim_finds_its_evidence_from_a_copy_that_has_fetched_none(
+    shared: ServedLedger, tmp_path: Path
+) -> None:
+    evidence = tmp_path / "evidence"
+    evidence.mkdir()
+    (evidence / "answer.txt").write_text("42\n")
+    shared.machine().seal("claimed", evidence=evidence)
+    reader, path = shared.machine(may_write=False), tmp_path / "claim.json.zst"
+    with reader.opened_for_reading() as copy:
+        claim = make_claim(copy, ClaimOptions(scope=Scope(EXPERIMENT)), copy.checkpoint())
+    path.write_bytes(render_document(claim))
+    assert not (reader.fetch() / "artifacts").exists()
+    with reader.using():
+        found = load_claim_trials(str(path), reader.fetch())
+        (file,) = found.entries["claimed"].evidence
+        assert found.artifacts.load(file.sha256, file.size) == b"42\n"
 
 
 def test_bad_addresses_get_a_sentence(shared: ServedLedger, tmp_path: Path) -> None:
@@ -257,12 +278,11 @@ def test_bad_addresses_get_a_sentence(shared: ServedLedger, tmp_path: Path) -> N
         ("https://127.0.0.1:1", "no copy of this ledger yet"),
         ("https://user@127.0.0.1", "expected https://"),
     ):
-        done = machine.proctor("ledger", "list", "--ledger", url, check=False)
-        assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+        done = at(machine, "ledger", "list", "--ledger", url)
+        assert (done.code, message in done.err) == (2, True), done.err
     machine.certificate = None
-    done = machine.proctor("ledger", "list", "--ledger", shared.url, check=False)
-    assert done.returncode == 2
-    assert "certificate" in done.stderr.lower()
+    done = at(machine, "ledger", "list", "--ledger", shared.url)
+    assert (done.code, "certificate" in done.err.lower()) == (2, True)
 
 
 def test_sync_of_what_is_no_copy_gets_a_sentence(shared: ServedLedger, tmp_path: Path) -> None:
@@ -271,19 +291,35 @@ def test_sync_of_what_is_no_copy_gets_a_sentence(shared: ServedLedger, tmp_path:
         (tmp_path / "nowhere", "not a ledger: found nothing"),
         (shared.directory, "a ledger of this machine"),
     ):
-        done = machine.proctor("ledger", "sync", "--ledger", place, check=False)
-        assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+        done = at(machine, "ledger", "sync", "--ledger", place)
+        assert (done.code, message in done.err) == (2, True), done.err
 
 
 def test_a_host_outside_needs_a_certificate(tmp_path: Path) -> None:
     served = ServedLedger(tmp_path)
     served.create()
-    owner = served.machine(has_token=False)
-    owner.home = served.home
-    done = owner.proctor(
-        "serve", "--ledger", served.directory, "--host", "198.51.100.1", check=False
-    )
-    assert (done.returncode, "unencrypted" in done.stderr) == (2, True)
+    words = ("--ledger", served.directory, "--host", "198.51.100.1")
+    done = at(owner_of(served), "serve", *words)
+    assert (done.code, "unencrypted" in done.err) == (2, True)
+
+
+def test_a_certificate_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    served = ServedLedger(tmp_path)
+    served.create()
+    pair, other = make_certificate(tmp_path), tmp_path / "other"
+    other.mkdir()
+    stranger, none = make_certificate(other)[1], tmp_path / "none"
+    none.write_text("not a certificate\n")
+    for certificate, key, said in (
+        (none, pair[1], f"{none}: not a certificate in PEM form"),
+        (pair[1], pair[1], f"{pair[1]}: not a certificate in PEM form"),
+        (pair[0], none, f"{none}: not the private key of {pair[0]}, in PEM form"),
+        (pair[0], stranger, f"{stranger}: not the private key of {pair[0]}"),
+        (pair[0], tmp_path / "nothing", f"{tmp_path / 'nothing'}: cannot be read"),
+    ):
+        words = ("--tls-certificate", certificate, "--tls-key", key, "--port", 0)
+        ran = at(owner_of(served), "serve", "--ledger", served.directory, *words)
+        assert (ran.code, ran.err.startswith(f"proctor: {said}")) == (2, True), ran
 
 
 def test_the_key_of_the_ledger_stays_with_the_server(shared: ServedLedger) -> None:

@@ -60,7 +60,7 @@ def test_a_full_file_is_read() -> None:
     assert config.schema_version == "1.1"
     assert config.multi_step_reward_strategy is RewardStrategy.FINAL
     assert config.task is not None
-    assert (config.task.organisation, config.task.short_name) == ("acme", "hello")
+    assert config.task.short_name == "hello"
     assert config.agent.network_policy == NetworkPolicy(
         NetworkMode.ALLOWLIST, ("packages.example.org",)
     )

@@ -26,7 +26,7 @@ def compared(a: list[list[Entry]], b: list[list[Entry]]) -> Divergence:
 def test_equal_trajectories_part_nowhere() -> None:
     both = [ran(1, "ls"), ran(2, "make")]
     found = compared(both, both)
-    assert (found.first, found.prefix, found.same) == (First.NOBODY, 2, 2)
+    assert (found.first, found.prefix, found.same) == (First.NEITHER, 2, 2)
     assert found.action is None
     assert found.hunks == ()
 
@@ -50,7 +50,7 @@ def test_the_environment_is_first_where_an_answer_differed_before() -> None:
 
 def test_another_exit_code_is_another_answer_and_none_is_no_answer() -> None:
     assert compared([ran(1, "x", "", 0)], [ran(1, "x", "", 1)]).first is First.ENVIRONMENT
-    assert compared([ran(1, "x", None)], [ran(1, "x", "y")]).first is First.NOBODY
+    assert compared([ran(1, "x", None)], [ran(1, "x", "y")]).first is First.NEITHER
 
 
 def test_one_that_ends_earlier_parts_there() -> None:
@@ -64,7 +64,7 @@ def test_one_that_ends_earlier_parts_there() -> None:
 def test_what_is_said_is_not_compared_but_saying_something_is_an_action() -> None:
     says = [Entry(role="assistant", step=1, content="one")]
     other = [Entry(role="assistant", step=1, content="two")]
-    assert compared([says], [other]).first is First.NOBODY
+    assert compared([says], [other]).first is First.NEITHER
     assert compared([says], [ran(1, "ls")]).first is First.AGENT
 
 

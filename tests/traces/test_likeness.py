@@ -19,7 +19,7 @@ def test_the_solution_itself_is_all_of_it() -> None:
     found = find_likeness([SOLUTION], SOLUTION)
     assert found is not None
     assert (found.share, found.parts, found.of, found.is_close) == (1.0, 5, 5, True)
-    assert str(found) == "5 of 5 parts, 100% of the text"
+    assert str(found) == "5 of 5 parts, 100.0% of the text"
 
 
 def test_blanks_quotes_comments_and_order_hide_nothing() -> None:

@@ -71,7 +71,7 @@ def tokens_of(*metadata: dict[str, Any]) -> TokenSummary:
 def test_atif_metrics_count_the_cache_within_the_input() -> None:
     metrics = {"prompt_tokens": 100, "completion_tokens": 7, "cached_tokens": 60}
     found = tokens_of({"atif": {"metrics": metrics}}, {"atif": {"metrics": metrics}})
-    assert (found.input, found.output, found.cache_read, found.told) == (200, 14, 120, 2)
+    assert (found.input, found.output, found.cache_read, found.with_usage) == (200, 14, 120, 2)
     assert found.source == "trace"
 
 
@@ -90,13 +90,13 @@ def test_anthropic_counts_the_cache_beside_the_input_and_it_is_added() -> None:
 def test_one_answer_over_several_rows_is_counted_once() -> None:
     rows = [{"id": "m1", "usage": {"input_tokens": 5, "output_tokens": n}} for n in (1, 9)]
     found = tokens_of(*({"conversation": row} for row in rows))
-    assert (found.input, found.output, found.told) == (5, 9, 1)
+    assert (found.input, found.output, found.with_usage) == (5, 9, 1)
 
 
 def test_the_sums_of_a_document_stand_in_where_no_step_says_any() -> None:
     final = {"total_prompt_tokens": 9, "total_completion_tokens": 4}
     found = tokens_of({"atif": {"document": {"final_metrics": final}}})
-    assert (found.input, found.output, found.told) == (9, 4, 0)
+    assert (found.input, found.output, found.with_usage) == (9, 4, 0)
 
 
 @pytest.mark.parametrize("count", [-1, 1.5, True, "7", None, 1 << 60])

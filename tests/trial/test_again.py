@@ -20,7 +20,7 @@ from proctor.trial.paths import TrialPaths
 from proctor.trial.spec import TrialSpec
 from proctor.trial.trial import run_trial
 from tests.trial.rooms import MountedEnvironment, PlainEnvironment, WatchedEnvironment
-from tests.trial.sitters import Stage, load_findings, make_spec, paths_of, run_inside, write_task
+from tests.trial.stage import Stage, load_findings, make_spec, paths_of, run_inside, write_task
 
 COUNTING = """#!/bin/bash
 n=$(cat /app/n 2>/dev/null || echo 0); echo $((n + 1)) > /app/n

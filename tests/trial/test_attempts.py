@@ -11,7 +11,7 @@ from proctor.record.read import parse_record, render_record
 from proctor.trial.spec import TrialSpec
 from proctor.trial.unchanged import SeenTrees, take_fingerprint
 from tests.trial.rooms import MountedEnvironment, PlainEnvironment
-from tests.trial.sitters import Stage, load_findings, make_spec, paths_of, write_task
+from tests.trial.stage import Stage, load_findings, make_spec, paths_of, write_task
 
 LONG_AGO = 1_000_000_000
 

@@ -8,7 +8,7 @@ import pytest
 from proctor.trial import change_record
 from proctor.trial.account import render_account
 from proctor.trial.change_record import ChangeRecord, Header, describe_places, parse_changes
-from proctor.trial.changes import Account, Change, Phase, Place, Surroundings
+from proctor.trial.changes import Change, ChangeAccount, Phase, Place, Surroundings
 from proctor.trial.clean_room_result import (
     CleanRoomResult,
     Verification,
@@ -42,7 +42,9 @@ def test_what_a_trial_writes_is_read_as_it_was() -> None:
         Change(path="/root/x", how="created", kind="file", place=Place.HOME, sha256="b"),
     ]
     around = Surroundings(workdir="/app")
-    record = parse_changes(render_account(Account(around=around, changes=changes, late=[late])))
+    record = parse_changes(
+        render_account(ChangeAccount(around=around, changes=changes, late=[late]))
+    )
     assert record.problems == ()
     assert [each.path for each in record.ordered()] == [
         "/etc/b",

@@ -45,9 +45,11 @@ def test_why_a_clean_room_gave_less(
     survivors: list[Process],
     code: FindingCode,
 ) -> None:
-    kept = Reverification(step=None)
-    kept.add(gave(1))
-    room = CleanRoom(step=None, kept=kept, left_out=left_out, survivors=survivors)
+    reverification = Reverification(step=None)
+    reverification.add(gave(1))
+    room = CleanRoom(
+        step=None, reverification=reverification, left_out=left_out, survivors=survivors
+    )
     room.clean, room.control = [*map(gave, clean)], [*map(gave, control)]
     assert find_cause(room)[0] is code
 
@@ -186,10 +188,10 @@ def test_a_shell_that_says_nothing_was_killed_if_its_code_says_so() -> None:
 def test_a_declaration_accounts_for_what_bears_its_names(
     services: tuple[str, ...], control: int, declared: list[int], *, accounts: bool
 ) -> None:
-    kept = Reverification(step=None)
-    kept.add(gave(1))
+    reverification = Reverification(step=None)
+    reverification.add(gave(1))
     running = [Process(7, "/opt/server --quiet", "/opt/server", None, listens=False)]
-    room = CleanRoom(step=None, kept=kept, survivors=running)
+    room = CleanRoom(step=None, reverification=reverification, survivors=running)
     room.control, room.declared = [gave(control)], [*map(gave, declared)]
     assert is_declared(room, Declared(services=services)) is accounts
 

@@ -15,10 +15,10 @@ from proctor.trial.environment import Environment
 from proctor.trial.finding import Finding, FindingCode
 from proctor.trial.order import AgentOrder
 from tests.trial.rooms import PlainEnvironment, WatchedEnvironment
-from tests.trial.sitters import (
+from tests.trial.stage import (
     Deed,
-    Sitter,
     Stage,
+    StageAgent,
     load_findings,
     make_spec,
     paths_of,
@@ -72,7 +72,7 @@ def test_a_trace_forged_inside_does_not_take_the_place_of_the_hosts(
     assert not list(paths_of(spec).trial_dir.glob(".*"))
 
 
-class Watchful(Sitter):
+class Watchful(StageAgent):
     """Says what it found, once."""
 
     def take_findings(self) -> list[Finding]:
@@ -156,7 +156,7 @@ class Noting(PlainEnvironment):
         await super().upload_dir(source_dir, target_dir)
 
 
-class Backfilling(Sitter):
+class Backfilling(StageAgent):
     """Writes into its logs once they are on the host."""
 
     def populate_context_post_run(self, context: AgentContext) -> None:
@@ -164,15 +164,15 @@ class Backfilling(Sitter):
 
 
 @pytest.mark.parametrize(
-    ("is_on_host", "sitter", "n_uploads"),
-    [(False, Sitter, 0), (True, Sitter, 1), (False, Backfilling, 1)],
+    ("is_on_host", "agent", "n_uploads"),
+    [(False, StageAgent, 0), (True, StageAgent, 1), (False, Backfilling, 1)],
 )
 def test_logs_that_came_from_inside_are_put_back_only_where_the_host_has_more(
-    tmp_path: Path, is_on_host: bool, sitter: type[Sitter], n_uploads: int
+    tmp_path: Path, is_on_host: bool, agent: type[StageAgent], n_uploads: int
 ) -> None:
     class OwnStage(Stage):
-        def make_agent(self, order: AgentOrder) -> Sitter:
-            return sitter(order, self.deed)
+        def make_agent(self, order: AgentOrder) -> StageAgent:
+            return agent(order, self.deed)
 
     inside = "echo old > /logs/agent/log.txt"
     deed = write_outside(HONEST, inside) if is_on_host else run_inside(inside)

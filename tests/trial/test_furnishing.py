@@ -11,7 +11,7 @@ from proctor.harbor.trial_result import TrialResult
 from proctor.task.network import NetworkPolicy
 from proctor.trial.environment import Capabilities
 from tests.trial.rooms import PlainEnvironment
-from tests.trial.sitters import Stage, make_spec, paths_of, run_inside, write_task
+from tests.trial.stage import Stage, make_spec, paths_of, run_inside, write_task
 
 
 def run(stage: Stage) -> TrialResult:
@@ -67,7 +67,7 @@ def test_skills_are_put_where_the_agent_is_told(tmp_path: Path, task: Path) -> N
     skill = tmp_path / "skills" / "sing"
     skill.mkdir(parents=True)
     (skill / "SKILL.md").write_text("la\n")
-    spec = make_spec(task, tmp_path / "jobs", agent={"name": "sitter", "skills": [skill.parent]})
+    spec = make_spec(task, tmp_path / "jobs", agent={"name": "staged", "skills": [skill.parent]})
     stage = Stage(spec, run_inside("cp -r /harbor/skills/. /logs/agent/"))
     run(stage)
     assert stage.agents[0].order.skills_dir == "/harbor/skills"

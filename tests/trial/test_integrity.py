@@ -17,7 +17,7 @@ from proctor.trial.environment import Environment
 from proctor.trial.finding import Finding, FindingCode
 from proctor.trial.order import EnvironmentOrder
 from tests.trial.rooms import MountedEnvironment, PlainEnvironment, WatchedEnvironment
-from tests.trial.sitters import Stage, load_findings, make_spec, paths_of, run_inside, write_task
+from tests.trial.stage import Stage, load_findings, make_spec, paths_of, run_inside, write_task
 
 FAILING = "#!/bin/bash\ntest -e /tests/planted && echo 1 > /logs/verifier/reward.txt\n"
 FAILING += "[ -e /logs/verifier/reward.txt ] || echo 0 > /logs/verifier/reward.txt\n"

@@ -20,7 +20,7 @@ from proctor.trial.agent import AgentContext
 from proctor.trial.environment import Environment
 from proctor.trial.spec import RecordFields
 from tests.trial.rooms import PlainEnvironment, WatchedEnvironment
-from tests.trial.sitters import Deed, Stage, do_nothing, make_spec, paths_of, run_inside, write_task
+from tests.trial.stage import Deed, Stage, do_nothing, make_spec, paths_of, run_inside, write_task
 
 
 def run(stage: Stage) -> TrialResult:

@@ -12,7 +12,7 @@ from proctor.trial.environment import Environment
 from proctor.trial.order import EnvironmentOrder
 from proctor.trial.verification import name_session
 from tests.trial.rooms import PlainEnvironment
-from tests.trial.sitters import Stage, make_spec, run_inside, write_task
+from tests.trial.stage import Stage, make_spec, run_inside, write_task
 
 SEPARATE = '[verifier]\nenvironment_mode = "separate"\ntimeout_sec = 20.0\n'
 

@@ -11,7 +11,7 @@ from proctor.harbor.trial_result import TrialResult
 from proctor.trial.agent import AgentContext
 from proctor.trial.environment import Environment
 from tests.trial.rooms import MountedEnvironment, PlainEnvironment, WatchedEnvironment
-from tests.trial.sitters import Stage, make_spec, paths_of, write_task
+from tests.trial.stage import Stage, make_spec, paths_of, write_task
 
 DATA = Path(__file__).parent.parent / "data" / "harbor"
 JOB = DATA / "jobs" / "10-multistep-oracle-mounted"

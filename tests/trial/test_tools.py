@@ -10,7 +10,7 @@ from proctor.errors import SandboxError
 from proctor.harbor.trial_result import TrialResult
 from proctor.trial.environment import ChangedFile, Process
 from tests.trial.rooms import WatchedEnvironment
-from tests.trial.sitters import Stage, do_nothing, load_findings, make_spec, write_task
+from tests.trial.stage import Stage, do_nothing, load_findings, make_spec, write_task
 
 GREP = ChangedFile("/usr/bin/grep", "changed", "0" * 64)
 PYTHON = ChangedFile("/usr/local/bin/python3", "built", "0" * 64)

@@ -11,7 +11,7 @@ from proctor.harbor.trial_result import TrialResult, parse_trial_result
 from proctor.trial.agent import AgentContext
 from proctor.trial.environment import Environment
 from tests.trial.rooms import MountedEnvironment, PlainEnvironment, WatchedEnvironment
-from tests.trial.sitters import Sitter, Stage, make_spec, paths_of, run_inside, write_task
+from tests.trial.stage import Stage, StageAgent, make_spec, paths_of, run_inside, write_task
 
 
 def run(stage: Stage) -> TrialResult:
@@ -266,7 +266,7 @@ def test_secrets_get_into_no_file(
         raise ValueError("refused with hush-hush-secret")
 
     spec = make_spec(
-        task, tmp_path / "jobs", agent={"name": "sitter", "env": {"MY_API_KEY": "${MY_API_KEY}"}}
+        task, tmp_path / "jobs", agent={"name": "staged", "env": {"MY_API_KEY": "${MY_API_KEY}"}}
     )
     stage = Stage(spec, blab)
     run(stage)
@@ -331,10 +331,10 @@ def test_what_an_agent_says_of_itself_is_kept_as_far_as_a_file_can_hold_it(
 
 
 def test_an_agent_that_said_nothing_may_say_it_from_its_logs(task: Path, tmp_path: Path) -> None:
-    def backfill(self: Sitter, context: AgentContext) -> None:
+    def backfill(self: StageAgent, context: AgentContext) -> None:
         context.n_output_tokens = len((self.order.logs_dir / "log.txt").read_text())
 
-    kind = type("Backfilling", (Sitter,), {"populate_context_post_run": backfill})
+    kind = type("Backfilling", (StageAgent,), {"populate_context_post_run": backfill})
     stage = Stage(make_spec(task, tmp_path / "jobs"))
     stage.make_agent = lambda order: kind(order, run_inside("echo 123 > /logs/agent/log.txt"))  # type: ignore[method-assign]
     result = run(stage)

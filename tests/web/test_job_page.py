@@ -138,6 +138,13 @@ def test_what_is_half_written_or_gone_is_told_and_no_error(tmp_path: Path) -> No
     shutil.rmtree(place)
     look()
     assert states == ["", "running", "broken", "scored", "scored", ""]
+    # Run again, and given up after that: only what was kept of it is left.
+    place = job.begin(0)
+    shutil.copytree(job.source / place.name, place / "attempts" / "1")
+    look()
+    (place / "config.json").unlink()
+    look()
+    assert states[-2:] == ["attempt running", "attempt"]
     shutil.rmtree(job.directory)
     look()
     with serving(make_app(subject)) as address:

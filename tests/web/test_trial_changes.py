@@ -33,7 +33,7 @@ def test_changes_are_listed_the_system_first_and_cut(tmp_path: Path) -> None:
     assert "/app/199<" not in page
     assert "101 more are not shown" in text
     assert "differs: 0.0 against 1.0, 4 paths left out" in text
-    assert "clean room 0.0 no 0.100 s control 1.0 yes 0.100 s" in text
+    assert "clean room 0.0 no 0.1s control 1.0 yes 0.1s" in text
 
 
 def test_steps_have_their_counts_and_the_last_its_paths(tmp_path: Path) -> None:

@@ -198,11 +198,8 @@ def load_commands(script: Path) -> tuple[str, ...]:
     return commands
 
 
-# `nop`: does nothing, to check that a task's verifier gives no reward for it
-
-
 class NopAgent:
-    """Does nothing."""
+    """Does nothing, to check that a task's verifier gives no reward for it."""
 
     def __init__(self, order: AgentOrder) -> None:
         warn_of_kwargs(order, self.name())

@@ -21,6 +21,7 @@ from proctor.errors import CertificateError
 from proctor.files import read_small
 from proctor.harbor.declared import SCRIPT
 from proctor.harbor.render import render_json
+from proctor.harbor.stats import count_errored
 from proctor.harbor.trial import FoundTrial
 from proctor.json_values import MOST_VALUES, check_values
 from proctor.record.outcome import Summary
@@ -215,7 +216,7 @@ def _summarize(certificate: Certificate) -> Summary:
         [_plain_result(metric) for group in certificate.groups for metric in group.metrics],
         planned=certificate.planned,
         completed=len(trials),
-        errored=sum(trial.exception is not None for trial in trials),
+        errored=count_errored(trials),
     )
 
 

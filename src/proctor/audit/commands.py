@@ -98,8 +98,8 @@ def _load_entries(path: str, kind: TraceKind) -> Iterable[Entry]:
 
 
 def _as_entry(call: ToolCall) -> Entry:
-    told = call.arguments if isinstance(call.arguments, dict) else {"": call.arguments}
-    return Entry(role="tool_call", step=0, tool_name=call.function_name, arguments=told)
+    arguments = call.arguments if isinstance(call.arguments, dict) else {"": call.arguments}
+    return Entry(role="tool_call", step=0, tool_name=call.function_name, arguments=arguments)
 
 
 def _compare_with_solution(

@@ -40,7 +40,7 @@ class Phases(msgspec.Struct, frozen=True, gc=False):
 
 _PHASES = Decoder(Phases)
 
-type Told = dict[str, object]
+type Settings = dict[str, object]
 """The settings in a config that affect a score, by name."""
 
 
@@ -61,21 +61,21 @@ def audit_identity(job: Job) -> Iterator[Finding]:
         yield from _audit_times(found)
 
 
-def _plan_of(lock: LockDocument | None) -> dict[object, list[Told]] | None:
+def _plan_of(lock: LockDocument | None) -> dict[object, list[Settings]] | None:
     """The planned settings for the trials of each task; None if they cannot be compared."""
     if lock is None or lock.schema_version not in _PLAN_SCHEMAS:
         return None
-    plan: dict[object, list[Told]] = {}
+    plan: dict[object, list[Settings]] = {}
     for slot in lock.trials:
-        told = _told(slot)
+        settings = _settings_of(slot)
         # Slots of a task differ only in the agent: one of each kind is enough.
         slots = plan.setdefault(slot.task.identity, [])
-        if told not in slots:
-            slots.append(told)
+        if settings not in slots:
+            slots.append(settings)
     return plan
 
 
-def _told(config: TrialConfigDocument) -> Told:
+def _settings_of(config: TrialConfigDocument) -> Settings:
     verifier = config.verifier
     return {
         "source": config.task.source,
@@ -105,7 +105,7 @@ def _audit_config_file(found: FoundTrial) -> Iterator[Finding]:
     path = f"{found.directory}/config.json"
     result = f"{found.directory}/result.json"
     try:
-        told, told_twice = load_with_duplicates(read_inside(found.directory, path))
+        config, config_twice = load_with_duplicates(read_inside(found.directory, path))
         data = read_inside(found.directory, result)
         if is_large := has_more_values(data, MOST):
             # Token ids, the bulk of a large result, are skipped instead of decoded.
@@ -122,13 +122,13 @@ def _audit_config_file(found: FoundTrial) -> Iterator[Finding]:
     except (ValueError, RecursionError) as error:
         yield Finding(Kind.TORN_FILE, path, f"{path}: torn or not JSON: {error}")
         return
-    yield from report_duplicates(path, told_twice)
+    yield from report_duplicates(path, config_twice)
     yield from [report_too_many(result)] if is_large else report_duplicates(result, twice)
     yield from _audit_usage(result, document)
     # Since 0.14, config.json leaves out what has its default.
-    told, recorded = _find_stated(told), _find_stated(recorded)
-    if recorded is not None and told != recorded:
-        keys = _differing_keys(told, recorded)
+    config, recorded = _find_stated(config), _find_stated(recorded)
+    if recorded is not None and config != recorded:
+        keys = _differing_keys(config, recorded)
         message = f"config.json differs from the config in result.json: {', '.join(keys)}"
         yield Finding(Kind.EDITED_CONFIG, path, message)
 
@@ -237,16 +237,16 @@ def _counted_as(found: FoundTrial) -> str:
     return f"{found.trial.agent} with {found.trial.model or 'no model'}"
 
 
-def _audit_slot(found: FoundTrial, plan: dict[object, list[Told]]) -> Iterator[Finding]:
+def _audit_slot(found: FoundTrial, plan: dict[object, list[Settings]]) -> Iterator[Finding]:
     """Check that a trial's settings are those of a slot for its task."""
     config = found.document.config
     path = f"{found.directory}/result.json"
     slots = plan.get(config.task.identity, [])
-    told = _told(config)
-    if slots and told not in slots:
-        names = [name for name, value in told.items() if value != slots[0][name]]
+    settings = _settings_of(config)
+    if slots and settings not in slots:
+        names = [name for name, value in settings.items() if value != slots[0][name]]
         message = f"its config differs from every slot in lock.json: {', '.join(names)}"
-        found_values, planned = _show(told, names), _show(slots[0], names)
+        found_values, planned = _show(settings, names), _show(slots[0], names)
         yield Finding(Kind.EDITED_CONFIG, path, message, found_values, planned)
     elif slots and found.trial.source not in {slot["source"] for slot in slots}:
         planned = str(slots[0]["source"])
@@ -254,8 +254,8 @@ def _audit_slot(found: FoundTrial, plan: dict[object, list[Told]]) -> Iterator[F
         yield Finding(Kind.EDITED_CONFIG, path, message, found.trial.dataset, planned)
 
 
-def _show(told: Told, names: Sequence[str]) -> str:
-    return ", ".join(f"{name}={told[name]}" for name in names)
+def _show(settings: Settings, names: Sequence[str]) -> str:
+    return ", ".join(f"{name}={settings[name]}" for name in names)
 
 
 def _audit_times(found: FoundTrial) -> Iterator[Finding]:

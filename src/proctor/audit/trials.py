@@ -21,8 +21,6 @@ from proctor.reward.profile import Profile
 from proctor.reward.score import Scored, Unscored
 from proctor.reward.steps import Verdict
 
-# Step reward files compared with the claims of the steps, and these with the trial's claim
-
 
 def audit_steps(found: FoundTrial, profile: Profile) -> Iterator[Finding]:
     """Findings about the steps of one trial."""

@@ -44,9 +44,8 @@
     redaction                      secrets named on the command line
     output                         prints lines, JSON and progress, and writes files
     denominators                   prints scores with their denominators
-    table                          prints tables
+    plain_table, table             prints tables: fast, and with wrapped text
     stdout                         writes to standard output, and handles its failures
-    printable                      escapes control characters
 
 The commands of `proctor ledger` are in ledger/, those of `proctor task` in task/, those of `proctor
 import` in import_/. Numbers are computed elsewhere.

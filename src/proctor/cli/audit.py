@@ -87,8 +87,8 @@ _OPTIONS = (
         "--ledger",
         "ledger_dir",
         type=PATH,
-        help="With --plan, or --rerun of a claim: ledger directory.  [default: PROCTOR_LEDGER,"
-        " ./ledger]",
+        help="With --plan, or --rerun of a claim: ledger directory or address.  [default: "
+        "PROCTOR_LEDGER, ./ledger]",
     ),
     click.option(
         "-y",

@@ -11,9 +11,9 @@ import click
 import msgspec
 
 from proctor.cli.ledger.options import json_option, ledger_option, open_ledger
-from proctor.cli.ledger.plain_table import draw_rows, print_rows
 from proctor.cli.options import check_apart, check_companions
 from proctor.cli.output import print_json, print_line
+from proctor.cli.plain_table import draw_rows, print_rows
 from proctor.cli.stdout import print_stderr
 from proctor.cli.width import terminal_width
 from proctor.errors import InputError
@@ -38,6 +38,7 @@ from proctor.report.board.text import (
     render_withheld,
     split_rows,
 )
+from proctor.report.page.markdown import escape, render_table
 from proctor.sentence import count_of
 
 # Columns without a terminal: fixed, so that the output is the same everywhere.
@@ -185,38 +186,23 @@ def _print_rows(section: BoardSection, rows: Sequence[BoardRow]) -> None:
 
 
 def _render_markdown(board: Board) -> Iterator[str]:
-    yield f"# {_escape(render_title(board))}"
+    yield f"# {escape(render_title(board))}"
     for section in board.sections:
-        yield from ("", f"## {_escape(render_heading(section))}")
-        yield from (line for sentence in section.apart for line in ("", _escape(sentence)))
+        yield from ("", f"## {escape(render_heading(section))}")
+        yield from (line for sentence in section.apart for line in ("", escape(sentence)))
         for title, rows in split_rows(section.rows):
             yield from ("", f"**{title}**") if title else ()
             yield ""
-            yield from _render_table(board, section, rows)
+            headings = headings_of(board)
+            cells = (render_cells(row, section) for row in rows)
+            rights = [heading in NUMBERS for heading in headings]
+            yield from render_table(headings, cells, rights=rights)
             yield ""
             for row in rows:
                 text = "; ".join([render_parts(row), *render_remarks(row)])
-                yield f"- {row.number}: {_escape(text)}"
+                yield f"- {row.number}: {escape(text)}"
     for note in render_notes(board):
-        yield from ("", f"Note: {_escape(note)}")
-
-
-def _render_table(board: Board, section: BoardSection, rows: Sequence[BoardRow]) -> Iterator[str]:
-    headings = headings_of(board)
-    yield _join(headings)
-    yield _join("---:" if heading in NUMBERS else "---" for heading in headings)
-    for row in rows:
-        yield _join(map(_escape, render_cells(row, section)))
-
-
-def _join(cells: Any) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _escape(text: str) -> str:
-    for mark in "\\|*_`<>[]":
-        text = text.replace(mark, f"\\{mark}")
-    return text
+        yield from ("", f"Note: {escape(note)}")
 
 
 def _print_csv(board: Board) -> None:

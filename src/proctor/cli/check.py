@@ -134,7 +134,7 @@ def command(
         return answer
     check_unused("a score record", directory=directory, since=since)
     options = _CheckOptions(policy, evidence, keys)
-    ask = partial(check_thing, options=options)
+    ask = partial(check_path, options=options)
     answers = list(map_paths(ask, things))
     checked = [found for found in answers if isinstance(found, Checked)]
     refused = [found for found in answers if isinstance(found, str)]
@@ -166,7 +166,7 @@ def _are_submissions(things: tuple[str, ...]) -> bool:
     return not files
 
 
-def check_thing(path: str, options: _CheckOptions) -> Checked | str:
+def check_path(path: str, options: _CheckOptions) -> Checked | str:
     """Check one thing; returns a message if it cannot be checked at all."""
     try:
         return _check(path, options)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import click
 
 from proctor.cli.output import json_option, print_json, print_line
+from proctor.cluster.home import sweep
 from proctor.environments.kinds import reap_everything
 from proctor.environments.sandbox.reap import Reaped
 from proctor.ledger.derived import remove_unused
@@ -22,11 +23,21 @@ def command(dry_run: bool, as_json: bool) -> int:
     and as its trajectory is evidence, and is copied into the trial first; what cannot be copied
     stays where it is. Runs that are still alive are not touched. Every run does the same for its
     own type of environment when it starts. Removes the temporary files of a killed `proctor task
-    shell` and cached indexes of deleted ledgers too.
+    shell` and cached indexes of deleted ledgers too; on a machine of a cluster, what killed trials
+    left in its cache, once their job had two minutes to fetch it, and copies of tasks and agents
+    that no trial has used for 30 days.
 
     Example: proctor clean --dry-run
     """
     reaped = reap_everything(dry_run=dry_run)
+    # Afterwards: evidence of their sandboxes was just copied into trials.
+    swept = sweep(dry_run=dry_run)
+    reaped.sessions += swept.removed
+    reaped.kept += swept.kept
+    reaped.kept += [
+        f"{place}: the job of this killed trial may still fetch it; clean again in two minutes"
+        for place in swept.waiting
+    ]
     ledgers = [str(path) for path in remove_unused(dry_run=dry_run)]
     if as_json:
         print_json({**_document(reaped, dry_run=dry_run), "indexes": ledgers})
@@ -60,7 +71,8 @@ def _lines(reaped: Reaped, *, dry_run: bool) -> Iterator[str]:
         yield "nothing to clean: no killed run left anything behind"
         return
     deed = "would be " if dry_run else ""
-    yield f"{count_of(len(reaped.runs), 'killed run')} found"
+    if reaped.runs:
+        yield f"{count_of(len(reaped.runs), 'killed run')} found"
     yield from (f"{deed}copied into its trial: {path}" for path in reaped.salvaged)
     yield from (f"{deed}deleted: {path}" for path in reaped.sessions)
     yield from (f"{deed}removed: {path}" for path in reaped.cgroups)

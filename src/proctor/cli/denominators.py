@@ -59,7 +59,7 @@ def render_group(
 def render_passes(group: Group, estimates: Mapping[int, float]) -> Iterator[tuple[str, str]]:
     """Render pass@k of a group, or why it has none although its tasks were attempted twice."""
     for k, estimate in estimates.items():
-        yield f"pass@{k}", render_value(estimate)
+        yield f"pass@{k}", render_metric(estimate)
     fewest = min(Counter(group.tasks).values(), default=0)
     if not estimates and fewest > 1:
         yield "pass@k", "none: it needs one reward of 0 or 1 from each trial"
@@ -74,7 +74,7 @@ def _render_count(what: str, number: int) -> str:
 def render_parts(parts: Parts, *, broken: int = 0) -> Iterator[str]:
     """Render the denominators as sums."""
     yield (
-        f"trials: {parts.planned} planned = {parts.run} run + {broken} broken "
+        f"trials: {parts.planned} planned = {parts.run} run + {broken} cannot be read "
         f"+ {parts.not_run} not run"
     )
     yield (
@@ -83,7 +83,7 @@ def render_parts(parts: Parts, *, broken: int = 0) -> Iterator[str]:
     )
 
 
-def render_value(value: object) -> str:
+def render_metric(value: object) -> str:
     """A metric for people; what is not a number is shown as it is."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return render_figure(value)

@@ -4,10 +4,10 @@ import sys
 
 import click
 
-from proctor.cli.printable import printable
 from proctor.cli.stdout import print_stderr
 from proctor.cli.width import terminal_width
 from proctor.job.fetching import Report
+from proctor.sentence import printable
 
 _NARROWEST = 20
 

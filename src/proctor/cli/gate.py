@@ -18,18 +18,17 @@ from proctor.report.gate.judging import (
     Judged,
     judge,
     list_missing,
-    render_cost,
     render_errors,
+    render_spent,
 )
 from proctor.report.gate.junit import render_junit
 from proctor.report.gate.limits import Check, Limits, MaxErrors, Miss, gravest
 from proctor.report.gate.markdown import render_markdown
 from proctor.report.gate.measured import Measured, measure_experiment, measure_job
 from proctor.report.gate.numbers import FindInterval, GroupNumbers
-from proctor.report.page.figures import render_ends
+from proctor.report.page.figures import render_estimate, render_percent_ends
 from proctor.report.runs import check_job, check_name, is_sealed
-from proctor.report.statistics.intervals import Interval
-from proctor.sentence import render_figure
+from proctor.sentence import render_percent
 
 # Parameter types for the limits
 
@@ -113,31 +112,28 @@ def _print_run(judged: Judged) -> None:
 
 def _lines_of(group: GroupNumbers) -> list[str]:
     of = f" of {group.reward_key}" if group.reward_key else ""
+    ends = render_percent_ends(group.pass_interval)
+    rate = f"{render_percent(group.pass_rate)} {ends}".rstrip()
     return [
         f"{group.key}: {group.run} run, {group.scored} scored, {group.zero_by_missing} missing "
         "(counted as 0)",
-        f"  mean{of}  {render_figure(group.mean)}{_between(group.mean_interval)}",
-        f"  pass rate  {render_figure(group.pass_rate)}{_between(group.pass_interval)}: "
-        f"{group.passed} of {group.run}",
+        f"  mean{of}  {render_estimate(group.mean, group.mean_interval)}",
+        f"  pass rate  {rate}: {group.passed} of {group.run}",
     ]
-
-
-def _between(interval: Interval | None) -> str:
-    return f"  {render_ends(interval)}" if interval else ""
 
 
 def _basis_of(judged: Judged) -> list[str]:
     measured = judged.measured
     planned = "?" if measured.planned is None else measured.planned
     not_run = "?" if measured.not_run is None else measured.not_run
-    parts = f"{measured.run} run + {measured.broken} broken + {not_run} not run"
+    parts = f"{measured.run} run + {measured.broken} cannot be read + {not_run} not run"
     if measured.withheld:
         parts += f" + {measured.withheld} withheld"
     lines = [f"trials: {planned} planned = {parts}"]
     if measured.superseded:
         lines.append(f"        {measured.superseded} superseded or restarted: not counted")
     lines.append(f"errors: {render_errors(judged.errors)}")
-    lines.append(f"cost: {render_cost(judged.cost)}")
+    lines.append(f"cost: {render_spent(judged.cost)}")
     if missing := list_missing(measured):
         lines.append(f"incomplete: {'; '.join(missing)}")
     return lines + [f"note: {note}" for note in measured.notes]

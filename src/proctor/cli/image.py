@@ -28,6 +28,7 @@ from proctor.environments.sandbox.roots.pull import Pulled, PullOptions, load_la
 from proctor.environments.sandbox.roots.saved_image import parse_platform
 from proctor.environments.sandbox.scratch import cache_directory
 from proctor.errors import ImageError
+from proctor.report.page.columns import draw_table
 from proctor.sentence import count_of, reason_of, render_size
 
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
@@ -258,11 +259,10 @@ def list_(as_json: bool) -> int:
 
 
 def _print_table(heading: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:
-    table = [heading, *rows]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    for row in table if len(table) > 1 else ():
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        print_line("  ".join(cells).rstrip())
+    # Names and digests are arguments of other commands, so they are never cut.
+    lines = draw_table(heading, rows)
+    for line in lines if len(lines) > 1 else ():
+        print_line(line)
 
 
 @command.command("remove")

@@ -20,7 +20,6 @@ from difflib import get_close_matches
 import click
 
 from proctor import __version__
-from proctor.cli.printable import printable
 from proctor.cli.stdout import (
     discard_stdout,
     keep_descriptors_free,
@@ -29,6 +28,7 @@ from proctor.cli.stdout import (
     render_failure,
 )
 from proctor.errors import DamageError, ProctorError
+from proctor.sentence import printable
 
 # Groups whose commands are imported on use, so that `--help` stays fast
 

@@ -7,6 +7,11 @@ from click.core import ParameterSource
 
 PATH = click.Path(readable=False)
 """Any path; commands report problems with it themselves."""
+LEDGER_HELP = (
+    "Ledger directory, or the address of a `proctor serve` or a published ledger.  [default: "
+    "PROCTOR_LEDGER, ./ledger]"
+)
+"""Help of --ledger."""
 STDOUT = "-"
 """Means standard output where an output file is expected."""
 

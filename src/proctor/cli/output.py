@@ -14,12 +14,12 @@ from pathlib import Path
 
 import click
 
-from proctor.cli.printable import printable
 from proctor.cli.stdout import send
 from proctor.errors import InputError
 from proctor.files import read_small, write_atomic, write_new
 from proctor.harbor.job import Watch
 from proctor.harbor.render import render_json
+from proctor.sentence import printable
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 

@@ -10,9 +10,9 @@ import click
 import msgspec
 
 from proctor.cli.ledger.options import json_option, key_option, ledger_option, open_ledger
-from proctor.cli.ledger.plain_table import print_rows
 from proctor.cli.ledger.target import open_target
 from proctor.cli.output import print_json, print_line
+from proctor.cli.plain_table import print_rows
 from proctor.cli.running.config import RequestedJob, make_config
 from proctor.cli.running.flags import make_some_flags
 from proctor.cli.running.mistakes import check_agents

@@ -9,7 +9,6 @@ import msgspec
 
 from proctor.cli.options import PATH, STDOUT
 from proctor.cli.output import json_option, print_json, print_line, write_new_file
-from proctor.cli.printable import printable
 from proctor.cli.redaction import make_redactor, secret_option
 from proctor.cli.stdout import send, send_bytes
 from proctor.digest import sha256_hex
@@ -18,7 +17,7 @@ from proctor.exchange.harbor_trial import RecordRequest, make_record
 from proctor.exchange.trial_sources import MadeRecord
 from proctor.record.read import load_adaptation, render_record
 from proctor.record.schema import render_schema
-from proctor.sentence import count_of, render_figure, render_money
+from proctor.sentence import count_of, printable, render_figure, render_money
 from proctor.traces.writer import Redactor
 
 

@@ -14,6 +14,7 @@ from proctor.cli.running.display import leave_at_once
 from proctor.cli.running.harbor_options import ResumeCommand
 from proctor.cli.running.host import Consent
 from proctor.cli.running.images import choose_fetching
+from proctor.cli.running.ledger import find_directory
 from proctor.cli.running.options import (
     AUTO,
     INSECURE_HELP,
@@ -115,7 +116,7 @@ def command(
         stop_at_once=leave_at_once,
         # Consent was given when the job was started; missing variables are still reported.
         approve=Consent(os.environ, frozenset(), yes=True, remedy="export what is missing"),
-        ledger=Path(ledger).absolute() if ledger else None,
+        ledger=find_directory(ledger, os.environ) if ledger else None,
         key_file=Path(key).absolute() if key else None,
         is_sealed=not no_ledger,
         open_executor=place,

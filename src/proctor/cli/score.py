@@ -13,9 +13,9 @@ from proctor.audit.scoring import Scoring, score_jobs
 from proctor.cli.denominators import (
     count_group,
     render_group,
+    render_metric,
     render_parts,
     render_passes,
-    render_value,
 )
 from proctor.cli.options import PATH
 from proctor.cli.output import (
@@ -25,11 +25,11 @@ from proctor.cli.output import (
     reading_progress,
     write_file,
 )
-from proctor.cli.printable import printable
 from proctor.errors import MixedJobsError
 from proctor.harbor.job import Job, load_job
 from proctor.harbor.stats import Group, stats_document
 from proctor.reward.profile import PROFILES, Profile
+from proctor.sentence import printable
 
 
 @click.command("score")
@@ -129,7 +129,7 @@ def _values(scoring: Scoring, key: str) -> Iterator[tuple[str, str]]:
     for metric in scoring.metrics[key]:
         entry, name = metric.entry, metric.declared.name
         for label, value in (entry or {}).items():
-            yield (name if label == name else f"{name} of {label}", render_value(value))
+            yield (name if label == name else f"{name} of {label}", render_metric(value))
     yield from render_passes(scoring.table.groups[key], scoring.stats.evals[key].pass_at_k)
 
 

@@ -14,7 +14,6 @@ from proctor.cli.ledger.options import json_option, ledger_option, open_ledger
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.options import check_apart
 from proctor.cli.output import print_json, print_line
-from proctor.cli.printable import printable
 from proctor.cli.stdout import print_stderr, send
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.trial_index import TrialFilter
@@ -25,6 +24,7 @@ from proctor.search.query import Query, parse_query
 from proctor.search.row import Row, is_change
 from proctor.search.snippet import Marker
 from proctor.search.upkeep import Watch, ask_index, update_index
+from proctor.sentence import printable
 
 # Rendering of hits: usually two lines each, within 80 columns. Control characters of traces are
 # escaped.

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import click
 
-from proctor.cli.ledger.options import choose_directory, json_option, key_option, ledger_option
+from proctor.cli.ledger.options import (
+    json_option,
+    key_option,
+    ledger_option,
+    open_ledger,
+    own_ledger_option,
+)
 from proctor.cli.ledger.target import open_signed
 from proctor.cli.options import PATH
 from proctor.cli.output import print_json, print_line
@@ -14,13 +20,13 @@ from proctor.cli.stdout import print_stderr
 from proctor.errors import InputError
 from proctor.ledger.claims.trust import load_verifier_key
 from proctor.ledger.machines import load_machines
-from proctor.ledger.place import open_reader
+from proctor.ledger.place import open_reader, own_directory
 from proctor.serve.tokens import Tokens, serve_directory
 from proctor.serve.writer import revoke
 
 
 @click.group("serve", invoke_without_command=True)
-@ledger_option
+@own_ledger_option
 @key_option
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8390, show_default=True,
@@ -63,7 +69,7 @@ def command(
     serving = import_module("proctor.serve.serving")
     tls = _find_tls(tls_certificate, tls_key)
     options = serving.ServeOptions(
-        directory=choose_directory(directory),
+        directory=own_directory(directory, os.environ),
         host=host,
         port=port,
         tls=tls,
@@ -90,10 +96,9 @@ def _find_tls(certificate: str | None, key: str | None) -> object:
         raise InputError("--tls-certificate and --tls-key: expected both or neither")
     if certificate is None or key is None:
         return None
-    for path in (certificate, key):
-        if not os.access(path, os.R_OK):
-            raise InputError(f"{path}: cannot be read; expected a file in PEM form")
-    return import_module("proctor.web.server").Tls(Path(certificate), Path(key))
+    tls = import_module("proctor.web.server").Tls(Path(certificate), Path(key))
+    tls.check()
+    return tls
 
 
 def _find_witness(url: str, key: str) -> object:
@@ -102,7 +107,7 @@ def _find_witness(url: str, key: str) -> object:
 
 
 def _tokens(directory: str | None) -> Tokens:
-    with open_reader(choose_directory(directory)) as ledger:
+    with open_reader(own_directory(directory, os.environ)) as ledger:
         return Tokens(serve_directory(ledger.checkpoint().origin, os.environ))
 
 
@@ -116,7 +121,7 @@ def token() -> None:
 @click.option("--write", "may_write", is_flag=True, help="Allow submitting, not only reading.")
 @click.option("--experiment", "experiments", multiple=True, metavar="ID",
               help="Allow submitting to this experiment only; repeatable.")  # fmt: skip
-@ledger_option
+@own_ledger_option
 @json_option
 @click.pass_context
 def add_token(
@@ -148,7 +153,7 @@ def add_token(
 
 
 @token.command("list")
-@ledger_option
+@own_ledger_option
 @json_option
 @click.pass_context
 def list_tokens(context: click.Context, directory: str | None, as_json: bool) -> int:
@@ -179,7 +184,7 @@ def list_tokens(context: click.Context, directory: str | None, as_json: bool) ->
 
 @token.command("revoke")
 @click.argument("name")
-@ledger_option
+@own_ledger_option
 @json_option
 @click.pass_context
 def revoke_token(context: click.Context, name: str, directory: str | None, as_json: bool) -> int:
@@ -209,7 +214,7 @@ def list_machines(context: click.Context, directory: str | None, as_json: bool) 
 
     Example: proctor serve machine list --ledger ledger
     """
-    with open_reader(choose_directory(directory or context.obj)) as ledger:
+    with open_ledger(directory or context.obj) as ledger:
         ledger.refresh()
         keys = load_machines(ledger).keys
     if as_json:
@@ -222,7 +227,7 @@ def list_machines(context: click.Context, directory: str | None, as_json: bool) 
 
 @machine.command("revoke")
 @click.argument("name")
-@ledger_option
+@own_ledger_option
 @key_option
 @json_option
 @click.pass_context

@@ -10,7 +10,7 @@ import re
 
 import click
 
-from proctor.cli.options import PATH, check_unused
+from proctor.cli.options import LEDGER_HELP, PATH, check_unused
 from proctor.cli.selection import Expression, Selection, StepRange
 from proctor.cli.showing import ShowOptions
 from proctor.cli.trace_text import LONGEST
@@ -41,12 +41,7 @@ from proctor.cli.trace_text import LONGEST
     metavar="PATH",
     help="Print one file of the evidence of a sealed trial.",
 )
-@click.option(
-    "--ledger",
-    "directory",
-    type=PATH,
-    help="Ledger directory.  [default: PROCTOR_LEDGER, ./ledger]",
-)
+@click.option("--ledger", "directory", type=PATH, help=LEDGER_HELP)
 @click.option("--no-pager", is_flag=True, help="Do not use a pager, even on a terminal.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(

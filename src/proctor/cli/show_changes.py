@@ -7,11 +7,10 @@ from typing import Any
 import msgspec
 
 from proctor.cli.pager import page
-from proctor.cli.printable import printable
 from proctor.cli.showing import ShowOptions, print_document
 from proctor.cli.stdout import print_stderr
 from proctor.errors import InputError
-from proctor.sentence import count_of
+from proctor.sentence import count_of, printable
 from proctor.traces.traced_trial import Opened
 from proctor.trial.change_files import (
     CHANGES,

@@ -6,21 +6,21 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from proctor.audit.file_kind import FileKind
-from proctor.cli.ledger.plain_table import draw_rows
 from proctor.cli.output import print_json
 from proctor.cli.pager import page
-from proctor.cli.printable import printable
+from proctor.cli.plain_table import draw_rows
 from proctor.cli.showing import ShowOptions
+from proctor.harbor.stats import count_errored
 from proctor.ledger.counting import SHOWN, count_left_out, counted_trials
 from proctor.ledger.row import TrialRow
 from proctor.report.in_jobs import JobTrials, load_jobs
 from proctor.report.page.figures import render_number, render_seconds
-from proctor.sentence import count_of
+from proctor.sentence import count_of, printable, render_errored
 from proctor.traces.failures import has_failed, name_exception
 from proctor.trial.finding import is_common, render_common
 
 _PASSED, _FAILED, _ERRORED, _NOT_SCORED = "passed", "failed", "errored", "not scored"
-_OUTCOMES = (_PASSED, _FAILED, _ERRORED, _NOT_SCORED)
+_RESULTS = (_PASSED, _FAILED, _NOT_SCORED)
 _NUMBERS = ("attempt", "reward", "time")
 # Without what only a ledger has: a position, a status, evidence and reviews.
 _KEYS = (
@@ -62,11 +62,15 @@ def _find_order(trial: Numbered) -> tuple[str, str, str, int]:
 
 
 def find_outcome(row: TrialRow) -> str:
-    """Whether a trial passed, failed, errored, or is not scored; an errored trial can pass."""
+    """The outcome of a trial in one word: what it scored, or errored if it did not pass either."""
+    result = _find_result(row)
+    return result if result == _PASSED or row.exception is None else _ERRORED
+
+
+def _find_result(row: TrialRow) -> str:
+    """Whether a trial passed, failed or is not scored; it may have raised an exception as well."""
     if not has_failed(row.reward):
         return _PASSED
-    if row.exception is not None:
-        return _ERRORED
     return _NOT_SCORED if row.reward is None else _FAILED
 
 
@@ -97,14 +101,16 @@ def _render_findings(rows: Sequence[TrialRow]) -> Iterator[str]:
 
 
 def _render_counts(rows: Sequence[TrialRow]) -> str:
-    outcomes = Counter(map(find_outcome, rows))
-    counts = [f"{outcomes[each]:,} {each}" for each in _OUTCOMES if outcomes[each]]
+    """Counts by reward alone, and beside them the errored ones, which may have any reward."""
+    results = Counter(map(_find_result, rows))
+    counts = ", ".join(f"{results[each]:,} {each}" for each in _RESULTS if results[each])
+    listed = f"{count_of(len(rows), 'trial')}{f': {counts}' if counts else ''}"
+    if not (n_errored := count_errored(rows)):
+        return listed
     # In the table, a narrow terminal cuts the class of an exception.
-    erred = (row.exception for row in rows if row.exception and find_outcome(row) == _ERRORED)
-    kinds = Counter(map(name_exception, erred))
-    errors = ", ".join(f"{kind} {n:,}" for kind, n in kinds.items())
-    listed = f": {', '.join(counts)}" if counts else ""
-    return f"{count_of(len(rows), 'trial')}{listed}{f' ({errors})' if errors else ''}"
+    kinds = Counter(name_exception(row.exception) for row in rows if row.exception is not None)
+    named = ", ".join(f"{kind} {n:,}" for kind, n in kinds.items())
+    return f"{listed}; {render_errored(n_errored)}: {named}"
 
 
 def _draw(shown: Sequence[Numbered]) -> list[str]:
@@ -127,14 +133,12 @@ def _draw(shown: Sequence[Numbered]) -> list[str]:
 
 
 def _render_outcome(row: TrialRow) -> str:
-    outcome = find_outcome(row)
+    result = _find_result(row)
     if row.exception is not None:
         name = name_exception(row.exception)
         shown = f"errored: {name}" if name == row.exception else name
-        return f"passed, {shown}" if outcome == _PASSED else shown
-    return (
-        f"{outcome}: {row.reason_code}" if outcome == _NOT_SCORED and row.reason_code else outcome
-    )
+        return shown if result == _NOT_SCORED else f"{result}, {shown}"
+    return f"{result}: {row.reason_code}" if result == _NOT_SCORED and row.reason_code else result
 
 
 def _find_name(row: TrialRow) -> str:

@@ -10,7 +10,6 @@ from proctor.audit.file_kind import FileKind
 from proctor.cli.failures import render_failures
 from proctor.cli.output import print_json
 from proctor.cli.pager import page
-from proctor.cli.printable import printable
 from proctor.cli.show_changes import ChangedTrial, render_summary, show_changes
 from proctor.cli.show_trace import Source, describe_trace
 from proctor.cli.showing import Showing, ShowOptions, Sources, choose_part, warn_if_empty
@@ -23,7 +22,7 @@ from proctor.record.cost import CostRecord
 from proctor.record.model import TimingRecord, TrialRecord
 from proctor.record.read import LoadedRecord, load_record
 from proctor.record.rules import explain_partial, find_missing
-from proctor.sentence import render_duration, render_figure, render_money, render_value
+from proctor.sentence import printable, render_duration, render_figure, render_money, render_value
 from proctor.traces.failures import TrialFailures, read_failures
 from proctor.traces.traced_trial import TracedTrial, opened_traces
 from proctor.trial.change_files import CHANGES, CLEAN_ROOM

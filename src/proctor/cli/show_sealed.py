@@ -9,7 +9,6 @@ import importlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, cast
 
 import click
@@ -17,7 +16,6 @@ import msgspec
 
 from proctor.cli.failures import render_failures
 from proctor.cli.options import check_apart, check_unused
-from proctor.cli.printable import printable
 from proctor.cli.selection import Selection
 from proctor.cli.show_changes import ChangedTrial, render_summary, show_changes
 from proctor.cli.show_trace import Source, describe_trace
@@ -45,14 +43,14 @@ from proctor.ledger.entry import (
     record_digest,
 )
 from proctor.ledger.log import is_ledger
-from proctor.ledger.place import open_reader
+from proctor.ledger.place import ledger_directory, open_reader
 from proctor.ledger.query import resolve_name
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.review import list_remarks
 from proctor.ledger.row import TrialRow
 from proctor.ledger.step_parts import LARGE, read_sealed_steps
 from proctor.record.comparable import render_model
-from proctor.sentence import render_duration, render_figure, render_money, render_value
+from proctor.sentence import printable, render_duration, render_figure, render_money, render_value
 from proctor.traces.failures import TrialFailures, read_failures
 from proctor.traces.traced_trial import (
     Named,
@@ -152,7 +150,7 @@ def show(name: str, directory: str | None, options: ShowOptions) -> None:
         check_apart("changes", "evidence_path")
     if options.raw or options.evidence is not None:
         options.check_unused_for("--raw and --evidence, which give bytes as they are")
-    place = Path(directory or os.environ.get("PROCTOR_LEDGER") or "ledger")
+    place = ledger_directory(directory, os.environ)
     if directory is None and not is_ledger(place):
         raise InputError(
             f"{name}: there is no such file, and no ledger at {place} that could contain it; "

@@ -16,11 +16,10 @@ from typing import Any
 
 import msgspec
 
-from proctor.cli.printable import printable
 from proctor.cli.selection import Selection
 from proctor.cli.trace_text import LONGEST, render_entry, render_header, render_turn
 from proctor.diagnostic import Diagnostic
-from proctor.sentence import count_of
+from proctor.sentence import count_of, printable
 from proctor.traces.conversation import read_turns
 from proctor.traces.entry import Entry, TraceKind
 from proctor.traces.step_search import read_steps
@@ -110,7 +109,7 @@ def read_groups(source: Source, view: View) -> Iterator[list[EntryProblems]]:
 def _entries(source: Source, view: View) -> Iterator[EntryProblems]:
     match source.kind:
         case TraceKind.TRAJECTORY | TraceKind.OUTPUT:
-            yield from _told(_chunks(source, view), view)
+            yield from _with_problems(_chunks(source, view), view)
         case TraceKind.CONVERSATION:
             turns = _turns(read_turns(source.path, salvage=True), view)
             yield from ((entry, []) for entry in turns_to_entries(turns))
@@ -128,7 +127,7 @@ def _chunks(source: Source, view: View) -> Iterable[Chunk]:
     return read_chunks(source.path, salvage=True)
 
 
-def _told(chunks: Iterable[Chunk], view: View) -> Iterator[EntryProblems]:
+def _with_problems(chunks: Iterable[Chunk], view: View) -> Iterator[EntryProblems]:
     for chunk in chunks:
         by_line: dict[int | None, list[Diagnostic]] = {}
         for found in chunk.diagnostics:

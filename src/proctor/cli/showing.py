@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 from proctor.cli.options import check_unused
 from proctor.cli.pager import page
-from proctor.cli.printable import printable
 from proctor.cli.selection import Selection
 from proctor.cli.show_trace import Source, View, render_trace
 from proctor.cli.stdout import print_stderr
 from proctor.errors import InputError
+from proctor.sentence import printable
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from typing import TextIO
 
 import click
 
-from proctor.cli.printable import printable
 from proctor.errors import InputError
+from proctor.sentence import printable
 
 _LAST_STREAM = 2
 

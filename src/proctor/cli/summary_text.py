@@ -4,9 +4,8 @@ import textwrap
 from collections.abc import Iterator, Mapping
 
 from proctor.cli.failures import list_failures
-from proctor.cli.printable import printable
 from proctor.report.page.figures import UNKNOWN, render_seconds
-from proctor.sentence import count_of, render_figure, render_money
+from proctor.sentence import count_of, printable, render_figure, render_money, render_percent
 from proctor.traces.calls import LoopSummary
 from proctor.traces.causes import Cause
 from proctor.traces.summary import Behaviour, TraceSummary
@@ -127,7 +126,9 @@ def render_counts(counts: Mapping[str, int], most: int = _SHOWN) -> str:
 
 def render_behaviour(behaviour: Behaviour) -> str:
     """The share of each class, and the number of turns."""
-    shares = ", ".join(f"{label} {share:.0%}" for label, share in behaviour.shares.items())
+    shares = ", ".join(
+        f"{label} {render_percent(share)}" for label, share in behaviour.shares.items()
+    )
     return f"{shares or 'none'} of {count_of(behaviour.turns, 'turn')}"
 
 
@@ -159,7 +160,8 @@ def _error_fields(errors: ErrorSummary) -> Iterator[Field]:
         return
     yield (
         "tool errors",
-        f"{errors.total:,} in {count_of(errors.results, 'result')} ({errors.rate or 0:.0%})\n"
+        f"{errors.total:,} in {count_of(errors.results, 'result')} "
+        f"({render_percent(errors.rate or 0)})\n"
         f"by reason: {render_counts(errors.by_reason)}\nby tool: {render_counts(errors.by_tool)}"
         + (f"\nby exit code: {render_counts(errors.by_exit_code)}" if errors.by_exit_code else ""),
     )

@@ -6,8 +6,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from proctor.cli.printable import printable
 from proctor.cli.stdout import send
+from proctor.sentence import printable
 
 
 def print_table(

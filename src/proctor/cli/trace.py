@@ -22,7 +22,6 @@ from proctor.audit.file_kind import FileKind, find_file_kind
 from proctor.cli.main import no_such_command
 from proctor.cli.options import PATH, STDOUT, check_apart
 from proctor.cli.output import json_option, print_json, print_line, write_new_file
-from proctor.cli.printable import printable
 from proctor.cli.stdout import send
 from proctor.cli.trace_convert import convert
 from proctor.cli.trace_diff import diff
@@ -31,6 +30,7 @@ from proctor.cli.trace_text import LONGEST, render_entry, render_header
 from proctor.diagnostic import Diagnostic
 from proctor.digest import sha256_hex
 from proctor.errors import InputError, TraceError
+from proctor.sentence import printable
 from proctor.traces.entry import MODEL_TRACE, OUTPUT, OUTPUT_FILE
 from proctor.traces.trajectory import CarefulReader, LineReading
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
+from textwrap import wrap
 from typing import Any
 
 import click
@@ -11,7 +12,6 @@ from proctor.cli.ledger.filters import filter_options
 from proctor.cli.ledger.options import ledger_option
 from proctor.cli.options import PATH
 from proctor.cli.output import json_option, print_json, print_line, reading_progress
-from proctor.cli.printable import printable
 from proctor.cli.trace_judges import (
     RULES,
     JudgeReport,
@@ -31,7 +31,8 @@ from proctor.cli.trace_labels import (
 from proctor.cli.traced import traced_trials
 from proctor.errors import InputError
 from proctor.ledger.trial_index import TrialFilter
-from proctor.sentence import count_of, render_money
+from proctor.report.page.columns import draw_table
+from proctor.sentence import count_of, printable, render_figure, render_money, render_percent
 from proctor.traces.behaviour import Agreement, Loop, Mean, TrialBehaviour
 from proctor.traces.label_rules import RULES_VERSION
 from proctor.traces.labels import LABELS
@@ -73,7 +74,8 @@ def _fit(text: str, room: int) -> str:
 
 
 def _render_shares(described: TrialBehaviour) -> Iterator[str]:
-    yield f"{count_of(described.turns, 'turn')}: {_shares(described.shares)}"
+    turns = count_of(described.turns, "turn")
+    yield from wrap(f"{turns}: {_shares(described.shares)}", _WIDTH, subsequent_indent="  ")
     loops = [f"{label} {loop.longest}" for label, loop in described.loops.items() if loop]
     if loops:
         yield f"longest stretches: {', '.join(loops)}"
@@ -82,7 +84,7 @@ def _render_shares(described: TrialBehaviour) -> Iterator[str]:
 def _shares(shares: dict[str, float] | None) -> str:
     if shares is None:
         return "none with a label"
-    return ", ".join(f"{label} {share:.0%}" for label, share in shares.items() if share)
+    return ", ".join(f"{label} {render_percent(share)}" for label, share in shares.items() if share)
 
 
 def render_many(trials: Sequence[LabelledTrial], held: LabelReport, by: str) -> list[str]:
@@ -110,7 +112,7 @@ def _render_row(trial: LabelledTrial, facts: TrialBehaviour) -> str:
         if near
         else f"{_UNKNOWN:>7} {_UNKNOWN:>5}  {_UNKNOWN:>4}"
     )
-    reward = _UNKNOWN if facts.reward is None else f"{facts.reward:.6g}"
+    reward = _UNKNOWN if facts.reward is None else render_figure(facts.reward)
     return f"{name:<{_NAME}} {facts.turns:>5}{cells} {distances}  {reward:>6}"
 
 
@@ -135,13 +137,18 @@ def _render_whole(held: LabelReport) -> Iterator[str]:
     yield f"distance of transitions: {_mean(whole.distance_transitions)}"
     yield f"distance of order: {_mean(whole.distance_order)}"
     yield ""
-    yield f"{'what follows, in %':<19}" + "".join(f"{label:>14}" for label in LABELS)
-    for label, row in zip(LABELS, whole.matrix, strict=True):
-        yield f"{label:<19}" + "".join(
-            f"{_percent(None if row is None else row[at]):>14}" for at in range(len(LABELS))
-        )
+    shares = (
+        [_UNKNOWN] * len(LABELS) if row is None else map(_percent, row) for row in whole.matrix
+    )
+    yield from _draw_matrix("what follows, in %", shares)
     loops = [f"{label} {_loop(loop)}" for label, loop in whole.loops.items() if loop]
     yield f"turns on end, longest (mean): {', '.join(loops) or _UNKNOWN}"
+
+
+def _draw_matrix(heading: str, rows: Iterable[Iterable[str]]) -> list[str]:
+    """A row and a column for each label."""
+    labelled = ([label, *row] for label, row in zip(LABELS, rows, strict=True))
+    return draw_table([heading, *LABELS], labelled, right=[False, *(True for _ in LABELS)])
 
 
 def _loop(loop: Loop) -> str:
@@ -151,7 +158,7 @@ def _loop(loop: Loop) -> str:
 def _mean(mean: Mean | None) -> str:
     if mean is None:
         return "not defined: no trial has a good run of another to be compared with"
-    return f"{mean.mean:.3f} on average over {count_of(mean.trials, 'trial')}"
+    return f"{render_figure(mean.mean)} on average over {count_of(mean.trials, 'trial')}"
 
 
 def render_judge(report: JudgeReport) -> list[str]:
@@ -180,16 +187,12 @@ def render_agreements(agreements: Sequence[dict[str, Any]]) -> list[str]:
     lines: list[str] = []
     for each in agreements:
         found: Agreement = each["agreement"]
-        kappa = "not defined" if found.kappa is None else f"{found.kappa:.3f}"
+        kappa = "not defined" if found.kappa is None else render_figure(found.kappa)
         lines += [
             "",
             f"{each['first']} (rows) and {each['second']} (columns): {found.agreed:,} of "
             f"{count_of(found.turns, 'turn')} agree, kappa {kappa}",
-            f"{'':<19}" + "".join(f"{label:>14}" for label in LABELS),
-        ]
-        lines += [
-            f"{label:<19}" + "".join(f"{count:>14,}" for count in row)
-            for label, row in zip(LABELS, found.confusion, strict=True)
+            *_draw_matrix("", ([f"{count:,}" for count in row] for row in found.confusion)),
         ]
     return lines
 

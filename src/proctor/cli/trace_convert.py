@@ -9,12 +9,11 @@ import msgspec
 from proctor.audit.file_kind import find_file_kind
 from proctor.cli.options import PATH, STDOUT, check_unused
 from proctor.cli.output import json_option, print_json, print_line, write_new_file
-from proctor.cli.printable import printable
 from proctor.cli.redaction import make_redactor, secret_option
 from proctor.cli.stdout import send_bytes
 from proctor.digest import sha256_hex
 from proctor.errors import InputError
-from proctor.sentence import count_of
+from proctor.sentence import count_of, printable
 from proctor.traces.atif.model import UNKNOWN_AGENT, Agent
 from proctor.traces.convert import (
     Loaded,

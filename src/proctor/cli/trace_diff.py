@@ -12,12 +12,11 @@ import msgspec
 from proctor.cli.ledger.options import ledger_option
 from proctor.cli.output import json_option, print_json
 from proctor.cli.pager import page
-from proctor.cli.printable import printable
 from proctor.cli.trace_text import break_line, columns_of, fold
 from proctor.cli.traced import traced_trials
 from proctor.errors import InputError
 from proctor.ledger.trial_index import TrialFilter
-from proctor.sentence import count_of
+from proctor.sentence import count_of, printable
 from proctor.traces.actions import NORMALISATIONS, Action, read_actions
 from proctor.traces.conversation import read_turns
 from proctor.traces.divergence import (

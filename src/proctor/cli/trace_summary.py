@@ -9,9 +9,9 @@ import msgspec
 
 from proctor.cli.ledger.filters import filter_options
 from proctor.cli.ledger.options import ledger_option
-from proctor.cli.ledger.plain_table import print_rows
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.output import json_option, print_json, print_line
+from proctor.cli.plain_table import print_rows
 from proctor.cli.summary_text import (
     render_behaviour,
     render_counts,
@@ -25,7 +25,7 @@ from proctor.errors import DamageError, TraceError
 from proctor.exchange.traced_files import find_in_files, list_places
 from proctor.ledger.trial_index import TrialFilter
 from proctor.report.page.figures import UNKNOWN, render_seconds
-from proctor.sentence import count_of
+from proctor.sentence import count_of, render_figure, render_percent
 from proctor.traces.compat_summary import Aggregate, Signals, aggregate
 from proctor.traces.experiment import (
     Average,
@@ -122,7 +122,7 @@ def _fields(found: ExperimentSummary) -> Iterator[tuple[str, str]]:
 
 
 def _error_fields(found: ExperimentSummary) -> Iterator[tuple[str, str]]:
-    rate = UNKNOWN if found.error_rate is None else f"{found.error_rate:.1%}"
+    rate = UNKNOWN if found.error_rate is None else render_percent(found.error_rate)
     results = count_of(found.tool_results, "result")
     yield "error rate", f"{rate} ({found.tool_errors:,} of {results})"
     if found.tool_errors:
@@ -162,7 +162,7 @@ def _render_average(average: Average, trials: int, *, seconds: bool) -> str:
             return UNKNOWN
         if seconds:
             return render_seconds(value)
-        return f"{value:,.4g}" if value < 1000 else f"{value:,.0f}"
+        return render_figure(value)
 
     over = f"{average.n:,} of {count_of(trials, 'trial')}"
     return f"mean {shown(average.mean)}, median {shown(average.median)}, over {over}"

@@ -12,9 +12,8 @@ import re
 from collections.abc import Iterator
 from unicodedata import east_asian_width
 
-from proctor.cli.printable import printable
 from proctor.report.page.figures import render_seconds
-from proctor.sentence import count_of
+from proctor.sentence import count_of, printable
 from proctor.traces.entry import OUTPUT, Entry, Header, Object
 from proctor.traces.tool_errors import EXIT, find_error
 from proctor.traces.turn import Turn

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from proctor.cli.ledger.options import choose_directory
 from proctor.cli.output import print_json
-from proctor.cli.printable import printable
 from proctor.cli.stdout import print_stderr
 from proctor.errors import (
     DamageError,
@@ -21,8 +20,10 @@ from proctor.errors import (
 )
 from proctor.exchange.harbor_job import find_jobs
 from proctor.harbor.job import load_job
-from proctor.ledger.log import FileLog, is_ledger
+from proctor.ledger.as_found import has_lines
+from proctor.ledger.log import is_ledger
 from proctor.ledger.place import find_url, open_reader
+from proctor.sentence import printable
 from proctor.web.app import make_app
 from proctor.web.server import HOST, listen, serve
 from proctor.web.shown import experiment_path
@@ -98,7 +99,7 @@ def find_subject(thing: str | None, directory: str | None) -> Subject:
     """
     if thing is not None and directory is not None:
         raise InputError(f"{thing} and --ledger {directory}: expected one of the two")
-    place = Path(thing) if thing is not None else choose_directory(directory)
+    place = choose_directory(directory if thing is None else thing or ".")
     if not place.exists():
         raise InputError(
             f"{place}: there is nothing; expected a ledger, a job's directory or a directory of "
@@ -130,5 +131,5 @@ def _check_ledger(place: Path) -> None:
     except (DamageError, NoteError):
         return
     except LedgerError:
-        if is_ledger(place) or not FileLog(place).stamps():
+        if is_ledger(place) or not has_lines(place):
             raise

@@ -7,10 +7,9 @@ what it left.
 
 import asyncio
 import contextlib
-import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -24,7 +23,6 @@ from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from proctor import __version__
-from proctor.cluster.archive import unpack
 from proctor.cluster.images import find_images, find_missing, put_image, receive_image
 from proctor.cluster.link import (
     Asked,
@@ -68,7 +66,7 @@ from proctor.gateway.gateway import Gateway
 from proctor.harbor.configs import EnvironmentConfig
 from proctor.harbor.env import resolve_env
 from proctor.harbor.trial_result import parse_trial_result
-from proctor.job.kept import ATTEMPTS
+from proctor.job.attempts import RESULT
 from proctor.job.local_executor import LocalExecutor
 from proctor.job.options import ExecutorOrder
 from proctor.trial.executor import TrialOutcome
@@ -234,8 +232,8 @@ class RayExecutor:
                 key=key, spec=spec, watch=watch, target=target, spool=spool, router=router
             )
             self._runs[key] = running
-            target.begin(spec.config.model_dump_json(indent=4))
             try:
+                target.begin(spec, self._host)
                 return await self._run(running)
             finally:
                 del self._runs[key]
@@ -334,10 +332,9 @@ class RayExecutor:
             raise asyncio.CancelledError
         await self._complete(running, returned)
         directory = running.target.directory
-        running.target.clear()
         running.spool.seek(0)
-        await asyncio.to_thread(_unpack_last_result, running.spool, directory)
-        result = parse_trial_result(read_small(str(directory / "result.json")))
+        await asyncio.to_thread(running.target.replace, running.spool)
+        result = parse_trial_result(read_small(str(directory / RESULT)))
         return TrialOutcome(result, directory)
 
     async def _complete(self, running: _Running, returned: Returned) -> None:
@@ -520,19 +517,3 @@ def _watched[T](waiting: asyncio.Future[T]) -> asyncio.Future[T]:
 def _is_cancelling() -> bool:
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-def _unpack_last_result(spool: BinaryIO, directory: Path) -> None:
-    """Unpack a trial beside its directory, and move it there, its result last of all."""
-    with tempfile.TemporaryDirectory(dir=directory, prefix=".incoming-") as folder:
-        place = Path(folder)
-        unpack(spool, place)
-        for path in _result_last(place):
-            shutil.move(path, directory / path.name)
-
-
-def _result_last(place: Path) -> Iterator[Path]:
-    # No worker has earlier attempts of a trial; those here stay.
-    paths = [path for path in sorted(place.iterdir()) if path.name != ATTEMPTS]
-    yield from (path for path in paths if path.name != "result.json")
-    yield from (path for path in paths if path.name == "result.json")

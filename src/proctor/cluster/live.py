@@ -5,22 +5,29 @@ pages, `trace --follow` and a later `resume` find what a local trial would have 
 the trial ends, everything that it left takes their place.
 """
 
+import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from proctor.cluster.archive import unpack
 from proctor.cluster.link import Live
-from proctor.errors import TrialError
+from proctor.errors import RecordError, TrialError
 from proctor.files import open_plain, replace_file, write_all
-from proctor.job.kept import ATTEMPTS, list_names
+from proctor.job.attempts import ATTEMPTS, RESULT, list_names
+from proctor.trial.clock import SYSTEM
+from proctor.trial.opening import begin_result, find_redactor
+from proctor.trial.recording import Recording
+from proctor.trial.spec import TrialSpec
 
 _GROWING: Final = ("trial.log", "agent/trajectory.jsonl", "agent/conversation.jsonl")
-_REPLACED: Final = ("record.json",)
+_RECORD: Final = "record.json"
+_REPLACED: Final = (_RECORD,)
+_INCOMING: Final = ".incoming-"
 _PIECE: Final = 1 << 20
 _MOST: Final = 64 << 20
 """Most bytes that are shown of one file."""
@@ -80,9 +87,20 @@ class LiveTarget:
         self.directory = directory
         self._sizes: dict[str, int] = {}
 
-    def begin(self, config: str) -> None:
-        """Make the directory, with the trial's config.json: from here on it has been begun."""
+    def begin(self, spec: TrialSpec, host: Mapping[str, str]) -> None:
+        """Make the directory, with the trial's record and config.json: from here on it has begun.
+
+        Raises:
+            OSError: they cannot be written.
+        """
         self.directory.mkdir(parents=True, exist_ok=True)
+        recording = Recording(spec, str(self.directory), find_redactor(spec, host))
+        # The node says what is wrong with a record that cannot be made.
+        with contextlib.suppress(RecordError):
+            # Before anything else: if this process is killed, what has no record is never sealed.
+            recording.note_phase(begin_result(spec, SYSTEM.now()), "setup", None)
+        recording.file.close()
+        config = spec.config.model_dump_json(indent=4)
         replace_file(self.directory / "config.json", config.encode())
 
     def write(self, live: Live) -> None:
@@ -99,8 +117,8 @@ class LiveTarget:
                 os.close(fd)
             self._sizes[live.name] = live.at + len(live.data)
 
-    def clear(self) -> None:
-        """Remove everything but earlier attempts.
+    def clear(self, keep: Collection[str] = ()) -> None:
+        """Remove everything but earlier attempts, and these.
 
         Raises:
             TrialError: something cannot be removed.
@@ -108,7 +126,7 @@ class LiveTarget:
         try:
             for name in list_names(str(self.directory)):
                 path = self.directory / name
-                if name == ATTEMPTS:
+                if name == ATTEMPTS or name in keep:
                     continue
                 if path.is_dir() and not path.is_symlink():
                     shutil.rmtree(path)
@@ -117,20 +135,47 @@ class LiveTarget:
         except OSError as error:
             raise TrialError(f"{self.directory}: cannot be replaced: {error}") from error
 
+    def replace(self, archive: BinaryIO) -> None:
+        """Put everything that the trial left in the place of what was shown, its result last.
+
+        If this process is killed meanwhile, the trial has a record, and no result.
+
+        Raises:
+            TrialError, OSError: it is refused, or cannot be written.
+        """
+        with tempfile.TemporaryDirectory(dir=self.directory, prefix=_INCOMING) as folder:
+            place = Path(folder)
+            unpack(archive, place)
+            shown = [_RECORD] if (place / _RECORD).is_file() else []
+            self.clear([place.name, *shown])
+            for path in _result_last(place):
+                shutil.move(path, self.directory / path.name)
+
     def add_left(self, archive: bytes) -> None:
         """Add what a killed worker left. Files that only the driver has, of models, stay.
 
         Raises:
             TrialError, OSError: it is refused, or cannot be written.
         """
-        for name in (*_REPLACED, *_GROWING):
-            (self.directory / name).unlink(missing_ok=True)
-        with tempfile.TemporaryDirectory(dir=self.directory, prefix=".incoming-") as folder:
-            unpack(BytesIO(archive), Path(folder))
-            _merge(Path(folder), self.directory)
+        with tempfile.TemporaryDirectory(dir=self.directory, prefix=_INCOMING) as folder:
+            place = Path(folder)
+            unpack(BytesIO(archive), place)
+            for name in _GROWING:
+                (self.directory / name).unlink(missing_ok=True)
+            if (place / _RECORD).is_file():
+                # In one step: an attempt without a record is never sealed.
+                (place / _RECORD).replace(self.directory / _RECORD)
+            _merge(place, self.directory)
 
     def drop(self) -> None:
         """Remove the trial, which never ran; earlier attempts stay."""
         self.clear()
         if not list_names(str(self.directory)):
             self.directory.rmdir()
+
+
+def _result_last(place: Path) -> Iterator[Path]:
+    # No worker has earlier attempts of a trial; those here stay.
+    paths = [path for path in sorted(place.iterdir()) if path.name != ATTEMPTS]
+    yield from (path for path in paths if path.name != RESULT)
+    yield from (path for path in paths if path.name == RESULT)

@@ -2,7 +2,6 @@
 
 ports             prints the address of a head node on this machine, and a port for clients
 wait DIRECTORY N  waits until N nodes run
-remove DIRECTORY  removes what a node wrote, files of other ids of a sandbox included
 """
 
 import socket

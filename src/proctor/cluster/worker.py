@@ -28,7 +28,7 @@ from ray._private.authentication.authentication_utils import is_token_auth_enabl
 
 from proctor import __version__
 from proctor.cluster.archive import pack
-from proctor.cluster.home import NodeHome
+from proctor.cluster.home import NodeHome, sweep
 from proctor.cluster.link import Began, Line, Phase, Piece
 from proctor.cluster.live import LiveSource
 from proctor.cluster.models import remote_models
@@ -230,7 +230,7 @@ def collect_left(key: str, environment: str) -> bytes | None:
 def reap_node(environment: str) -> list[str]:
     """Remove what killed workers left on this node; returns sentences about what stays."""
     here = socket.gethostname()
-    kept = (*_reap(environment), *NodeHome().sweep())
+    kept = (*_reap(environment), *sweep().kept)
     return [f"{here}: {sentence}" for sentence in kept]
 
 

@@ -22,7 +22,7 @@ from proctor.exchange.exporting import (
     NAME,
     Exported,
     Report,
-    SealedTrial,
+    SelectedTrial,
     Selection,
     list_withheld,
     new_directory,
@@ -65,7 +65,7 @@ def export_trials(selection: Selection, target: Path) -> Exported:
     return report.exported(target, target / NAME)
 
 
-def _write_trial(selection: Selection, trial: SealedTrial, place: Path, report: Report) -> None:
+def _write_trial(selection: Selection, trial: SelectedTrial, place: Path, report: Report) -> None:
     documents = list(_make_documents(trial))
     if not documents:
         report.leave_out(
@@ -95,7 +95,7 @@ class _Document:
         return parse_atif(self.data, salvage=True).atif
 
 
-def _make_documents(trial: SealedTrial) -> Iterator[_Document]:
+def _make_documents(trial: SelectedTrial) -> Iterator[_Document]:
     traced = trial.traced
     originals = dataclasses.replace(
         traced, files=tuple(name for name in traced.files if PurePosixPath(name).name == _FILE)
@@ -106,7 +106,7 @@ def _make_documents(trial: SealedTrial) -> Iterator[_Document]:
             yield _make_document(trial, by_part.get(found.part, found), alone=len(traces) == 1)
 
 
-def _make_document(trial: SealedTrial, found: FoundTrace, *, alone: bool) -> _Document:
+def _make_document(trial: SelectedTrial, found: FoundTrace, *, alone: bool) -> _Document:
     folder = str(PurePosixPath(found.name).parent)
     if found.kind is TraceKind.ATIF:
         data = read_small(found.path)
@@ -169,7 +169,7 @@ def _read_back(document: _Document) -> Object:
 
 
 def _write_media(
-    selection: Selection, trial: SealedTrial, document: _Document, folder: Path
+    selection: Selection, trial: SelectedTrial, document: _Document, folder: Path
 ) -> list[Loss]:
     """Copy the media that a document refers to next to it; report those that are missing."""
     kept = {file.path: file for file in trial.entry.evidence}

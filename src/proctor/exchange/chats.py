@@ -218,7 +218,7 @@ def _count(used: Object, names: Sequence[str]) -> int | None:
 
 
 def _beside(entry: Entry) -> Object:
-    """A harness's metadata of an entry, wherever it is nested."""
+    """A harness's metadata of an entry, at any depth."""
     return _held(entry.metadata or {})
 
 

@@ -29,7 +29,7 @@ from proctor.exchange.exporting import (
     Exported,
     ReadTrace,
     Report,
-    SealedTrial,
+    SelectedTrial,
     Selection,
     find_at,
     list_withheld,
@@ -100,7 +100,7 @@ class Message(NamedTuple):
 
 
 def make_row(
-    trial: SealedTrial, document: Object, reward: float, messages: Sequence[Message]
+    trial: SelectedTrial, document: Object, reward: float, messages: Sequence[Message]
 ) -> Object:
     """Make a row, without the fields that link it to its aggregate."""
     record = trial.record
@@ -285,7 +285,7 @@ class Group:
         }
 
 
-def key_of(trial: SealedTrial) -> Key:
+def key_of(trial: SelectedTrial) -> Key:
     """The aggregate that a trial belongs to."""
     record, entry = trial.record, trial.entry
     library = entry.source.kind if entry.source else _OURS
@@ -506,7 +506,7 @@ def _find_source(selection: Selection) -> Source:
     return Source(checkpoint.origin, tree.root.hex(), tree.size, str(taken))
 
 
-def _add_trial(trial: SealedTrial, group: Group, place: Path, report: Report) -> None:
+def _add_trial(trial: SelectedTrial, group: Group, place: Path, report: Report) -> None:
     reward = trial.record.evaluation.reward
     if reward is None:
         group.not_scored += 1

@@ -258,7 +258,7 @@ _NOT_EXPORTED = frozenset({"at", "kind", "seq", "record"})
 
 
 @dataclass(frozen=True, slots=True)
-class SealedTrial:
+class SelectedTrial:
     """One trial to export."""
 
     row: TrialRow
@@ -298,7 +298,7 @@ class ReadTrace:
     """What the entries do not contain of the file."""
 
 
-def read_trials(selection: Selection, report: Report) -> Iterator[SealedTrial]:
+def read_trials(selection: Selection, report: Report) -> Iterator[SelectedTrial]:
     """Read the selected trials in order; withheld ones are left out and reported.
 
     Raises:
@@ -316,7 +316,7 @@ def read_trials(selection: Selection, report: Report) -> Iterator[SealedTrial]:
         check_id(row.trial_id, "trial_id")
         check_id(row.experiment_id, "experiment_id")
         record = parse_record(bytes(entry.record), name, salvage=True).record
-        yield SealedTrial(row, entry, record, trace_row(selection.ledger, row))
+        yield SelectedTrial(row, entry, record, trace_row(selection.ledger, row))
     selection.watch(len(selection.rows))
     check_some(report.trials, report.left_out)
 
@@ -326,7 +326,7 @@ def list_withheld(ledger: LedgerReader) -> frozenset[str]:
     return frozenset(sha256 for each in list_withholdings(ledger) for sha256 in each.artifacts)
 
 
-def report_withheld(trial: SealedTrial, withheld: frozenset[str], report: Report) -> None:
+def report_withheld(trial: SelectedTrial, withheld: frozenset[str], report: Report) -> None:
     """Report a trial's evidence that was withheld.
 
     Raises:
@@ -343,7 +343,7 @@ def report_withheld(trial: SealedTrial, withheld: frozenset[str], report: Report
         report.leave_out(f"{trial.name}: evidence {file.path!r} is withheld")
 
 
-def read_traces(trial: SealedTrial) -> list[ReadTrace]:
+def read_traces(trial: SelectedTrial) -> list[ReadTrace]:
     """Read the traces of a trial, of any kind, steps in order.
 
     Raises:
@@ -361,7 +361,7 @@ def read_trace(found: FoundTrace) -> ReadTrace:
 
 
 @contextlib.contextmanager
-def writable(trial: SealedTrial, report: Report) -> Iterator[None]:
+def writable(trial: SelectedTrial, report: Report) -> Iterator[None]:
     """Leave a trial out if its values cannot be encoded as JSON, instead of ending the export."""
     try:
         yield
@@ -373,7 +373,7 @@ UNWRITABLE = (RecursionError, UnicodeEncodeError)
 """Raised when a value cannot be encoded as JSON."""
 
 
-def report_unwritable(trial: SealedTrial, error: Exception, report: Report) -> None:
+def report_unwritable(trial: SelectedTrial, error: Exception, report: Report) -> None:
     """Report that a trial was left out because it cannot be encoded."""
     what = "nested too deeply" if isinstance(error, RecursionError) else "a lone surrogate"
     report.leave_out(f"{trial.name}: cannot be written as JSON: {what} in its trace")

@@ -4,7 +4,7 @@
     <job>/<trial>/…     a trial; if proctor ran it, its own record.json is used
     …/attempts/N/…      an earlier attempt that was kept is a separate trial
 
-A trial without a result was killed, or is still running; in an unfinished job no file tells which,
+A trial without a result was killed, or is still running; in an unfinished job no file says which,
 so it is left for later unless the caller says that the job is over. Nothing in a job is run, no
 link is followed, and nothing is sealed here.
 """

@@ -40,6 +40,7 @@ from proctor.harbor.record import (
     RecordSource,
     build_record,
     find_image,
+    find_model,
     find_said,
     find_seconds,
     find_span,
@@ -415,12 +416,8 @@ def find_models_reported(sources: Sources) -> tuple[str, ...]:
 
 def find_model_requested(sources: Sources) -> str | None:
     """The requested model, with its provider."""
-    if sources.asked.agent.model_name:
-        return sources.asked.agent.model_name
-    model = sources.document.agent_info.model_info if sources.document else None
-    if model is None:
-        return None
-    return f"{model.provider}/{model.name}" if model.provider else model.name
+    reported = sources.document.agent_info.model_info if sources.document else None
+    return find_model(sources.asked.agent.model_name, reported)
 
 
 def make_configuration(sources: Sources) -> Object:

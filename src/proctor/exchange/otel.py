@@ -22,7 +22,7 @@ from proctor.exchange.exporting import (
     Exported,
     ReadTrace,
     Report,
-    SealedTrial,
+    SelectedTrial,
     Selection,
     check_absent,
     list_withheld,
@@ -51,7 +51,7 @@ from proctor.exchange.otel_spans import TrialSpans
 from proctor.traces.entry import Entry, Object
 from proctor.traces.loss import Loss, list_losses
 
-type Kept = tuple[str, int, Object]
+type ReadEntry = tuple[str, int, Object]
 """An entry read back: its part, its index in the trace, and its fields."""
 
 _PARTS = {"text": "content", "reasoning": "thought"}
@@ -63,7 +63,7 @@ def read_span(data: bytes) -> Span:
     return _DECODER.decode(data)
 
 
-def read_entries(span: Span) -> Iterator[Kept]:
+def read_entries(span: Span) -> Iterator[ReadEntry]:
     """Read the entries in a span; a result's own span comes first and has most of its fields."""
     said = read_attributes(span.attributes)
     part = str(said.get(carried.PART, ""))
@@ -202,7 +202,9 @@ def export_trials(selection: Selection, target: Path) -> Exported:
     return report.exported(target, beside)
 
 
-def write_trial(file: BinaryIO, trial: SealedTrial, traces: Sequence[ReadTrace]) -> Iterator[Loss]:
+def write_trial(
+    file: BinaryIO, trial: SelectedTrial, traces: Sequence[ReadTrace]
+) -> Iterator[Loss]:
     """Write the line of a trial, and yield its losses: each span is read back as it is written.
 
     Raises:
@@ -237,7 +239,7 @@ def _render_frame() -> tuple[bytes, bytes, bytes]:
 class _Comparison:
     """Compares what was written of a trial with what is sealed."""
 
-    def __init__(self, trial: SealedTrial, traces: Sequence[ReadTrace]) -> None:
+    def __init__(self, trial: SelectedTrial, traces: Sequence[ReadTrace]) -> None:
         self._trial = trial
         self._traces = {trace.part: trace for trace in traces}
         self._seen: set[tuple[str, int]] = set()

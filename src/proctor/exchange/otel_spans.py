@@ -31,7 +31,7 @@ from proctor.exchange.chats import (
 from proctor.exchange.exporting import (
     ReadTrace,
     Scalar,
-    SealedTrial,
+    SelectedTrial,
     as_real,
     find_at,
     find_scalar,
@@ -144,7 +144,7 @@ class _Trial:
 class TrialSpans:
     """The spans of a trial, generated lazily: a trace may have a million turns."""
 
-    def __init__(self, trial: SealedTrial, traces: Sequence[ReadTrace]) -> None:
+    def __init__(self, trial: SelectedTrial, traces: Sequence[ReadTrace]) -> None:
         self._document = trial.document()
         self._head = _make_head(trial)
         self._bounds = _find_bounds(trial, traces)
@@ -166,7 +166,7 @@ class TrialSpans:
         return self._clock.unknown
 
 
-def _make_head(trial: SealedTrial) -> _Trial:
+def _make_head(trial: SelectedTrial) -> _Trial:
     digest, agent = trial.row.record, trial.record.agent
     provider, slash, _ = agent.model.partition("/")
     shared: dict[str, Scalar | None] = {
@@ -181,7 +181,7 @@ def _make_head(trial: SealedTrial) -> _Trial:
     )
 
 
-def _find_bounds(trial: SealedTrial, traces: Sequence[ReadTrace]) -> tuple[int, int]:
+def _find_bounds(trial: SelectedTrial, traces: Sequence[ReadTrace]) -> tuple[int, int]:
     """Start and end of the trial: from its record, extended by its trace."""
     end = find_moment(trial.record.timestamp.isoformat()) or 0
     took = round(min(trial.record.timing.total_seconds, end / 1e9) * 1_000_000) * 1000

@@ -28,6 +28,7 @@ from proctor.harbor.documents import (
     load_lock,
 )
 from proctor.harbor.trial import FoundTrial, load_trial
+from proctor.ledger.counting import ATTEMPT
 from proctor.record.cost import CostBasis
 from proctor.record.ids import shown_name
 from proctor.record.model import TrialRecord
@@ -194,7 +195,7 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
         """Name of the trial; a kept attempt has its number appended, as in its own record."""
         trial, number = _find_kept(self.directory)
         name = self.document.trial_name if self.document else trial.name
-        return f"{name}.attempt-{number}" if number else name
+        return f"{name}{ATTEMPT}{number}" if number else name
 
     @property
     def document(self) -> TrialDocument | None:

@@ -230,7 +230,7 @@ class Account:
         while ending := set(self.under_way):
             for task in ending:
                 task.cancel()
-            # Again if need be: the server then still tells a client, which may not be reading.
+            # Again if need be: the server then still informs a client, which may not be reading.
             await asyncio.wait(ending, timeout=_CANCEL_SEC)
 
     async def settle(self) -> None:

@@ -11,6 +11,8 @@ from typing import Final
 
 import msgspec
 
+from proctor.sentence import render_money
+
 # Characters of JSON in a token of English text, about; only for what is not yet known.
 _BYTES_PER_TOKEN: Final = 4
 
@@ -112,7 +114,9 @@ class Budget:
             return f"the limit of ${most:g} for a {self.owner} cannot be enforced: {held.unpriced}"
         # A request whose price is not known yet would otherwise pass a limit that is used up.
         is_over = after.cost_usd > most or held.cost_usd >= most
-        return self._describe("cost", f"${most:g}", f"${held.cost_usd:.4f}") if is_over else None
+        return (
+            self._describe("cost", f"${most:g}", render_money(held.cost_usd)) if is_over else None
+        )
 
     def _describe(self, what: str, limit: str, spent: str) -> str:
         return (

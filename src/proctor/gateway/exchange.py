@@ -44,7 +44,7 @@ class ModelAnswer(msgspec.Struct, frozen=True, kw_only=True):
     turn: Turn | None = None
     """Text, thinking and calls of the answer; None if there is none."""
     model: str | None = None
-    """The model that answered, by its own word."""
+    """The model that answered, according to the answer."""
     response_id: str | None = None
     fingerprint: str | None = None
     """`system_fingerprint`, where the protocol has one."""

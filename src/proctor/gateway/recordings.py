@@ -5,7 +5,7 @@ The directories may be a stranger's: a recording that is a link, or not a file, 
 
 import os
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,6 +15,7 @@ import msgspec
 from proctor.errors import AgentError, TraceError
 from proctor.files import read_small
 from proctor.gateway.recording import scan_calls
+from proctor.harbor.documents import TRIAL, TRIAL_CONFIG, AgentConfig
 from proctor.trial.models import MODEL_CALLS
 
 _AGENT: Final = f"agent/{MODEL_CALLS}"
@@ -60,8 +61,9 @@ def find_recordings(place: Path) -> list[Recording]:
 
 
 def _load(trial: Path) -> Recording:
-    result, config = _read_result(trial), _read_config(trial)
-    agent = config.agent if config else _Agent()
+    result = _read(trial, "result.json", TRIAL.parse)
+    config = _read(trial, "config.json", TRIAL_CONFIG.parse)
+    agent = config.agent if config else AgentConfig()
     files = _find_files(trial)
     return Recording(
         directory=trial,
@@ -127,31 +129,10 @@ def _list(place: Path) -> Iterator[Path]:
         raise TraceError(f"{place}: {error.strerror}; expected a trial or a job") from error
 
 
-class _Agent(msgspec.Struct, frozen=True):
-    name: str | None = None
-    model_name: str | None = None
-
-
-class _Config(msgspec.Struct, frozen=True):
-    agent: _Agent = _Agent()
-
-
-class _Result(msgspec.Struct, frozen=True):
-    task_name: str
-
-
-def _read_config(trial: Path) -> _Config | None:
-    return _read(trial, "config.json", _Config)
-
-
-def _read_result(trial: Path) -> _Result | None:
-    return _read(trial, "result.json", _Result)
-
-
-def _read[T](trial: Path, name: str, kind: type[T]) -> T | None:
+def _read[T](trial: Path, name: str, parse: Callable[[bytes], T]) -> T | None:
     path = _find_file(trial, name)
     try:
-        return msgspec.json.decode(read_small(path, _LARGEST), type=kind) if path else None
+        return parse(read_small(path, _LARGEST)) if path else None
     # A trial that was killed has no result, and a stranger's may be anything: its name is enough.
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None

@@ -16,6 +16,7 @@ from weakref import WeakValueDictionary
 
 import httpx
 
+from proctor.backoff import find_retry_after, find_wait
 from proctor.digest import sha256_hex
 from proctor.gateway.account import Account, Exchange, price
 from proctor.gateway.budget import Amount, estimate_tokens
@@ -24,7 +25,7 @@ from proctor.gateway.exchange import ModelAnswer
 from proctor.gateway.recording import Call, RecordedCall, Retry, StoredBytes
 from proctor.gateway.replay import Asked
 from proctor.gateway.routing import Refusal, Route, find_route, select_returned
-from proctor.gateway.weather import Turn, Weather, find_wait, is_passing
+from proctor.gateway.weather import Turn, Weather, is_passing
 from proctor.gateway.wire import ask_for_usage, read_request, render_error
 from proctor.record.cost import Usage
 from proctor.sentence import count_of
@@ -198,7 +199,8 @@ class Server:
                         account.outage = None
                     return
                 n_tries = len(delivery.retries) + 1
-                wait = find_wait(headers, n_tries, weather.chance())
+                asked = find_retry_after(headers, datetime.now(UTC))
+                wait = find_wait(asked, n_tries, weather.chance())
                 weather.note_failure(status, wait, turn)
             if n_tries > account.n_retries:
                 break

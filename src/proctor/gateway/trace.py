@@ -231,7 +231,7 @@ class TraceBuilder:
             best = max((rank for rank, _ in ranked if rank), default=None)
             found = next((talk for rank, talk in reversed(ranked) if best and rank == best), None)
         if found is None and not digests and self._conversations:
-            # A request that was not understood tells nothing; its answer is still an entry.
+            # A request that was not understood adds nothing; its answer is still an entry.
             found = self._conversations[-1]
         if found is None:
             found = self._begin(digests, lines, tools)
@@ -386,9 +386,9 @@ def _digest_turn(turn: Turn) -> bytes:
     """Digest of what a turn says; short, because a long conversation has many."""
     if turn.role == "assistant":
         return _digest_said(turn)
-    told = [turn.role, digest_answer(turn)]
-    told += ["".join(result.text.split()) for result in turn.results]
-    return sha256_digest("\0".join(told).encode(errors="replace"))[:16]
+    parts = [turn.role, digest_answer(turn)]
+    parts += ["".join(result.text.split()) for result in turn.results]
+    return sha256_digest("\0".join(parts).encode(errors="replace"))[:16]
 
 
 def _digest_said(turn: Turn) -> bytes:

@@ -8,18 +8,13 @@ import asyncio
 import math
 import random
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Final
 
 RETRIES: Final = 6
 """Retries of one request."""
-_FIRST_WAIT: Final = 1.0
-_LONGEST_WAIT: Final = 60.0
-_LONGEST_ASKED: Final = 300.0
 _MOST_AT_ONCE: Final = 1000
 _BUSY: Final = frozenset({429, 503, 529})
 _PASSING: Final = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
@@ -123,26 +118,3 @@ class Weather:
 def is_passing(status: int, body: bytes) -> bool:
     """Whether the same request may succeed later."""
     return status in _PASSING and not any(text in body for text in _EXHAUSTED)
-
-
-def find_wait(headers: Mapping[str, str], n_tries: int, chance: float) -> float:
-    """Return the seconds to wait before a retry: as the provider asks, else a growing time."""
-    asked = _parse_asked(headers)
-    if asked is not None and math.isfinite(asked):
-        return min(max(asked, 0.0), _LONGEST_ASKED)
-    longest = min(_FIRST_WAIT * 2.0 ** min(n_tries - 1, 16), _LONGEST_WAIT)
-    return longest * (0.5 + chance / 2)
-
-
-def _parse_asked(headers: Mapping[str, str]) -> float | None:
-    try:
-        if milliseconds := headers.get("retry-after-ms"):
-            return float(milliseconds) / 1000
-        text = headers.get("retry-after", "")
-        if not text:
-            return None
-        if text.replace(".", "", 1).isdecimal():
-            return float(text)
-        return (parsedate_to_datetime(text) - datetime.now(UTC)).total_seconds()
-    except (ValueError, TypeError):
-        return None

@@ -9,6 +9,9 @@
 Later releases also write a lock.json into each trial, which repeats its slot in the job's. Unknown
 keys are skipped, so files of later releases can be read. Numbers keep their type: 1 stays an int.
 harbor writes nan as null, which is read as None.
+
+A trial's result.json is read by two others: `traces`, a layer below, reads names of steps and texts
+of exceptions itself, and the audit reads `config` as text, in which a key may occur twice.
 """
 
 import functools
@@ -208,7 +211,7 @@ class AgentDetails(msgspec.Struct, frozen=True):
 
 
 class ReportDetails(msgspec.Struct, frozen=True):
-    """What an agent reported besides tokens and cost."""
+    """What an agent reported in addition to tokens and cost."""
 
     metadata: dict[str, Any] | None = None
 
@@ -493,6 +496,7 @@ JOB_CONFIG = Decoder(JobConfigDocument, _decode_job_config)
 LOCK = Decoder(LockDocument, _decode_lock, largest=1 << 30)
 LOCK_HEAD = Decoder(LockHead, largest=1 << 30)
 STATE = Decoder(StateDocument, writer="proctor")
+TRIAL_CONFIG = Decoder(TrialConfigDocument)
 DETAILS = Decoder(TrialDetails, decode_forgiving(TrialDetails))
 _CONFIG: Decoder[dict[str, Any]] = Decoder(dict[str, Any])
 
@@ -554,7 +558,9 @@ def _find_profile_in(path: str, stamp: tuple[int, int, int]) -> Profile:
 
 # In a job and never in a trial, and the reverse. Both may have result, config and lock.
 _ONLY_A_JOB = ("job.log", "proctor.json", "runner.lock")
-_ONLY_A_TRIAL = ("trial.log", "agent", "verifier", "steps", "record.json", "exception.txt")
+_ONLY_A_TRIAL = ("trial.log", "verifier", "steps", "record.json", "exception.txt")
+# Also a directory that `proctor init` makes, but then without the first files of a trial.
+_AGENT, _FIRST_OF_A_TRIAL = ("agent",), ("config.json", "result.json")
 
 
 def is_trial(directory: str) -> bool:
@@ -563,7 +569,8 @@ def is_trial(directory: str) -> bool:
     def has(names: tuple[str, ...]) -> bool:
         return any(os.path.lexists(os.path.join(directory, name)) for name in names)
 
-    return has(_ONLY_A_TRIAL) and not has(_ONLY_A_JOB)
+    is_of_a_trial = has(_ONLY_A_TRIAL) or (has(_AGENT) and has(_FIRST_OF_A_TRIAL))
+    return is_of_a_trial and not has(_ONLY_A_JOB)
 
 
 def check_is_trial(directory: str) -> None:

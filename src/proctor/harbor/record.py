@@ -9,7 +9,7 @@ so that importing a trial again gives the same bytes.
 import math
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 from pydantic import ValidationError
@@ -183,6 +183,27 @@ def complete_record(record: TrialRecord, *, is_complete: bool) -> TrialRecord:
 
 
 # Shared by the runner and the importers
+
+
+class NamedModel(Protocol):
+    """A model as an agent reported it."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+    @property
+    def provider(self) -> Any:
+        """Its provider, if the agent names one."""
+        ...
+
+
+def find_model(configured: str | None, reported: NamedModel | None) -> str | None:
+    """The requested model with its provider: as configured, else as the agent reports it."""
+    if configured or reported is None:
+        return configured or None
+    return f"{reported.provider}/{reported.name}" if reported.provider else reported.name
 
 
 def find_image(task: Task, files: Iterable[FileDigest]) -> str:

@@ -14,7 +14,7 @@ from datetime import datetime
 from functools import partial, reduce
 from itertools import compress
 from operator import add
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -81,6 +81,20 @@ class Trial(msgspec.Struct, frozen=True, gc=False):
     def evals_key(self) -> str:
         """The group in which it is counted."""
         return evals_key(self.agent, self.model, self.dataset)
+
+
+class Ended(Protocol):
+    """A trial as a result, an operand or a row."""
+
+    @property
+    def exception(self) -> str | None:
+        """Name of the exception that the trial raised."""
+        ...
+
+
+def count_errored(trials: Iterable[Ended]) -> int:
+    """How many of these trials raised an exception, whether or not they were scored."""
+    return sum(trial.exception is not None for trial in trials)
 
 
 def evals_key(agent: str, model: str | None, dataset: str) -> str:

@@ -13,7 +13,7 @@
     store                                                  the job's own files and their lock
     existing, foreign, resume                              existing trials: keep, run or redo
     running, local_executor                                run a slot with its retries
-    retry, kept                                            when to retry; files of attempts
+    retry, attempts                                        when to retry; files of attempts
     progress, durable                                      statistics; flushing results
     flakes                                                 agreement of repeated verifications
     gateway                                                the model gateway; its recordings

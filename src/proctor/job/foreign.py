@@ -113,12 +113,12 @@ def _text(config: Mapping[str, object]) -> str:
 
 
 def _without_names(config: _Table) -> _Table:
-    told_to = {name: value for name, value in config.items() if name not in _NAMES}
+    settings = {name: value for name, value in config.items() if name not in _NAMES}
     for name in ("agent", "environment", "verifier"):
-        part = told_to.get(name)
+        part = settings.get(name)
         if isinstance(part, dict) and isinstance(part.get("env"), dict):
-            told_to[name] = {**part, "env": _without_secrets(part["env"])}
-    return told_to
+            settings[name] = {**part, "env": _without_secrets(part["env"])}
+    return settings
 
 
 def _without_secrets(env: _Table) -> _Table:

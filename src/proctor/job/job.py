@@ -40,6 +40,7 @@ from proctor.job.options import (
     ExecutorOrder,
     JobOptions,
     JobOutcome,
+    LedgerOptions,
     ResumeOptions,
 )
 from proctor.job.planning import JobPlan
@@ -50,6 +51,7 @@ from proctor.job.running import SlotRunner
 from proctor.job.sealing import Sealer, check_ledger, find_sealed_names, sealing
 from proctor.job.store import JobFiles, JobState, held_job
 from proctor.job.watch import Watch
+from proctor.ledger.place import find_url
 from proctor.trial.executor import Executor
 
 # Writing result.json while a job runs: atomically, at most once a second
@@ -342,7 +344,7 @@ def _write_own_files(plan: JobPlan, request: Request, files: JobFiles) -> None:
         environment=plan.prepared.environment,
         slots=plan.named_slots,
         refused=[str(refused.path) for refused in plan.prepared.resolved.refused],
-        ledger=str(request.ledger.directory) if request.ledger is not None else None,
+        ledger=_name_ledger(request.ledger),
         unplanned=list(plan.unplanned),
         datasets=list(plan.prepared.resolved.pinned_datasets),
         images=dict(plan.prepared.pulled),
@@ -367,6 +369,13 @@ def _write_own_files(plan: JobPlan, request: Request, files: JobFiles) -> None:
             host=request.host,
         )
         files.write_lock(render_lock(lock))
+
+
+def _name_ledger(options: LedgerOptions | None) -> str | None:
+    """The name by which resume finds a ledger: of a served one the address, also elsewhere."""
+    if options is None:
+        return None
+    return find_url(options.directory) or str(options.directory)
 
 
 def _start_progress(plan: JobPlan) -> Progress:

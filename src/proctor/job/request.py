@@ -25,6 +25,7 @@ from proctor.job.planning import (
 from proctor.job.secrets import check_secrets_used, check_variables, fill_secrets
 from proctor.job.settings import ModelSettings, Settings
 from proctor.job.store import CONFIG, STATE
+from proctor.ledger.place import find_url, ledger_directory
 from proctor.record.ids import check_id
 from proctor.sentence import shown
 
@@ -303,6 +304,8 @@ async def request_resume(job: OpenJob, options: ResumeOptions, *, is_run: bool =
         InputError: something the job needs is unavailable.
     """
     trials_dir = find_trials_dir(job.directory, job.origin, job.config)
+    # Before anything is fetched: it may be on another machine, which does not answer.
+    ledger = _find_ledger(job, options)
     check_secrets_used(job.config, options.secrets, f"{job.directory}/{CONFIG}")
     config = job.config
     if is_run:
@@ -335,7 +338,7 @@ async def request_resume(job: OpenJob, options: ResumeOptions, *, is_run: bool =
         invocation=options.invocation,
         host=options.host,
         stop_at_once=options.stop_at_once,
-        ledger=_find_ledger(job, options),
+        ledger=ledger,
         open_executor=options.open_executor,
         max_lost=options.max_lost,
         fetching=fetching,
@@ -355,10 +358,20 @@ def _choose_concurrency(options: JobOptions | ResumeOptions, configured: int) ->
 
 
 def _find_ledger(job: OpenJob, options: ResumeOptions) -> LedgerOptions | None:
-    state = job.existing.state
-    before = Path(state.ledger) if state is not None and state.ledger else None
-    directory = options.ledger or before
-    return LedgerOptions(directory, options.key_file) if directory and options.is_sealed else None
+    """The ledger that was asked for, else the one that the job was begun with.
+
+    Raises:
+        LedgerError: it is behind an address, and its server cannot be used.
+        DamageError: the server shows another history than before.
+    """
+    state, directory = job.existing.state, options.ledger
+    if not options.is_sealed:
+        return None
+    if directory is None and state is not None and state.ledger:
+        # Earlier versions wrote the path of a copy, whose server may know more by now.
+        named = find_url(Path(state.ledger)) or state.ledger
+        directory = ledger_directory(named, options.host)
+    return None if directory is None else LedgerOptions(directory, options.key_file)
 
 
 def _check_same(directory: Path, existing: Existing, config: JobConfig, settings: Settings) -> None:

@@ -29,8 +29,8 @@ from proctor.harbor.configs import RetryConfig
 from proctor.harbor.documents import TRIAL
 from proctor.harbor.stats import CANCELLED, Trial
 from proctor.harbor.trial import claimed_trial
+from proctor.job.attempts import ATTEMPTS, count_attempts, is_being_kept, list_names
 from proctor.job.foreign import ExpectedConfig, load_foreign, match_foreign
-from proctor.job.kept import ATTEMPTS, count_attempts, is_being_kept, list_names
 from proctor.job.retry import is_retried
 from proctor.job.slots import Slot
 from proctor.job.store import NamedSlot

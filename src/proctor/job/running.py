@@ -23,8 +23,8 @@ from proctor.harbor.trial_result import (
     counted,
     render_trial_result,
 )
+from proctor.job.attempts import ATTEMPTS, count_attempts, keep_attempt, list_attempts, take_over
 from proctor.job.durable import Durable
-from proctor.job.kept import ATTEMPTS, count_attempts, keep_attempt, list_attempts, take_over
 from proctor.job.options import MOST_LOST
 from proctor.job.progress import Progress, local_now
 from proctor.job.resume import Decision, SlotAction
@@ -177,6 +177,10 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
             return True
         self._log_failure(decision, result)
         self.changed()
+        # Its attempts are evidence, whether or not a resume follows. What could not be kept still
+        # stands as the trial itself, which has no score: the resume keeps it and seals it.
+        if is_kept and self.sealer is not None:
+            self.sealer.put(self.files.directory / decision.trial)
         self._say(
             f"Trial {decision.trial} has no result: {count_of(n_lost + 1, 'worker')} that ran it "
             f"died. `proctor resume {self.files.directory}` runs it again"

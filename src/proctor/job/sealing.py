@@ -7,7 +7,6 @@ continues, and `proctor resume` or `proctor ledger seal` tries again.
 
 import contextlib
 import itertools
-import os
 import queue
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,12 +17,14 @@ from proctor.harbor.agents import CHAT, CHAT_KEY, SHORTEST_CHAT_KEY, find_keys
 from proctor.harbor.configs import AgentConfig, JobConfig
 from proctor.harbor.env import is_sensitive, resolve_env
 from proctor.harbor.stats import ADHOC
+from proctor.job.attempts import ATTEMPTS, list_names
 from proctor.job.options import LedgerOptions, SealedTrials
 from proctor.job.planning import Prepared
 from proctor.job.request import Request
 from proctor.job.slots import Slot
 from proctor.ledger.belonging import REMEDY, Content, find_content, label_agent
 from proctor.ledger.keys import SigningKey, find_key
+from proctor.ledger.log import is_ledger
 from proctor.ledger.place import open_or_create, open_reader, open_writer
 from proctor.ledger.query import list_trials
 from proctor.ledger.reader import LedgerReader, LedgerWriter
@@ -106,7 +107,7 @@ class Sealer:
         self._thread.start()
 
     def put(self, trial: Path) -> None:
-        """Queue a trial for sealing."""
+        """Queue a trial for sealing, or only its attempts if it was given up."""
         self._ended.put(trial)
 
     def close(self) -> None:
@@ -132,7 +133,7 @@ class Sealer:
                 batch, is_open = self._take()
                 if batch:
                     self._seal(ledger, batch)
-                    self.trials.unrecorded += [one.name for one in batch if not has_record(one)]
+                    self.trials.unrecorded += [one.name for one in batch if _lacks_record(one)]
 
     def _take(self) -> tuple[list[Path], bool]:
         """Return the trials that have ended by now, at least one, and whether more may come."""
@@ -164,6 +165,11 @@ class Sealer:
         self.trials.diagnostic += sum(answer.status == "diagnostic" for answer in new)
 
 
+def _lacks_record(trial: Path) -> bool:
+    """Whether a trial ended without a record; one that was given up has nothing but attempts."""
+    return not has_record(trial) and list_names(str(trial)) != [ATTEMPTS]
+
+
 def check_ledger(request: Request) -> None:
     """Check that trials can be sealed into the ledger; creates a missing key, but not the ledger.
 
@@ -177,7 +183,7 @@ def check_ledger(request: Request) -> None:
     if options is None:
         return
     key = find_key(options.key_file, request.host)
-    if os.path.lexists(options.directory / "checkpoint"):
+    if is_ledger(options.directory):
         with open_writer(options.directory, key) as ledger:
             ledger.refresh()
             ledger.check_key()
@@ -196,7 +202,7 @@ def check_belonging(request: Request) -> None:
     options = request.ledger
     if options is None or options.extends or request.is_begun:
         return
-    if os.path.lexists(options.directory / "checkpoint"):
+    if is_ledger(options.directory):
         with open_reader(options.directory) as ledger:
             check_experiment(ledger, request.prepared)
 

@@ -82,7 +82,8 @@ class JobState(msgspec.Struct, frozen=True, kw_only=True):
     refused: list[str] = []
     """Paths of tasks that could not be run when it was planned."""
     ledger: str | None = None
-    """Absolute path of the ledger that its trials are sealed into; None: not sealed."""
+    """The ledger that its trials are sealed into: the address of a served one, else its absolute
+    path; earlier versions wrote the path of the copy. None: not sealed."""
     unplanned: list[NamedSlot] = []
     """Slots of earlier plans whose task, agent or image has changed since."""
     datasets: list[PinnedDataset] = []

@@ -76,7 +76,7 @@ def _resolve(
         extra=[_read_extra(path) for path in config.extra_instruction_paths],
         fetched=fetch_git_tasks([one for one in wanted if one.git_url], caches, host, fetching),
     )
-    tasks = [task for wish in config.tasks if (task := reader.read(wish))]
+    tasks = [task for one in config.tasks if (task := reader.read(one))]
     datasets = []
     for listing in listings:
         read = _read_listing(reader, listing)
@@ -99,10 +99,10 @@ def _resolve(
 
 def _read_listing(reader: "_Reader", listing: Listing) -> list[PlannedTask]:
     tasks: list[PlannedTask] = []
-    for wish in listing.tasks:
+    for config in listing.tasks:
         if listing.limit is not None and len(tasks) >= listing.limit:
             break
-        if task := reader.read(wish, listing.directory, listing.dataset_id):
+        if task := reader.read(config, listing.directory, listing.dataset_id):
             tasks.append(replace(task, dataset_id=listing.dataset_id))
     return tasks
 
@@ -179,11 +179,11 @@ class _Reader:
     """By real path; a string is the reason why it is refused."""
 
     def read(
-        self, wish: TaskConfig, within: Path | None = None, dataset_id: str | None = None
+        self, config: TaskConfig, within: Path | None = None, dataset_id: str | None = None
     ) -> PlannedTask | None:
         """Read a task of the dataset it is `within`; None if it is refused."""
         try:
-            found = self._find(wish, within)
+            found = self._find(config, within)
             task, digests = self._load(found.directory)
             planned = PlannedTask(
                 config=found.config,
@@ -195,19 +195,19 @@ class _Reader:
             )
             check_published(dataset_id, found.directory.name, planned.lock_digest)
         except TaskError as error:
-            path = (wish.path or Path(wish.name or "")).expanduser()
-            name = wish.name or path.name or str(path)
+            path = (config.path or Path(config.name or "")).expanduser()
+            name = config.name or path.name or str(path)
             self.refused.append(RefusedTask(name, path, str(error).removeprefix(f"{path}: ")))
             return None
         return planned
 
-    def _find(self, wish: TaskConfig, within: Path | None) -> _Found:
-        if wish.name is not None:
-            directory = find_package_task(wish, self.caches)
+    def _find(self, config: TaskConfig, within: Path | None) -> _Found:
+        if config.name is not None:
+            directory = find_package_task(config, self.caches)
             _check_links(directory)
-            return _Found(directory, wish, package=f"sha256:{directory.name}")
-        if wish.git_url is not None:
-            got = self.fetched[git_key(wish)]
+            return _Found(directory, config, package=f"sha256:{directory.name}")
+        if config.git_url is not None:
+            got = self.fetched[git_key(config)]
             if got.directory is None:
                 raise TaskError(got.why)
             for note in got.notes:
@@ -215,15 +215,15 @@ class _Reader:
             _check_links(got.directory)
             check_as_fetched(got)
             directory = self._map(got.directory) or got.directory
-            return _Found(directory, wish, commit=got.commit)
-        directory = (wish.path or Path()).expanduser()
+            return _Found(directory, config, commit=got.commit)
+        directory = (config.path or Path()).expanduser()
         if not os.path.lexists(directory):
             raise TaskError("no such directory; expected a task")
         _check_links(directory, within)
         mapped = self._map(directory)
         if mapped is None:
-            return _Found(directory, wish)
-        return _Found(mapped, wish.model_copy(update={"path": mapped}))
+            return _Found(directory, config)
+        return _Found(mapped, config.model_copy(update={"path": mapped}))
 
     def _map(self, directory: Path) -> Path | None:
         """Directory of an older task in harbor's format; None if it is not one."""

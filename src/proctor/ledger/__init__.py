@@ -27,6 +27,7 @@
     reader       the interface of a ledger for reading: LedgerReader
     ledger       an open ledger: combines log, artifacts and index
     place        which ledger is used
+    as_found     a ledger as it was found, also a damaged one
     keeping      opens and stores evidence files
     sealing      makes entries from records and evidence
     trial_sealing   seals the trials of a job, each once

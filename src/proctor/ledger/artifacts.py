@@ -16,6 +16,7 @@ import os
 import shutil
 import stat
 import tempfile
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -109,8 +110,10 @@ _FRAME = 1 << 22
 _MAX_UNNAMED = 4000
 # Concurrent fsyncs: a disk flushes many files in hardly more time than one.
 _SYNC_THREADS = 16
-_FEW_FILES = 32
 # Up to this number of files, starting threads takes longer than syncing one after the other.
+_FEW_FILES = 32
+# An artifact that is found stored is marked as used, unless it was within this time.
+_TOUCHED_SEC = 3600.0
 
 
 class _Bounded:
@@ -340,24 +343,24 @@ class FileArtifacts(ArtifactStore):
             self._name_all()
         return digest, size
 
-    def put_compressed(self, sha256: str, size: int | None, source: BinaryIO) -> None:
+    def put_compressed(self, sha256: str, size: int | None, source: BinaryIO) -> bool:
         """Add an artifact that is compressed already; the size of its content may be unknown.
 
-        It is durable and has its name after `settle`.
+        It is durable and has its name after `settle`. Returns False if it was there.
 
         Raises:
             AlteredArtifactError: the content has another digest or size.
             OSError: it cannot be read or written.
         """
         if self._is_stored(sha256):
-            return
+            return False
         temporary, head = self._make_temporary(), source.read(_SMALL)
         if len(head) < _SMALL:
             # Most are small: checked before they are written.
             _check_compressed(io.BytesIO(head), sha256, size)
             write_small(str(temporary), head, is_new=True)
             self._unnamed[sha256] = temporary
-            return
+            return True
         try:
             with temporary.open("xb+") as file:
                 file.write(head)
@@ -368,6 +371,7 @@ class FileArtifacts(ArtifactStore):
             temporary.unlink(missing_ok=True)
             raise
         self._unnamed[sha256] = temporary
+        return True
 
     def _write_small(self, data: bytes) -> Path:
         temporary = self._make_temporary()
@@ -411,11 +415,15 @@ class FileArtifacts(ArtifactStore):
         try:
             # Not `exists`: a link with the right name would make us trust a file outside of the
             # ledger.
-            mode = path.lstat().st_mode
+            found = path.lstat()
         except FileNotFoundError:
             return False
-        if not stat.S_ISREG(mode):
+        if not stat.S_ISREG(found.st_mode):
             raise AlteredArtifactError(f"{path}: no plain file; an artifact was swapped for it")
+        if time.time() - found.st_mtime > _TOUCHED_SEC:
+            # A server removes what no entry has named for a day; the entry of this one comes next.
+            with contextlib.suppress(OSError):
+                os.utime(path)
         return True
 
     def _make_directory(self, directory: Path) -> None:

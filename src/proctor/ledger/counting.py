@@ -6,7 +6,8 @@ Trials with one of these statuses do not count:
     withheld     its record was withheld: its score is unknown
     set aside    belongs to an earlier plan of its job, according to the job's files
     begun again  restarted: an earlier attempt, kept as `<trial>.attempt-N` beside the trial that
-                 counts; if that trial is missing or withheld, the attempt itself counts
+                 counts; if that trial is missing or withheld, the attempt itself counts, unless the
+                 machine that ran it died: then it never counts
 
 Every other trial counts. Of these:
 
@@ -31,7 +32,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from proctor.errors import StatisticsError
+from proctor.errors import StatisticsError, WorkerLostError
 from proctor.reward.number import exact_sum
 
 SEALED: Final = "sealed"
@@ -46,9 +47,9 @@ SHOWN: Final = {RESTARTED: "restarted", UNSEALED: "read from the job's files"}
 
 NOT_COUNTED: Final = frozenset({SUPERSEDED, WITHHELD, SET_ASIDE, RESTARTED})
 """Statuses of trials that do not count."""
-KEPT: Final = ".attempt-"
+ATTEMPT: Final = ".attempt-"
 """In the id of every attempt that was kept beside its trial; a number follows."""
-_ATTEMPT: Final = re.compile(r"\.attempt-[0-9]+\Z")
+_IS_ATTEMPT: Final = re.compile(rf"{re.escape(ATTEMPT)}[0-9]+\Z")
 
 
 class Countable(Protocol):
@@ -75,23 +76,32 @@ class Countable(Protocol):
         ...
 
 
-def restarted_attempts(trials: Collection[tuple[str, str]]) -> frozenset[str]:
-    """Ids of kept attempts whose trial is also among the trials of the experiment.
+def restarted_attempts(trials: Collection[tuple[str, str, bool]]) -> frozenset[str]:
+    """Ids of kept attempts that do not count: their trial is there too, or their machine died.
 
-    `trials` are pairs of id and status. An attempt that does not count for another reason is left
-    out: every trial has one status.
+    `trials` are id, status and whether the machine died (`is_lost`). An attempt that does not count
+    for another reason is left out: every trial has one status.
     """
     # Kept attempts are rare, and boards pass 100,000 trials: skip the rest if there are none.
-    kept = [trial for trial, status in trials if KEPT in trial and status not in NOT_COUNTED]
+    kept = [
+        (base, trial, has_died)
+        for trial, status, has_died in trials
+        if ATTEMPT in trial and status not in NOT_COUNTED and (base := restarted_as(trial))
+    ]
     if not kept:
         return frozenset()
-    there = {trial for trial, status in trials if status != WITHHELD}
-    return frozenset(trial for trial in kept if restarted_as(trial) in there)
+    there = {trial for trial, status, _ in trials if status != WITHHELD}
+    return frozenset(trial for base, trial, has_died in kept if has_died or base in there)
+
+
+def is_lost(trial: Countable) -> bool:
+    """Whether the machine that ran a trial died: it says nothing about the agent, and is no 0."""
+    return trial.exception == WorkerLostError.__name__ and trial.reward is None
 
 
 def restarted_as(trial: str) -> str | None:
     """The trial that an attempt was kept beside; None if the id is not that of an attempt."""
-    base = _ATTEMPT.sub("", trial)
+    base = _IS_ATTEMPT.sub("", trial)
     return base if base != trial else None
 
 
@@ -107,7 +117,7 @@ def count_left_out(trials: Iterable[Countable]) -> dict[str, int]:
 
 
 def count_exceptions(trials: Iterable[Countable]) -> dict[str, int]:
-    """The exceptions of the trials that count; their sum is the number of errored trials."""
+    """How many trials that count raised each exception."""
     raised = (each.exception for each in trials if each.status not in NOT_COUNTED)
     return dict(sorted(Counter(each for each in raised if each is not None).items()))
 

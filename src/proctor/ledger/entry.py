@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from proctor.digest import sha256_hex
-from proctor.errors import DamageError
+from proctor.errors import DamageError, NotSealedError
 
 FORMAT = "proctor-ledger-1"
 LARGEST_ENTRY = 16 << 20
@@ -322,6 +322,21 @@ def decode_line(line: bytes, where: str) -> AnyEntry | Withheld:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DamageError(f"{where}: not an entry: {error}") from error
     raise DamageError(f"{where}: unknown kind {kind!r}; expected one of {', '.join(KINDS)}")
+
+
+def submittable(entry: AnyEntry | Withheld, where: str) -> TrialEntry | SupersedeEntry | PlanEntry:
+    """The entry, if a server takes entries of its kind from other machines.
+
+    Raises:
+        NotSealedError: only the owner of the ledger makes such an entry.
+    """
+    if isinstance(entry, TrialEntry | SupersedeEntry | PlanEntry):
+        return entry
+    kind = getattr(entry, "kind", "withheld")
+    raise NotSealedError(
+        f"{where}: an entry of kind {kind!r}; a server takes trials, supersessions and plans: make "
+        "others on its own machine"
+    )
 
 
 def record_digest(entry: TrialEntry) -> str:

@@ -29,6 +29,7 @@ from proctor.ledger.entry import (
     decode_line,
     encode_entry,
     now_text,
+    submittable,
 )
 from proctor.ledger.index import Index, open_index
 from proctor.ledger.log import FileLog, LogStore, Place, read_line, read_lines
@@ -384,6 +385,9 @@ class OpenLedger:
             OSError: they cannot be written; then none of them is in the log.
         """
         if self.remote is not None and self.key is not None:
+            for draft in drafts:
+                # Here, not at the server: what it would refuse must not wait for it either.
+                submittable(draft, self.where)
             self._is_behind = True
             return self.remote.submit(self, drafts, self.key)
         position, at = self._position, self.clock()

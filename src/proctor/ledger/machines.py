@@ -12,7 +12,13 @@ the entry's line, with `at` empty, `seq` 0 and without `signed`:
     ORIGIN
     SIZE ROOT of the Merkle tree over the lines
 
-Each entry of a batch carries its own path to the root, so that it can be checked by itself.
+Each entry of a batch carries its own path to the root, so that it can be checked by itself. A
+machine that enrols a key shows that it is its own by a signature of
+
+    proctor-enrolment-1
+    ORIGIN
+    NAME
+    PUBLIC KEY
 """
 
 import base64
@@ -52,6 +58,20 @@ def sign_entries(
         msgspec.structs.replace(entry, signed=signed)
         for entry, signed in zip(entries, found, strict=True)
     ]
+
+
+def sign_enrolment(origin: str, name: str, key: Signer) -> str:
+    """The signature of a machine that asks to be enrolled."""
+    return _sign(key, _enrolment(origin, name, str(key.verifier)))
+
+
+def is_enrolment(origin: str, name: str, key: VerifierKey, signature: str) -> bool:
+    """Whether the holder of a key asked to enrol it under this name."""
+    return _is_signed(key.public, signature, _enrolment(origin, name, str(key)))
+
+
+def _enrolment(origin: str, name: str, key: str) -> bytes:
+    return f"proctor-enrolment-1\n{origin}\n{name}\n{key}\n".encode()
 
 
 def _sign_batch(

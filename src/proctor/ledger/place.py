@@ -16,25 +16,73 @@ from functools import cache
 from pathlib import Path
 
 from proctor.errors import LedgerError
-from proctor.ledger.ledger import OpenLedger, find_remote
+from proctor.ledger.ledger import REMOTE, OpenLedger, find_remote
 from proctor.ledger.note import Signer
 from proctor.ledger.reader import LedgerReader, LedgerWriter
 
-# A path has one slash where an address has two.
-_URL = re.compile(r"(https?|s3):/+(?=[^/])", re.IGNORECASE)
+# A path has one slash where an address has two, and none at its end.
+_ADDRESS = re.compile(r"(https?|s3):(?:/+|$)", re.IGNORECASE)
+# A copy, as mirror.py names it, of whichever user on whichever machine.
+_COPY = re.compile(r"/proctor/ledgers/[0-9a-f]{32}/*$")
 
 
 def ledger_directory(given: Path | str | None, env: Mapping[str, str]) -> Path:
     """The directory of the ledger, whether or not it exists; for an address, of the copy.
 
     Raises:
-        LedgerError: the server of an address cannot be used.
-        DamageError: it shows another history than before.
+        LedgerError: the server of an address cannot be used; or the directory is that of a copy
+            which is gone, where nobody wants another ledger.
+        DamageError: the server shows another history than before.
     """
-    chosen = str(given or env.get("PROCTOR_LEDGER") or "ledger")
-    if found := _URL.match(chosen):
+    chosen = _choose(given, env)
+    if found := _ADDRESS.match(chosen):
         return _fetch(f"{found[1].lower()}://{chosen[found.end() :]}")
+    directory = Path(chosen)
+    if _COPY.search(chosen) and not os.path.lexists(directory / REMOTE):
+        raise LedgerError(
+            f"{directory}: there was a copy of another machine's ledger, which is gone; name that "
+            "ledger by its address"
+        )
+    return directory
+
+
+def local_directory(given: Path | str | None, env: Mapping[str, str]) -> Path:
+    """The directory of the ledger, for commands that take no address.
+
+    Raises:
+        LedgerError: it is an address.
+    """
+    chosen = _choose(given, env)
+    if _ADDRESS.match(chosen):
+        raise LedgerError(
+            f"{hide_secrets(chosen)}: an address; expected the directory of a ledger: this command "
+            "runs on the machine where the ledger is"
+        )
     return Path(chosen)
+
+
+def own_directory(given: Path | str | None, env: Mapping[str, str]) -> Path:
+    """The directory of the ledger, for what only its owner does.
+
+    Raises:
+        LedgerError: it is an address, or the copy of another machine's ledger.
+    """
+    directory = local_directory(given, env)
+    if os.path.lexists(directory / REMOTE):
+        raise LedgerError(
+            f"{directory}: a copy of another machine's ledger; this command runs on the machine "
+            "where the ledger is"
+        )
+    return directory
+
+
+def hide_secrets(address: str) -> str:
+    """An address without the user, password or token that somebody put into it."""
+    return re.sub(r"(?<=:)(/+)[^/]*@", r"\1…@", re.split(r"[?#]", address, maxsplit=1)[0])
+
+
+def _choose(given: Path | str | None, env: Mapping[str, str]) -> str:
+    return str(given or env.get("PROCTOR_LEDGER") or "ledger")
 
 
 @cache

@@ -13,7 +13,14 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from proctor.errors import InputError, LedgerError
-from proctor.ledger.counting import KEPT, RESTARTED, SUPERSEDED, WITHHELD, restarted_attempts
+from proctor.ledger.counting import (
+    ATTEMPT,
+    RESTARTED,
+    SUPERSEDED,
+    WITHHELD,
+    is_lost,
+    restarted_attempts,
+)
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow, admitted_status
 from proctor.ledger.trial_index import NamePattern, TrialFilter, check_text
@@ -116,7 +123,7 @@ def read_position(
             found = ledger.index.trials(wanted, size=size)
             return (_at_position(row, judged) for row in found)
 
-        names = (*wanted.names, NamePattern("trial_id", f"*{KEPT}*"))
+        names = (*wanted.names, NamePattern("trial_id", f"*{ATTEMPT}*"))
         kept = {row.experiment_id for row in select(replace(wanted, names=names))}
         some = replace(wanted, experiments=tuple(kept))
         restarted = _find_restarted(select(some)) if kept else {}
@@ -136,7 +143,7 @@ def _at_position(row: TrialRow, judged: Mapping[str, str | None]) -> TrialRow:
 def with_restarted(trials: list[TrialRow]) -> list[TrialRow]:
     """The trials, with the status of restarted attempts set."""
     # Most ledgers have no kept attempts: then the rows are returned without another pass.
-    names = {row.experiment_id for row in trials if KEPT in row.trial_id}
+    names = {row.experiment_id for row in trials if ATTEMPT in row.trial_id}
     if not names:
         return trials
     restarted = _find_restarted(row for row in trials if row.experiment_id in names)
@@ -145,9 +152,10 @@ def with_restarted(trials: list[TrialRow]) -> list[TrialRow]:
 
 def _find_restarted(rows: Iterable[TrialRow]) -> dict[str, frozenset[str]]:
     """Ids of restarted attempts, by experiment."""
-    names: dict[str, list[tuple[str, str]]] = {}
+    names: dict[str, list[tuple[str, str, bool]]] = {}
     for row in rows:
-        names.setdefault(row.experiment_id, []).append((row.trial_id, row.status))
+        known = row.trial_id, row.status, is_lost(row)
+        names.setdefault(row.experiment_id, []).append(known)
     return {name: restarted_attempts(found) for name, found in names.items()}
 
 

@@ -175,7 +175,7 @@ def _is_plain(trial: Path, name: str) -> bool:
 
 
 def rename_trial(submission: Submission, trial_id: str) -> Submission:
-    """The same trial under another id; its record.json stays unchanged in the evidence.
+    """The same trial under another id, also in its score; its record.json stays unchanged.
 
     Raises:
         NotSealedError: the id cannot be replaced in the record.
@@ -183,7 +183,10 @@ def rename_trial(submission: Submission, trial_id: str) -> Submission:
     if identify_submission(submission).trial_id == trial_id:
         return submission
     record = _replace(submission.record, "trial_id", trial_id, submission.where)
-    return replace(submission, record=record, loaded=None)
+    score = submission.score
+    if score is not None and score.certificate is not None:
+        score = msgspec.structs.replace(score, certificate={**score.certificate, "trial": trial_id})
+    return replace(submission, record=record, loaded=None, score=score)
 
 
 def _move_to(experiment: str, data: bytes, path: Path) -> bytes:

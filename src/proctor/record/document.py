@@ -101,7 +101,7 @@ ADDED: Final[frozenset[KeyPath]] = frozenset(
 """Keys that later records of the first generation may have."""
 
 
-class Kept(msgspec.Struct, frozen=True):
+class UnknownKey(msgspec.Struct, frozen=True):
     """A key that the record has no field for, with its value."""
 
     path: KeyPath
@@ -117,16 +117,16 @@ class Kept(msgspec.Struct, frozen=True):
         return self.path in ADDED
 
 
-def take_out(tree: dict[str, Any], paths: Sequence[KeyPath]) -> tuple[Kept, ...]:
+def take_out(tree: dict[str, Any], paths: Sequence[KeyPath]) -> tuple[UnknownKey, ...]:
     """Remove keys from a document and return them."""
     places = [(path, _find_object(tree, path)) for path in paths]
-    kept = [Kept(path, list(at).index(path[-1]), at[path[-1]]) for path, at in places if at]
+    kept = [UnknownKey(path, list(at).index(path[-1]), at[path[-1]]) for path, at in places if at]
     for item in kept:
         _find_object(tree, item.path).pop(item.path[-1])
     return tuple(kept)
 
 
-def put_back(tree: dict[str, Any], kept: Sequence[Kept]) -> None:
+def put_back(tree: dict[str, Any], kept: Sequence[UnknownKey]) -> None:
     """Undo take_out in a document of the same shape.
 
     Raises:
@@ -154,7 +154,7 @@ def _find_object(tree: dict[str, Any], path: KeyPath) -> Any:
     return at
 
 
-def find_addition_problems(kept: Sequence[Kept]) -> Iterator[Diagnostic]:
+def find_addition_problems(kept: Sequence[UnknownKey]) -> Iterator[Diagnostic]:
     """Check the rules for the added keys."""
     added = {item.path: item.value for item in kept if item.is_known}
     for path, allowed, expected in _SCALARS:
@@ -335,7 +335,7 @@ def load_bytes(path: Path) -> bytes:
 
 def validate[Model: BaseModel](
     model: type[Model], tree: dict[str, Any], source: str
-) -> tuple[Model, tuple[Kept, ...]]:
+) -> tuple[Model, tuple[UnknownKey, ...]]:
     """Validate a document; return the model and the keys it has no field for.
 
     Removes these keys from the tree.

@@ -298,7 +298,7 @@ _VERDICT_KEYS = ("resolved", "is_resolved", "passed", "success")
 
 
 @dataclass(frozen=True, slots=True)
-class TrialReading:
+class AttemptTrial:
     """How one trial of an attempt is judged."""
 
     task_id: str
@@ -321,7 +321,7 @@ class AttemptOutcome:
     """0.0 unless completed."""
     reason_code: str | None
     """A completed attempt keeps the reason from its line."""
-    trials: tuple[TrialReading, ...] = ()
+    trials: tuple[AttemptTrial, ...] = ()
     """The trials it is based on, including a stand-in."""
 
 
@@ -329,14 +329,14 @@ STALE = AttemptOutcome("stale", 0.0, ReasonCode.TERMINAL_BENCH_ATTEMPT_NOT_RUNNI
 """The outcome of finishing an attempt that is no longer running."""
 
 
-def read_trial(data: bytes | None, *, directory: str, task_id: str) -> TrialReading:
+def read_trial(data: bytes | None, *, directory: str, task_id: str) -> AttemptTrial:
     """Judge a trial by the bytes of its result.json (None: the file does not exist).
 
     The directory's name and the task id are used where the result has no names.
     """
     if data is None:
         missing = ReasonCode.HARBOR_TRIAL_RESULT_MISSING
-        return TrialReading(task_id, directory, "errored", None, missing)
+        return AttemptTrial(task_id, directory, "errored", None, missing)
     try:
         check_values(data, 4 * MOST_VALUES)
         document: object = json.loads(data.decode("utf-8"))
@@ -346,7 +346,7 @@ def read_trial(data: bytes | None, *, directory: str, task_id: str) -> TrialRead
     except (ValueError, OverflowError, RecursionError) as problem:
         error = str(problem)
     malformed = ReasonCode.HARBOR_TRIAL_RESULT_MALFORMED
-    return TrialReading(task_id, directory, "errored", None, malformed, error)
+    return AttemptTrial(task_id, directory, "errored", None, malformed, error)
 
 
 def find_trial_score(document: Mapping[str, object]) -> float:
@@ -376,18 +376,18 @@ def find_trial_status(document: Mapping[str, object], score: float) -> TrialStat
     return "completed" if passed_task(score) else "failed"
 
 
-def stand_in_trial(run: RunReading, task_id: str) -> TrialReading:
+def stand_in_trial(run: RunReading, task_id: str) -> AttemptTrial:
     """The trial of an attempt that left none: from the run's line, or a missing result."""
     if run.status == "completed":
-        return TrialReading(task_id, "stdout-summary", "completed", run.score, None)
+        return AttemptTrial(task_id, "stdout-summary", "completed", run.score, None)
     if run.status == "failed" and run.reason_code is None:
-        return TrialReading(task_id, "stdout-summary", "failed", run.score, None)
+        return AttemptTrial(task_id, "stdout-summary", "failed", run.score, None)
     return read_trial(None, directory=task_id, task_id=task_id)
 
 
 def finish_attempt(
     run: RunReading,
-    trials: Sequence[TrialReading],
+    trials: Sequence[AttemptTrial],
     *,
     task_id: str,
     attempt: int,
@@ -410,10 +410,10 @@ def finish_attempt(
     return AttemptOutcome("failed_retryable" if retry else "failed", 0.0, code, counted)
 
 
-def _read_document(document: dict[str, object], directory: str, task_id: str) -> TrialReading:
+def _read_document(document: dict[str, object], directory: str, task_id: str) -> AttemptTrial:
     score = find_trial_score(document)
     reason = document.get("reason_code")
-    return TrialReading(
+    return AttemptTrial(
         task_id=str(document.get("task_id") or document.get("task_name") or task_id),
         name=str(document.get("trial_name") or document.get("name") or directory),
         status=find_trial_status(document, score),
@@ -422,7 +422,7 @@ def _read_document(document: dict[str, object], directory: str, task_id: str) ->
     )
 
 
-def _first_reason(trials: Sequence[TrialReading]) -> str | None:
+def _first_reason(trials: Sequence[AttemptTrial]) -> str | None:
     """The first reason that a trial has, or a generic one if a trial failed without any."""
     given = next((trial.reason_code for trial in trials if trial.reason_code), None)
     if given is None and any(trial.status != "completed" for trial in trials):

@@ -29,7 +29,7 @@ from proctor.digest import sha256_hex
 from proctor.errors import RecordError
 from proctor.record.document import (
     Document,
-    Kept,
+    UnknownKey,
     check_strict,
     find_addition_problems,
     load_bytes,
@@ -55,7 +55,7 @@ class LoadedRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The file's bytes, unchanged."""
     document: dict[str, Any]
     """The parsed JSON object, without the keys in `kept`."""
-    kept: tuple[Kept, ...] = ()
+    kept: tuple[UnknownKey, ...] = ()
     """Keys beyond the first generation; `render_record(record, kept)` writes them back. Empty for
     G2, which has a different structure: there, only `original` is complete."""
     manifest: bytes | None = None
@@ -117,7 +117,7 @@ def _parse_document(
     )
 
 
-def _find_notes(record: TrialRecord, kept: tuple[Kept, ...]) -> list[Diagnostic]:
+def _find_notes(record: TrialRecord, kept: tuple[UnknownKey, ...]) -> list[Diagnostic]:
     unknown = [
         Diagnostic("unknown-key", f"{render_path(item.path)} is not a key of the format")
         for item in kept
@@ -157,7 +157,7 @@ def manifest_path(path: Path, run_id: str) -> Path:
     return path.parent / "_runs" / f"{sha256_hex(run_id.encode())}.json"
 
 
-def render_record(record: TrialRecord, kept: Sequence[Kept] = ()) -> bytes:
+def render_record(record: TrialRecord, kept: Sequence[UnknownKey] = ()) -> bytes:
     """Render a record to bytes.
 
     Raises:

@@ -11,11 +11,14 @@ import msgspec
 
 from proctor.errors import InputError
 from proctor.exchange.harbor_job import JobOptions, find_jobs, find_trials
+from proctor.harbor.record import NO_MODEL, find_model, find_reward
+from proctor.harbor.trial import FoundTrial
 from proctor.ledger.counting import SET_ASIDE, UNSEALED
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.query import with_restarted
-from proctor.ledger.row import TrialRow, read_row
+from proctor.ledger.row import NOT_IN_A_LOG, TrialRow, read_row
 from proctor.ledger.sealing import Submission
+from proctor.record.model import TimingRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +63,45 @@ def load_jobs(path: str) -> JobTrials:
             found.trials.append(read_row(entry, status=status, place=offer.where))
     found.trials = with_restarted(found.trials)
     return found
+
+
+def make_row(
+    found: FoundTrial,
+    experiment: str,
+    *,
+    name: str,
+    status: str = UNSEALED,
+    timing: TimingRecord | None = None,
+) -> TrialRow:
+    """The row of a trial by its result.json and reward files alone.
+
+    For pages of running jobs, and for trials of which no record can be made: a record takes reading
+    the whole trace. Its model is the requested one, its cost the one that the agent reported.
+    """
+    trial, document = found.trial, found.document
+    timing = timing or TimingRecord(total_seconds=0.0)
+    model = find_model(document.config.agent.model_name, document.agent_info.model_info)
+    return TrialRow(
+        NOT_IN_A_LOG,
+        experiment,
+        name,
+        record="",
+        status=status,
+        dataset_id=trial.dataset,
+        task_id=trial.task,
+        agent=trial.agent,
+        model=model or NO_MODEL,
+        reward=find_reward(trial.verdict.rewards if trial.verdict else None, []),
+        reason_code=found.reason,
+        exception=trial.exception,
+        timestamp=document.finished_at or document.started_at,
+        seconds=timing.total_seconds or None,
+        setup_seconds=timing.setup_seconds,
+        agent_seconds=timing.agent_seconds,
+        verification_seconds=timing.verification_seconds,
+        cost_usd=trial.usage.cost_usd,
+        place=found.directory,
+    )
 
 
 def _is_in(place: str, directories: list[str]) -> bool:

@@ -5,15 +5,13 @@ from collections.abc import Mapping
 from proctor.ledger.counting import SHOWN, Account
 from proctor.report.page.figures import (
     UNKNOWN,
-    Ends,
     render_ends,
-    render_number,
-    render_percent,
+    render_percent_ends,
     render_signed,
 )
 from proctor.report.scores import Scores
 from proctor.report.statistics.paired import FEWEST_TASKS, Paired
-from proctor.sentence import count_of, render_money
+from proctor.sentence import count_of, render_money, render_percent
 
 
 def render_counts(counts: Mapping[str, int]) -> str:
@@ -22,12 +20,7 @@ def render_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(shown) or "none"
 
 
-def render_value(value: float | None, ends: Ends | None) -> str:
-    """Render a number with its interval, if any."""
-    return f"{render_number(value)} {render_ends(ends)}".rstrip()
-
-
-def render_marked(account: Account) -> str:
+def render_counted(account: Account) -> str:
     """The outcomes of the counted trials, as a sum."""
     said = f"{account.counted:,} = {account.scored:,} scored + {account.zero_by_missing:,} missing"
     return f"{said} + {account.no_number:,} without a number" if account.no_number else said
@@ -39,8 +32,7 @@ def render_passed(scores: Scores) -> str:
     if scores.account.no_number:
         return f"{UNKNOWN}: {scores.account.no_number:,} of {counted:,} have no number"
     share = render_percent(scores.passed / counted) if counted else UNKNOWN
-    within = f" [{render_percent(ends.low)}, {render_percent(ends.high)}]" if ends else ""
-    return f"{scores.passed:,}/{counted:,} {share}{within}"
+    return f"{scores.passed:,}/{counted:,} {share} {render_percent_ends(ends)}".rstrip()
 
 
 def render_verdict(paired: Paired, better: tuple[str, str], difference: str) -> str:
@@ -70,7 +62,7 @@ def render_days(first: str | None, last: str | None) -> str:
     return f"run on {' to '.join(days)}" if days else "at an unknown time"
 
 
-def render_cost(scores: Scores) -> str:
+def render_per_success(scores: Scores) -> str:
     """The cost per success, or why it is unknown."""
     spent = scores.efficiency.cost_usd
     if spent.total is None:

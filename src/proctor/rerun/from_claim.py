@@ -21,6 +21,7 @@ from proctor.ledger.claims.document import load_document
 from proctor.ledger.claims.operands import operand_of
 from proctor.ledger.entry import AnyEntry, EvidenceFile, TrialEntry, WithholdEntry
 from proctor.ledger.ledger import open_artifacts
+from proctor.ledger.log import is_ledger
 from proctor.ledger.row import read_row
 from proctor.rerun.recorded import LARGEST_DOCUMENT, RecordedTrial, parse_config, read_recorded
 
@@ -92,7 +93,7 @@ def load_claim_trials(path: str, ledger: Path) -> ClaimTrials:
     proven = prove_claim(claim, path)
     for difference in find_differences(claim, proven):
         raise DamageError(f"{path}: {difference}")
-    if not (ledger / "artifacts").is_dir():
+    if not is_ledger(ledger):
         raise NotReplayableError(
             f"{ledger}: not a ledger with evidence; pass the ledger that the claim was made from "
             "with --ledger"
@@ -158,10 +159,10 @@ def _check_counted(entry: TrialEntry, result: TrialDocument) -> None:
         "checksum of the task": (record.task.task_revision, result.task_checksum or UNRESOLVED),
         "agent": (record.agent.adapter, result.agent_info.name),
     }
-    for what, (counted, told) in pairs.items():
-        if counted not in (told, UNRESOLVED):
+    for what, (counted, in_evidence) in pairs.items():
+        if counted not in (in_evidence, UNRESOLVED):
             raise NotReplayableError(
-                f"its record counts the {what} {counted!r}, but its evidence is of {told!r}"
+                f"its record counts the {what} {counted!r}, but its evidence is of {in_evidence!r}"
             )
 
 

@@ -17,7 +17,7 @@ from proctor.sentence import reason_of
 
 
 @dataclass(frozen=True, slots=True)
-class JobTrials:
+class RecordedJob:
     """The finished trials of a job."""
 
     job: Job
@@ -57,7 +57,7 @@ class JobTrials:
         return replace(recorded, cwd=self.job.cwd, verifier_compat=self.verifier_compat)
 
 
-def load_job_trials(directory: str) -> JobTrials:
+def load_job_trials(directory: str) -> RecordedJob:
     """Load the trials of the job in a directory.
 
     Raises:
@@ -68,7 +68,7 @@ def load_job_trials(directory: str) -> JobTrials:
         raise JobError(f"{directory}: none of its trials has ended; there is nothing to run again")
     state = load_state(Path(directory))
     compat = state.read_settings(f"{directory}/{STATE}").verifier_compat if state else None
-    return JobTrials(job, compat)
+    return RecordedJob(job, compat)
 
 
 def _name_of(found: FoundTrial) -> str:

@@ -225,13 +225,13 @@ def _check_verified(trial: RecordedTrial) -> None:
         raise NotReplayableError(f"it ended in {error.exception_type}, without a reward")
 
 
-def _check_own_replay(told: str, claimed: str) -> None:
+def _check_own_replay(named: str, claimed: str) -> None:
     """Check that the claimed agent is the one whose actions follow from the task.
 
     A forged config.json could name the oracle for a trial of another agent.
     """
-    if claimed != told:
-        raise NotReplayableError(f"its config.json names agent {told!r}, its result {claimed!r}")
+    if claimed != named:
+        raise NotReplayableError(f"its config.json names agent {named!r}, its result {claimed!r}")
 
 
 def _find_image(
@@ -257,7 +257,7 @@ def _find_environment(
     _check_variables(recorded.env, "environment")
     if recorded.extra_allowed_hosts:
         notes.append("extra hosts that the job allowed cannot be reached")
-    kwargs = {name: told for name, told in recorded.kwargs.items() if name in _TAKEN_OVER}
+    kwargs = {name: value for name, value in recorded.kwargs.items() if name in _TAKEN_OVER}
     if gone := sorted(recorded.kwargs.keys() - kwargs.keys()):
         notes.append(f"the environment's settings {', '.join(gone)} are not used")
     ours: dict[str, object] = {"delete": True, "extra_allowed_hosts": [], "kwargs": kwargs}

@@ -65,7 +65,7 @@ def read_recorded(
     record: bytes | None,
     read: Read,
 ) -> RecordedTrial:
-    """Read what a trial left besides these; `record` is its record, None if there is none.
+    """Read what else a trial left; `record` is its record, None if there is none.
 
     Raises:
         NotReplayableError: its trace exists, but cannot be read.

@@ -14,7 +14,7 @@ from proctor.ledger.query import snapshot
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.tiles import TiledTree
 from proctor.search.index import ROW_BITS, SearchIndex, is_of, waiting
-from proctor.search.upkeep import TOLD
+from proctor.search.upkeep import KINDS_WITH_TEXT
 
 _ROWS = "SELECT id >> ?, count(*) FROM rows_docsize GROUP BY 1 ORDER BY 1"
 _READ = "SELECT seq, number FROM read WHERE number > 0 ORDER BY seq"
@@ -71,12 +71,14 @@ def _compare(ledger: LedgerReader, index: SearchIndex) -> str | None:
     position, select = index.position(), index.connection.execute
     with snapshot(ledger) as size:
         root = TiledTree(ledger.index, min(position.size, size)).root()
-        told = sorted(
-            (seq,) for kind in TOLD for seq in ledger.index.places(kind, size=position.size)
+        expected = sorted(
+            (seq,)
+            for kind in KINDS_WITH_TEXT
+            for seq in ledger.index.places(kind, size=position.size)
         )
     if position.size > size or root != position.root():
         return "it was made from another log"
-    if select("SELECT seq FROM read ORDER BY seq").fetchall() != told:
+    if select("SELECT seq FROM read ORDER BY seq").fetchall() != expected:
         return "it has read entries that the log does not have"
     numbers = select(_READ).fetchall()
     if select(_ROWS, (ROW_BITS,)).fetchall() != numbers:

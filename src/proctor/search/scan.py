@@ -50,24 +50,24 @@ def fits_condition(condition: TrialCondition, value: str | None) -> bool:
     """Whether a trial's value matches a condition, by the same rules as in a ledger."""
     if value is None:
         return condition.is_not
-    wanted, told = condition.value.lower(), value.lower()
-    fits = _is_like(told, wanted) or any(
-        _is_like(told[at + 1 :], wanted) for at, sign in enumerate(told) if sign == "/"
+    wanted, text = condition.value.lower(), value.lower()
+    fits = _is_like(text, wanted) or any(
+        _is_like(text[at + 1 :], wanted) for at, sign in enumerate(text) if sign == "/"
     )
     return fits != condition.is_not
 
 
-def _is_like(told: str, wanted: str) -> bool:
+def _is_like(text: str, wanted: str) -> bool:
     """Whether a text matches, where * matches anything."""
     first, *rest = wanted.split("*")
     if not rest:
-        return told == wanted
-    if not told.startswith(first):
+        return text == wanted
+    if not text.startswith(first):
         return False
-    told = told[len(first) :]
+    text = text[len(first) :]
     for piece in rest[:-1]:
-        at = told.find(piece)
+        at = text.find(piece)
         if at < 0:
             return False
-        told = told[at + len(piece) :]
-    return told.endswith(rest[-1])
+        text = text[at + len(piece) :]
+    return text.endswith(rest[-1])

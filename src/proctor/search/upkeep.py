@@ -29,7 +29,7 @@ _BATCH_ENTRIES = 2000
 _TRIES = 100
 # Pause between batches: a process that waits for the lock to withhold something polls it.
 _PAUSE_SECONDS = 0.12
-TOLD = ("trial", "review", "note")
+KINDS_WITH_TEXT = ("trial", "review", "note")
 """Kinds of entries with texts."""
 _LOCK = "search.lock"
 _LOWEST_PRIORITY = 19
@@ -195,7 +195,7 @@ def _look_ahead(ledger: LedgerReader, index: SearchIndex) -> _Ahead | None:
         leaves=[entry.leaf for entry in entries],
         kinds=[entry.kind for entry in entries],
         sizes=[bytes_of.get(entry.seq, 0) for entry in entries],
-        places=[entry for entry in entries if entry.kind in TOLD],
+        places=[entry for entry in entries if entry.kind in KINDS_WITH_TEXT],
         doomed=_find_doomed(ledger, [entry.seq for entry in entries if entry.kind == "withhold"]),
     )
     if frontier.size == 0:

@@ -1,6 +1,7 @@
 """The requests that a served ledger answers.
 
     GET  /checkpoint                        the checkpoint, with cosignatures
+    GET  /cosigned                          the last one that a witness cosigned
     GET  /tile/L/N[.p/W], /tile/entries/…   hashes and lines, as C2SP tlog-tiles names them
     GET  /artifacts/sha256/DIGEST           evidence, compressed with zstd
     POST /artifacts/missing                 which artifacts are not there
@@ -12,14 +13,13 @@
     GET  everything else                    the viewer
 
 Every request needs a token: `Authorization: Bearer TOKEN`, or in a browser as the password. Reading
-needs any, the rest one that may write. Requests of one token are limited, and each that writes, and
-each that is refused, is a line in requests.jsonl.
+needs any, the rest one that may write. Requests of one token are limited, and those that write or
+are refused are noted: see audit.py.
 """
 
 import base64
 import binascii
 import contextlib
-import os
 import threading
 import time
 from collections import Counter
@@ -37,6 +37,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from proctor.contained import open_below
 from proctor.digest import is_digest
 from proctor.errors import (
     AlteredArtifactError,
@@ -48,22 +49,22 @@ from proctor.errors import (
     ProctorError,
 )
 from proctor.ledger.artifacts import FileArtifacts
-from proctor.ledger.entry import AnyEntry, now_text
+from proctor.ledger.entry import AnyEntry
+from proctor.ledger.machines import is_enrolment
+from proctor.ledger.note import LARGEST_NOTE, parse_verifier_key
 from proctor.ledger.place import open_reader
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.tiles import entry_bundle, parse_tile_path, tile_hashes
-from proctor.serve.intake import (
-    OutOfScopeError,
-    Submitted,
-    check_submission,
-    decode_submission,
-)
+from proctor.serve.audit import AuditLog
+from proctor.serve.intake import RefusedError, Submitted, check_submission, decode_submission
+from proctor.serve.listening import network_of
 from proctor.serve.tokens import Token, Tokens
-from proctor.serve.uploads import LARGEST_BODY, Uploads
-from proctor.serve.writer import Writer
+from proctor.serve.uploads import LARGEST_BODY, Part, Uploads
+from proctor.serve.witnesses import COSIGNED
+from proctor.serve.writer import Writer, enrol
 from proctor.web.writing import read_body
 
-_API = ("/checkpoint", "/tile/", "/artifacts", "/machines", "/submit")
+_API = ("/checkpoint", "/cosigned", "/tile/", "/artifacts", "/machines", "/submit")
 LARGEST_SUBMISSION = 32 << 20
 """Bytes of the entries in one request."""
 _MOST_DIGESTS = 100_000
@@ -72,6 +73,8 @@ _MOST_WRITING = 16
 _BEARER = {"WWW-Authenticate": 'Basic realm="proctor", charset="UTF-8"'}
 # Addresses whose failures are remembered.
 _MOST_ADDRESSES = 10_000
+# Reading requests are noted only if they are refused.
+_REFUSED = frozenset({401, 403, 413, 429})
 
 
 @dataclass(slots=True)
@@ -92,24 +95,6 @@ class Rate:
         return 0.0 if left >= 1 else (1 - left) / self.each_sec
 
 
-class AuditLog:
-    """Lines about requests, appended to a file."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._lock = threading.Lock()
-
-    def write(self, **facts: object) -> None:
-        """Append a line; a full disk does not stop the server."""
-        line = msgspec.json.encode({"at": now_text(), **facts}) + b"\n"
-        with self._lock, contextlib.suppress(OSError):
-            fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                os.write(fd, line)
-            finally:
-                os.close(fd)
-
-
 @dataclass(slots=True)
 class Served:
     """A ledger that is served."""
@@ -127,12 +112,12 @@ class Served:
     failures: Rate = field(default_factory=lambda: Rate(1, 20))
     """For each address: requests without a valid token."""
     in_flight: Counter[str] = field(default_factory=Counter)
-    """Requests that write, by token: their bodies are in memory."""
+    """Requests that have a body, by token: the bodies are in memory."""
     _local: threading.local = field(default_factory=threading.local)
 
     @contextlib.contextmanager
     def counting(self, name: str | None) -> Iterator[None]:
-        """Count a request that writes while it lasts.
+        """Count a request that has a body while it lasts.
 
         Raises:
             HTTPException: 429: its token has too many.
@@ -147,6 +132,8 @@ class Served:
             yield
         finally:
             self.in_flight[name] -= 1
+            if not self.in_flight[name]:
+                del self.in_flight[name]
 
     def ledger(self) -> LedgerReader:
         """The ledger, opened for reading once in each thread."""
@@ -175,10 +162,8 @@ class Front:
             await self._viewer(scope, receive, send)
             return
         request = Request(scope)
-        is_writing = request.method not in ("GET", "HEAD")
         started = time.monotonic()
         status = 500
-        token: Token | None = None
 
         async def sending(message: Any) -> None:
             nonlocal status
@@ -187,49 +172,64 @@ class Front:
             await send(message)
 
         try:
-            token = self._authorize(request)
-            scope.setdefault("state", {})["token"] = token
+            who = self._authorize(request)
             is_interface = request.url.path.startswith(_API)
-            with self._served.counting(token.name if is_writing else None):
+            with self._served.counting(None if request.method in ("GET", "HEAD") else who):
                 await (self._interface if is_interface else self._viewer)(scope, receive, sending)
         except HTTPException as error:
             await _say_refusal(request, error)(scope, receive, sending)
         finally:
-            if is_writing or status in (401, 403):
-                self._served.audit.write(
-                    token=token.name if token else None,
-                    address=request.client.host if request.client else None,
-                    method=request.method,
-                    path=request.url.path[:200],
-                    status=status,
-                    seconds=round(time.monotonic() - started, 3),
-                    **scope.get("state", {}).get("facts", {}),
-                )
+            self._note(request, status, started)
 
-    def _authorize(self, request: Request) -> Token:
-        """The token of a request.
+    def _note(self, request: Request, status: int, started: float) -> None:
+        now, state = time.monotonic(), request.scope.get("state", {})
+        token: Token | None = state.get("token")
+        facts = {
+            "token": token.name if token else None,
+            "address": _address_of(request),
+            "status": status,
+            "method": request.method,
+            "path": request.url.path[:200],
+            "seconds": round(now - started, 3),
+            **state.get("facts", {}),
+        }
+        if status in _REFUSED:
+            self._served.audit.refuse(now, facts)
+        elif not _is_reading(request):
+            self._served.audit.write(now, facts)
+
+    def _authorize(self, request: Request) -> str:
+        """Find the token of a request; returns whose requests are limited together.
 
         Raises:
             HTTPException: 401 without a valid one, 403 if it may not do that, 429 too often.
         """
         served, now = self._served, time.monotonic()
-        given = _read_token(request)
+        given, network = _read_token(request), network_of(_address_of(request))
         token = served.tokens.find(given) if given else None
-        path = request.url.path
-        is_reading = request.method in ("GET", "HEAD") or path == "/artifacts/missing"
-        if token is None and served.is_public and is_reading and not given:
+        if token is None and served.is_public and _is_reading(request) and not given:
             token = Token(name="", sha256="")
         if token is None:
-            address = request.client.host if request.client else ""
-            if wait := served.failures.take(address, now):
+            if wait := served.failures.take(network, now):
                 raise _too_often(wait)
             what = "this token is not valid" if given else "a token is needed"
             raise HTTPException(401, what, _BEARER)
-        if wait := served.rate.take(token.name or str(request.client), now):
+        request.scope.setdefault("state", {})["token"] = token
+        # The name of a token has no space.
+        who = token.name or f"address {network}"
+        if wait := served.rate.take(who, now):
             raise _too_often(wait)
-        if not token.may_write and not is_reading:
+        if not token.may_write and not _is_reading(request):
             raise HTTPException(403, f"the token {token.name!r} may only read")
-        return token
+        return who
+
+
+def _address_of(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+def _is_reading(request: Request) -> bool:
+    return request.method in ("GET", "HEAD") or request.url.path == "/artifacts/missing"
 
 
 def _too_often(wait: float) -> HTTPException:
@@ -247,12 +247,22 @@ def _read_token(request: Request) -> str | None:
     return None
 
 
-def _say_refusal(_: Request, error: Exception) -> Response:
-    status, headers = 500, None
+def _say_refusal(request: Request, error: Exception) -> Response:
+    status, headers = 500, {}
     if isinstance(error, HTTPException):
-        status, headers = error.status_code, error.headers
+        status, headers = error.status_code, dict(error.headers or {})
     message = getattr(error, "detail", str(error))
-    return JSONResponse({"message": message}, status, dict(headers or {}))
+    if status == 413 or _is_long(request):
+        # Else the rest of the body would be read, for as long as the client sends it.
+        headers["Connection"] = "close"
+    return JSONResponse({"message": message}, status, headers)
+
+
+def _is_long(request: Request) -> bool:
+    """Whether the body of a request may be larger than any that is taken."""
+    length = request.headers.get("content-length", "0")
+    is_chunked = "transfer-encoding" in request.headers
+    return is_chunked or not length.isdecimal() or int(length[:20]) > LARGEST_SUBMISSION
 
 
 def _say_error(request: Request, error: Exception) -> Response:
@@ -266,8 +276,7 @@ def _say_error(request: Request, error: Exception) -> Response:
             status = 503
         case _:
             status = 400
-    served: Served = request.app.state.served
-    served.audit.write(path=request.url.path[:200], error=str(error)[:500])
+    _note(request, error=str(error)[:500])
     return JSONResponse({"message": str(error)}, status)
 
 
@@ -289,6 +298,18 @@ def _note(request: Request, **facts: object) -> None:
 async def _checkpoint(request: Request) -> Response:
     served = _served(request)
     data = await run_sync(lambda: served.ledger().log.read_checkpoint())
+    return Response(data, media_type="text/plain; charset=utf-8", headers=_FRESH)
+
+
+async def _cosigned(request: Request) -> Response:
+    def read() -> bytes:
+        with open_below(_served(request).directory, COSIGNED) as file:
+            return file.read(LARGEST_NOTE)
+
+    try:
+        data = await run_sync(read)
+    except FileNotFoundError as error:
+        raise HTTPException(404, "no witness has cosigned a checkpoint") from error
     return Response(data, media_type="text/plain; charset=utf-8", headers=_FRESH)
 
 
@@ -349,50 +370,78 @@ async def _missing(request: Request) -> Response:
     asked = _decode(body, _Missing).artifacts
     if len(asked) > _MOST_DIGESTS:
         raise HTTPException(413, f"{len(asked):,} digests; at most {_MOST_DIGESTS:,}")
-    store = FileArtifacts(_served(request).directory)
+    served = _served(request)
+    store = FileArtifacts(served.directory)
     found = await run_sync(lambda: [each for each in asked if not store.holds(each)])
+    served.uploads.unreferenced.renew(set(asked) - set(found), time.time())
     return JSONResponse({"missing": found})
 
 
 async def _upload_small(request: Request) -> Response:
-    body = await read_body(request, LARGEST_BODY)
-    count = await run_sync(_served(request).uploads.store_small, body)
-    _note(request, artifacts=count, bytes=len(body))
+    uploads, body = _served(request).uploads, await read_body(request, LARGEST_BODY)
+    _note(request, bytes=len(body))
+    await _remove_old(_served(request))
+    name = _token(request).name
+
+    def store() -> int:
+        try:
+            return uploads.store_small(name, body, time.time())
+        finally:
+            uploads.note()
+
+    count = await run_sync(store)
+    _note(request, artifacts=count)
     return JSONResponse({"stored": count})
+
+
+async def _remove_old(served: Served) -> None:
+    """Remove uploads that were never submitted, now and then."""
+    now = time.time()
+    if served.uploads.unreferenced.is_due(now):
+        await served.writer.run(lambda ledger: served.uploads.remove_old(ledger, now))
 
 
 async def _find_offset(request: Request) -> Response:
     uploads, sha256 = _served(request).uploads, _digest_of(request)
-    offset = await run_sync(uploads.find_offset, _token(request).name, sha256)
+    (total,) = _read_numbers(request, "total")
+    offset = await run_sync(uploads.find_offset, _token(request).name, sha256, total)
     return JSONResponse({"offset": offset})
 
 
 async def _upload_part(request: Request) -> Response:
     uploads, sha256 = _served(request).uploads, _digest_of(request)
-    names = ("offset", "size", "total")
-    try:
-        offset, size, total = (int(request.query_params[name]) for name in names)
-    except (KeyError, ValueError) as error:
-        raise HTTPException(400, "expected ?offset=N&size=N&total=N") from error
+    offset, size, total = _read_numbers(request, "offset", "size", "total")
     body = await read_body(request, LARGEST_BODY)
-    name = _token(request).name
-    at = await run_sync(
-        lambda: uploads.store_part(name, sha256, body, offset=offset, size=size, total=total)
-    )
-    _note(request, bytes=len(body))
+    _note(request, offset=offset, bytes=len(body))
+    await _remove_old(_served(request))
+    part = Part(sha256, offset, size, total)
+    at = await run_sync(uploads.store_part, _token(request).name, part, body, time.time())
     return JSONResponse({"offset": at})
+
+
+def _read_numbers(request: Request, *names: str) -> list[int]:
+    try:
+        return [int(request.query_params[name]) for name in names]
+    except (KeyError, ValueError) as error:
+        raise HTTPException(400, f"expected ?{'=N&'.join(names)}=N") from error
 
 
 class _Machine(msgspec.Struct, frozen=True):
     name: str
     key: str
+    signature: str = ""
 
 
 async def _enrol(request: Request) -> Response:
-    asked = _decode(await read_body(request), _Machine)
+    served, asked = _served(request), _decode(await read_body(request), _Machine)
+    if not is_enrolment(served.origin, asked.name, parse_verifier_key(asked.key), asked.signature):
+        raise HTTPException(
+            403, f"the request is not signed with the key that it names, for {served.origin}"
+        )
+    author = _token(request).name
     try:
-        name = await _served(request).writer.enrol(asked.name, asked.key, _token(request).name)
-    except LedgerError as error:
+        name = await served.writer.run(lambda ledger: enrol(ledger, asked.name, asked.key, author))
+    except RefusedError as error:
         raise HTTPException(403, str(error)) from error
     _note(request, machine=name)
     return JSONResponse({"name": name})
@@ -402,12 +451,15 @@ async def _submit(request: Request) -> Response:
     served, token = _served(request), _token(request)
     body = await read_body(request, LARGEST_SUBMISSION)
     n_bytes = _read_number(request, "entries", len(body))
+    _note(request, bytes=len(body))
+    if n_bytes < len(body):
+        await _remove_old(served)
     artifacts = FileArtifacts(served.directory)
 
     def check() -> tuple[list[AnyEntry], Submitted]:
         entries = decode_submission(body[:n_bytes])
         if n_bytes < len(body):
-            served.uploads.store_small(body[n_bytes:])
+            served.uploads.store_small(token.name, body[n_bytes:], time.time())
         machines = served.writer.machines
         return entries, check_submission(
             entries, machines, served.origin, artifacts, token.may_submit
@@ -415,9 +467,14 @@ async def _submit(request: Request) -> Response:
 
     try:
         entries, submitted = await run_sync(check)
-    except OutOfScopeError as error:
+        placed = await served.writer.submit(submitted)
+        served.uploads.unreferenced.remove(
+            file.sha256 for new in submitted.trials for file in new.entry.evidence
+        )
+    except RefusedError as error:
         raise HTTPException(403, str(error)) from error
-    placed = await served.writer.submit(submitted)
+    finally:
+        served.uploads.note()
     signed = {each.signed.machine for each in entries if each.signed is not msgspec.UNSET}
     new = [seq for seq, is_new in placed if is_new]
     _note(request, machine=",".join(sorted(signed)), entries=len(entries), new=len(new))
@@ -438,6 +495,7 @@ def _decode[Asked](body: bytes, model: type[Asked]) -> Asked:
 
 _ROUTES = [
     Route("/checkpoint", _checkpoint),
+    Route("/cosigned", _cosigned),
     Route("/tile/{rest:path}", _tile),
     Route("/artifacts/missing", _missing, methods=["POST"]),
     Route("/artifacts", _upload_small, methods=["POST"]),

@@ -2,6 +2,9 @@
 
 Ids, record and evidence as in sealing; the machine's signature; and the score: what an entry says
 about rewards must follow from the reward files and the result.json in its own evidence.
+
+Without a result.json nothing can be computed again: the entry has no `score`, and what it says is
+the record's own statement. So it is on a ledger of this machine, and so readers show it.
 """
 
 import tempfile
@@ -13,7 +16,8 @@ import msgspec
 
 from proctor.audit.own_records import find_record_faults
 from proctor.errors import DamageError, InputError, JobError, NotSealedError
-from proctor.harbor.trial import load_trial
+from proctor.harbor.record import find_reward
+from proctor.harbor.trial import FoundTrial, load_trial
 from proctor.ledger.admission import find_fault
 from proctor.ledger.artifacts import ArtifactStore
 from proctor.ledger.entry import (
@@ -25,6 +29,7 @@ from proctor.ledger.entry import (
     TrialEntry,
     decode_line,
     encode_entry,
+    submittable,
 )
 from proctor.ledger.machines import Machines
 from proctor.ledger.sealing import NewEntry, check_stored
@@ -39,8 +44,8 @@ MOST_ENTRIES = 1000
 _LARGEST_RESULT = 1 << 26
 
 
-class OutOfScopeError(Exception):
-    """A token may not write to an experiment."""
+class RefusedError(Exception):
+    """A token may not do that."""
 
 
 class Submitted(msgspec.Struct, frozen=True):
@@ -69,15 +74,9 @@ def decode_submission(body: bytes) -> list[AnyEntry]:
         if len(line) > LARGEST_ENTRY:
             raise NotSealedError(f"{where}: {len(line):,} bytes; at most {LARGEST_ENTRY:,}")
         try:
-            entry = decode_line(line, where)
+            entry = submittable(decode_line(line, where), where)
         except DamageError as error:
             raise NotSealedError(str(error)) from error
-        if not isinstance(entry, TrialEntry | SupersedeEntry | PlanEntry):
-            kind = getattr(entry, "kind", "withheld")
-            raise NotSealedError(
-                f"{where}: an entry of kind {kind!r}; a server takes trials, supersessions and "
-                "plans: make others on its own machine"
-            )
         if encode_entry(entry) != line or entry.at or entry.seq:
             raise NotSealedError(
                 f"{where}: not as proctor writes what it submits: it has another key, a time or a "
@@ -100,7 +99,7 @@ def check_submission(
 
     Raises:
         NotSealedError: an entry may not be sealed.
-        OutOfScopeError: an experiment is not the token's.
+        RefusedError: an experiment is not the token's.
     """
     found = Submitted([], [])
     for number, entry in enumerate(entries):
@@ -122,7 +121,7 @@ def check_submission(
 def _check_scope(experiments: Sequence[str], may_submit: Callable[[str], bool]) -> None:
     for experiment in experiments:
         if not may_submit(experiment):
-            raise OutOfScopeError(f"this token may not write to the experiment {experiment!r}")
+            raise RefusedError(f"this token may not write to the experiment {experiment!r}")
 
 
 def _check_other(entry: AnyEntry, where: str, may_submit: Callable[[str], bool]) -> None:
@@ -152,6 +151,8 @@ def _check_trial(entry: TrialEntry, where: str, artifacts: ArtifactStore) -> New
 
 def _check_score(entry: TrialEntry, where: str, artifacts: ArtifactStore) -> None:
     """Compute the score again from the files that decide it."""
+    if entry.score is None and entry.reason_code is not None:
+        _check_reason(entry, where)
     deciding = [file for file in entry.evidence if _decides(file.path)]
     if not any(file.path == "result.json" for file in deciding):
         if entry.score is not None:
@@ -162,6 +163,20 @@ def _check_score(entry: TrialEntry, where: str, artifacts: ArtifactStore) -> Non
         for file in deciding:
             _write(file, trial, artifacts, where)
         _compare(entry, trial, where)
+
+
+def _check_reason(entry: TrialEntry, where: str) -> None:
+    """Refuse a reward together with a reason why there is none."""
+    reward = _reward_of(entry, where)
+    if reward is not None:
+        raise NotSealedError(
+            f"{where}: its record has the reward {reward!r}, and it says {entry.reason_code!r}, "
+            "which is why there is none"
+        )
+
+
+def _reward_of(entry: TrialEntry, where: str) -> float | None:
+    return parse_record(bytes(entry.record), where).record.evaluation.reward
 
 
 def _compare(entry: TrialEntry, trial: Path, where: str) -> None:
@@ -175,8 +190,11 @@ def _compare(entry: TrialEntry, trial: Path, where: str) -> None:
         found = None
     if found is not None and (faults := find_record_faults(found, record, where)):
         raise NotSealedError(f"{where}: {faults[0]}")
-    if entry.score is None and entry.source is not None:
-        # Some imports come with the score in the record alone, which was compared above.
+    if entry.score is None and entry.source is not None and entry.source.kind != "harbor":
+        # Other imports have the score in the record alone; their result.json may be another
+        # program's.
+        if found is not None:
+            _check_reward(entry, found, where)
         return
     score, reason = find_score(trial, parse_record(record, where).record, found)
     stated = msgspec.to_builtins(entry.score), entry.reason_code
@@ -185,6 +203,15 @@ def _compare(entry: TrialEntry, trial: Path, where: str) -> None:
         raise NotSealedError(
             f"{where}: its score is {_show(*stated)}; its files give {_show(*computed)}"
         )
+
+
+def _check_reward(entry: TrialEntry, found: FoundTrial, where: str) -> None:
+    """Refuse a reward in a record that the files of a harbor trial do not give."""
+    verdict = found.trial.verdict
+    reward, given = _reward_of(entry, where), find_reward(verdict.rewards if verdict else None, [])
+    # A trial that did not end may have a record without the reward.
+    if reward not in (None, given):
+        raise NotSealedError(f"{where}: its record has the reward {reward!r}; its files, {given!r}")
 
 
 def _decides(path: str) -> bool:

@@ -1,7 +1,7 @@
 """Serves a ledger until interrupted."""
 
-import os
 import socket
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,10 +9,11 @@ from pathlib import Path
 
 from proctor.errors import InputError
 from proctor.ledger.keys import find_key
-from proctor.ledger.ledger import REMOTE
 from proctor.ledger.place import open_reader
 from proctor.record.model import TrialRecord
-from proctor.serve.app import AuditLog, Front, Served
+from proctor.serve.app import Front, Served
+from proctor.serve.audit import AuditLog
+from proctor.serve.listening import MOST_CONNECTIONS, LimitedSocket
 from proctor.serve.tokens import Tokens, serve_directory
 from proctor.serve.uploads import Uploads
 from proctor.serve.witnesses import Witness, Witnesses
@@ -37,6 +38,8 @@ class ServeOptions:
     largest: int = 8 << 30
     """Bytes of an artifact, at most."""
     witnesses: Sequence[Witness] = ()
+    most_connections: int = MOST_CONNECTIONS
+    """Of one address at the same time."""
 
 
 @dataclass(slots=True)
@@ -58,6 +61,7 @@ class LedgerServer:
         finally:
             self.served.writer.close()
             self._witnesses.close()
+            self.served.audit.close(time.monotonic())
 
 
 def prepare(options: ServeOptions, env: Mapping[str, str]) -> LedgerServer:
@@ -73,30 +77,42 @@ def prepare(options: ServeOptions, env: Mapping[str, str]) -> LedgerServer:
             f"--host {options.host}: tokens would cross the network unencrypted; give "
             "--tls-certificate and --tls-key, or serve on 127.0.0.1"
         )
-    if os.path.lexists(options.directory / REMOTE):
-        raise InputError(f"{options.directory}: a copy of another server's ledger; serve that one")
     directory = options.directory.resolve()
     with open_reader(directory) as ledger:
         origin = ledger.refresh().origin
-    state = serve_directory(origin, env)
-    state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    listening = listen(options.port, options.host)
-    witnesses = Witnesses(directory, options.witnesses)
+        state = serve_directory(origin, env)
+        state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        uploads = Uploads(directory, state, options.largest)
+        uploads.begin(ledger, time.time())
+    audit = AuditLog(state / "requests.jsonl")
+    listening = _listen(options, audit)
+    witnesses = Witnesses(directory, options.witnesses, _warn)
     key = find_key(options.key_file, env)
-    uploads = Uploads(directory, state, options.largest)
-    uploads.remove_old(time.time())
     # pydantic builds it on first use: the first submission need not wait for that.
     TrialRecord.model_rebuild()
     served = Served(
         directory=directory,
         origin=origin,
         tokens=Tokens(state),
-        writer=Writer(directory, key, witnesses.grown),
+        writer=Writer(directory, key, witnesses.grown, uploads.unreferenced.removed),
         uploads=uploads,
-        audit=AuditLog(state / "requests.jsonl"),
+        audit=audit,
         is_public=options.is_public,
     )
     scheme = "http" if options.tls is None else "https"
     host = f"[{options.host}]" if ":" in options.host else options.host
     address = f"{scheme}://{host}:{listening.getsockname()[1]}"
     return LedgerServer(address, served, listening, witnesses, options.tls)
+
+
+def _listen(options: ServeOptions, audit: AuditLog) -> LimitedSocket:
+    def refuse(address: str) -> None:
+        facts = {"token": None, "address": address, "status": None}
+        audit.refuse(time.monotonic(), {**facts, "error": "too many connections"})
+
+    listening = listen(options.port, options.host)
+    return LimitedSocket.take(listening, options.most_connections, refuse)
+
+
+def _warn(text: str) -> None:
+    sys.stderr.write(f"proctor: {text}\n")

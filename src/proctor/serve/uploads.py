@@ -2,7 +2,8 @@
 
     body of a bulk upload      for each artifact: SHA-256 (64 hex), size and compressed size
                                (16 hex each), compressed bytes
-    uploads/TOKEN/SHA256       the parts of a large one so far
+    uploads/TOKEN/SHA256-N     the parts so far of a large one of N compressed bytes
+    unreferenced.jsonl         what no entry names yet: see unreferenced.py
 
 Every artifact is decompressed and hashed before it gets its name. What is complete when a
 connection breaks is kept, so that a client goes on where it stopped.
@@ -10,130 +11,233 @@ connection breaks is kept, so that a client goes on where it stopped.
 
 import contextlib
 import io
+import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from proctor.digest import is_digest, sha256_hex
-from proctor.errors import InputError
+from proctor.errors import AlteredArtifactError, InputError, LedgerError, NotSealedError
 from proctor.files import find_room
 from proctor.ledger.artifacts import FileArtifacts
+from proctor.ledger.reader import LedgerReader
+from proctor.serve.unreferenced import Unreferenced
 
 LARGEST_BODY = 8 << 20
 """Bytes of one request, at most."""
 _HEAD = 64 + 16 + 16
-# Bytes of unfinished uploads of one token.
-_MOST_UNFINISHED = 1 << 36
+_MOST_HELD = 1 << 34
 _WEEK_SEC = 7 * 86400
+# Uploads of different artifacts rarely wait for each other.
+_N_LOCKS = 64
+
+
+class Part(NamedTuple):
+    """A part of a large artifact."""
+
+    sha256: str
+    offset: int
+    """In the compressed bytes."""
+    size: int
+    """Bytes of the artifact."""
+    total: int
+    """Compressed bytes of the artifact."""
 
 
 class Uploads:
-    """The uploads of one server."""
+    """The uploads of one server.
 
-    def __init__(self, ledger: Path, directory: Path, largest: int) -> None:
+    A disk that is full is a `LedgerError`: the client tries again later.
+    """
+
+    def __init__(
+        self, ledger: Path, directory: Path, largest: int, most_held: int = _MOST_HELD
+    ) -> None:
         self._ledger = ledger
         self._directory = directory
         # Directories that need not be made again, for all uploads.
         self._durable: frozenset[Path] = frozenset()
+        # The folders of tokens with parts.
+        self._folders = {path.name for path in (directory / "uploads").glob("*")}
+        self._locks = [threading.Lock() for _ in range(_N_LOCKS)]
+        self.unreferenced = Unreferenced(directory / "unreferenced.jsonl", FileArtifacts(ledger))
         self.largest = largest
         """Bytes of an artifact, at most."""
+        self.most_held = most_held
+        """Compressed bytes of one token, unfinished or named by no entry, at most."""
 
-    def store_small(self, body: bytes) -> int:
-        """Store the artifacts of a bulk upload; returns their number.
+    def store_small(self, token: str, body: bytes, now: float) -> int:
+        """Store the artifacts of a bulk upload; returns their number. Call `note` then.
 
         Raises:
-            InputError: the body is not one, or an artifact is too large.
+            InputError: the body is not one.
+            NotSealedError: an artifact is too large.
             AlteredArtifactError: an artifact is not what it is called.
-            OSError: it cannot be written.
+            LedgerError: there is no room for it.
         """
+        with self._writing(token, len(body)):
+            return self._store_small(token, body, now)
+
+    def _store_small(self, token: str, body: bytes, now: float) -> int:
         count, artifacts = 0, FileArtifacts(self._ledger, self._durable)
-        self._check_room(len(body))
+        new: dict[str, int] = {}
         try:
             try:
                 for sha256, size, data in _split(body):
                     self._check_size(size)
-                    artifacts.put_compressed(sha256, size, io.BytesIO(data))
+                    if artifacts.put_compressed(sha256, size, io.BytesIO(data)):
+                        new[sha256] = len(data)
                     count += 1
             finally:
                 # The complete ones stay, so that they need not be sent again.
+                self.unreferenced.add(token, new, now)
                 artifacts.settle()
                 self._durable |= artifacts.durable
         finally:
             artifacts.discard()
         return count
 
-    def find_offset(self, token: str, sha256: str) -> int:
-        """The bytes that are there of an unfinished upload."""
-        try:
-            return self._part(token, sha256).stat().st_size
-        except FileNotFoundError:
-            return 0
+    def find_offset(self, token: str, sha256: str, total: int) -> int:
+        """The bytes that are there of an upload; `total` if it is complete."""
+        with self._lock_of(sha256):
+            if FileArtifacts(self._ledger).holds(sha256):
+                return total
+            path = self._path_of(token, sha256, total)
+            there = _size_of(path)
+            if 0 < total <= there:
+                # A server was killed before it gave the artifact its name: the last byte is sent
+                # again.
+                os.truncate(path, total - 1)
+                return total - 1
+            return there
 
-    def store_part(
-        self, token: str, sha256: str, data: bytes, *, offset: int, size: int, total: int
-    ) -> int:
-        """Add a part of a large artifact of `total` compressed bytes; returns where the next goes.
+    def store_part(self, token: str, part: Part, data: bytes, now: float) -> int:
+        """Add a part of a large artifact; returns where the next goes.
+
+        A part for another place than that is not used: another connection may have sent it.
 
         Raises:
-            InputError: it does not continue what is there, or is too large.
+            InputError: it goes beyond the end.
+            NotSealedError: the artifact is too large.
             AlteredArtifactError: the whole is not what it is called; it must be sent anew.
-            OSError: it cannot be written.
+            LedgerError: there is no room for it.
         """
-        self._check_size(size)
+        self._check_size(part.size)
         # Incompressible content grows a little when it is compressed.
-        self._check_size(total - (total >> 6) - 4096)
-        self._check_room(len(data))
-        part = self._part(token, sha256)
-        there = self.find_offset(token, sha256)
-        if offset != there or offset + len(data) > total:
-            raise InputError(f"{sha256}: {there} bytes are there; a part for {offset} does not fit")
-        if self._measure(token) + len(data) > _MOST_UNFINISHED:
-            raise InputError("too much of other uploads is unfinished; finish those first")
-        part.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with part.open("ab") as file:
-            file.write(data)
-        if offset + len(data) == total:
-            self._finish(part, sha256, size)
-        return offset + len(data)
+        self._check_size(part.total - (part.total >> 6) - 4096)
+        end = part.offset + len(data)
+        if part.offset < 0 or end > part.total:
+            raise InputError(f"{part.sha256}: a part from {part.offset} to {end} of {part.total}")
+        path = self._path_of(token, part.sha256, part.total)
+        with self._lock_of(part.sha256), self._writing(token, len(data)):
+            if FileArtifacts(self._ledger).holds(part.sha256):
+                path.unlink(missing_ok=True)
+                return part.total
+            there = _size_of(path)
+            if part.offset != there:
+                return there
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._folders.add(path.parent.name)
+            try:
+                with path.open("ab") as file:
+                    file.write(data)
+                if end == part.total:
+                    self._finish(token, path, part, now)
+            except OSError:
+                # No room: this part is sent again.
+                with contextlib.suppress(OSError):
+                    os.truncate(path, there)
+                raise
+        return end
 
-    def _finish(self, part: Path, sha256: str, size: int) -> None:
+    def _finish(self, token: str, path: Path, part: Part, now: float) -> None:
         artifacts = FileArtifacts(self._ledger)
         try:
-            with part.open("rb") as file:
-                artifacts.put_compressed(sha256, size, file)
+            with path.open("rb") as file:
+                artifacts.put_compressed(part.sha256, part.size, file)
+            self.unreferenced.add(token, {part.sha256: part.total}, now)
+            self.unreferenced.note()
             artifacts.settle()
+        except AlteredArtifactError:
+            path.unlink(missing_ok=True)
+            raise
         finally:
             artifacts.discard()
-            part.unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
 
-    def _part(self, token: str, sha256: str) -> Path:
+    def _lock_of(self, sha256: str) -> threading.Lock:
+        return self._locks[hash(sha256) % _N_LOCKS]
+
+    def _path_of(self, token: str, sha256: str, total: int) -> Path:
         if not is_digest(sha256):
             raise InputError(f"{sha256[:80]!r} is not a SHA-256")
-        # By a digest: the name of a token is not meant as a path.
-        return self._directory / "uploads" / sha256_hex(token.encode())[:32] / sha256
+        # By the number of bytes too: another version may compress the same content otherwise.
+        return self._folder(token) / f"{sha256}-{total}"
 
-    def _measure(self, token: str) -> int:
-        folder, total = self._part(token, "0" * 64).parent, 0
-        with contextlib.suppress(OSError):
-            total = sum(path.stat().st_size for path in folder.iterdir())
-        return total
+    def _folder(self, token: str) -> Path:
+        # By a digest: the name of a token is not meant as a path.
+        return self._directory / "uploads" / sha256_hex(token.encode())[:32]
+
+    def _measure_parts(self, token: str) -> int:
+        folder = self._folder(token)
+        if folder.name not in self._folders:
+            return 0
+        return sum(map(_size_of, folder.iterdir()))
 
     def _check_size(self, size: int) -> None:
         if size > self.largest:
-            raise InputError(
+            raise NotSealedError(
                 f"an artifact of {size:,} bytes; this server takes at most {self.largest:,}"
             )
 
-    def _check_room(self, size: int) -> None:
-        room = find_room(str(self._ledger))
-        if size > room:
-            raise InputError(f"no room on the server: {size:,} bytes, {room:,} may be used")
+    @contextlib.contextmanager
+    def _writing(self, token: str, size: int) -> Iterator[None]:
+        """Refuse what there is no room for."""
+        try:
+            held = self.unreferenced.measure(token) + self._measure_parts(token)
+            # At most half of what is free: no token fills the disk, and the log can be written.
+            room = min(self.most_held, find_room(str(self._ledger)))
+            if held + size > room:
+                raise LedgerError(
+                    f"no room on the server for {size:,} bytes: of what this token uploads, it "
+                    f"keeps {room:,} bytes that no entry names yet, and has {held:,}"
+                )
+            yield
+        except OSError as error:
+            raise LedgerError(f"no room on the server: {error.strerror}") from error
 
-    def remove_old(self, now: float) -> None:
-        """Remove uploads that nobody went on with for a week."""
+    def note(self) -> None:
+        """Note what is in the store and not sealed, so that another server knows it too.
+
+        Raises:
+            LedgerError: it cannot be written.
+        """
+        try:
+            self.unreferenced.note()
+        except OSError as error:
+            raise LedgerError(f"no room on the server: {error.strerror}") from error
+
+    def begin(self, ledger: LedgerReader, now: float) -> None:
+        """Read what an earlier server left, and remove what is too old."""
+        self.unreferenced.load(ledger)
+        self.remove_old(ledger, now)
+
+    def remove_old(self, ledger: LedgerReader, now: float) -> None:
+        """Remove evidence that no entry has named for a day, and uploads unfinished for a week."""
+        with contextlib.suppress(OSError):
+            self.unreferenced.remove_old(ledger, now)
         for part in (self._directory / "uploads").glob("*/*"):
             with contextlib.suppress(OSError):
                 if now - part.stat().st_mtime > _WEEK_SEC:
                     part.unlink()
+
+
+def _size_of(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
 
 
 def _split(body: bytes) -> Iterator[tuple[str, int, bytes]]:

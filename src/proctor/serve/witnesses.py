@@ -4,20 +4,25 @@
 
 A witness answers 200 with signature lines, or 409 with the size that it has seen, from which it is
 then asked again. One thread asks, after the ledger has grown and not more often than every few
-seconds; a witness that cannot be reached is asked again later. A cosignature that is not valid is
-not used.
+seconds; a witness that cannot be reached or refuses is asked again after a while. A cosignature
+that is not valid is not used.
+
+A cosignature belongs to the checkpoint that the witness saw. It is added to the ledger's checkpoint
+if that is still the same; a ledger that keeps growing has another one by then. So the checkpoint
+that was cosigned last is kept in a file beside it, `cosigned`, with all its cosignatures.
 """
 
 import base64
 import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
 
 from proctor.errors import LedgerError, NoteError, ProctorError
+from proctor.files import replace_durably
 from proctor.ledger.note import Checkpoint, Signature, VerifierKey, parse_checkpoint
 from proctor.ledger.place import open_reader
 from proctor.ledger.reader import LedgerReader
@@ -25,7 +30,8 @@ from proctor.ledger.signature import check_signature
 from proctor.ledger.tiles import TiledTree
 from proctor.ledger.tree import consistency_path
 
-_PAUSE_SEC = 5.0
+COSIGNED = "cosigned"
+"""File in the directory of a ledger: the checkpoint that was cosigned last."""
 _TIMEOUT = httpx.Timeout(10.0)
 _LARGEST = 16 << 10
 _CONFLICT = 409
@@ -39,6 +45,7 @@ class Witness:
     key: VerifierKey
     size: int = 0
     problem: str | None = None
+    """Why it has not cosigned; None if it has."""
 
 
 @dataclass(slots=True)
@@ -47,6 +54,10 @@ class Witnesses:
 
     directory: Path
     witnesses: Sequence[Witness]
+    say: Callable[[str], None]
+    """Gets a sentence when a witness begins or ceases to have a problem."""
+    pause_sec: float = 5.0
+    retry_sec: float = 30.0
     _grown: threading.Event = field(default_factory=threading.Event)
     _ended: threading.Event = field(default_factory=threading.Event)
     _thread: threading.Thread | None = None
@@ -71,24 +82,51 @@ class Witnesses:
 
     def _work(self) -> None:
         with open_reader(self.directory) as ledger, httpx.Client(timeout=_TIMEOUT) as http:
-            while not self._ended.is_set():
-                self._grown.wait()
+            while True:
+                has_problem = any(each.problem is not None for each in self.witnesses)
+                self._grown.wait(self.retry_sec if has_problem else None)
+                if self._ended.is_set():
+                    return
                 self._grown.clear()
-                with contextlib.suppress(ProctorError):
-                    self._ask_all(ledger, http)
-                self._ended.wait(_PAUSE_SEC)
+                self._ask_all(ledger, http)
+                self._ended.wait(self.pause_sec)
 
     def _ask_all(self, ledger: LedgerReader, http: httpx.Client) -> None:
-        checkpoint = ledger.refresh()
-        found: list[Signature] = []
-        for witness in self.witnesses:
-            try:
-                found += ask_witness(ledger, http, witness, checkpoint)
-                witness.problem = None
-            except (httpx.HTTPError, ProctorError, ValueError) as error:
-                witness.problem = f"{witness.url}: {str(error) or type(error).__name__}"
-        if found:
-            add_cosignatures(ledger, checkpoint, found)
+        asked = list(self.witnesses)
+        try:
+            checkpoint = ledger.refresh()
+            size = checkpoint.tree.size
+            asked = [each for each in asked if each.problem is not None or each.size != size]
+            found: list[Signature] = []
+            for witness in asked:
+                found += self._ask(ledger, http, witness, checkpoint)
+            if found:
+                keep_cosignatures(ledger, self.directory, checkpoint, found)
+        except ProctorError as error:
+            # Of the ledger itself; a cosignature that could not be kept is asked for again.
+            for witness in asked:
+                self._note(witness, str(error))
+
+    def _ask(
+        self, ledger: LedgerReader, http: httpx.Client, witness: Witness, checkpoint: Checkpoint
+    ) -> list[Signature]:
+        try:
+            found = ask_witness(ledger, http, witness, checkpoint)
+        except (httpx.HTTPError, httpx.InvalidURL, ProctorError, ValueError) as error:
+            self._note(witness, str(error) or type(error).__name__)
+            return []
+        self._note(witness, None)
+        return found
+
+    def _note(self, witness: Witness, problem: str | None) -> None:
+        before, witness.problem = witness.problem, problem
+        if before is None and problem is not None:
+            self.say(
+                f"the witness {witness.url} does not cosign: {problem}; it is asked again every "
+                f"{self.retry_sec:g} seconds"
+            )
+        elif before is not None and problem is None:
+            self.say(f"the witness {witness.url} cosigns again")
 
 
 def ask_witness(
@@ -130,24 +168,35 @@ def _post(
     return http.post(f"{witness.url}/add-checkpoint", content=body)
 
 
-def add_cosignatures(
-    ledger: LedgerReader, checkpoint: Checkpoint, found: Sequence[Signature]
-) -> bool:
-    """Add cosignatures to the checkpoint of a ledger, unless it has grown since.
+def keep_cosignatures(
+    ledger: LedgerReader, directory: Path, checkpoint: Checkpoint, found: Sequence[Signature]
+) -> None:
+    """Keep a checkpoint with new cosignatures, and add them to the ledger's if it is the same.
 
     Raises:
         LedgerError: it cannot be written.
     """
+    path = directory / COSIGNED
     try:
         with ledger.log.locked():
             own = parse_checkpoint(ledger.log.read_checkpoint(), "checkpoint")
-            if own.tree != checkpoint.tree:
-                return False
-            there = {(line.name, line.key_id) for line in own.signatures}
-            new = tuple(line for line in found if (line.name, line.key_id) not in there)
-            if new:
-                signed = Checkpoint(own.origin, own.tree, (*own.signatures, *new))
-                ledger.log.write_checkpoint(signed.render())
+            if own.tree == checkpoint.tree:
+                ledger.log.write_checkpoint(_add(own, found).render())
+            replace_durably(str(path), _add(_find_kept(path, checkpoint), found).render())
     except (OSError, NoteError) as error:
         raise LedgerError(f"{ledger.where}: the checkpoint cannot be cosigned: {error}") from error
-    return True
+
+
+def _find_kept(path: Path, checkpoint: Checkpoint) -> Checkpoint:
+    """A checkpoint, with the cosignatures that other witnesses gave earlier."""
+    with contextlib.suppress(FileNotFoundError, NoteError):
+        kept = parse_checkpoint(path.read_bytes(), str(path))
+        if kept.tree == checkpoint.tree:
+            return kept
+    return checkpoint
+
+
+def _add(checkpoint: Checkpoint, found: Sequence[Signature]) -> Checkpoint:
+    """A checkpoint with more signatures; of two by one key, the newer one."""
+    signed = {(line.name, line.key_id): line for line in (*checkpoint.signatures, *found)}
+    return Checkpoint(checkpoint.origin, checkpoint.tree, tuple(signed.values()))

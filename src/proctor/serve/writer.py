@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,16 +19,19 @@ from typing import Any
 import msgspec
 
 from proctor.errors import LedgerError, NotSealedError, ProctorError
-from proctor.ledger.entry import AnyEntry, MachineEntry, PlanEntry, SupersedeEntry
+from proctor.ledger.artifacts import FileArtifacts
+from proctor.ledger.entry import AnyEntry, MachineEntry, PlanEntry, SupersedeEntry, TrialEntry
 from proctor.ledger.machines import Machines, load_machines
 from proctor.ledger.note import Signer
 from proctor.ledger.place import open_writer
 from proctor.ledger.reader import LedgerWriter
 from proctor.ledger.sealing import append_trials
-from proctor.serve.intake import Submitted
+from proctor.serve.intake import RefusedError, Submitted
 
 type Placed = list[tuple[int, bool]]
 """The position of each entry, and whether it is new."""
+MOST_MACHINES = 1000
+"""Machines that one token may have enrolled: each is an entry that stays."""
 # Entries that share a signature, at most.
 _TOGETHER = 1000
 
@@ -45,10 +48,19 @@ class _Job:
 class Writer:
     """Appends what it is given, in the order that it arrives."""
 
-    def __init__(self, directory: Path, key: Signer, appended: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        key: Signer,
+        appended: Callable[[], None],
+        removed: Collection[str] = (),
+    ) -> None:
+        """`removed`: digests of evidence that was removed, perhaps since it was looked for."""
         self._directory = directory
         self._key = key
         self._appended = appended
+        self._removed = removed
+        self._artifacts = FileArtifacts(directory)
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._machines = Machines()
         # Positions of the entries that `_machines` was read from.
@@ -76,13 +88,9 @@ class Writer:
         placed: Placed = await self._put(_Job(submitted=submitted))
         return placed
 
-    async def enrol(self, name: str, key: str, author: str) -> str:
-        """Enrol a machine; returns the name under which its key is known.
-
-        Raises:
-            LedgerError: the key was revoked, or the name is another machine's.
-        """
-        found: str = await self._put(_Job(act=lambda ledger: enrol(ledger, name, key, author)))
+    async def run[Result](self, act: Callable[[LedgerWriter], Result]) -> Result:
+        """Do something with the ledger that no append comes between."""
+        found: Result = await self._put(_Job(act=act))
         return found
 
     def close(self) -> None:
@@ -157,10 +165,23 @@ class Writer:
         news = [new for part in parts for new in part]
         with ledger.writing():
             self._check_enrolled(ledger, [new.entry for new in news])
+            self._check_evidence([new.entry for new in news])
             answers = iter(append_trials(ledger, news))
         self._appended()
         # `islice`, because zip would take one answer more than it uses.
         return [[(each.seq, each.is_new) for each in islice(answers, len(part))] for part in parts]
+
+    def _check_evidence(self, entries: Sequence[TrialEntry]) -> None:
+        """Refuse evidence that was removed since the entries were checked.
+
+        The same thread removes what no entry names: see unreferenced.py.
+        """
+        if not self._removed:
+            return
+        for entry in entries:
+            for file in entry.evidence:
+                if file.sha256 in self._removed and not self._artifacts.holds(file.sha256):
+                    raise NotSealedError(f"the evidence {file.path!r} was removed; send it again")
 
     def _load_machines(self, ledger: LedgerWriter) -> None:
         found = ledger.index.places("machine")
@@ -239,11 +260,13 @@ def _strip(entry: AnyEntry) -> AnyEntry:
     return msgspec.structs.replace(entry, at="", seq=0, signed=msgspec.UNSET)
 
 
-def enrol(ledger: LedgerWriter, name: str, key: str, author: str) -> str:
+def enrol(ledger: LedgerWriter, name: str, key: str, author: str, most: int = MOST_MACHINES) -> str:
     """Enrol a machine, unless its key is enrolled; returns the name under which it is.
 
     Raises:
-        LedgerError: the key was revoked, is invalid, or the name is another machine's.
+        RefusedError: the key was revoked or is invalid, the name is another machine's, or `author`
+            has enrolled too many.
+        LedgerError: the ledger cannot be written.
     """
     with ledger.writing():
         ledger.refresh()
@@ -251,11 +274,19 @@ def enrol(ledger: LedgerWriter, name: str, key: str, author: str) -> str:
         for known, found in machines.keys.items():
             if str(found) == key:
                 return known
-        if any(each.key == key for each in _list_entries(ledger)):
-            raise LedgerError(f"the key {key} was revoked; this machine needs another key")
+        entries = _list_entries(ledger)
+        if any(each.key == key for each in entries):
+            raise RefusedError(f"the key {key} was revoked; this machine needs another key")
+        own = {each.name for each in entries if each.author == author} & machines.keys.keys()
+        if len(own) >= most:
+            raise RefusedError(
+                f"{len(own):,} machines are enrolled by the token {author!r}, and no more can be: "
+                "give machines that do not last one key (PROCTOR_KEY), or revoke those that are "
+                "gone (`proctor serve machine revoke`)"
+            )
         entry = MachineEntry(at="", seq=0, name=name, key=key, is_revoked=False, author=author)
         if fault := machines.take(entry):
-            raise LedgerError(f"the machine {name[:80]!r} cannot be enrolled: it {fault}")
+            raise RefusedError(f"the machine {name[:80]!r} cannot be enrolled: it {fault}")
         ledger.append([entry])
     ledger.refresh()
     return name

@@ -55,11 +55,6 @@ class Package(Table):
     """Search terms."""
 
     @property
-    def organisation(self) -> str:
-        """The name before the slash."""
-        return self.name.partition("/")[0]
-
-    @property
     def short_name(self) -> str:
         """The name after the slash."""
         return self.name.partition("/")[2]

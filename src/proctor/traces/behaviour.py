@@ -146,7 +146,7 @@ class _Group:
 
     def add(self, run: LabelledRun) -> None:
         self.runs[run.trial] = run
-        self.transitions += _count(run.labels)
+        self.transitions += list_transitions(run.labels)
 
     def measure(self, run: LabelledRun, basis: Basis) -> Distance | None:
         """The distance of a run from the others."""
@@ -157,11 +157,12 @@ class _Group:
         ]
         if not orders:
             return None
-        own = _count(run.labels)
+        own = list_transitions(run.labels)
+        theirs = self.transitions - own if is_own else self.transitions
         return Distance(
             basis=basis,
             references=len(self.runs) - is_own,
-            transitions=_measure(own, self.transitions - own if is_own else self.transitions),
+            transitions=measure_transitions(own, theirs),
             order=math.fsum(orders) / len(orders),
         )
 
@@ -188,16 +189,13 @@ def _find_distance(
     return alike or by_family.get(family, _Group()).measure(run, "family")
 
 
-def measure_transitions(first: Sequence[str], second: Sequence[str]) -> float:
-    """Jensen-Shannon distance between the transitions of two runs, 0 to 1."""
-    return _measure(_count(first), _count(second))
-
-
-def _count(labels: Sequence[str]) -> _Transitions:
+def list_transitions(labels: Sequence[str]) -> _Transitions:
+    """What follows what in a run, with its begin and end, counted."""
     return Counter(pairwise([_BEGIN, *labels, _END]))
 
 
-def _measure(first: _Transitions, second: _Transitions) -> float:
+def measure_transitions(first: _Transitions, second: _Transitions) -> float:
+    """Jensen-Shannon distance between the transitions of two runs, 0 to 1."""
     n_first, n_second = first.total(), second.total()
     total = math.fsum(
         _divergence(first[step] / n_first, second[step] / n_second)

@@ -21,6 +21,7 @@ from typing import Final
 
 import msgspec
 
+from proctor.sentence import render_percent
 from proctor.traces.atif.carry import ATIF_KEY, pair_results
 from proctor.traces.entry import Entry, Object
 
@@ -142,11 +143,11 @@ def read_commands(entries: Iterable[Entry]) -> list[str]:
 
 def _describe_arguments(entry: Entry) -> str:
     try:
-        told = json.dumps(entry.arguments or {}, sort_keys=True)
+        arguments = json.dumps(entry.arguments or {}, sort_keys=True)
     except (ValueError, RecursionError):
         # Too deep to serialise; it then equals any other such call.
-        told = ""
-    return f"{entry.tool_name or ''} {told}"
+        arguments = ""
+    return f"{entry.tool_name or ''} {arguments}"
 
 
 def _read_call(entry: Entry, result: Entry | None) -> Call:
@@ -258,7 +259,7 @@ class Likeness(msgspec.Struct, frozen=True):
         return self.share >= CLOSE
 
     def __str__(self) -> str:
-        return f"{self.parts} of {self.of} parts, {self.share:.0%} of the text"
+        return f"{self.parts} of {self.of} parts, {render_percent(self.share)} of the text"
 
 
 def find_likeness(commands: Iterable[str], script: str) -> Likeness | None:

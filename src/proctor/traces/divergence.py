@@ -142,7 +142,7 @@ def _join(pairs: list[tuple[int, int]]) -> Iterator[Block]:
 
 
 # Actions of each side whose commands are kept, for the list of hunks.
-_TOLD = 50_000
+_MOST_COMMANDS = 50_000
 _SHORT = 160
 _MOST_HUNKS = 10_000
 
@@ -150,7 +150,7 @@ _MOST_HUNKS = 10_000
 class First(StrEnum):
     """Who differed first."""
 
-    NOBODY = "nobody"
+    NEITHER = "nobody"
     AGENT = "agent"
     ENVIRONMENT = "environment"
 
@@ -206,7 +206,7 @@ class Opening:
     """A digest of the instructions before an agent's first action."""
 
     def __init__(self) -> None:
-        self.told = ""
+        self.digest = ""
         """The digest; "" without instructions."""
         self._is_over = False
 
@@ -216,12 +216,12 @@ class Opening:
             if entry.role in ("assistant", "tool_call"):
                 self._is_over = True
             elif not self._is_over and entry.role in ("system", "user"):
-                self.told = sha256_hex(f"{self.told}\0{entry.content}".encode(errors="replace"))
+                self.digest = sha256_hex(f"{self.digest}\0{entry.content}".encode(errors="replace"))
             yield entry
 
     def is_same(self, other: "Opening") -> bool:
         """Whether both got the same instructions."""
-        return self.told == other.told
+        return self.digest == other.digest
 
 
 class _Rest:
@@ -241,10 +241,10 @@ class _Rest:
         self.keys.append(action.key)
         self.answers.append(action.answer_key)
         self.steps.append(action.step)
-        if len(self.commands) < _TOLD:
+        if len(self.commands) < _MOST_COMMANDS:
             self.commands.append(f"{action.tool}  {action.command[:_SHORT]}")
 
-    def told(self, at: int) -> str:
+    def command_at(self, at: int) -> str:
         return self.commands[at] if at < len(self.commands) else ""
 
     def span(self, begin: int, end: int) -> tuple[int, int]:
@@ -282,7 +282,7 @@ def _conclude(
     action, answer = parted
     hunks = list(_find_hunks(mine, theirs))
     same = sum(hunk.count for hunk in hunks if hunk.kind == "same")
-    first = First.ENVIRONMENT if answer else First.AGENT if action else First.NOBODY
+    first = First.ENVIRONMENT if answer else First.AGENT if action else First.NEITHER
     return Divergence(
         actions_a=prefix + len(mine.keys),
         actions_b=prefix + len(theirs.keys),
@@ -311,10 +311,10 @@ def _find_hunks(mine: _Rest, theirs: _Rest) -> Iterator[Hunk]:
         right = len(theirs.keys) if block is None else block.right
         if left > at:
             span = mine.span(at, left)
-            yield Hunk(kind="only_a", count=left - at, a=span, first=mine.told(at))
+            yield Hunk(kind="only_a", count=left - at, a=span, first=mine.command_at(at))
         if right > to:
             span = theirs.span(to, right)
-            yield Hunk(kind="only_b", count=right - to, b=span, first=theirs.told(to))
+            yield Hunk(kind="only_b", count=right - to, b=span, first=theirs.command_at(to))
         if block is None:
             return
         at, to = left + block.size, right + block.size
@@ -324,7 +324,7 @@ def _find_hunks(mine: _Rest, theirs: _Rest) -> Iterator[Hunk]:
             answers_differ=sum(map(_differ, mine.answers[left:at], theirs.answers[right:to])),
             a=mine.span(left, at),
             b=theirs.span(right, to),
-            first=mine.told(left),
+            first=mine.command_at(left),
         )
 
 
@@ -336,7 +336,7 @@ def describe_divergence(found: Divergence, *, is_output: bool = False) -> str:
     if found.prefix != 1:
         shared = f"The first {found.prefix:,} actions are the same"
     match found.first:
-        case First.NOBODY:
+        case First.NEITHER:
             return "All actions are the same, and so are the answers."
         case First.ENVIRONMENT:
             parted = " The agents act the same to the end." if found.action is None else ""
@@ -348,7 +348,7 @@ def describe_divergence(found: Divergence, *, is_output: bool = False) -> str:
 
 
 def _describe_output(found: Divergence) -> str:
-    if found.first is First.NOBODY:
+    if found.first is First.NEITHER:
         return "All lines of the output are the same."
     if not found.prefix:
         return "The output differs from its first line."

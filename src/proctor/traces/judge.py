@@ -221,11 +221,11 @@ _MISSING: Final = "the answer has no label for it"
 
 
 def _describe_ignored(n_strange: int, n_second: int) -> tuple[str, ...]:
-    told = (
+    notes = (
         (n_strange, "labels for turns that were not requested were ignored"),
         (n_second, "second labels for one turn were ignored"),
     )
-    return tuple(f"{count:,} {what}" for count, what in told if count)
+    return tuple(f"{count:,} {what}" for count, what in notes if count)
 
 
 def _find_items(answer: str) -> list[Any] | str:

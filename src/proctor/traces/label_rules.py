@@ -174,7 +174,7 @@ def classify(entries: Iterable[Entry]) -> tuple[Label, ...]:
     return classifier.finish()
 
 
-# Facts about a turn besides the actions of its calls, as further bits of the same number.
+# Facts about a turn other than the actions of its calls, as further bits of the same number.
 # An earlier turn ran the same command.
 _AGAIN: Final = 1 << 8
 # Shows or tries a file that an earlier turn wrote.

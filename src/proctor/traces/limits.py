@@ -51,10 +51,10 @@ class Limit(msgspec.Struct, frozen=True, kw_only=True):
 
 def find_limit(record: TrialRecord, reason_code: str | None) -> Limit | None:
     """The limit that ended a trial, according to its record; None if there was none."""
-    told = record.outputs.agent_result or {}
+    result = record.outputs.agent_result or {}
     return (
-        _find_told(told)
-        or _find_turns(told)
+        _find_reported(result)
+        or _find_turns(result)
         or _find_exception(record)
         or (
             Limit(kind="time", where="reason_code", said=str(reason_code))
@@ -74,24 +74,24 @@ def exception_types(record: TrialRecord) -> list[tuple[str, str]]:
     return found
 
 
-def find_in(told: Object, key: str) -> Any:
+def find_in(result: Object, key: str) -> Any:
     """The value of a key in an agent's result or in its metadata."""
-    beside = told.get("metadata")
-    return told.get(key, beside.get(key) if isinstance(beside, dict) else None)
+    beside = result.get("metadata")
+    return result.get(key, beside.get(key) if isinstance(beside, dict) else None)
 
 
-def _find_told(told: Object) -> Limit | None:
-    limit = find_in(told, "limit")
-    if isinstance(limit, dict) and find_in(told, "ended") == "limit":
+def _find_reported(result: Object) -> Limit | None:
+    limit = find_in(result, "limit")
+    if isinstance(limit, dict) and find_in(result, "ended") == "limit":
         ours = _NAMES.get(str(limit.get("name")), "other")
         said = f"{limit.get('name')} {limit.get('reached')} of {limit.get('limit')}"
         return Limit(kind=ours, where="outputs.agent_result limit", said=said[:_SHOWN])
     for key in _STOPS:
-        value = find_in(told, key)
+        value = find_in(result, key)
         kind = _kind_of(value) if isinstance(value, str) else None
         if kind is not None:
             return Limit(kind=kind, where=f"outputs.agent_result {key}", said=str(value)[:_SHOWN])
-    if find_in(told, "is_truncated") is True:
+    if find_in(result, "is_truncated") is True:
         return Limit(kind="other", where="outputs.agent_result is_truncated", said="true")
     return None
 
@@ -101,8 +101,8 @@ def _kind_of(text: str) -> str | None:
     return next((kind for kind, words in _WORDS if words.search(lowered)), None)
 
 
-def _find_turns(told: Object) -> Limit | None:
-    used, most = whole(find_in(told, "turns_used")), whole(find_in(told, "max_turns"))
+def _find_turns(result: Object) -> Limit | None:
+    used, most = whole(find_in(result, "turns_used")), whole(find_in(result, "max_turns"))
     # An agent that used all its turns was stopped by the limit, whether or not it reports it.
     if used is None or most is None or not 0 < most <= used:
         return None

@@ -155,14 +155,14 @@ class _Search:
         try:
             front = self.in_span(0, middle)
             with os.fdopen(ours, "rb") as answer:
-                told = answer.read()
+                data = answer.read()
         except BaseException:
             os.kill(child, signal.SIGKILL)
             raise
         finally:
             _, status = os.waitpid(child, 0)
         # If the child was killed, this process searches its half too.
-        back = self.in_span(middle, size) if status else msgspec.msgpack.decode(told, type=_Hits)
+        back = self.in_span(middle, size) if status else msgspec.msgpack.decode(data, type=_Hits)
         moved = [msgspec.structs.replace(hit, line=hit.line + front.lines) for hit in back.hits]
         return _Hits(front.lines + back.lines, front.hits + moved)
 
@@ -170,9 +170,9 @@ class _Search:
         """Write the hits in the span to a pipe, and end this process."""
         status = 1
         try:
-            told = msgspec.msgpack.encode(self.in_span(begin, end))
+            data = msgspec.msgpack.encode(self.in_span(begin, end))
             with os.fdopen(to, "wb") as answer:
-                answer.write(told)
+                answer.write(data)
             status = 0
         finally:
             os._exit(status)

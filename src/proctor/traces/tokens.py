@@ -34,7 +34,7 @@ class TokenSummary(msgspec.Struct, frozen=True, kw_only=True):
     output: int | None = None
     cache_read: int | None = None
     cache_write: int | None = None
-    told: int = 0
+    with_usage: int = msgspec.field(name="told", default=0)
     """Entries of the trace with a usage; the sums of a trace cover only these."""
 
 
@@ -50,7 +50,7 @@ class Usages:
     """Collects the token usage of one trace."""
 
     def __init__(self) -> None:
-        self._told = 0
+        self._with_usage = 0
         self._sums: list[int | None] = [None, None, None, None]
         self._final: _Found | None = None
         self._last: tuple[object, _Found] | None = None
@@ -77,7 +77,7 @@ class Usages:
             # An answer over several rows repeats its usage: only the last row counts.
             self._sum(self._last[1], -1)
         else:
-            self._told += 1
+            self._with_usage += 1
         self._sum(found, 1)
         self._last = None if name is None else (name, found)
 
@@ -101,13 +101,13 @@ class Usages:
     def finish(self) -> TokenSummary:
         """The sums of all entries; the document's own totals if no entry has any."""
         # Per-entry numbers go first: the document's totals may include subagents.
-        sums = tuple(self._sums) if self._told else self._final
+        sums = tuple(self._sums) if self._with_usage else self._final
         if sums is None:
             return TokenSummary()
         read_in, out, cached, written = sums
         return TokenSummary(
             source="trace",
-            told=self._told,
+            with_usage=self._with_usage,
             input=read_in,
             output=out,
             cache_read=cached,
@@ -209,7 +209,7 @@ def merge_tokens(each: Sequence[TokenSummary]) -> TokenSummary:
         output=_sum([one.output for one in each]),
         cache_read=_sum([one.cache_read for one in each]),
         cache_write=_sum([one.cache_write for one in each]),
-        told=sum(one.told for one in each),
+        with_usage=sum(one.with_usage for one in each),
     )
 
 

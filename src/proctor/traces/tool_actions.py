@@ -342,7 +342,7 @@ def _last_name(path: str) -> str:
     return path.strip(_AROUND)
 
 
-# Tools other than shells
+# What the calls of other tools do
 
 _COMMANDS = ("command", "cmd", "keystrokes", "keys")
 _PATHS = ("path", "file_path", "filename", "file", "target_file", "filepath", "notebook_path")

@@ -39,7 +39,7 @@ _LAST = (
     (TraceKind.TRAJECTORY, f"agent/{MODEL_TRACE}"),
     (TraceKind.OUTPUT, f"agent/{OUTPUT_FILE}"),
 )
-"""Made by the runner: an agent's own trace is preferred, wherever it lies."""
+"""Made by the runner: an agent's own trace, in any directory, is preferred."""
 _KINDS = [kind for kind, _ in _NAMES]
 _FOLDERS = ("agent", "", "artifacts")
 """Where traces lie in a trial or a step of one, the preferred first; "" is the place itself."""
@@ -111,8 +111,8 @@ def _list_candidates(named: Named, place: str) -> list[tuple[TraceKind, str]]:
         for folders in (_FOLDERS[:-1], _FOLDERS[-1:])
     ]
     # Sorting is stable: files named by the record stay before the usual names.
-    told = [each for each in named.candidates() if each[0] is not TraceKind.OUTPUT]
-    own = sorted([*told, *own], key=lambda each: _KINDS.index(each[0]))
+    by_record = [each for each in named.candidates() if each[0] is not TraceKind.OUTPUT]
+    own = sorted([*by_record, *own], key=lambda each: _KINDS.index(each[0]))
     last = [(kind, str(PurePosixPath(place, name))) for kind, name in _LAST]
     return list(dict.fromkeys([*own, *artifacts, *last]))
 

@@ -91,9 +91,9 @@ def summarise_trial(
     )
     if record is None:
         return _with_rates(msgspec.structs.replace(bare, advisor=trace.advisor))
-    told = record.outputs.agent_result or {}
-    reported = whole(find_in(told, "turns_used"))
-    reported = whole(find_in(told, "turns")) if reported is None else reported
+    result = record.outputs.agent_result or {}
+    reported = whole(find_in(result, "turns_used"))
+    reported = whole(find_in(result, "turns")) if reported is None else reported
     has_trace = bool(parts) and not trace.is_output
     return _with_rates(
         msgspec.structs.replace(
@@ -106,7 +106,7 @@ def summarise_trial(
             reward=record.evaluation.reward,
             turns_reported=reported,
             turns_disagree=has_trace and reported is not None and reported != trace.turns,
-            max_turns=whole(find_in(told, "max_turns")),
+            max_turns=whole(find_in(result, "max_turns")),
             tokens=_tokens_of(record, trace),
             cost_usd=record.cost.estimated_cost_usd if record.cost else None,
             advisor=_advisor_of(record, trace),
@@ -143,7 +143,7 @@ def _tokens_of(record: TrialRecord, trace: TraceSummary) -> TokenSummary:
         output=cost.tokens_out,
         cache_read=cost.cache_read_tokens,
         cache_write=cost.cache_write_tokens,
-        told=trace.tokens.told,
+        with_usage=trace.tokens.with_usage,
     )
 
 
@@ -220,8 +220,8 @@ def _make_case(trial: TracedTrial, summary: TrialSummary) -> Case:
 
 
 def _is_unverified(record: TrialRecord) -> bool:
-    told = (record.agent.configuration or {}).get("verifier")
-    return isinstance(told, dict) and told.get("disable") is True
+    verifier = (record.agent.configuration or {}).get("verifier")
+    return isinstance(verifier, dict) and verifier.get("disable") is True
 
 
 def _is_verifiers(name: str) -> bool:

@@ -156,7 +156,7 @@ class Redactor:
     def report(self) -> list[dict[str, Any]]:
         """What was replaced: name, count, salt, and SHA-256 of salt and secret, both in hex.
 
-        Whoever knows the secret can confirm it so; a short one can also be guessed by trying.
+        Anyone who knows the secret can confirm it with these; a short one can be found by guessing.
         """
         counted = [(secret, self._counts[at]) for at, secret in enumerate(self._secrets)]
         return [

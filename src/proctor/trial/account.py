@@ -19,8 +19,8 @@ from proctor.sentence import count_of
 from proctor.task.directory import Step
 from proctor.trial.change_record import MOST_LISTED, Header
 from proctor.trial.changes import (
-    Account,
     Change,
+    ChangeAccount,
     Classifier,
     Phase,
     Place,
@@ -50,7 +50,7 @@ async def begin_account(run: TrialRun, environment: Environment) -> None:
         return
     try:
         written, _ = await environment.list_written({}, is_hashing=False)
-        account = Account(around=environment.surroundings())
+        account = ChangeAccount(around=environment.surroundings())
     except Exception as error:  # noqa: BLE001 - an environment may raise anything; the trial goes on
         run.logger.warning("the changes of the agent cannot be recorded: %s", error)
         return
@@ -100,7 +100,7 @@ async def note_late_changes(
         _find_late_system(run, run.account)
 
 
-def _find_late_system(run: TrialRun, account: Account) -> None:
+def _find_late_system(run: TrialRun, account: ChangeAccount) -> None:
     """Add a finding for programs and libraries of the image that changed while the tests ran.
 
     None if the tests installed packages, which replace such files legitimately.
@@ -118,7 +118,7 @@ def _find_late_system(run: TrialRun, account: Account) -> None:
         )
 
 
-def _is_program(change: Change, account: Account) -> bool:
+def _is_program(change: Change, account: ChangeAccount) -> bool:
     if change.place is not Place.SYSTEM or not change.in_image or change.kind == "directory":
         return False
     directory, _, name = change.path.rpartition("/")
@@ -161,7 +161,7 @@ def join_instructions(run: TrialRun) -> str:
     return "\n".join([task.instruction, *(step.instruction for step in task.steps)])
 
 
-def _find(run: TrialRun, account: Account) -> None:
+def _find(run: TrialRun, account: ChangeAccount) -> None:
     system = [each for each in account.system if not each.is_installed]
     if system:
         run.add_finding(
@@ -195,7 +195,7 @@ def _show(changes: Sequence[Change]) -> list[dict[str, object]]:
     ]
 
 
-def write_account(paths: TrialPaths, account: Account, step: Step | None) -> None:
+def write_account(paths: TrialPaths, account: ChangeAccount, step: Step | None) -> None:
     """Write changes.jsonl.
 
     Raises:
@@ -205,7 +205,7 @@ def write_account(paths: TrialPaths, account: Account, step: Step | None) -> Non
     replace_file(path, render_account(account))
 
 
-def render_account(account: Account) -> bytes:
+def render_account(account: ChangeAccount) -> bytes:
     """Render changes.jsonl, the agent's changes first."""
     every = [*account.changes, *account.late, *account.before]
     listed = every[:MOST_LISTED]
@@ -221,7 +221,7 @@ def render_account(account: Account) -> bytes:
     return b"\n".join(lines) + b"\n"
 
 
-def _has_digests(account: Account) -> bool:
+def _has_digests(account: ChangeAccount) -> bool:
     """Whether every regular file of the agent has its digest."""
     files = (each for each in account.changes if each.kind == "file" and each.how != "deleted")
     return all(each.sha256 for each in files)

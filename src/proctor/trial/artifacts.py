@@ -112,7 +112,7 @@ async def _fetch(
         is_dir = not Path(source).suffix
     try:
         await _download(environment, artifact, target, is_dir=is_dir)
-    except Exception as error:
+    except Exception as error:  # an environment may raise anything; listed as failed
         run.logger.debug(f"Failed to download artifact '{source}' (best-effort)", exc_info=error)
         return Entry(source, shown, "directory" if is_dir else "file", "failed")
     return Entry(source, shown, "directory" if is_dir else "file", "ok")

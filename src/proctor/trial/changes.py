@@ -97,7 +97,7 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(kw_only=True)
-class Account:
+class ChangeAccount:
     """What is known so far about the changes in an environment."""
 
     around: Surroundings

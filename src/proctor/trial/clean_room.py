@@ -63,7 +63,7 @@ class Declared(msgspec.Struct, frozen=True):
 
 def find_cause(room: CleanRoom) -> tuple[FindingCode, str]:
     """Return the finding that explains a lower reward: files, processes or chance."""
-    first, *_ = room.kept.verifications
+    first, *_ = room.reverification.verifications
     n_paths = len(room.left_out.paths) or len(room.left_out.plain)
     without_files = f"without {count_of(n_paths, 'path')} of the agent's"
     is_repeated = room.is_repeated_by(room.control)
@@ -136,7 +136,9 @@ async def keep_for_clean_room(
     if is_watched(environment) and environment.snapshot.compute_backend == "null":
         # Nothing runs in this environment, so there is nothing to detect.
         return
-    room = CleanRoom(step=step, kept=Reverification(step=step, artifacts_dir=artifacts_dir))
+    room = CleanRoom(
+        step=step, reverification=Reverification(step=step, artifacts_dir=artifacts_dir)
+    )
     room.reason = _find_hindrance(run, environment)
     if room.reason is None:
         try:
@@ -171,7 +173,7 @@ async def _keep(run: TrialRun, environment: Environment, room: CleanRoom) -> Non
         raise StateTooLargeError("the agent changed more than can be listed")
     room.left_out = leave_out(account.changes, {*account.imports, *account.unasked}, account.merged)
     room.survivors = await environment.list_processes() if is_watched(environment) else ()
-    if any(kept.state == FROZEN and kept.step is room.step for kept in run.kept):
+    if any(each.state == FROZEN and each.step is room.step for each in run.reverifications):
         return
     await keep_tools(run, environment)
     await environment.freeze()
@@ -184,7 +186,7 @@ async def verify_in_clean_room(run: TrialRun, environment: Environment | None) -
         CancelledError: the run was stopped.
     """
     room = run.clean_room
-    if room is None or environment is None or not _has_reward(room.kept):
+    if room is None or environment is None or not _has_reward(room.reverification):
         return
     run.clean_room = None
     began = run.clock.monotonic()
@@ -216,10 +218,12 @@ def _is_prevented(error: Exception) -> bool:
     return not isinstance(error, UnsupportedError | EngineError | TrialError)
 
 
-def _has_reward(kept: Reverification) -> bool:
+def _has_reward(reverification: Reverification) -> bool:
     """Whether the verification that counts gave a reward above 0, NaN and infinity included."""
     return any(
-        not value <= 0 for each in kept.verifications[:1] for value in _rewards_of(each).values()
+        not value <= 0
+        for each in reverification.verifications[:1]
+        for value in _rewards_of(each).values()
     )
 
 
@@ -237,7 +241,7 @@ async def _verify(run: TrialRun, environment: Environment, room: CleanRoom) -> N
         raise TrialError(f"{kind_of(environment)} is an environment that cannot do that")
     paths = _place(run, environment, room, _CLEAN)
     _leave_out_overwritten(run, room)
-    first = room.kept.verifications[0]
+    first = room.reverification.verifications[0]
     await _verify_clean(run, environment, paths, room)
     if room.clean[0].result == first.result:
         left = _find_home(run, room) / run.paths.clean_room_dir.name
@@ -375,21 +379,21 @@ async def _verify_in(
 async def _verify_there(
     run: TrialRun, where: Environment, paths: TrialPaths, room: CleanRoom
 ) -> Verification:
-    kept = Reverification(step=room.step)
+    repeated = Reverification(step=room.step)
     # Only the verification that counts adds findings to the trial.
     again = replace(run, findings=[], logger=_SILENT, paths=paths, account=None)
-    verifying = run_verification(again, where, room.kept.artifacts_dir, room.step)
-    limit = max(_LEAST_SEC, _MANY_TIMES * room.kept.verifications[0].seconds)
+    verifying = run_verification(again, where, room.reverification.artifacts_dir, room.step)
+    limit = max(_LEAST_SEC, _MANY_TIMES * room.reverification.verifications[0].seconds)
     try:
-        await noted(run, (kept,), asyncio.wait_for(verifying, limit))
+        await noted(run, (repeated,), asyncio.wait_for(verifying, limit))
     except Exception as error:  # noqa: BLE001 - it is a result like another, and noted as one
         run.logger.debug("verification in a clean room: %s", error)
-    return kept.verifications[0]
+    return repeated.verifications[0]
 
 
 def _judge(run: TrialRun, room: CleanRoom) -> str:
     """Return the verdict, and add a finding where the verifications cast doubt on the score."""
-    first, clean = room.kept.verifications[0], room.clean[0]
+    first, clean = room.reverification.verifications[0], room.clean[0]
     if clean.result == first.result:
         return AGREES
     if not _is_lower(clean, first):
@@ -440,7 +444,7 @@ def _skip(run: TrialRun, reason: str, *, is_prevented: bool = False) -> None:
 
 def _compare(room: CleanRoom, verifications: Iterable[Verification]) -> Iterator[Verification]:
     """Number verifications and compare each with the one that counts."""
-    first = room.kept.verifications[0].result
+    first = room.reverification.verifications[0].result
     for number, each in enumerate(verifications, 1):
         yield msgspec.structs.replace(each, number=number, is_same=each.result == first)
 
@@ -452,7 +456,7 @@ def _write(run: TrialRun, room: CleanRoom, verdict: str, seconds: float) -> None
         step=room.step.name if room.step else None,
         left_out=len(room.left_out.paths),
         survivors=len(room.survivors),
-        first=room.kept.verifications[0],
+        first=room.reverification.verifications[0],
         clean=tuple(_compare(room, room.clean)),
         control=tuple(_compare(room, room.control)),
         packages=room.packages,

@@ -130,7 +130,7 @@ async def _fetch_logs(run: TrialRun) -> None:
         else:
             await environment.download_dir(source_dir=str(INSIDE.agent_dir), target_dir=target)
             run.fetched = take_fingerprint([Path(target)])
-    except Exception:
+    except Exception:  # an environment may raise anything; logged, as by harbor
         run.logger.exception(f"Failed to download logs to {target}")
     await _fetch_workspace_trace(run, environment)
 
@@ -204,5 +204,5 @@ async def upload_agent_logs(run: TrialRun, environment: Environment) -> None:
         return
     try:
         await environment.upload_dir(source_dir=directory, target_dir=str(INSIDE.agent_dir))
-    except Exception:
+    except Exception:  # an environment may raise anything; logged, as by harbor
         run.logger.exception("Failed to upload agent logs back to environment")

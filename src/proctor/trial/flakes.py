@@ -136,7 +136,7 @@ class CleanRoom:
     """A clean-room verification, before and after it ran."""
 
     step: Step | None
-    kept: Reverification
+    reverification: Reverification
     """Holds the verification that counts."""
     left_out: LeftOut = field(default_factory=lambda: LeftOut(frozenset(), frozenset()))
     survivors: Sequence[Process] = ()
@@ -156,7 +156,9 @@ class CleanRoom:
 
     def is_repeated_by(self, verifications: Iterable[Verification]) -> bool:
         """Whether one of some verifications gave the result that counts."""
-        return any(each.result == self.kept.verifications[0].result for each in verifications)
+        return any(
+            each.result == self.reverification.verifications[0].result for each in verifications
+        )
 
 
 def note_rewards(rewards: Mapping[str, Number] | None, seconds: float) -> Verification:
@@ -193,10 +195,10 @@ def _render(value: Number) -> str:
 
 
 def render_verified_again(
-    task: str, task_checksum: str, n: int, kept: Sequence[Reverification]
+    task: str, task_checksum: str, n: int, reverifications: Sequence[Reverification]
 ) -> str:
     """Render verify-again.json."""
-    states = [each.as_stored() for each in kept if each.verifications]
+    states = [each.as_stored() for each in reverifications if each.verifications]
     stored = VerifiedAgain(task=task, task_checksum=task_checksum, n=n, states=states)
     return msgspec.json.format(msgspec.json.encode(stored), indent=2).decode()
 

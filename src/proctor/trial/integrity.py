@@ -226,5 +226,5 @@ async def _hash_inside(
     # Without this line the command did not finish: missing digests then prove nothing.
     if _LOOKED not in lines:
         return None
-    told_of = (line.partition("  ") for line in lines)
-    return {path: digest for digest, _, path in told_of}
+    listed = (line.partition("  ") for line in lines)
+    return {path: digest for digest, _, path in listed}

@@ -22,7 +22,7 @@ from proctor.trial.skills import find_skills_dir
 from proctor.trial.trial_run import TrialRun, host_variables
 
 TRAJECTORY = str(INSIDE.agent_dir / "trajectory.jsonl")
-"""Where an agent writes its trace inside, as a variable tells it; it is collected with its logs."""
+"""Where an agent writes its trace inside, as a variable says; it is collected with its logs."""
 
 
 async def make_agent(run: TrialRun) -> Agent:

@@ -43,7 +43,7 @@ async def models_open(account: ModelAccount | None) -> AsyncIterator[None]:
     try:
         async with account.opened():
             yield
-    except Exception as error:
+    except Exception as error:  # an agent may raise anything; its provider may be why
         if ending := _find_ending(account.summarize(), has_failed=True):
             raise ending from error
         raise

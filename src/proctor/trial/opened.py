@@ -10,7 +10,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 
 from proctor.sentence import count_of
-from proctor.trial.changes import Account, Place
+from proctor.trial.changes import ChangeAccount, Place
 from proctor.trial.environment import UNLISTED_OPENINGS, OpenedFile, Program
 from proctor.trial.finding import FindingCode
 from proctor.trial.paths import INSIDE
@@ -27,7 +27,7 @@ _IN_MEMORY = "/memfd:"
 _MOST = 100
 
 
-def list_made(account: Account | None) -> Iterator[str]:
+def list_made(account: ChangeAccount | None) -> Iterator[str]:
     """Files that the agent made, except those in the verifier's directories and of the system.
 
     The clean room covers programs of the system: packages bring such files too.

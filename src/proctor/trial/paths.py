@@ -52,7 +52,11 @@ INSIDE = EnvironmentPaths(
 
 @dataclass(frozen=True)
 class TrialPaths:
-    """Paths of one trial on the host."""
+    """Paths of one trial on the host.
+
+    Names of harbor's own class are here although nothing here reads them: harbor's agents and
+    verifiers do.
+    """
 
     trial_dir: Path
     verifier_place: Path | None = None
@@ -147,11 +151,6 @@ class TrialPaths:
     def steps_dir(self) -> Path:
         """The steps of a task of several."""
         return self.trial_dir / "steps"
-
-    @cached_property
-    def attempts_dir(self) -> Path:
-        """What earlier attempts left."""
-        return self.trial_dir / "attempts"
 
     @cached_property
     def verify_again_path(self) -> Path:

@@ -27,6 +27,7 @@ from proctor.harbor.record import (
     build_record,
     complete_record,
     find_image,
+    find_model,
     find_said,
     find_seconds,
     join_instructions,
@@ -257,10 +258,10 @@ def make_agent(spec: TrialSpec, result: TrialResult, models: Sequence[str] = ())
     """The agent, the model that answered or was requested, and their configuration."""
     info, pinned = result.agent_info, spec.record.adapter_revision
     version = None if info.version.strip() in _NO_VERSION else info.version
-    answered = models[0] if len(models) == 1 else None
+    requested = find_model(spec.config.agent.model_name, info.model_info)
     return AgentReference(
         adapter=info.name if info.name.strip() else UNRESOLVED,
-        model=answered or find_model_requested(spec, result) or NO_MODEL,
+        model=models[0] if len(models) == 1 else requested or NO_MODEL,
         adapter_revision=_join_revision(
             pinned or version or spec.record.command_pin, spec.record.adapter_carrier
         ),
@@ -271,16 +272,6 @@ def make_agent(spec: TrialSpec, result: TrialResult, models: Sequence[str] = ())
 def _join_revision(own: str | None, carrier: str | None) -> str | None:
     """Join both revisions: the package that drives an agent does not identify the agent."""
     return f"{own} {carrier}" if own and carrier else own
-
-
-def find_model_requested(spec: TrialSpec, result: TrialResult) -> str | None:
-    """The requested model, with its provider."""
-    if spec.config.agent.model_name:
-        return spec.config.agent.model_name
-    model = result.agent_info.model_info
-    if model is None:
-        return None
-    return f"{model.provider}/{model.name}" if model.provider else model.name
 
 
 def make_configuration(spec: TrialSpec) -> dict[str, Any]:

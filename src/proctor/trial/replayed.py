@@ -1,37 +1,20 @@
 """Reads from a trial's result.json how its requests were answered from a recording."""
 
-from typing import Any
-
 import msgspec
 
-from proctor.files import read_small
+from proctor.errors import JobError
+from proctor.harbor.documents import DETAILS
 from proctor.trial.models import REPLAY_KEY, ReplayUse
-
-
-class _Report(msgspec.Struct, frozen=True):
-    metadata: dict[str, Any] | None = None
-
-
-class _Step(msgspec.Struct, frozen=True):
-    agent_result: _Report | None = None
-
-
-class _Result(msgspec.Struct, frozen=True):
-    agent_result: _Report | None = None
-    step_results: list[_Step] | None = None
-
-
-_decode = msgspec.json.Decoder(_Result).decode
 
 
 def load_replay_uses(path: str) -> list[ReplayUse]:
     """Load how requests were answered, one for each step; empty if models were asked."""
     try:
-        result = _decode(read_small(path))
+        result = DETAILS.load(path)
         reports = [result.agent_result, *(step.agent_result for step in result.step_results or ())]
         found = [(report.metadata or {}).get(REPLAY_KEY) for report in reports if report]
         return [msgspec.convert(each, ReplayUse) for each in found if each is not None]
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except (JobError, msgspec.ValidationError):
         return []
 
 

@@ -48,21 +48,23 @@ async def keep_state(
     """Freeze what the agent left if it is to be verified again; None if it is not."""
     if not run.spec.verify_again or run.spec.config.verifier.disable:
         return None
-    kept = Reverification(step=step, artifacts_dir=artifacts_dir)
-    run.kept.append(kept)
+    reverification = Reverification(step=step, artifacts_dir=artifacts_dir)
+    run.reverifications.append(reverification)
     if find_own_environment(run, step) is not None:
         # A separate verifier gets only the collected artifacts, and those are kept already.
-        kept.state = FROZEN
-        return kept
+        reverification.state = FROZEN
+        return reverification
     try:
         with run.phase("freeze", step):
-            await _keep(run, environment, kept)
+            await _keep(run, environment, reverification)
     except Exception as error:  # noqa: BLE001 - an environment may raise anything, and scores stand
-        kept.reason = f"its state could not be kept: {run.describe(error).exception_message}"
-    return kept
+        reverification.reason = (
+            f"its state could not be kept: {run.describe(error).exception_message}"
+        )
+    return reverification
 
 
-async def _keep(run: TrialRun, environment: Environment, kept: Reverification) -> None:
+async def _keep(run: TrialRun, environment: Environment, reverification: Reverification) -> None:
     watched = environment if is_watched(environment) else None
     freezing = environment if can_freeze(environment) else None
     if watched is None or freezing is None:
@@ -73,11 +75,11 @@ async def _keep(run: TrialRun, environment: Environment, kept: Reverification) -
             # In a copy, the image's files cannot be told from the agent's.
             await keep_tools(run, environment)
         await freezing.freeze()
-        kept.state = FROZEN
+        reverification.state = FROZEN
         return
-    if hindrance := _find_hindrance(run, environment, kept.step):
+    if hindrance := _find_hindrance(run, environment, reverification.step):
         raise TrialError(f"{moving}, and {hindrance}")
-    kept.state = LIVE
+    reverification.state = LIVE
 
 
 async def _find_moving(watched: Watched, freezing: Freezing) -> str | None:
@@ -101,7 +103,9 @@ def _find_hindrance(run: TrialRun, environment: Environment, step: Step | None) 
 
 
 async def noted(
-    run: TrialRun, kept: Sequence[Reverification | None], verifying: Awaitable[VerifierResult]
+    run: TrialRun,
+    reverifications: Sequence[Reverification | None],
+    verifying: Awaitable[VerifierResult],
 ) -> VerifierResult:
     """Await a verification, and record its result in the states that are verified again.
 
@@ -111,64 +115,69 @@ async def noted(
     began = run.clock.monotonic()
     try:
         verified = await verifying
-    except Exception as error:
+    except Exception as error:  # noted as a result like another, and raised
         described = run.describe(error)
         seconds = run.clock.monotonic() - began
-        for each in filter(None, kept):
+        for each in filter(None, reverifications):
             each.add(note_exception(described.exception_type, described.exception_message, seconds))
         raise
-    for each in filter(None, kept):
+    for each in filter(None, reverifications):
         each.add(note_rewards(verified.rewards, run.clock.monotonic() - began))
     return verified
 
 
 async def verify_again(
-    run: TrialRun, environment: Environment, kept: Reverification | None
+    run: TrialRun, environment: Environment, reverification: Reverification | None
 ) -> None:
     """Repeat the tests on a state as often as requested, and record their results.
 
     Raises:
         CancelledError: the results until then are written.
     """
-    if kept is None or not kept.verifications:
+    if reverification is None or not reverification.verifications:
         return
     try:
-        if kept.state is not None:
-            with run.phase("verify-again", kept.step):
-                await _verify_all(run, environment, kept)
+        if reverification.state is not None:
+            with run.phase("verify-again", reverification.step):
+                await _verify_all(run, environment, reverification)
     except asyncio.CancelledError:
-        kept.reason = "the run was stopped"
+        reverification.reason = "the run was stopped"
         raise
     except Exception as error:  # noqa: BLE001 - whatever it is, the score stands
         described = run.describe(error)
-        kept.reason = f"{described.exception_type}: {described.exception_message}"
+        reverification.reason = f"{described.exception_type}: {described.exception_message}"
     finally:
-        if kept.reason is not None:
-            run.logger.warning("not verified again, or not so often: %s", kept.reason)
+        if reverification.reason is not None:
+            run.logger.warning("not verified again, or not so often: %s", reverification.reason)
         _write(run)
 
 
-async def _verify_all(run: TrialRun, environment: Environment, kept: Reverification) -> None:
+async def _verify_all(
+    run: TrialRun, environment: Environment, reverification: Reverification
+) -> None:
     try:
         for number in range(1, run.spec.verify_again + 1):
-            await _verify_once(run, environment, kept, number)
+            await _verify_once(run, environment, reverification, number)
             _write(run)
     finally:
-        if differing := kept.n_differing:
-            n_again = len(kept.verifications) - 1
+        if differing := reverification.n_differing:
+            n_again = len(reverification.verifications) - 1
             run.add_finding(
                 FindingCode.VERIFIER_FLAKY,
                 f"the tests gave another result than the one that counts in {differing} of "
-                f"{count_of(n_again, 'further verification')} of the same state ({kept.state})",
-                state=kept.state,
-                results=dict(kept.results),
+                f"{count_of(n_again, 'further verification')} of the same state "
+                f"({reverification.state})",
+                state=reverification.state,
+                results=dict(reverification.results),
             )
 
 
 async def _verify_once(
-    run: TrialRun, environment: Environment, kept: Reverification, number: int
+    run: TrialRun, environment: Environment, reverification: Reverification, number: int
 ) -> None:
-    place = run.paths.verify_again_dir(number, kept.step.name if kept.step else None)
+    place = run.paths.verify_again_dir(
+        number, reverification.step.name if reverification.step else None
+    )
     place.mkdir(parents=True)
     if is_mounted(environment):
         # The tests may run as any user inside, and write here through a mount.
@@ -176,20 +185,22 @@ async def _verify_once(
     paths = TrialPaths(run.paths.trial_dir, place)
     # Only the verification that counts adds findings to the trial.
     again = replace(run, findings=[], logger=_SILENT, paths=paths)
-    async with _opened(run, environment, kept, paths) as where:
-        verifying = run_verification(again, where, kept.artifacts_dir, kept.step)
+    async with _opened(run, environment, reverification, paths) as where:
+        verifying = run_verification(
+            again, where, reverification.artifacts_dir, reverification.step
+        )
         try:
-            await noted(run, (kept,), verifying)
+            await noted(run, (reverification,), verifying)
         except Exception as error:  # noqa: BLE001 - it is a result like another, and noted as one
             run.logger.debug("verification %d again: %s", number, error)
 
 
 @asynccontextmanager
 async def _opened(
-    run: TrialRun, environment: Environment, kept: Reverification, paths: TrialPaths
+    run: TrialRun, environment: Environment, reverification: Reverification, paths: TrialPaths
 ) -> AsyncIterator[Environment]:
     """Open a frozen copy and stop it on exit, or yield the live environment itself."""
-    if kept.state == LIVE or find_own_environment(run, kept.step) is not None:
+    if reverification.state == LIVE or find_own_environment(run, reverification.step) is not None:
         yield environment
         return
     if not can_freeze(environment):
@@ -214,7 +225,7 @@ async def opened_copy(run: TrialRun, opening: Awaitable[Environment]) -> AsyncIt
 def _write(run: TrialRun) -> None:
     spec = run.spec
     text = render_verified_again(
-        spec.task.name, spec.digests.task_checksum, spec.verify_again, run.kept
+        spec.task.name, spec.digests.task_checksum, spec.verify_again, run.reverifications
     )
     try:
         replace_file(run.paths.verify_again_path, run.clean(text).encode())

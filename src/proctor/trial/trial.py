@@ -128,12 +128,12 @@ async def _run_step(
             artifacts_dir = await _collect(run, environment, step)
         async with paused(run, environment):
             await note_changes(run, environment, step)
-            kept = await keep_state(run, environment, artifacts_dir, step)
+            reverification = await keep_state(run, environment, artifacts_dir, step)
             await keep_for_clean_room(run, environment, artifacts_dir, step)
         with run.phase("verify", step):
-            await _verify_step(run, environment, step, result, artifacts_dir, kept)
+            await _verify_step(run, environment, step, result, artifacts_dir, reverification)
         await verify_in_clean_room(run, environment)
-        await verify_again(run, environment, kept)
+        await verify_again(run, environment, reverification)
     archive_step(run, step)
 
 
@@ -201,7 +201,7 @@ async def _verify_step(
     step: Step,
     result: StepResult,
     artifacts_dir: Path,
-    kept: Reverification | None,
+    reverification: Reverification | None,
 ) -> None:
     if find_own_environment(run, step) is not None and step is run.spec.task.steps[-1]:
         await stop_environment(run)
@@ -211,7 +211,7 @@ async def _verify_step(
     with run.timed(timing):
         try:
             verifying = run_verification(run, environment, artifacts_dir, step)
-            both = (kept, run.clean_room.kept if run.clean_room else None)
+            both = (reverification, run.clean_room.reverification if run.clean_room else None)
             result.verifier_result = await noted(run, both, verifying)
         except Exception as error:  # noqa: BLE001 - the step's boundary: it stands on the step
             if result.exception_info is None:
@@ -234,9 +234,6 @@ def remove_empty(run: TrialRun) -> None:
     for directory in (paths.agent_dir, paths.verifier_dir, paths.artifacts_dir):
         if directory.is_dir() and not any(directory.iterdir()):
             directory.rmdir()
-
-
-# Closing a trial: findings, record, and last of all result.json
 
 
 # Comparing the agent's commands with the task's solution, which it must not have seen
@@ -422,11 +419,11 @@ async def _run_single(run: TrialRun, agent: Agent, environment: Environment) -> 
     async with paused(run, environment):
         await note_changes(run, environment)
         # Both do nothing where the verifier is disabled.
-        kept = await keep_state(run, environment, run.paths.artifacts_dir)
+        reverification = await keep_state(run, environment, run.paths.artifacts_dir)
         await keep_for_clean_room(run, environment, run.paths.artifacts_dir)
     if not run.spec.config.verifier.disable:
         with run.phase("verify"):
-            await _verify(run, environment, kept)
+            await _verify(run, environment, reverification)
 
 
 async def _start(run: TrialRun, environment: Environment) -> None:
@@ -445,7 +442,7 @@ async def _start(run: TrialRun, environment: Environment) -> None:
 async def _run_agent(run: TrialRun, agent: Agent, environment: Environment) -> None:
     try:
         await run_agent(run, agent, environment, run.result)
-    except Exception as error:
+    except Exception as error:  # an agent may raise anything; most of it is raised again
         if type(error).__name__ not in STILL_VERIFIED:
             raise
         run.fail(error)
@@ -459,13 +456,15 @@ async def _collect_artifacts(run: TrialRun, environment: Environment) -> None:
         run.has_artifacts = True
 
 
-async def _verify(run: TrialRun, environment: Environment, kept: Reverification | None) -> None:
+async def _verify(
+    run: TrialRun, environment: Environment, reverification: Reverification | None
+) -> None:
     # The artifacts are collected, and nothing else of the agent may reach a separate verifier.
     if find_own_environment(run) is not None:
         await stop_environment(run)
     timing = run.result.verifier = TimingInfo()
     verifying = run_verification(run, environment, run.paths.artifacts_dir)
-    both = (kept, run.clean_room.kept if run.clean_room else None)
+    both = (reverification, run.clean_room.reverification if run.clean_room else None)
     try:
         with run.timed(timing):
             run.result.verifier_result = await noted(run, both, verifying)
@@ -501,5 +500,5 @@ async def _verify_once_more(run: TrialRun) -> None:
     # Repeated verifications do not count towards the trial's duration.
     run.result.finished_at = run.clock.now()
     await verify_in_clean_room(run, environment)
-    for kept in run.kept:
-        await verify_again(run, environment, kept)
+    for reverification in run.reverifications:
+        await verify_again(run, environment, reverification)

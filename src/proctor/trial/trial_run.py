@@ -25,7 +25,7 @@ from proctor.task.config import StepConfig
 from proctor.task.directory import Step
 from proctor.traces.writer import Redactor
 from proctor.trial.agent import Agent
-from proctor.trial.changes import Account
+from proctor.trial.changes import ChangeAccount
 from proctor.trial.clock import Clock, find_jump
 from proctor.trial.environment import Environment, OpenedFile, Watched, is_watched
 from proctor.trial.finding import Finding, FindingCode, render_findings
@@ -76,13 +76,13 @@ class TrialRun:
     has_artifacts: bool = False
     is_done: bool = False
     """Whether it reached the end of its phases."""
-    account: Account | None = None
+    account: ChangeAccount | None = None
     """The agent's changes to the environment, if known."""
     opened: Sequence[OpenedFile] | None = None
     """Files of the verifier opened while the tests ran, if known."""
     clean_room: CleanRoom | None = None
     """The clean-room verification still to run."""
-    kept: list[Reverification] = field(default_factory=list)
+    reverifications: list[Reverification] = field(default_factory=list)
     """States to verify again."""
     phase_name: str = "record"
     _phases: list[tuple[int, str]] = field(default_factory=list)
@@ -216,17 +216,17 @@ class Phase:
     """
 
     def __init__(self, run: TrialRun, name: str) -> None:
-        self._sitting = run
+        self._run = run
         self._name = name
 
     def __enter__(self) -> None:
-        self._sitting.begin_phase(self._name)
-        self._before = self._sitting.clock.read()
+        self._run.begin_phase(self._name)
+        self._before = self._run.clock.read()
 
     def __exit__(self, *_: object) -> None:
-        jump = find_jump(self._before, self._sitting.clock.read())
+        jump = find_jump(self._before, self._run.clock.read())
         if jump is not None:
-            self._sitting.add_clock_jump(jump)
+            self._run.add_clock_jump(jump)
 
 
 class Timed:

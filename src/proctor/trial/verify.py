@@ -253,7 +253,7 @@ async def verify_shared(
     except AddTestsDirError:
         # If the upload failed, differing tests are not a sign of tampering.
         raise
-    except Exception:
+    except Exception:  # whatever failed, the agent may have caused it
         await check_after_tests(run, room, uploaded, step)
         raise
     await check_after_tests(run, room, uploaded, step)
@@ -384,7 +384,7 @@ async def _upload_tests(environment: Environment, sources: Sequence[Path]) -> No
     try:
         for source in sources:
             await environment.upload_dir(source_dir=source, target_dir=str(INSIDE.tests_dir))
-    except Exception as error:
+    except Exception as error:  # an environment may raise anything; converted, as by harbor
         raise AddTestsDirError("Failed to add tests directory to environment.") from error
 
 
@@ -454,6 +454,6 @@ async def _download_results(run: TrialRun, environment: Environment) -> None:
         await environment.download_dir(
             source_dir=str(INSIDE.verifier_dir), target_dir=run.paths.verifier_dir
         )
-    except Exception as error:
+    except Exception as error:  # an environment may raise anything; converted, as by harbor
         message = "Failed to download verifier directory from environment"
         raise DownloadVerifierDirError(message) from error

@@ -29,7 +29,7 @@ from proctor.web.traces.beside import (
     pair_up,
     show_action,
 )
-from proctor.web.traces.kept import KEPT, KeptTrace
+from proctor.web.traces.cache import CACHE, CachedTrace
 from proctor.web.traces.place import TracePlace, find_place
 
 _STRETCHES: Final = 60
@@ -43,8 +43,8 @@ class _Side:
     base: str
     """Address of the trial's page."""
     place: TracePlace
-    traces: list[KeptTrace]
-    trace: KeptTrace
+    traces: list[CachedTrace]
+    trace: CachedTrace
 
     @property
     def is_output(self) -> bool:
@@ -56,7 +56,7 @@ class _Side:
         return "line" if self.is_output else "step"
 
     def read(self) -> Side:
-        return Side(self.trace.lines, KEPT.index_of(self.trace), is_output=self.is_output)
+        return Side(self.trace.lines, CACHE.index_of(self.trace), is_output=self.is_output)
 
     def link(self, step: int) -> str:
         part = f"?{urlencode({'part': self.trace.part})}" if self.trace.part else ""
@@ -76,8 +76,8 @@ def _show_diff(request: Request) -> Response:
         try:
             beside = compare_traces(a.read(), b.read(), _count(request))
         except ChangedTraceError:
-            KEPT.forget(a.place)
-            KEPT.forget(b.place)
+            CACHE.forget(a.place)
+            CACHE.forget(b.place)
             raise
     return _render(request, a, b, beside)
 
@@ -96,7 +96,7 @@ def _open_side(request: Request, name: str, stack: ExitStack) -> _Side:
     if not (experiment and slash and trial):
         raise InputError(f"{name}={text[:200]!r}; expected EXPERIMENT/TRIAL")
     place = stack.enter_context(find_place(subject, experiment, trial))
-    traces = KEPT.find(place)
+    traces = CACHE.find(place)
     part = request.query_params.get("part", "")
     found = [trace for trace in traces if trace.part == part or not part]
     if not found:
@@ -139,7 +139,7 @@ def _name_first(first: First) -> str:
             return "the agent's action differed first"
         case First.ENVIRONMENT:
             return "the environment's answer differed first"
-        case First.NOBODY:
+        case First.NEITHER:
             return "nothing differs"
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from proctor.harbor.stats import count_errored
 from proctor.ledger.counting import (
     RESTARTED,
     SET_ASIDE,
@@ -11,7 +12,6 @@ from proctor.ledger.counting import (
     WITHHELD,
     Account,
     account_for,
-    count_exceptions,
     counted_trials,
 )
 from proctor.ledger.query import load_position, snapshot, with_restarted
@@ -21,6 +21,7 @@ from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.withheld import render_unnamed
 from proctor.report.board.numbers import RowNumbers, count_row
 from proctor.report.statistics.efficiency import PASS_MARK, efficiency_of
+from proctor.sentence import render_figure
 from proctor.trial.finding import Level, worst_level
 
 SCORED: Final = "scored"
@@ -71,7 +72,7 @@ def text_of(row: TrialRow) -> str:
     """Text of its table cell."""
     state = state_of(row)
     if row.reward is not None and state in (SCORED, SUPERSEDED, ASIDE, ATTEMPT):
-        return f"{row.reward:.3g}"
+        return render_figure(row.reward)
     return _TEXTS.get(state, "-")
 
 
@@ -113,7 +114,7 @@ def count_trials(rows: Sequence[TrialRow]) -> Tally:
     running = sum(row.status == RUNNING for row in rows)
     return Tally(
         account=account_for(ended),
-        errored=sum(count_exceptions(ended).values()),
+        errored=count_errored(counted_trials(ended)),
         running=running,
         broken=len(rows) - len(ended) - running,
     )

@@ -11,13 +11,14 @@ from starlette.routing import BaseRoute, Route
 from proctor.ledger.query import snapshot
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.withheld import list_unnamed, render_unnamed
-from proctor.report.board.text import render_cost, render_score
+from proctor.report.board.text import render_cost
 from proctor.web.bars import draw_bar, find_scale
 from proctor.web.experiment import Listed, list_experiments
 from proctor.web.job_files import JobFiles, JobSummary
 from proctor.web.listing import make_pages, read_page, read_words
 from proctor.web.pages import render_page, render_text
 from proctor.web.shelf import JobShelf
+from proctor.web.shown import show_score
 from proctor.web.subject import Subject
 
 _ON_A_PAGE = 50
@@ -76,7 +77,7 @@ def _render_sealed(ledger: LedgerReader, words: str, number: int) -> Markup:
         disclosed=render_unnamed(list_unnamed(ledger)),
         bar=draw_bar,
         scale=find_scale([row.numbers for row in rows]),
-        words_for={"score": render_score, "cost": render_cost},
+        words_for={"score": show_score, "cost": render_cost},
     )
 
 

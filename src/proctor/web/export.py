@@ -44,8 +44,8 @@ from proctor.traces.trial_summary import TrialSummary
 from proctor.trial.finding import level_of, sort_codes
 from proctor.web.pages import render_text
 from proctor.web.style import load_style
+from proctor.web.traces.cache import CachedTrace, open_traces
 from proctor.web.traces.index import TraceIndex, build_index
-from proctor.web.traces.kept import KeptTrace, open_traces
 from proctor.web.traces.labels import label_turns
 from proctor.web.traces.place import load_place
 from proctor.web.traces.row import Row, Showing
@@ -172,7 +172,7 @@ def _render_findings(codes: Sequence[str]) -> str:
 class _Excerpt:
     """The part of a trace that its page shows."""
 
-    trace: KeptTrace
+    trace: CachedTrace
     index: TraceIndex
     rows: list[Row]
 

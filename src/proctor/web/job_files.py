@@ -13,20 +13,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from proctor.errors import JobError, NotSealedError
 from proctor.exchange.harbor_trial import time_phases
 from proctor.harbor.documents import JOB, LOCK, STATE, JobDocument, load_details
 from proctor.harbor.job import PublishedResult
-from proctor.harbor.record import NO_MODEL, find_reward
 from proctor.harbor.render import render_json
-from proctor.harbor.stats import ADHOC
 from proctor.harbor.trial import load_trial
-from proctor.ledger.counting import NOT_COUNTED, RESTARTED, SET_ASIDE, UNSEALED
+from proctor.ledger.counting import ATTEMPT, NOT_COUNTED, RESTARTED, SET_ASIDE, UNSEALED
 from proctor.ledger.row import NOT_IN_A_LOG, TrialRow
-from proctor.ledger.submission import list_attempts
+from proctor.ledger.submission import ATTEMPTS, list_attempts
 from proctor.record.ids import shown_name
+from proctor.report.in_jobs import make_row
 from proctor.web.experiment import BROKEN, RUNNING, Experiment
 from proctor.web.live_cost import LiveCosts
 
@@ -39,6 +37,8 @@ _REWARDS = ("verifier/reward.txt", "verifier/reward.json")
 
 type Stamp = tuple[int, int, int]
 """Inode, size and time of modification."""
+type _Unfinished = tuple[bool, Stamp | None, float | None]
+"""Of a trial without a result: whether it has begun, the stamp of its kept attempts, its cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,7 @@ class _Read:
     reward_stamp: Stamp | None
     trials: tuple[TrialRow, ...]
     """The kept attempts and the trial itself."""
+    unfinished: _Unfinished | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,30 +215,31 @@ class JobFiles:
     def _read_trial(self, name: str, root: int) -> _Read | None:
         known, place = self._trials.get(name), f"{self.directory}/{name}"
         stamp = _stamp(f"{name}/result.json", root)
+        status = SET_ASIDE if name in self._about.aside else UNSEALED
+        if stamp is None:
+            kept = _stamp(f"{name}/{ATTEMPTS}", root)
+            state = _has_begun(place), kept, self._costs.get(place)
+            is_same = known is not None and known.unfinished == state
+            return known if is_same else self._read_unfinished(name, place, status, state)
         if known is not None and known.stamp == stamp:
             reward = known.reward
             # The reward file is checked too: it decides the score, and may be edited without
             # result.json.
-            is_same = reward is None or _stamp(f"{name}/{reward}", root) == known.reward_stamp
-            if is_same and (
-                stamp is not None or known.trials[0].cost_usd == self._costs.get(place)
-            ):
+            if reward is None or _stamp(f"{name}/{reward}", root) == known.reward_stamp:
                 return known
-        status = SET_ASIDE if name in self._about.aside else UNSEALED
-        if stamp is None:
-            row = self._make_unfinished(name, place)
-            return _Read(None, None, None, (row,)) if row else None
         reward, reward_stamp = _find_reward_file(name, root)
         trials = (*self._read_attempts(name, place, status), self._read(name, place, status))
         return _Read(stamp, reward, reward_stamp, trials)
 
-    def _make_unfinished(self, name: str, place: str) -> TrialRow | None:
-        """A trial without a result; None if the directory is not a trial."""
-        # Other directories may be in a job; a trial writes one of these first.
-        if not any(os.path.lexists(f"{place}/{each}") for each in ("config.json", "trial.log")):
-            return None
-        usd = self._costs.get(place)
-        return self._row(name, place, RUNNING, task_id=_task_of(name), cost_usd=usd)
+    def _read_unfinished(
+        self, name: str, place: str, status: str, state: _Unfinished
+    ) -> _Read | None:
+        """A trial without a result, or only its earlier attempts; None if it is no trial."""
+        has_begun, _, usd = state
+        rows = [*self._read_attempts(name, place, status)]
+        if has_begun:
+            rows.append(self._make_unread(name, place, RUNNING, cost_usd=usd))
+        return _Read(None, None, None, tuple(rows), state) if rows else None
 
     def _read_attempts(self, name: str, place: str, status: str) -> Iterator[TrialRow]:
         """The attempts kept in a trial; unreadable ones are reported with the trial."""
@@ -245,7 +247,7 @@ class JobFiles:
         with contextlib.suppress(NotSealedError):
             for attempt in list_attempts(Path(place)):
                 if not attempt.is_symlink():
-                    yield self._read(f"{name}.attempt-{attempt.name}", str(attempt), kept)
+                    yield self._read(f"{name}{ATTEMPT}{attempt.name}", str(attempt), kept)
 
     def _read(self, name: str, place: str, status: str) -> TrialRow:
         try:
@@ -253,39 +255,37 @@ class JobFiles:
             timing = time_phases(load_details(place))
         except JobError as error:
             status = status if status in NOT_COUNTED else BROKEN
-            return self._row(
-                name, place, status, task_id=_task_of(name), exception=_cut(str(error))
-            )
-        trial, document = found.trial, found.document
-        info = document.agent_info.model_info
-        model = f"{info.provider}/{info.name}" if info and info.provider else trial.model
-        return self._row(
+            return self._make_unread(name, place, status, exception=_cut(str(error)))
+        # No record is made, as `load_jobs` does: a list of thousands of trials must not wait for
+        # gigabytes of traces.
+        return make_row(found, self.directory.name, name=name, status=status, timing=timing)
+
+    def _make_unread(
+        self,
+        name: str,
+        place: str,
+        status: str,
+        *,
+        exception: str | None = None,
+        cost_usd: float | None = None,
+    ) -> TrialRow:
+        """A trial whose result is not there or cannot be read."""
+        return TrialRow(
+            NOT_IN_A_LOG,
+            self.directory.name,
             name,
-            place,
-            status,
-            task_id=trial.task,
-            reward=find_reward(trial.verdict.rewards if trial.verdict else None, []),
-            reason_code=found.reason,
-            exception=trial.exception,
-            agent=trial.agent,
-            model=model or NO_MODEL,
-            dataset_id=trial.source or ADHOC,
-            seconds=_seconds(document.started_at, document.finished_at),
-            setup_seconds=timing.setup_seconds,
-            agent_seconds=timing.agent_seconds,
-            verification_seconds=timing.verification_seconds,
-            cost_usd=trial.usage.cost_usd,
-            timestamp=document.finished_at or document.started_at,
+            record="",
+            status=status,
+            task_id=_task_of(name),
+            exception=exception,
+            cost_usd=cost_usd,
+            place=place,
         )
 
-    def _row(self, name: str, place: str, status: str, **facts: Any) -> TrialRow:
-        """Make a row with the facts that a list shows, as `load_jobs` does.
 
-        No record is made: that would read the whole trace, and a list of thousands of trials must
-        not wait for gigabytes of traces.
-        """
-        experiment = self.directory.name
-        return TrialRow(NOT_IN_A_LOG, experiment, name, "", status, place=place, **facts)
+def _has_begun(place: str) -> bool:
+    # Other directories may be in a job; a trial writes one of these first.
+    return any(os.path.lexists(f"{place}/{each}") for each in ("config.json", "trial.log"))
 
 
 def _list_directories(directory: Path) -> Iterator[str]:

@@ -17,11 +17,10 @@ from starlette.routing import BaseRoute, Route
 from proctor.ledger.counting import SUPERSEDED, WITHHELD, counted_trials
 from proctor.ledger.row import TrialRow
 from proctor.report.board.numbers import count_row
-from proctor.report.board.text import render_score, render_usd
 from proctor.report.scores import choose_ks
 from proctor.report.statistics.efficiency import efficiency_of, is_success, time_phases
 from proctor.report.statistics.passk import PassEstimate, pass_at
-from proctor.sentence import render_errored
+from proctor.sentence import render_errored, render_percent
 from proctor.trial.finding import Level, is_common, level_of, render_common, sort_codes, worst_level
 from proctor.web.bars import draw_bar, draw_shares, find_scale
 from proctor.web.experiment import (
@@ -44,7 +43,7 @@ from proctor.web.experiment import (
 from proctor.web.listing import make_address, make_pages, read_choice, read_page, read_words
 from proctor.web.live import stream_events
 from proctor.web.pages import ENVIRONMENT, render_page
-from proctor.web.shown import experiment_path, path_part, trial_path
+from proctor.web.shown import experiment_path, path_part, show_score, show_usd, trial_path
 from proctor.web.subject import Subject
 
 # Parameters of an experiment's page, and the trials that match
@@ -307,7 +306,9 @@ class _Summary:
         self.passes = _estimate_passes(counted) if self.numbers.pass_rate is not None else []
         self.phases = _find_phases(counted)
         self.shares = [(phase.kind, phase.mean) for phase in self.phases]
-        self.told = ", ".join(f"{each.name} {each.share:.0%}" for each in self.phases)
+        self.phase_shares = ", ".join(
+            f"{each.name} {render_percent(each.share)}" for each in self.phases
+        )
         self.errors = [
             _Error(
                 kind,
@@ -382,7 +383,7 @@ def _render(experiment: Experiment, asked: PageParams) -> Markup:
             bar=draw_bar,
             shares=draw_shares,
             scale=find_scale([summary.numbers]),
-            words={"score": render_score, "money": render_usd},
+            words={"score": show_score, "money": show_usd},
             chosen=count_trials(chosen) if asked.is_narrowed else None,
             chosen_groups=len(_find_groups(chosen)),
             matching=len(chosen),

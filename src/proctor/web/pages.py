@@ -9,16 +9,16 @@ from markupsafe import Markup, escape
 from starlette.responses import HTMLResponse
 
 from proctor.report.levels import tone_of_level
+from proctor.report.page.figures import render_ends, render_percent_ends
+from proctor.sentence import render_size
 from proctor.trial.finding import level_of, sort_codes
 from proctor.web.shown import (
     board_path,
     entry_path,
     experiment_path,
     show_count,
-    show_interval,
-    show_mean,
+    show_figure,
     show_percent,
-    show_percents,
     show_seconds,
     show_time,
     show_usd,
@@ -90,12 +90,13 @@ def _link_style(name: str) -> Markup:
 
 ENVIRONMENT.filters.update(
     whole=show_count,
-    mean=show_mean,
+    figure=show_figure,
     seconds=show_seconds,
+    size=render_size,
     usd=show_usd,
     percent=show_percent,
-    percents=show_percents,
-    interval=show_interval,
+    percents=render_percent_ends,
+    interval=render_ends,
     moment=show_time,
     level=level_of,
     by_level=sort_codes,

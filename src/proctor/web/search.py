@@ -20,8 +20,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from proctor.errors import InputError, ProctorError
-from proctor.files import read_small
+from proctor.errors import InputError, JobError, ProctorError
+from proctor.harbor.documents import TRIAL
 from proctor.ledger.place import open_reader
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import NOT_IN_A_LOG
@@ -221,32 +221,14 @@ def _hit_in_job(names: tuple[str, str], row: Row) -> Hit:
     return Hit(seq=NOT_IN_A_LOG, experiment_id=experiment, trial_id=trial, row=row)
 
 
-class _Agent(msgspec.Struct, frozen=True):
-    model_name: str | None = None
-
-
-class _Config(msgspec.Struct, frozen=True):
-    agent: _Agent = _Agent()
-
-
-class _Result(msgspec.Struct, frozen=True):
-    task_name: str | None = None
-    config: _Config = _Config()
-
-
 def _is_meant(query: Query, job: Path, trial: str) -> bool:
     if not query.conditions:
         return True
-    result = _Result()
-    with contextlib.suppress(OSError, InputError, msgspec.MsgspecError, RecursionError):
-        result = msgspec.json.decode(read_small(str(job / trial / "result.json")), type=_Result)
-    known = {
-        "experiment": job.name,
-        "trial": trial,
-        "task": result.task_name,
-        "model": result.config.agent.model_name,
-    }
-    return all(fits_condition(each, known[each.name]) for each in query.conditions)
+    known: dict[str, str | None] = {"experiment": job.name, "trial": trial}
+    with contextlib.suppress(JobError):
+        result = TRIAL.load(str(job / trial / "result.json"))
+        known |= {"task": result.task_name, "model": result.config.agent.model_name}
+    return all(fits_condition(each, known.get(each.name)) for each in query.conditions)
 
 
 def list_pages(total: int, page: Page) -> Iterator[tuple[str, int]]:
@@ -314,7 +296,7 @@ def _search(request: Request) -> Response:
 def _search_ledger(
     asked: _Params, subject: Subject, ledger: LedgerReader, marker: Marker
 ) -> Response:
-    progress = INDEX_UPDATER.wait(Path(ledger.where).resolve())
+    progress = INDEX_UPDATER.wait(Path(ledger.log.where).resolve())
     if progress is not None:
         return _render(asked, subject, progress=progress)
     found, problems = search_ledger(ledger, parse_query(asked.text), asked.page)

@@ -3,6 +3,7 @@
 import contextlib
 import signal
 import socket
+import ssl
 import threading
 from asyncio import BaseTransport, TimerHandle
 from collections.abc import Iterator
@@ -56,6 +57,33 @@ class Tls:
 
     certificate: Path
     key: Path
+
+    def check(self) -> None:
+        """Check that they can be used.
+
+        Raises:
+            InputError: one of them is not in PEM form, or they do not belong together.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        with _named(self.certificate, "a certificate in PEM form"):
+            context.load_verify_locations(self.certificate)
+        what = f"the private key of {self.certificate}, in PEM form and without a passphrase"
+        with _named(self.key, what):
+            # An empty passphrase, because OpenSSL would ask the terminal for one.
+            context.load_cert_chain(self.certificate, self.key, password="")
+
+
+@contextlib.contextmanager
+def _named(path: Path, expected: str) -> Iterator[None]:
+    """Name the file in OpenSSL's errors, which do not."""
+    try:
+        with path.open("rb"):
+            yield
+    except ssl.SSLError as error:
+        reason = f" ({error.reason})" if error.reason else ""
+        raise InputError(f"{path}: not {expected}{reason}") from error
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def serve(

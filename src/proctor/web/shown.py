@@ -3,15 +3,25 @@
 from datetime import UTC, datetime
 from urllib.parse import quote
 
-from proctor.report.statistics.intervals import Interval
-from proctor.sentence import render_duration, render_money
+from proctor.report.board.numbers import RowNumbers
+from proctor.report.page.figures import render_estimate
+from proctor.sentence import render_duration, render_figure, render_money, render_percent
 
 NOT_KNOWN = "-"
 
 
-def show_mean(value: float | None) -> str:
-    """Format a mean with four digits."""
-    return NOT_KNOWN if value is None else f"{value:.4g}"
+def show_figure(value: float | None) -> str:
+    """Format a mean."""
+    return NOT_KNOWN if value is None else render_figure(value)
+
+
+def show_score(numbers: RowNumbers) -> str:
+    """Format the mean reward of trials with its interval, outside a board."""
+    return (
+        NOT_KNOWN
+        if numbers.score is None
+        else render_estimate(numbers.score, numbers.score_interval)
+    )
 
 
 def show_count(value: int | None) -> str:
@@ -31,17 +41,7 @@ def show_usd(value: float | None) -> str:
 
 def show_percent(value: float | None) -> str:
     """Format a share as a percentage."""
-    return NOT_KNOWN if value is None else f"{value:.1%}"
-
-
-def show_interval(ends: Interval) -> str:
-    """Format the ends of an interval of scores."""
-    return f"{ends.low:.3f} to {ends.high:.3f}"
-
-
-def show_percents(ends: Interval) -> str:
-    """Format the ends of an interval of shares."""
-    return f"{ends.low:.1%} to {ends.high:.1%}"
+    return NOT_KNOWN if value is None else render_percent(value)
 
 
 def show_time(value: str | float | None) -> str:

@@ -7,29 +7,23 @@ sees changes. Names from requests never become part of a path.
 
 import contextlib
 import os
-import sqlite3
 import tempfile
 import threading
 import time
 from collections.abc import Hashable, Iterator
 from pathlib import Path
-from typing import Final
 
 from markupsafe import Markup
 
 from proctor.errors import DamageError, LedgerError, NoteError, NotThereError, ProctorError
-from proctor.ledger.admission import admit_line
-from proctor.ledger.derived import INDEX
-from proctor.ledger.index import Index
-from proctor.ledger.ledger import OpenLedger, open_artifacts
-from proctor.ledger.log import FileLog, Place, Stamp, read_lines
-from proctor.ledger.note import Checkpoint
+from proctor.ledger.as_found import Seen, has_lines, index_found, is_grown, open_found, see_files
+from proctor.ledger.counting import ATTEMPT
+from proctor.ledger.place import open_reader
 from proctor.ledger.query import list_trials, snapshot
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.submission import ATTEMPTS
-from proctor.ledger.tree import EMPTY_ROOT, Frontier, Tree, leaf_hash
-from proctor.ledger.trial_index import Indexed, Position, TrialFilter
+from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.verification.verify import verify_ledger
 from proctor.sentence import count_of
 from proctor.web.experiment import Experiment, load_sealed
@@ -45,15 +39,8 @@ from proctor.web.shelf import JobShelf
 #
 # A log that does not match its signature is shown as found, with a separate index.
 
-
-type Seen = tuple[bytes, dict[int, Stamp]]
-"""The checkpoint, and the stamps of the segments."""
-
 # Seconds between two verifications of a growing ledger; at least ten times what one took.
 _PAUSE = 20.0
-_BATCH = 1000
-# Higher than any entry number of a genuine log.
-_HIGHEST = 1 << 31
 
 
 class Health:
@@ -81,7 +68,7 @@ class Health:
     def look(self) -> str | None:
         """Describe the damage to the ledger in a sentence; None if none is known."""
         with self._lock:
-            seen = _see(self._directory)
+            seen = see_files(self._directory)
             if seen != self._seen:
                 self._check()
                 self._seen = seen
@@ -101,24 +88,23 @@ class Health:
         with self._lock:
             kept = Path(self._kept.name) if self._kept else None
         if kept is None:
-            with OpenLedger.open(self._directory) as ledger:
+            with open_reader(self._directory) as ledger:
                 yield ledger
             return
-        log, artifacts = FileLog(self._directory), open_artifacts(self._directory)
-        with DamagedLedger(log, artifacts, Index.open(kept / INDEX, "")) as found:
+        with open_found(self._directory, kept) as found:
             yield found
 
     def _check(self) -> None:
         found, kept = None, None
         try:
-            with OpenLedger.open(self._directory) as ledger:
+            with open_reader(self._directory) as ledger:
                 ledger.refresh()
         except (DamageError, NoteError) as error:
-            found, kept = str(error), _index_damaged(self._directory)
+            found, kept = str(error), _index_found(self._directory)
         except LedgerError as error:
             # A log without a checkpoint is still a log.
-            if _stamps(FileLog(self._directory)):
-                found, kept = str(error), _index_damaged(self._directory)
+            if has_lines(self._directory):
+                found, kept = str(error), _index_found(self._directory)
         self._found = found
         if self._kept is not None:
             self._kept.cleanup()
@@ -141,7 +127,7 @@ class Health:
         took = time.monotonic() - start
         with self._lock:
             # If files were replaced while they were read, the result is true of neither version.
-            holds = sentence is None or _is_grown(seen, _see(self._directory))
+            holds = sentence is None or is_grown(seen, see_files(self._directory))
             self._verified = sentence if holds else None
             self._verified_of = seen if holds else None
             self._next = time.monotonic() + max(_PAUSE, 10 * took)
@@ -161,44 +147,6 @@ class Health:
             verifying.join()
 
 
-class DamagedLedger(OpenLedger):
-    """A damaged ledger, opened for reading without checking it against the checkpoint."""
-
-    def refresh(self) -> Checkpoint:
-        """The unsigned checkpoint that the found log would have."""
-        return Checkpoint("", Tree(self.index.size(), EMPTY_ROOT))
-
-    def keep_up(self) -> None:
-        """Do nothing: changes are found by reopening."""
-
-
-def _see(directory: Path) -> Seen:
-    log = FileLog(directory)
-    try:
-        checkpoint = log.read_checkpoint()
-    except OSError:
-        checkpoint = b""
-    return checkpoint, _stamps(log)
-
-
-def _is_grown(before: Seen, after: Seen) -> bool:
-    """Whether the log only grew: nothing was replaced or cut off."""
-    for number, (_, size, changed) in before[1].items():
-        _, now, changed_now = after[1].get(number, (0, -1, 0))
-        # Appending raises the size; a change without growth is a rewrite.
-        if (now, changed_now) != (size, changed) and now <= size:
-            return False
-    return True
-
-
-def _stamps(log: FileLog) -> dict[int, Stamp]:
-    """Stamps of the segments; empty if their directory cannot be read."""
-    try:
-        return log.stamps()
-    except DamageError:
-        return {}
-
-
 def _verify(directory: Path) -> str | None:
     try:
         result = verify_ledger(directory, fast=True)
@@ -211,55 +159,10 @@ def _verify(directory: Path) -> str | None:
     return f"{result.damage[0].message}{rest}; `proctor ledger verify` says all"
 
 
-def _index_damaged(directory: Path) -> tempfile.TemporaryDirectory[str]:
-    """Index all lines that are valid entries, whatever was signed."""
+def _index_found(directory: Path) -> tempfile.TemporaryDirectory[str]:
     kept = tempfile.TemporaryDirectory(prefix="proctor-view-")
-    index = Index.open(Path(kept.name) / INDEX, "")
-    try:
-        batch: list[Indexed] = []
-        for indexed in _read_entries(FileLog(directory)):
-            batch.append(indexed)
-            if len(batch) == _BATCH:
-                _add(index, batch)
-                batch = []
-        _add(index, batch)
-    finally:
-        index.close()
+    index_found(directory, Path(kept.name))
     return kept
-
-
-def _read_entries(log: FileLog) -> Iterator[Indexed]:
-    known: set[int] = set()
-    for number in _stamps(log):
-        with contextlib.suppress(DamageError):  # an unreadable segment has no lines
-            for line in read_lines(log, Place(number)):
-                # read_lines continues into the next segment, which the outer loop reads itself.
-                if line.place.segment != number:
-                    break
-                with contextlib.suppress(DamageError):  # not an entry, or not a usable one
-                    entry = admit_line(line.data, "a line")
-                    # A forged line may repeat a number, or claim one that would make the index
-                    # huge.
-                    if entry.seq in known or not 0 <= entry.seq < _HIGHEST:
-                        continue
-                    known.add(entry.seq)
-                    yield Indexed(line.place, len(line.data), leaf_hash(line.data), entry)
-
-
-def _add(index: Index, batch: list[Indexed]) -> None:
-    try:
-        _add_all(index, batch)
-    except (DamageError, sqlite3.Error, OverflowError):
-        for line in batch:
-            # One of them has no record, or numbers too large for SQLite.
-            with contextlib.suppress(DamageError, sqlite3.Error, OverflowError):
-                _add_all(index, [line])
-
-
-def _add_all(index: Index, batch: list[Indexed]) -> None:
-    # Lines may be missing, so the size follows from the highest number and not from the count.
-    size = max([index.size(), *(line.entry.seq + 1 for line in batch)])
-    index.add(batch, Position(Place(), Frontier(size, []), ""), after=index.size())
 
 
 # Cache of rendered pages
@@ -286,13 +189,13 @@ class PageCache:
         if len(piece) > _LARGEST:
             return
         with self._lock:
+            # Rendered again, it is the newest.
+            self._pieces.pop(key, None)
             self._pieces[key] = piece
             while len(self._pieces) > _MOST:
                 del self._pieces[next(iter(self._pieces))]
 
 
-ATTEMPT: Final = ".attempt-"
-"""Separates a trial's name from the number of a kept attempt."""
 _SHOWN = 80
 _VERSIONS = 200
 # Jobs whose trials are read in advance.

@@ -26,10 +26,10 @@ from proctor.sentence import count_of
 from proctor.web.pages import render_page
 from proctor.web.shown import trial_path
 from proctor.web.subject import Subject
+from proctor.web.traces.cache import CACHE, CachedTrace
 from proctor.web.traces.chosen import Choice, choose, find_position
 from proctor.web.traces.finding import LONGEST, find_text
 from proctor.web.traces.index import TraceIndex
-from proctor.web.traces.kept import KEPT, KeptTrace
 from proctor.web.traces.place import TracePlace, find_place
 from proctor.web.traces.row import Row, Showing
 from proctor.web.traces.window import read_beginning, read_rows
@@ -51,8 +51,8 @@ class _Params:
     """Parameters of the request."""
 
     place: TracePlace
-    traces: list[KeptTrace]
-    trace: KeptTrace
+    traces: list[CachedTrace]
+    trace: CachedTrace
     choice: Choice
     base: str
     kept: dict[str, str]
@@ -104,7 +104,7 @@ def _asked(request: Request) -> Iterator[_Params]:
     experiment, trial = request.path_params["experiment"], request.path_params["trial"]
     asked = request.query_params
     with find_place(subject, experiment, trial) as place:
-        traces = KEPT.find(place)
+        traces = CACHE.find(place)
         if not traces:
             raise NotThereError(f"{place.name}: {_YET if place.is_running else _NO_TRACE}")
         trace = _choose_part(place, traces, asked.get("part", ""))
@@ -113,11 +113,11 @@ def _asked(request: Request) -> Iterator[_Params]:
             kept = {name: asked[name] for name in ("plain", "count", "whole") if name in asked}
             yield _Params(place, traces, trace, choice, trial_path(experiment, trial), kept)
         except ChangedTraceError:
-            KEPT.forget(place)
+            CACHE.forget(place)
             raise
 
 
-def _choose_part(place: TracePlace, traces: list[KeptTrace], part: str) -> KeptTrace:
+def _choose_part(place: TracePlace, traces: list[CachedTrace], part: str) -> CachedTrace:
     found = [trace for trace in traces if trace.part == part or not part]
     if not found:
         raise NotThereError(f"{place.name}: has no part {part[:80]!r}")
@@ -198,7 +198,7 @@ def _find_index(asked: _Params, begin: int) -> TraceIndex | None:
     is_beginning = not begin and asked.choice.is_all
     if is_beginning and trace.lines.size > _SHORT and not trace.index.done():
         return None
-    return KEPT.index_of(trace)
+    return CACHE.index_of(trace)
 
 
 def _read_rows(
@@ -235,14 +235,14 @@ def _link(asked: _Params, *, part: str | None = None, begin: int = 0) -> str:
         "from": str(begin) if begin else "",
         **asked.kept,
     }
-    told = urlencode({name: value for name, value in words.items() if value})
-    return f"{asked.base}/trace{f'?{told}' if told else ''}"
+    query = urlencode({name: value for name, value in words.items() if value})
+    return f"{asked.base}/trace{f'?{query}' if query else ''}"
 
 
 @_in_json
 def _give_steps(request: Request) -> object:
     with _asked(request) as asked:
-        index = KEPT.index_of(asked.trace)
+        index = CACHE.index_of(asked.trace)
         chosen = choose(index, asked.choice)
         count = _number(request, "count", 100, _MOST)
         at = _find_around(request, index, chosen)
@@ -279,7 +279,7 @@ def _find_around(request: Request, index: TraceIndex, chosen: Sequence[int]) -> 
 def _give_outline(request: Request) -> object:
     with _asked(request) as asked:
         trace = asked.trace
-        index = KEPT.index_of(trace)
+        index = CACHE.index_of(trace)
         labels = trace.labels.result() if request.query_params.get("labels") == "1" else None
         return {
             "entries": len(index),
@@ -298,7 +298,7 @@ def _give_outline(request: Request) -> object:
 def _give_hits(request: Request) -> object:
     """Positions, among the selected entries, of errors or of a text."""
     with _asked(request) as asked:
-        index = KEPT.index_of(asked.trace)
+        index = CACHE.index_of(asked.trace)
         text = request.query_params.get("q", "")
         if len(text) > LONGEST:
             raise InputError(f"a text of {len(text):,} characters; expected at most {LONGEST}")

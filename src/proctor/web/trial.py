@@ -18,6 +18,7 @@ from proctor.record.comparable import render_model, settings_digest
 from proctor.record.model import TrialRecord
 from proctor.record.rules import explain_partial
 from proctor.report.statistics.efficiency import PASS_MARK
+from proctor.sentence import render_figure
 from proctor.traces.tool_errors import ToolError
 from proctor.traces.trial_summary import TrialSummary, summarise_traced
 from proctor.trial.finding import Level
@@ -65,7 +66,7 @@ def gather(known: Known, summary: TrialSummary) -> dict[str, Any]:
     address = trial_path(known.experiment, known.trial)
     times = load_times(known)
     changed = find_changed(known)
-    standing = collect_status(known)
+    ledger_status = collect_status(known)
     return {
         "title": shorten(f"{known.trial} · {known.experiment}", 200),
         "known": known,
@@ -75,14 +76,14 @@ def gather(known: Known, summary: TrialSummary) -> dict[str, Any]:
         "verdict": _describe_verdict(known),
         "outcome": _name_outcome(known),
         "failures": summary.failures,
-        "alarms": [each for each in standing.findings if each.level is Level.ALARM],
+        "alarms": [each for each in ledger_status.findings if each.level is Level.ALARM],
         "reason_words": REASONS.get(known.traced.reason_code or ""),
         "cause_words": CAUSES,
         "status_words": STATUSES,
         "derivation": derive_score(known, times.steps if times else ()),
         "timeline": draw_timeline(known, times),
         "spent": find_usage(known, summary),
-        "standing": standing,
+        "ledger_status": ledger_status,
         "changed": changed,
         "room": find_room(known, changed),
         "outputs": read_verifier_outputs(known),
@@ -127,8 +128,7 @@ def _describe_verdict(known: Known) -> tuple[str, str]:
     if reward is None:
         return "not scored", "warn"
     colour = "good" if reward >= PASS_MARK else "bad" if reward <= 0 else "plain"
-    short = f"{reward:.4g}"
-    return short if float(short) == reward else f"≈ {short}", colour
+    return render_figure(reward), colour
 
 
 def _find_pins(known: Known) -> list[tuple[str, str | None]]:

@@ -3,15 +3,12 @@
 import gzip
 import socket
 from collections.abc import Callable
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from proctor.agents.chat.refusals import find_retry_after
-from proctor.agents.chat.retries import find_wait
 from proctor.errors import (
     ModelAnswerError,
     ModelAuthError,
@@ -310,25 +307,6 @@ def test_the_endpoint_is_given_the_time_it_asks_for(
     with serving(refuses(429, headers=headers), says("Done.")) as up:
         run = talk(tmp_path, up)
     assert run.waits == [seconds]
-
-
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [
-        ("Mon, 16 Nov 2026 10:00:30 GMT", 30.0),
-        ("Mon, 16 Nov 2026 09:00:00 GMT", 0.0),
-        ("Mon, 16 Nov 2026 10:00:30", None),
-        ("inf", None),
-    ],
-)
-def test_the_time_may_be_a_date(text: str, seconds: float | None) -> None:
-    now = datetime(2026, 11, 16, 10, tzinfo=UTC)
-    assert find_retry_after({"retry-after": text}, now) == seconds
-
-
-def test_waits_double_up_to_a_minute_and_differ_by_chance() -> None:
-    assert [find_wait(None, n, 1.0) for n in (1, 2, 3, 7, 10_000)] == [1, 2, 4, 60, 60]
-    assert [find_wait(None, n, 0.0) for n in (1, 2, 3)] == [0.5, 1, 2]
 
 
 def test_reason_codes_tell_what_may_pass_from_what_will_not() -> None:

@@ -80,6 +80,21 @@ def test_a_writer_stands_still_and_goes_on(tmp_path: Path, shell_name: str) -> N
     use(tmp_path, act)
 
 
+def test_a_pause_of_nothing_ends_before_the_next_command(tmp_path: Path) -> None:
+    async def act(box: Box) -> None:
+        assert await box.hold(is_still=True) == 0
+        await box.hold(is_still=False)
+        written = tmp_path / "box" / "upper0" / "workspace" / "count"
+        await leave(box, f"bash -c '{COUNT.format('/workspace/count')}'")
+        await appears(written)
+        assert await box.hold(is_still=True) == 0
+        assert await stays(written)
+        await box.hold(is_still=False)
+        assert await changes(written)
+
+    use(tmp_path, act)
+
+
 def test_what_was_stopped_before_stays_stopped(tmp_path: Path) -> None:
     async def act(box: Box) -> None:
         stopped, other = (

@@ -22,7 +22,7 @@ from proctor.environments.sandbox.archive import (
 from proctor.environments.sandbox.box import Box
 from proctor.environments.sandbox.channel import Message
 from proctor.environments.sandbox.unpack import unpack
-from proctor.errors import SlowTransferError
+from proctor.errors import SandboxError, SlowTransferError
 from proctor.trial.environment import Process
 from proctor.trial.finding import Finding, FindingCode
 from tests.environments.orders import order_of
@@ -128,6 +128,39 @@ class Stalled:
             return await answer
         finally:
             os.close(self._file)
+
+
+class Listing:
+    """Somebody who answers a listing with a text, or not at all."""
+
+    def __init__(self, archive: object) -> None:
+        self._archive = archive
+
+    async def pose(
+        self, _request: Mapping[str, object], *files: int
+    ) -> tuple[int, asyncio.Future[Message]]:
+        assert not files
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        if self._archive is not None:
+            answer.set_result({"archive": self._archive})
+        return 1, answer
+
+    async def hear_out(self, _number: int, answer: asyncio.Future[Message]) -> Message:
+        return await answer
+
+
+@pytest.mark.parametrize(
+    "archive", ["", "nothing", "\u20ac", 7, entry(b"D", "a").decode("latin-1")]
+)
+def test_a_listing_that_is_no_archive_is_refused(archive: object) -> None:
+    with pytest.raises(SandboxError, match=r"archive|listing"):
+        asyncio.run(transfer.list_little(Listing(archive), {}))
+
+
+def test_a_listing_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer, "PATIENCE_SEC", 0.1)
+    with pytest.raises(SlowTransferError, match="took too long"):
+        asyncio.run(transfer.list_little(Listing(None), {}))
 
 
 def test_of_what_takes_too_long_whole_files_are_kept(

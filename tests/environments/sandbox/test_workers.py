@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -146,6 +147,21 @@ def test_files_are_listed_with_their_digests(tmp_path: Path) -> None:
         Seen("/large", 400_000, None),
     ]
     assert n_first == 2
+
+
+@pytest.mark.parametrize("n_bytes", [3, 4000, 5000, 40_000, 300_000])
+def test_files_are_copied_and_listed_whatever_their_size(tmp_path: Path, n_bytes: int) -> None:
+    data = (bytes(range(256)) * (n_bytes // 256 + 1))[:n_bytes]
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / os.fsdecode(b"\xe9\xc3\xa9")).write_bytes(data)
+
+    async def run(box: Box) -> list[Seen]:
+        await box.put(tmp_path / "in", "/in")
+        return list(await box.list_files(["/in"], 10))
+
+    (seen,) = use(tmp_path, run)
+    assert os.fsencode(seen.path) == b"/in/\xe9\xc3\xa9"
+    assert (seen.size, seen.sha256) == (n_bytes, hashlib.sha256(data).hexdigest())
 
 
 def test_a_large_file_is_listed_too(tmp_path: Path) -> None:

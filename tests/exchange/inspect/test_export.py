@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from proctor.exchange.exporting import ReadTrace, SealedTrial, read_traces
+from proctor.exchange.exporting import ReadTrace, SelectedTrial, read_traces
 from proctor.exchange.inspect.conversion import make_sample, make_sample_id
 from proctor.exchange.inspect.messages import read_entries
 from proctor.exchange.inspect.sample import Sample
@@ -57,7 +57,7 @@ def facts_of(directory: Path) -> dict[tuple[str, str], Any]:
             entry = ledger.entry(row.seq)
             traced = trace_row(ledger, row)
             assert traced.record is not None
-            trial = SealedTrial(row, entry, traced.record, traced)  # type: ignore[arg-type]
+            trial = SelectedTrial(row, entry, traced.record, traced)  # type: ignore[arg-type]
             entries = [each for trace in read_traces(trial) for each in trace.entries]
             record = traced.record
             found[row.experiment_id, row.trial_id] = (
@@ -181,13 +181,13 @@ def test_tasks_that_are_no_plain_names_become_others() -> None:
 
 
 @pytest.fixture(scope="module")
-def trial(tmp_path_factory: pytest.TempPathFactory) -> SealedTrial:
+def trial(tmp_path_factory: pytest.TempPathFactory) -> SelectedTrial:
     """A sealed trial without a trace."""
     return sealed_trial(tmp_path_factory.mktemp("sealed"))
 
 
 @settings(max_examples=examples(100))
 @given(entries=honest_traces() | entry_lists())
-def test_every_entry_comes_back(trial: SealedTrial, entries: list[Entry]) -> None:
+def test_every_entry_comes_back(trial: SelectedTrial, entries: list[Entry]) -> None:
     sample = make_sample(trial, {"record": {}}, [ReadTrace("", entries, [])], 1)
     assert read_entries(Sample(json.loads(json.dumps(sample)))) == entries

@@ -103,7 +103,7 @@ def test_a_server_without_an_end_is_left() -> None:
 def test_what_may_pass_is_tried_again_after_longer_and_longer(fault: Reply, page: int) -> None:
     asker = ask_with(fault, fault, fault, page=page)
     assert asker.waits == [1.0, 2.0, 4.0]
-    assert "trying again in 2.0 s (2 of 5)" in asker.told[1]
+    assert "trying again in 2.0s (2 of 5)" in asker.told[1]
 
 
 def test_a_rate_limit_is_waited_for_as_long_as_it_says_and_no_longer_than_five_minutes() -> None:
@@ -114,7 +114,7 @@ def test_a_rate_limit_is_waited_for_as_long_as_it_says_and_no_longer_than_five_m
         page=2,
     )
     assert asker.waits == [7.0, 300.0, 4.0]
-    assert "HTTP 429: slow down; trying again in 7.0 s (1 of 5)" in asker.told[0]
+    assert "HTTP 429: slow down; trying again in 7.0s (1 of 5)" in asker.told[0]
 
 
 def test_what_does_not_pass_ends_in_a_sentence_that_says_how_often_it_was_asked() -> None:

@@ -1,5 +1,7 @@
 """Runs made of a few trials."""
 
+from proctor.ledger.counting import UNSEALED
+from proctor.ledger.row import TrialRow
 from proctor.report.gate.measured import Measured, MeasuredTrial
 
 
@@ -7,12 +9,19 @@ def run_of(*rewards: float | None, name: str = "nightly", text: str = "x") -> Me
     """A run of one group; every name in it is the text, or holds it."""
     trials = [
         MeasuredTrial(
-            trial=f"{text}{place}",
-            task=text,
+            row=TrialRow(
+                place,
+                name,
+                f"{text}{place}",
+                record="",
+                status=UNSEALED,
+                task_id=text,
+                reward=reward,
+                exception=None if reward is not None else text,
+                reason_code=None if reward is not None else "harbor_trial_failed",
+            ),
             group=text,
             rewards=None if reward is None else {"reward": reward},
-            exception=None if reward is not None else text,
-            reason=None if reward is not None else "harbor_trial_failed",
         )
         for place, reward in enumerate(rewards)
     ]

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import httpx
 
-from proctor.agents.chat.refusals import Failed, clean, find_retry_after, judge_error, judge_refusal
+from proctor.agents.chat.refusals import Failed, clean, judge_error, judge_refusal
 from proctor.agents.chat.settings import Address
 from proctor.agents.chat.wire import (
     Answer,
@@ -28,6 +28,7 @@ from proctor.agents.chat.wire import (
     make_calls,
     parse_completion,
 )
+from proctor.backoff import find_retry_after
 from proctor.errors import (
     ModelAnswerError,
     ModelError,

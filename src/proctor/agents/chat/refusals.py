@@ -1,11 +1,8 @@
 """Turns an endpoint's error responses into exceptions. Does not retry."""
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
 import msgspec
@@ -128,24 +125,3 @@ def clean(text: str) -> str:
     """Return untrusted text on one line, of bounded length, without control characters."""
     line = _UNPRINTABLE.sub(" ", text).strip()
     return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"
-
-
-def find_retry_after(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Return the seconds to wait from Retry-After, given as a number or as a date."""
-    if (milliseconds := _parse_seconds(headers.get("retry-after-ms"))) is not None:
-        return milliseconds / 1000
-    text = headers.get("retry-after")
-    if text is None or (seconds := _parse_seconds(text)) is not None:
-        return seconds if text is not None else None
-    try:
-        return max(0.0, (parsedate_to_datetime(text) - now).total_seconds())
-    except (ValueError, TypeError):
-        return None  # neither, or a date without a zone
-
-
-def _parse_seconds(text: str | None) -> float | None:
-    try:
-        seconds = float(text or "")
-    except ValueError:
-        return None
-    return seconds if math.isfinite(seconds) and seconds >= 0 else None

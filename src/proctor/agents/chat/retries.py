@@ -1,8 +1,6 @@
 """Retries requests that failed temporarily; raises other failures.
 
-The wait doubles from one second up to a minute, with random jitter between half of it and all of
-it, so that many trials do not retry at the same moment. If the endpoint says how long to wait, that
-is respected, up to five minutes.
+The wait between two requests is `backoff`'s: it grows, or is what the endpoint asks for.
 """
 
 import asyncio
@@ -10,19 +8,14 @@ import logging
 import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Final
 
 from proctor.agents.chat.endpoint import Endpoint
 from proctor.agents.chat.refusals import Failed
 from proctor.agents.chat.wire import Answer
+from proctor.backoff import find_wait
 from proctor.errors import ModelError
 from proctor.sentence import count_of
 from proctor.trial.clock import SYSTEM, Clock
-
-FIRST_WAIT: Final = 1.0
-LONGEST_WAIT: Final = 60.0
-LONGEST_ASKED: Final = 300.0
-"""Longest wait that an endpoint can ask for, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,13 +67,3 @@ class Asker:
     def _final(self, failed: Failed, n_tries: int) -> ModelError:
         often = f" (asked {count_of(n_tries, 'time')})" if n_tries > 1 else ""
         return type(failed.error)(f"{self.endpoint.address.shown}: {failed.error}{often}")
-
-
-def find_wait(retry_after: float | None, n_tries: int, chance: float) -> float:
-    """Return the seconds to wait after `n_tries`; `retry_after` is what the endpoint asks for."""
-    if retry_after is not None:
-        return min(retry_after, LONGEST_ASKED)
-    # Bound the exponent first: `retries` may be any number, and 2.0 ** 2000 overflows.
-    longest = min(FIRST_WAIT * 2.0 ** min(n_tries - 1, 16), LONGEST_WAIT)
-    # At least half of it, so that a retry is never immediate.
-    return longest * (0.5 + chance / 2)

@@ -14,7 +14,7 @@ Nothing here reads what was brought.
 import click
 
 from proctor.cli.main import CommandTable
-from proctor.cli.printable import printable
+from proctor.sentence import printable
 
 COMMANDS = {
     "aec-bench": "Import a tree of aec-bench records, of any generation.",

@@ -20,7 +20,6 @@ from proctor.cli.ledger.progress import make_progress
 from proctor.cli.ledger.target import open_target
 from proctor.cli.options import PATH, check_apart
 from proctor.cli.output import print_json
-from proctor.cli.printable import printable
 from proctor.errors import PrimeError
 from proctor.exchange.intake import Offer, Reconciliation, seal_offers
 from proctor.exchange.prime.client import (
@@ -40,7 +39,7 @@ from proctor.exchange.prime.trial import submit_sample
 from proctor.ledger.reader import LedgerWriter
 from proctor.ledger.sealing import Secrets
 from proctor.record.ids import check_id
-from proctor.sentence import count_of
+from proctor.sentence import count_of, printable
 
 _NOUN = "sample"
 _SOME_MISSING = 3

@@ -21,7 +21,6 @@
     filters      options that select trials
     secrets      values that must not be sealed
     progress     a progress bar
-    plain_table  prints tables fast
 
 Nothing here hashes or signs.
 """

@@ -5,7 +5,7 @@ import getpass
 import click
 import msgspec
 
-from proctor.cli.ledger.options import json_option, key_option, ledger_option
+from proctor.cli.ledger.options import json_option, key_option, own_ledger_option
 from proctor.cli.ledger.target import open_signed
 from proctor.cli.output import print_json, print_line
 from proctor.ledger.attestation import append_attestation
@@ -17,7 +17,7 @@ from proctor.sentence import count_of
 @click.option(
     "--author", metavar="NAME", help="Author of the statement.  [default: your login name]"
 )
-@ledger_option
+@own_ledger_option
 @key_option
 @json_option
 def command(
@@ -47,5 +47,7 @@ def command(
     print_line(f"  covered   the first {entry.size:,} entries of the ledger")
     print_line(f"  digest    {entry.digest}")
     print_line(f"  plan      {'none' if entry.plan is None else f'entry {entry.plan}'}")
-    print_line(f"  withheld  {entry.unnamed:,} without a subject, of whichever experiment")
+    print_line(
+        f"  withheld  {entry.unnamed:,} removed without a subject, so of an unknown experiment"
+    )
     return 0

@@ -18,7 +18,6 @@ from proctor.cli.output import (
     write_new_file,
     write_numbered_file,
 )
-from proctor.cli.printable import printable
 from proctor.cli.stdout import send_bytes
 from proctor.ledger.claims.checks import render_basis, render_counts, render_score
 from proctor.ledger.claims.claim import Claim
@@ -27,6 +26,7 @@ from proctor.ledger.claims.document import pack, render_document
 from proctor.ledger.claims.proof import load_checkpoint
 from proctor.ledger.claims.trials import Scope
 from proctor.reward.metric import DEFAULT_METRIC, METRICS
+from proctor.sentence import printable
 
 
 @click.command("claim")

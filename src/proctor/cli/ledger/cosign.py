@@ -13,6 +13,7 @@ from proctor.errors import KeyFileError
 from proctor.ledger.claims.trust import load_verifier_key
 from proctor.ledger.claims.witness import WitnessInput, witness_copy
 from proctor.ledger.keys import SigningKey, load_key, make_key
+from proctor.ledger.place import local_directory
 
 
 @click.command("cosign")
@@ -31,7 +32,7 @@ from proctor.ledger.keys import SigningKey, load_key, make_key
     "--ledger",
     "directory",
     type=PATH,
-    help="Ledger, to prove that it only grew since the last checkpoint.",
+    help="Ledger directory, to prove that it only grew since the last checkpoint.",
 )
 @click.option("--proof", type=PATH, help="Consistency proof of the same, without the ledger.")
 @state_option
@@ -59,7 +60,8 @@ def command(
     check_apart("directory", "proof")
     shown = WitnessInput(
         log_key=load_verifier_key(log_key) if log_key is not None else None,
-        ledger=Path(directory) if directory is not None else None,
+        # Not the copy of a served ledger: fetching it would move what a witness has seen.
+        ledger=local_directory(directory, {}) if directory is not None else None,
         proof=proof,
     )
     found: list[tuple[SigningKey, bool]] = []

@@ -13,7 +13,8 @@ _OPTIONS = (
     click.option("--trial", metavar="ID", help="Filter by trial id."),
     click.option("--dataset", metavar="NAME", help="Filter by dataset, as listed by `board`."),
     click.option("--task", metavar="PREFIX", help="Filter by the beginning of the task id."),
-    click.option("--harness", help="Filter by agent."),
+    # --harness is the former name, and the name of the field in records.
+    click.option("--agent", "--harness", "agent", help="Filter by agent."),
     click.option("--model", help="Filter by model."),
     click.option(
         "--reward", metavar="RANGE", help="Filter by reward: 0.5..1, 0.5.., ..1, or exactly 1."
@@ -41,7 +42,7 @@ def filter_options(command: Callable[..., int]) -> Callable[..., int]:
         trial: str | None,
         dataset: str | None,
         task: str | None,
-        harness: str | None,
+        agent: str | None,
         model: str | None,
         reward: str | None,
         status: str | None,
@@ -55,7 +56,7 @@ def filter_options(command: Callable[..., int]) -> Callable[..., int]:
             trial=trial,
             dataset=dataset,
             task=task,
-            harness=harness,
+            harness=agent,
             model=model,
             lowest=lowest,
             highest=highest,

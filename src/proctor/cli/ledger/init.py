@@ -5,18 +5,20 @@ from pathlib import Path
 
 import click
 
-from proctor.cli.ledger.options import choose_directory, json_option, key_option, ledger_option
+from proctor.cli.ledger.options import json_option, key_option, own_ledger_option
 from proctor.cli.options import PATH, check_apart
 from proctor.cli.output import print_json, print_line
 from proctor.errors import LedgerError
 from proctor.ledger.keys import default_key_path, find_key, load_key, make_key
 from proctor.ledger.ledger import OpenLedger
+from proctor.ledger.log import is_ledger
+from proctor.ledger.place import own_directory
 
 _LONGEST = 200
 
 
 @click.command("init")
-@ledger_option
+@own_ledger_option
 @click.option(
     "--origin", help="Name of the ledger in checkpoints, usually a URL without its scheme."
 )
@@ -42,12 +44,12 @@ def command(
 
     Example: proctor ledger init --origin example.org/our-runs
     """
-    place = choose_directory(directory)
+    place = own_directory(directory, os.environ)
     check_apart("origin", "next_file")
     _check_origin(origin)
     if next_file is not None:
         return _change_key(place, key_file, Path(next_file), as_json=as_json)
-    if os.path.lexists(place / "checkpoint"):
+    if is_ledger(place):
         raise LedgerError(f"{place}: there is a ledger already")
     given = Path(key_file) if key_file else None
     path = given or default_key_path(os.environ)

@@ -10,15 +10,14 @@ import msgspec
 
 from proctor.cli.ledger.filters import filter_options
 from proctor.cli.ledger.options import json_option, ledger_option, open_ledger
-from proctor.cli.ledger.plain_table import print_rows
 from proctor.cli.options import check_apart
-from proctor.cli.printable import printable
+from proctor.cli.plain_table import print_rows
 from proctor.cli.stdout import print_stderr, send, send_bytes
 from proctor.ledger.query import list_trials
 from proctor.ledger.row import PUBLIC, TrialRow
 from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.withheld import UnnamedWithholding, list_unnamed, render_unnamed
-from proctor.sentence import render_figure
+from proctor.sentence import printable, render_figure
 
 # Columns of the list
 

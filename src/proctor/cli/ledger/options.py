@@ -5,17 +5,17 @@ from pathlib import Path
 
 import click
 
-from proctor.cli.options import PATH
+from proctor.cli.options import LEDGER_HELP, PATH
 from proctor.ledger.memory import Memory, default_memory_path
 from proctor.ledger.place import ledger_directory, open_reader
 from proctor.ledger.reader import LedgerReader
 
-ledger_option = click.option(
+ledger_option = click.option("--ledger", "directory", type=PATH, help=LEDGER_HELP)
+own_ledger_option = click.option(
     "--ledger",
     "directory",
     type=PATH,
-    help="Ledger directory, or the address of a `proctor serve` or a published ledger.  [default: "
-    "PROCTOR_LEDGER, ./ledger]",
+    help="Ledger directory, not an address.  [default: PROCTOR_LEDGER, ./ledger]",
 )
 key_option = click.option(
     "--key", "key_file", type=PATH, help="Signing key.  [default: PROCTOR_KEY, your own key]"

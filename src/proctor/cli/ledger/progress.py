@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import click
 
-from proctor.cli.printable import printable
+from proctor.sentence import printable
 
 _SHOW_AFTER_SECONDS = 1.0
 _BAR = 30

@@ -2,7 +2,7 @@
 
 import click
 
-from proctor.cli.ledger.options import json_option, key_option, ledger_option
+from proctor.cli.ledger.options import json_option, key_option, own_ledger_option
 from proctor.cli.ledger.target import open_signed
 from proctor.cli.output import print_json, print_line
 from proctor.ledger.entry import ReviewEntry
@@ -18,7 +18,7 @@ from proctor.sentence import count_of
 )
 @click.option("--reviewer", required=True, metavar="NAME", help="Name of the reviewer.")
 @click.option("--note", default="", metavar="TEXT", help="Reason for the verdict.")
-@ledger_option
+@own_ledger_option
 @key_option
 @json_option
 def command(

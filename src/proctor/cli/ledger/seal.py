@@ -1,6 +1,5 @@
 """`proctor ledger seal`: seals records and trials with their evidence."""
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +18,11 @@ from proctor.cli.ledger.secrets import read_secrets
 from proctor.cli.ledger.target import open_target
 from proctor.cli.options import PATH
 from proctor.cli.output import print_json, print_line
-from proctor.cli.printable import printable
 from proctor.cli.redaction import secret_option
 from proctor.errors import ConflictError, InputError, KeyFileError, NotSealedError
 from proctor.exchange.submission import SealOptions, find_submissions
 from proctor.ledger.belonging import Admission
+from proctor.ledger.log import is_ledger
 from proctor.ledger.reader import LedgerWriter
 from proctor.ledger.sealing import (
     Sealed,
@@ -33,6 +32,7 @@ from proctor.ledger.sealing import (
     seal,
 )
 from proctor.search.background import update_in_background
+from proctor.sentence import printable
 
 # Trials sealed with one signature.
 _TOGETHER = 100
@@ -142,7 +142,7 @@ def _seal(
 ) -> list[Sealed]:
     place = choose_directory(target.directory)
     # Only for a new ledger: otherwise sealing makes the same checks.
-    if not os.path.lexists(place / "checkpoint"):
+    if not is_ledger(place):
         submissions = [each for each in submissions if _is_sealable(each, secrets, refused)]
     if not submissions:
         return []

@@ -6,9 +6,9 @@ import click
 import msgspec
 
 from proctor.cli.ledger.options import json_option, ledger_option, open_ledger
-from proctor.cli.ledger.plain_table import print_rows
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.output import print_json, print_line
+from proctor.cli.plain_table import print_rows
 from proctor.ledger.stats import ExperimentStats, measure
 from proctor.ledger.withheld import list_unnamed, render_unnamed
 from proctor.sentence import count_of, render_size

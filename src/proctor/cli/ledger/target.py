@@ -7,19 +7,19 @@ import click
 
 from proctor.cli.ledger.options import choose_directory
 from proctor.ledger.keys import find_key
-from proctor.ledger.place import open_or_create, open_writer
+from proctor.ledger.place import open_or_create, open_writer, own_directory
 from proctor.ledger.reader import LedgerWriter
 
 
 def open_signed(directory: str | None, key_file: str | None) -> LedgerWriter:
-    """Open an existing ledger for writing.
+    """Open an existing ledger for what only its owner does.
 
     Raises:
-        LedgerError: there is none.
+        LedgerError: there is none, or it is another machine's.
         KeyFileError: the key cannot be read or made.
     """
-    key = find_key(Path(key_file) if key_file else None, os.environ)
-    return open_writer(choose_directory(directory), key)
+    place = own_directory(directory, os.environ)
+    return open_writer(place, find_key(Path(key_file) if key_file else None, os.environ))
 
 
 def open_target(directory: str | None, key_file: str | None) -> LedgerWriter:

@@ -10,13 +10,14 @@ import click
 from proctor.cli.ledger.options import open_memory, state_option
 from proctor.cli.options import PATH, check_apart
 from proctor.cli.output import print_line
-from proctor.cli.printable import printable
 from proctor.cli.stdout import print_stderr, send
 from proctor.errors import InputError
 from proctor.ledger.claims.trust import load_verifier_key
 from proctor.ledger.entry import now_text
+from proctor.ledger.place import local_directory
 from proctor.ledger.watch.event import Event
 from proctor.ledger.watch.watching import Monitor
+from proctor.sentence import printable
 
 
 @click.command("watch")
@@ -65,7 +66,7 @@ def command(
     """
     check_apart("once", "interval")
     monitor = Monitor(open_memory(state), [load_verifier_key(key) for key in keys])
-    paths = [Path(ledger) for ledger in ledgers]
+    paths = [local_directory(ledger, {}) for ledger in ledgers]
     stopped = threading.Event() if once else _stop_on_interrupt()
     was_quiet, refused = _check_all(monitor, paths, as_json=as_json)
     if refused:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from proctor.cli.ledger.options import json_option, key_option, ledger_option
+from proctor.cli.ledger.options import json_option, key_option, own_ledger_option
 from proctor.cli.ledger.target import open_signed
 from proctor.cli.options import PATH, check_apart
 from proctor.cli.output import print_json, print_line
@@ -43,7 +43,7 @@ _SHOWN = 16
 @click.option(
     "--restore", "source", type=PATH, help="Restore the bytes from this file or directory."
 )
-@ledger_option
+@own_ledger_option
 @key_option
 @json_option
 def command(
@@ -126,7 +126,7 @@ def _print_withheld(name: str, done: Withholding, *, as_json: bool) -> None:
     what = "its evidence is" if done.line is None else "its bytes are"
     print_line(f"{name}: {what} withheld by entry {done.seq}{repeated}")
     if done.removed:
-        print_line(f"  {count_of(len(done.removed), 'artifact')} taken out")
+        print_line(f"  {count_of(len(done.removed), 'artifact')} removed")
     for digest, others in done.kept.items():
         more = ", …" if len(others) > _MOST_NAMED else ""
         named = ", ".join(others[:_MOST_NAMED])

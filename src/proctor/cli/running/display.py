@@ -6,7 +6,6 @@ import sys
 from collections.abc import Iterator
 from importlib import import_module
 
-from proctor.cli.printable import printable
 from proctor.cli.running.watching import (
     Progress,
     render_ended,
@@ -18,6 +17,7 @@ from proctor.harbor.stats import JobStats
 from proctor.harbor.trial_result import TrialResult
 from proctor.job.options import exit_at_once
 from proctor.job.watch import Watch
+from proctor.sentence import printable
 
 
 class Silent(Watch):

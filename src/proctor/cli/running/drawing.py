@@ -13,7 +13,6 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from proctor.cli.printable import printable
 from proctor.cli.running.watching import (
     Progress,
     render_basis,
@@ -26,6 +25,7 @@ from proctor.cli.running.watching import (
 from proctor.harbor.stats import JobStats
 from proctor.harbor.trial_result import TrialResult
 from proctor.job.watch import Watch
+from proctor.sentence import printable
 
 _PER_SECOND = 4
 # Rows of the terminal that are left free.

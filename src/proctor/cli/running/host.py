@@ -11,11 +11,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import click
 import msgspec
 
-from proctor.cli.printable import printable
 from proctor.errors import InputError
 from proctor.harbor.configs import JobConfig
 from proctor.harbor.env import find_template
-from proctor.sentence import count_of
+from proctor.sentence import count_of, printable
 from proctor.task.config import TaskConfig
 from proctor.task.directory import Task
 

@@ -28,5 +28,13 @@ def choose_ledger(
         return None
     # Relative to the working directory, not to the job's paths.
     key_file = key.absolute() if key is not None else None
-    directory = ledger_directory(given, host).expanduser().absolute()
-    return LedgerOptions(directory, key_file, extends)
+    return LedgerOptions(find_directory(given, host), key_file, extends)
+
+
+def find_directory(given: Path | str | None, host: Mapping[str, str]) -> Path:
+    """The absolute directory of the ledger, whether or not it exists; for an address, of its copy.
+
+    Raises:
+        LedgerError: the server of an address cannot be used.
+    """
+    return ledger_directory(given, host).expanduser().absolute()

@@ -10,9 +10,9 @@ import click
 
 from proctor.agents.command import HOME, RUN_BY
 from proctor.agents.kinds import agent_names
-from proctor.cli.printable import printable
 from proctor.errors import InputError
 from proctor.harbor.configs import NULL, AgentConfig, EnvironmentConfig, JobConfig
+from proctor.sentence import printable
 
 # Top directories that environments have too: a file of the same name may well exist there.
 _ALSO_INSIDE = frozenset(

@@ -10,13 +10,12 @@ import msgspec
 
 from proctor.agents.secrets import redact_env
 from proctor.audit.shown import REWARD_ERRORS
-from proctor.cli.printable import printable
 from proctor.cli.running.watching import shorten
 from proctor.errors import RecordError
 from proctor.files import read_small
 from proctor.record.read import load_record
 from proctor.record.rules import explain_partial
-from proctor.sentence import count_of
+from proctor.sentence import count_of, printable
 from proctor.traces.failures import Failure, name_exception, read_failures
 from proctor.traces.traced_trial import TracedTrial
 from proctor.traces.writer import Redactor

@@ -4,7 +4,6 @@ import os
 import shlex
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from itertools import chain
 from pathlib import Path
 
@@ -13,9 +12,9 @@ import msgspec
 from proctor.cli.denominators import (
     count_group,
     render_group,
+    render_metric,
     render_parts,
     render_passes,
-    render_value,
 )
 from proctor.cli.output import print_json, print_line
 from proctor.cli.running.reasons import (
@@ -28,7 +27,10 @@ from proctor.cli.running.reasons import (
 )
 from proctor.cli.running.replays import Replays, count_replays, render_replays
 from proctor.cli.stdout import print_stderr
+from proctor.errors import JobError
 from proctor.files import read_small
+from proctor.harbor.documents import load_details
+from proctor.harbor.record import find_seconds
 from proctor.harbor.stats import (
     Group,
     GroupStats,
@@ -49,7 +51,7 @@ from proctor.record.outcome import (
     summarize_result,
 )
 from proctor.record.reasons import ReasonCode
-from proctor.sentence import count_of, render_duration, render_money
+from proctor.sentence import count_of, render_duration, render_money, render_percent
 from proctor.traces.failures import PASSED, name_exception
 from proctor.trial.clean_room_result import LARGEST, CleanRoomResult, parse_clean_room
 from proctor.trial.finding import Finding, FindingCode, Level, level_of, meaning_of, sort_codes
@@ -79,7 +81,7 @@ def _render_task(task: TaskFlakes) -> str:
     name = task.task if task.step is None else f"{task.task}, {task.step}"
     state = "" if task.state == "frozen" else f", {task.state}"
     return (
-        f"{name} ({task.task_checksum[:_DIGEST]}): flake rate {render_value(task.flake_rate)}, "
+        f"{name} ({task.task_checksum[:_DIGEST]}): flake rate {render_metric(task.flake_rate)}, "
         f"{count_of(task.results, 'result')} in {count_of(task.verifications, 'verification')} of "
         f"{count_of(len(task.trials), 'trial')}{state}"
     )
@@ -153,14 +155,6 @@ class CleanRooms:
     """The time of the trials, including clean rooms."""
 
 
-class _Times(msgspec.Struct, frozen=True):
-    started_at: datetime | None = None
-    finished_at: datetime | None = None
-
-
-_decode_times = msgspec.json.Decoder(_Times).decode
-
-
 def count_clean_rooms(
     directory: Path, trials: Iterable[str], skipped: Collection[str]
 ) -> CleanRooms:
@@ -169,7 +163,7 @@ def count_clean_rooms(
     found = [each for paths in all_paths if (each := _load(paths.clean_room_path)) is not None]
     # Many jobs have none; then the times, which are in many files, say nothing.
     timed = all_paths if found else ()
-    trial_seconds = sum(_load_seconds(paths.result_path) for paths in timed)
+    trial_seconds = sum(_load_seconds(paths.trial_dir) for paths in timed)
     ran = [each for each in found if not each.is_skipped]
     return CleanRooms(
         run=len(ran),
@@ -188,15 +182,12 @@ def _load(path: Path) -> CleanRoomResult | None:
     return found if isinstance(found, CleanRoomResult) else None
 
 
-def _load_seconds(path: Path) -> float:
+def _load_seconds(trial: Path) -> float:
     try:
-        times = _decode_times(read_small(str(path)))
-        if times.started_at is None or times.finished_at is None:
-            return 0.0
-        return max((times.finished_at - times.started_at).total_seconds(), 0.0)
-    # Times with and without a zone cannot be subtracted.
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError, TypeError):
+        details = load_details(str(trial))
+    except JobError:
         return 0.0
+    return (find_seconds(details) if details else None) or 0.0
 
 
 def render_clean_rooms(rooms: CleanRooms) -> Iterator[str]:
@@ -207,7 +198,7 @@ def render_clean_rooms(rooms: CleanRooms) -> Iterator[str]:
     counts = f"{rooms.run:,} run, {rooms.differ:,} differ{skipped}"
     share = ""
     if rooms.trial_seconds > 0:
-        share = f" ({rooms.seconds / rooms.trial_seconds:.0%} of trial time)"
+        share = f" ({render_percent(rooms.seconds / rooms.trial_seconds)} of trial time)"
     cost = f"; {render_duration(rooms.seconds)}{share}" if rooms.run else ""
     yield f"clean rooms: {counts}{cost}"
 
@@ -339,7 +330,7 @@ def _render_head(report: Report) -> str:
 def _values(group: Group, stats: GroupStats) -> Iterator[tuple[str, str]]:
     for entry in stats.metrics:
         for label, value in entry.items():
-            yield label, render_value(value)
+            yield label, render_metric(value)
     yield from render_passes(group, stats.pass_at_k)
     for exception, names in stats.exception_stats.items():
         yield name_exception(exception), count_of(len(names), "trial")
@@ -410,12 +401,15 @@ def _render_sealed(sealed: SealedTrials | None) -> Iterator[str]:
     if sealed is None:
         return
     made = " (a new ledger)" if sealed.is_new_ledger else ""
+    place = find_url(sealed.directory) or shorten_path(sealed.directory)
     text = f"{sealed.sealed} sealed"
     if sealed.diagnostic:
         text += f", {sealed.diagnostic} diagnostic"
     if sealed.waiting:
-        text += f", {sealed.waiting} waiting for the server (`proctor ledger sync` sends them)"
-    yield f"ledger: {find_url(sealed.directory) or shorten_path(sealed.directory)}{made}: {text}"
+        text += f", {sealed.waiting} waiting for the server"
+    yield f"ledger: {place}{made}: {text}"
+    if sealed.waiting:
+        yield f"  once it answers: proctor ledger sync --ledger {place}"
     for sentence in sealed.refused[:_MOST_REFUSED]:
         yield f"  not sealed: {sentence}"
     if len(sealed.refused) > _MOST_REFUSED:

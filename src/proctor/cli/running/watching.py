@@ -5,12 +5,12 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from proctor.cli.denominators import render_value
-from proctor.cli.printable import printable
+from proctor.cli.denominators import render_metric
 from proctor.harbor.stats import JobStats
 from proctor.harbor.trial_result import ExceptionInfo, TrialResult
 from proctor.sentence import (
     count_of,
+    printable,
     render_duration,
     render_errored,
     render_figure,
@@ -98,7 +98,7 @@ def render_means(stats: JobStats) -> list[str]:
     lines = []
     for key, group in stats.evals.items():
         values = [
-            f"{label} {render_value(value)}"
+            f"{label} {render_metric(value)}"
             for entry in group.metrics
             for label, value in entry.items()
         ]

@@ -8,10 +8,10 @@ import msgspec
 
 from proctor.cli.options import PATH, check_apart
 from proctor.cli.output import json_option, print_json, print_line
-from proctor.cli.printable import printable
 from proctor.diagnostic import Diagnostic
 from proctor.errors import InputError
-from proctor.sentence import count_of
+from proctor.report.page.columns import draw_table
+from proctor.sentence import count_of, printable
 from proctor.task.dataset import Candidate, Dataset, is_task_directory, load_dataset
 from proctor.task.digests import TaskDigests, load_digests
 from proctor.task.directory import find_faults, find_name
@@ -183,13 +183,10 @@ def _print_dataset(dataset: _Dataset, *, with_files: bool) -> None:
 
 
 def _print_rows(tasks: Sequence[_Task]) -> None:
-    """Print one line for each task, without wrapping."""
+    """Print one line for each task; digests are not cut."""
     heading = ("task", "files", "bytes", "task_checksum", "lock digest", "dataset v1")
-    rows = [heading, *map(_row, tasks)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(heading))]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        print_line(f"  {'  '.join(cells)}".rstrip())
+    for line in draw_table(heading, map(_row, tasks)):
+        print_line(f"  {line}")
 
 
 def _row(task: _Task) -> tuple[str, ...]:

@@ -113,7 +113,7 @@ class MergedFiles:
 
         try:
             return await run_apart(enter_and_act)
-        except Exception:
+        except Exception:  # whatever was raised, nobody else closes them; raised again
             close_all(files or [])
             raise
 

@@ -18,6 +18,7 @@ from proctor.environments.sandbox.blueprint import Part
 from proctor.environments.sandbox.changes import LayeredChanges
 from proctor.environments.sandbox.command import PATH
 from proctor.environments.sandbox.mapped import run_mapped
+from proctor.environments.sandbox.transfer import is_small
 from proctor.environments.sandbox.walk import DELETED, Limits, Written
 from proctor.environments.tools import Kind
 from proctor.trial.changes import Change, Phase, Surroundings
@@ -260,7 +261,8 @@ async def list_changes(
     limits = Limits(is_hashing=is_hashing)
     # Files in memory are in no layer, and would count as deleted.
     on_disk = {path: mark for path, mark in known.items() if not path.startswith(f"{DEVICES}/")}
-    written, is_cut = await run_mapped("walk", layers, on_disk, limits)
+    is_short = _are_small([part.upper for part in parts])
+    written, is_cut = await run_mapped("walk", layers, on_disk, limits, is_short=is_short)
     entries = [Written(*each) for each in written]
     image = LayeredChanges(tuple(parts))
     ends = find_ends(image, entries)
@@ -273,6 +275,14 @@ async def list_changes(
         msgspec.structs.replace(each, is_installed=True) if each.path in installed else each
         for each in changes
     ], is_cut
+
+
+def _are_small(uppers: Iterable[str]) -> bool:
+    try:
+        return all(map(is_small, uppers))
+    except OSError:
+        # The walk says what is wrong.
+        return False
 
 
 def _find_installed(image: LayeredChanges, written: Iterable[Written]) -> frozenset[str]:

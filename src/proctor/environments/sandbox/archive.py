@@ -21,6 +21,8 @@ from typing import BinaryIO
 FILE, DIRECTORY, LINK, REFUSED, END = b"F", b"D", b"L", b"R", b"."
 HOLED = b"H"
 """Only in the stream: a Receiver reports it as FILE."""
+MOST_IN_MESSAGE = 1 << 12
+"""Bytes of an archive that is part of a message; a longer one is sent through a pipe."""
 
 _HEAD = struct.Struct("=cIqQI")
 _RUN = struct.Struct("=QQ")
@@ -35,6 +37,25 @@ _DEEPEST = 200
 
 class BrokenArchiveError(Exception):
     """The stream is not an archive, or is truncated."""
+
+
+def as_text(archive: bytes) -> str:
+    """Return an archive as text for a message."""
+    return archive.decode("latin-1")
+
+
+def as_bytes(text: object) -> bytes:
+    """Return the archive of a message.
+
+    Raises:
+        BrokenArchiveError: it has none.
+    """
+    try:
+        return str(text).encode("latin-1")
+    except UnicodeEncodeError as error:
+        raise BrokenArchiveError(
+            "what came out of the sandbox is not an archive of files"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)

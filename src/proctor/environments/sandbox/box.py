@@ -30,7 +30,13 @@ from proctor.environments.sandbox.channel import Message, close_all, make_pair
 from proctor.environments.sandbox.link import Link, Questions, settled
 from proctor.environments.sandbox.output import Finished, Hearing, Output
 from proctor.environments.sandbox.router import Ends, Router
-from proctor.environments.sandbox.transfer import Seen, put_files, receive_listing, take_files
+from proctor.environments.sandbox.transfer import (
+    Seen,
+    list_little,
+    put_files,
+    receive_listing,
+    take_files,
+)
 from proctor.environments.sandbox.unpack import unpack
 from proctor.errors import SandboxDiedError, SandboxError
 from proctor.trial.environment import Process
@@ -96,6 +102,10 @@ class Box:
         self._ended_by = "its PID 1 ended before it was up"
         self._outputs: set[Output] = set()
         self._loop = asyncio.get_running_loop()
+        # Whether a command ran in it or files were put there; its memory is empty until then.
+        self.is_touched = False
+        # Whether processes may be paused.
+        self._is_holding = False
         self._up: asyncio.Future[str | None] = self._loop.create_future()
         self._gone: asyncio.Future[None] = self._loop.create_future()
         self._services: frozenset[_Started] = frozenset()
@@ -123,6 +133,7 @@ class Box:
             TimeoutError: it took longer than `timeout_sec`.
             SandboxError: the sandbox has ended, or there is no such user.
         """
+        self.is_touched = True
         output = Output(self._root_id, hearing)
         self._outputs.add(output)
         try:
@@ -145,6 +156,7 @@ class Box:
         Raises:
             SandboxError: the sandbox has ended, or there is no such user.
         """
+        self.is_touched = True
         if self._root_id:
             # Otherwise opening /dev/stdout, which reopens the file, would be refused.
             os.fchown(stdin, self._root_id, self._root_id)
@@ -160,6 +172,7 @@ class Box:
             OSError: the source cannot be read.
             SandboxError: the target cannot be written.
         """
+        self.is_touched = True
         request = {"op": "put", "target": target, "name": source.name, "room": room}
         await put_files(self._router, request, source)
 
@@ -194,7 +207,10 @@ class Box:
         """List the files at or below these paths, with digests of those that are not too large."""
         request = {"op": "list_files", "places": list(places), "room": room}
         request |= {"n_files": n_files, "n_bytes": limit}
-        return await take_files(self._router, request, receive_listing)
+        listed = await list_little(self._router, request)
+        if listed is None:
+            return await take_files(self._router, request, receive_listing)
+        return listed
 
     async def kind_of(self, path: str, *, room: int = 0) -> str | None:
         """Return what is at a path, following links: file, directory, other, None for nothing."""
@@ -234,6 +250,7 @@ class Box:
         Raises:
             SandboxError: it cannot be unpacked.
         """
+        self.is_touched = True
         await self._ask({"op": "unpack_tar", "room": 0, **asdict(placing)}, archive)
 
     async def list_processes(self, *, with_services: bool = False) -> list[Process]:
@@ -257,7 +274,12 @@ class Box:
 
         Returns how many could not be stopped.
         """
-        return int(str((await self._ask({"op": "pause" if is_still else "resume"}))["n_running"]))
+        if not is_still and not self._is_holding:
+            return 0
+        self._is_holding = True
+        answer = await self._ask({"op": "pause" if is_still else "resume"})
+        self._is_holding = bool(answer["is_holding"])
+        return int(str(answer["n_running"]))
 
     async def open_room(self, fresh: Sequence[str]) -> int:
         """Open a room for a verifier, with the same files except new, empty directories `fresh`.

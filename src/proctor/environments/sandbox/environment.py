@@ -440,7 +440,8 @@ class SandboxEnvironment(Inside):
         _, slot = self._check_made()
         changes, is_cut = await list_changes(slot.parts, known, is_hashing=is_hashing)
         self._n_written = sum(each.size or 0 for each in changes)
-        in_memory = await self.list_files([DEVICES], MOST_DEVICES)
+        is_touched = self._now().box.is_touched
+        in_memory = await self.list_files([DEVICES], MOST_DEVICES) if is_touched else ()
         return [*changes, *changes_in_memory(in_memory, known)], is_cut
 
     async def open_clean(self, paths: TrialPaths, left_out: LeftOut) -> "SandboxEnvironment":

@@ -8,18 +8,22 @@ import os
 import stat
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from io import BytesIO
+from typing import Any, BinaryIO
 
 from proctor.environments.sandbox import tar_ops
 from proctor.environments.sandbox.archive import (
     DIRECTORY,
     FILE,
     LINK,
+    MOST_IN_MESSAGE,
     BrokenArchiveError,
     Entry,
     Limits,
     Receiver,
     Sender,
+    as_bytes,
+    as_text,
 )
 from proctor.environments.sandbox.channel import Message
 from proctor.environments.sandbox.processes import STARTED, Facts, Lister, find_living, read_stat
@@ -33,8 +37,8 @@ _MOST_PROCESSES = 10_000
 
 
 def _put(request: dict[str, Any], files: list[int]) -> Message:
-    """Unpack an archive at a path."""
-    with os.fdopen(files.pop(0), "rb", _PIECE) as stream:
+    """Unpack an archive at a path; a small one is in the request."""
+    with _open_archive(request, files) as stream:
         receiver, target = Receiver(stream), str(request["target"])
         for entry in receiver.entries():
             if entry.name:
@@ -46,6 +50,12 @@ def _put(request: dict[str, Any], files: list[int]) -> Message:
                 path = _place_of_file(target, str(request["name"]))
             _put_entry(receiver, entry, path)
     return {}
+
+
+def _open_archive(request: dict[str, Any], files: list[int]) -> BinaryIO:
+    if files:
+        return os.fdopen(files.pop(0), "rb", _PIECE)
+    return BytesIO(as_bytes(request["archive"]))
 
 
 def _place_of_file(target: str, name: str) -> str:
@@ -92,11 +102,29 @@ def _take(request: dict[str, Any], files: list[int]) -> Message:
 
 
 def _list_files(request: dict[str, Any], files: list[int]) -> Message:
-    """Pack the files at or below some paths."""
+    """Pack the files at or below some paths, without a file into the answer if that is small."""
+    limits, what = Limits(request["n_bytes"]), (request["places"], request["n_files"])
+    if not files:
+        little = _Little()
+        with suppress(_TooMuchError):
+            Sender(little, limits).list_files(*what)
+            return {"archive": as_text(little.getvalue())}
+        return {"archive": None}
     with os.fdopen(files.pop(0), "wb", _PIECE) as stream:
-        sender = Sender(stream, Limits(request["n_bytes"]))
-        sender.list_files(request["places"], request["n_files"])
+        Sender(stream, limits).list_files(*what)
     return {}
+
+
+class _TooMuchError(Exception):
+    """An archive does not fit into an answer."""
+
+
+class _Little(BytesIO):
+    def write(self, data: Any, /) -> int:
+        """Write, if there is not too much already."""
+        if self.tell() + len(data) > MOST_IN_MESSAGE:
+            raise _TooMuchError
+        return super().write(data)
 
 
 def _kind_of(request: dict[str, Any], _files: list[int]) -> Message:

@@ -406,7 +406,8 @@ def _do(init: Init, number: int, request: Message, files: list[int]) -> None:
                 _start_worker(init, room, line)
         case "pause" | "resume" as op:
             n_running = init.holder.hold(_list_own(init), is_still=op == "pause")
-            send(init.channel, {"id": number, "n_running": n_running})
+            is_holding = init.holder.paused is not None
+            send(init.channel, {"id": number, "n_running": n_running, "is_holding": is_holding})
         case _:
             _start(init, number, request, files)
 

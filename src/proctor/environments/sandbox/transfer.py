@@ -18,11 +18,14 @@ from typing import BinaryIO, Protocol, cast
 from proctor.digest import sha256_pieces
 from proctor.environments.sandbox.archive import (
     FILE,
+    MOST_IN_MESSAGE,
     REFUSED,
     BrokenArchiveError,
     Limits,
     Receiver,
     Sender,
+    as_bytes,
+    as_text,
 )
 from proctor.environments.sandbox.channel import Message
 from proctor.environments.sandbox.link import settled
@@ -70,6 +73,10 @@ async def put_files(asker: Asker, request: Mapping[str, object], source: Path) -
         SandboxError: the other side failed.
     """
     small = pack_small(str(source))
+    if small is not None and len(small) <= MOST_IN_MESSAGE:
+        number, answer = await asker.pose({**request, "archive": as_text(small)})
+        check_transfer(Outcome(None), await asker.hear_out(number, answer))
+        return
     theirs, ours = os.pipe2(os.O_CLOEXEC)
     if small is not None and _fits(ours, small):
         os.close(ours)
@@ -103,19 +110,24 @@ def pack_small(source: str) -> bytes | None:
     Raises:
         OSError: the source does not exist.
     """
-    if not _is_small(source):
+    if not is_small(source):
         return None
     buffer = BytesIO()
     Sender(buffer, Limits()).send(source)
     return buffer.getvalue() if buffer.tell() <= _SMALL else None
 
 
-def _is_small(source: str) -> bool:
+def is_small(source: str) -> bool:
+    """Whether a file is small, or a directory has few and small files.
+
+    Raises:
+        OSError: it does not exist.
+    """
     status = os.stat(source)
     if not stat.S_ISDIR(status.st_mode):
         return status.st_size < _SMALL
     waiting, n_bytes, n_entries = [source], 0, 0
-    while waiting and n_bytes < _SMALL and n_entries < _FEW:
+    while waiting:
         with suppress(OSError), os.scandir(waiting.pop()) as entries:
             for entry in entries:
                 n_entries += 1
@@ -123,7 +135,10 @@ def _is_small(source: str) -> bool:
                     waiting.append(entry.path)
                 else:
                     n_bytes += entry.stat(follow_symlinks=False).st_size
-    return n_bytes < _SMALL and n_entries < _FEW
+                # Within a directory too: an agent can fill one with a million files.
+                if n_bytes >= _SMALL or n_entries >= _FEW:
+                    return False
+    return True
 
 
 def pack_into(write_end: int, source: Path) -> None:
@@ -318,6 +333,29 @@ class Seen:
     """Size in bytes; None if it is not a regular file."""
     sha256: str | None
     """Digest; None if it is not a regular file, or too large to be sent."""
+
+
+async def list_little(asker: Asker, request: Mapping[str, object]) -> Sequence[Seen] | None:
+    """Request a listing without a pipe; None if it is too long for that.
+
+    Raises:
+        SlowTransferError: it took too long.
+        SandboxError: the other side failed.
+    """
+    try:
+        async with asyncio.timeout(PATIENCE_SEC):
+            number, answer = await asker.pose(request)
+            message = await asker.hear_out(number, answer)
+    except TimeoutError as error:
+        raise SlowTransferError(explain_slow(PATIENCE_SEC)) from error
+    archive = message.get("archive")
+    outcome: Outcome[Sequence[Seen] | None] = Outcome()
+    if archive is not None:
+        try:
+            outcome = Outcome(receive_listing(BytesIO(as_bytes(archive))))
+        except BrokenArchiveError as error:
+            outcome = Outcome(error=error)
+    return check_transfer(outcome, message)
 
 
 def receive_listing(stream: BinaryIO) -> Sequence[Seen]:

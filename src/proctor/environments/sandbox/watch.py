@@ -13,6 +13,7 @@ import select
 import struct
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -100,6 +101,7 @@ _LOOKS = 3
 _LONGEST_ARGUMENTS = 1 << 14
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_CLOSING = ThreadPoolExecutor(thread_name_prefix="file-watch-end")
 
 
 @contextmanager
@@ -128,7 +130,7 @@ def watched(
     finally:
         # Closing releases processes that still wait for an answer. In a thread, because the
         # kernel takes 5 to 20 ms for it, and all trials of this process would wait.
-        threading.Thread(target=os.close, args=(fd,), name="file-watch-end").start()
+        _CLOSING.submit(os.close, fd)
 
 
 class _Watch:
@@ -257,7 +259,8 @@ class _Watch:
             path = _read_link(f"/proc/self/fd/{fd}")
             if path in self._scripts:
                 self._note_script(pid, path)
-            if pid == os.getpid() or not path.startswith(self._names):
+            # The origin is a worker, which does operations of the runner.
+            if pid in (os.getpid(), self._origin) or not path.startswith(self._names):
                 return
             if len(self.opened) >= _MOST_KEPT or self._n_characters >= _MOST_IN_WORDS:
                 self._cut()
@@ -266,7 +269,6 @@ class _Watch:
             # The first file that is opened is the test script's output.
             self._origin = self._origin or self._top
             if pid == self._origin:
-                # A worker, which does operations of the runner.
                 return
             opened = OpenedFile(path, programs, is_orphan=self._top != self._origin)
             if opened not in self._seen:

@@ -150,15 +150,15 @@ def _spawn(runner: socket.socket, request: dict[str, Any], files: list[int]) -> 
     owner = None if is_all_powerful() else (os.getuid(), os.getgid())
     if owner or blueprint.first_id:
         flags |= os.CLONE_NEWUSER
-    told, teller = make_pair()
+    from_zygote, to_init = make_pair()
     try:
         _prepare(blueprint)
         pid = _clone_as(blueprint.first_id, flags)
         if pid == 0:
-            teller.close()
-            _become_init(blueprint, files, told, owner)
+            to_init.close()
+            _become_init(blueprint, files, from_zygote, owner)
         _report_pid(runner, number, pid)
-        _continue_fork(blueprint, pid, teller, is_ordinary=owner is not None)
+        _continue_fork(blueprint, pid, to_init, is_ordinary=owner is not None)
     except StepError as error:
         send(runner, {"spawned": number, "error": str(error)})
     except OSError as error:
@@ -167,8 +167,8 @@ def _spawn(runner: socket.socket, request: dict[str, Any], files: list[int]) -> 
         send(runner, {"spawned": number, "error": sentence})
     finally:
         os.chdir("/")
-        told.close()
-        teller.close()
+        from_zygote.close()
+        to_init.close()
         close_all(files)
 
 
@@ -204,7 +204,7 @@ def _clone_as(owner: int, flags: int) -> int:
 
 
 def _continue_fork(
-    blueprint: Blueprint, pid: int, teller: socket.socket, *, is_ordinary: bool
+    blueprint: Blueprint, pid: int, to_init: socket.socket, *, is_ordinary: bool
 ) -> None:
     """Map the ids of a waiting fork, make the mounts that it cannot make, and let it continue."""
     made: tuple[int, ...] = ()
@@ -217,10 +217,10 @@ def _continue_fork(
             _join(blueprint.cgroups, pid)
             premade = premake(blueprint, pid)
             made = (*premade.parts, premade.rooms, premade.devices)
-        send(teller, {}, made)
+        send(to_init, {}, made)
     except (MapError, StepError) as error:
         # The fork passes the error on to the runner.
-        send(teller, {"error": str(error)})
+        send(to_init, {"error": str(error)})
     finally:
         close_all(made)
 
@@ -241,16 +241,19 @@ def _report_pid(runner: socket.socket, number: object, pid: int) -> None:
 
 
 def _become_init(
-    blueprint: Blueprint, files: list[int], told: socket.socket, owner: tuple[int, int] | None
+    blueprint: Blueprint,
+    files: list[int],
+    from_zygote: socket.socket,
+    owner: tuple[int, int] | None,
 ) -> NoReturn:
     """Turn a fork into PID 1 of a sandbox. Never returns to the zygote's loop."""
     channel, line = (socket.socket(fileno=fd) for fd in files)
     try:
-        _close_others(channel.fileno(), line.fileno(), told.fileno())
+        _close_others(channel.fileno(), line.fileno(), from_zygote.fileno())
         # Before waiting for the zygote, so that this process ends if the zygote dies.
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         name_process("proctor-init")
-        premade = _enter(blueprint, told, owner)
+        premade = _enter(blueprint, from_zygote, owner)
         namespaces = _open_namespaces(blueprint, owner)
         bound = [*_bind_ports(blueprint.host_ports), *_listen(blueprint.model_port)]
         root = build_root(blueprint, premade, in_user_namespace=owner is not None)
@@ -272,7 +275,7 @@ def _become_init(
         serve(init, line)
     except StepError as error:
         send(channel, {"error": str(error)})
-    except Exception as error:  # noqa: BLE001 - the fork's own boundary: it tells and ends
+    except Exception as error:  # noqa: BLE001 - the fork's own boundary: it reports and ends
         send(channel, {"error": f"PID 1 failed: {type(error).__name__}: {error}"})
     finally:
         os._exit(_FAILED)
@@ -290,12 +293,12 @@ def _close_others(*kept: int) -> None:
 
 
 def _enter(
-    blueprint: Blueprint, told: socket.socket, owner: tuple[int, int] | None
+    blueprint: Blueprint, from_zygote: socket.socket, owner: tuple[int, int] | None
 ) -> Premade | None:
     """Enter the control groups and namespaces; return the mounts that the zygote made."""
     if not blueprint.first_id:
         _join(blueprint.cgroups, 0)
-    made = _wait_for_zygote(told)
+    made = _wait_for_zygote(from_zygote)
     if owner and not blueprint.subordinate:
         with step("mapping users"):
             map_self(*owner)
@@ -322,10 +325,10 @@ def _join(groups: Sequence[str], pid: int) -> None:
             file.write(str(pid))
 
 
-def _wait_for_zygote(told: socket.socket) -> list[int]:
+def _wait_for_zygote(from_zygote: socket.socket) -> list[int]:
     """Wait until the zygote has mapped ids; return the mounts that it made."""
-    heard = receive(told)
-    told.close()
+    heard = receive(from_zygote)
+    from_zygote.close()
     if heard is None:
         raise StepError("the zygote has ended")
     message, made = heard

@@ -15,7 +15,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from proctor.exchange.chats import Answer, Chat, Placed, find_model, find_thought, group_chats
-from proctor.exchange.exporting import ReadTrace, SealedTrial
+from proctor.exchange.exporting import ReadTrace, SelectedTrial
 from proctor.exchange.inspect.messages import ENTRIES, note_entries, read_entries
 from proctor.exchange.inspect.sample import PROCTOR, Sample
 from proctor.record.cost import CostRecord
@@ -98,7 +98,7 @@ def make_sample_id(task: str) -> str:
 
 
 def make_sample(
-    trial: SealedTrial, document: Object, traces: Sequence[ReadTrace], epoch: int
+    trial: SelectedTrial, document: Object, traces: Sequence[ReadTrace], epoch: int
 ) -> Object:
     """Make the sample of a trial."""
     record = trial.record
@@ -156,7 +156,7 @@ def _make_output(record: TrialRecord, answers: Sequence[Object]) -> Object:
     }
 
 
-def _make_outcome(trial: SealedTrial) -> Object:
+def _make_outcome(trial: SelectedTrial) -> Object:
     """The scores of a trial, or the error that says why it has none."""
     evaluation = trial.record.evaluation
     if evaluation.reward is None:

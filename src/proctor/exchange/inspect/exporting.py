@@ -26,7 +26,7 @@ from proctor.exchange.exporting import (
     NAME,
     Exported,
     Report,
-    SealedTrial,
+    SelectedTrial,
     Selection,
     list_withheld,
     new_directory,
@@ -175,7 +175,7 @@ def export_trials(selection: Selection, target: Path) -> Exported:
     return report.exported(target, target / NAME)
 
 
-def _add_trial(trial: SealedTrial, logs: _Logs, report: Report) -> None:
+def _add_trial(trial: SelectedTrial, logs: _Logs, report: Report) -> None:
     original = _find_original(trial)
     if original is None or not _add_original(trial, original, logs, report):
         _add_converted(trial, logs, report)
@@ -193,7 +193,7 @@ class _Original:
     evaluation: str
 
 
-def _find_original(trial: SealedTrial) -> _Original | None:
+def _find_original(trial: SelectedTrial) -> _Original | None:
     """The sample that a trial was imported from; None if it was not, or if it cannot be used."""
     source = trial.entry.source
     if source is None or source.kind != "inspect" or not {SAMPLE, EVAL} <= set(trial.traced.files):
@@ -213,12 +213,12 @@ def _find_original(trial: SealedTrial) -> _Original | None:
     return _Original(sample, data, eval_, find_object(given.get("plan")), evaluation)
 
 
-def _read(trial: SealedTrial, name: str) -> bytes:
+def _read(trial: SelectedTrial, name: str) -> bytes:
     with trial.traced.open_file(name) as path:
         return read_small(path, LARGEST_MEMBER)
 
 
-def _add_original(trial: SealedTrial, found: _Original, logs: _Logs, report: Report) -> bool:
+def _add_original(trial: SelectedTrial, found: _Original, logs: _Logs, report: Report) -> bool:
     """Write a sample as it was imported; False if its id and epoch are taken."""
     key = (trial.record.experiment_id, found.evaluation, str(found.eval.get("run_id")))
     log = logs.find(key, found.eval, found.plan)
@@ -234,7 +234,7 @@ def _add_original(trial: SealedTrial, found: _Original, logs: _Logs, report: Rep
 _BESIDE = frozenset({"findings", "score"})
 
 
-def _add_converted(trial: SealedTrial, logs: _Logs, report: Report) -> None:
+def _add_converted(trial: SelectedTrial, logs: _Logs, report: Report) -> None:
     key = key_of(trial)
     log = logs.find(key, _make_eval(key), _make_plan(key))
     document, traces = trial.document(), read_traces(trial)
@@ -254,7 +254,7 @@ def _add_converted(trial: SealedTrial, logs: _Logs, report: Report) -> None:
     report.lose(trial.name, losses)
 
 
-def _find_losses(trial: SealedTrial, document: Object, sample: Sample) -> Iterator[Loss]:
+def _find_losses(trial: SelectedTrial, document: Object, sample: Sample) -> Iterator[Loss]:
     kept = {name: value for name, value in sample.own.items() if name != ENTRIES}
     yield from list_losses(document, kept)
     if trial.entry.evidence:
@@ -333,7 +333,7 @@ def _summarize(sample: Sample) -> Object:
     value, limit = sample.value, sample.limit
     given = value.get("input")
     messages = value.get("messages")
-    told: Object = {
+    summary: Object = {
         "id": value.get("id"),
         "epoch": sample.epoch,
         "input": given[:_LONGEST_INPUT] if isinstance(given, str) else _first_words(given),
@@ -347,7 +347,7 @@ def _summarize(sample: Sample) -> Object:
         "completed": True,
         "message_count": len(messages) if isinstance(messages, list) else None,
     }
-    return {name: each for name, each in told.items() if each is not None}
+    return {name: each for name, each in summary.items() if each is not None}
 
 
 def _first_words(messages: Any) -> str:

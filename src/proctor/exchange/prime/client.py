@@ -4,9 +4,9 @@
     URL    --base-url, else PRIME_API_BASE_URL, PRIME_BASE_URL, `base_url` of the file, else Prime's
 
 The key is never shown. Retried: no connection, a time-out, 408, 425, 429, 5xx, a truncated answer,
-with the waits of `chat`, including Retry-After. A redirect is followed only within the same origin,
-so that the key is not sent elsewhere. A response is read up to a limit and never decompressed: a
-few compressed bytes can expand without bound.
+with the waits of `backoff`. A redirect is followed only within the same origin, so that the key is
+not sent elsewhere. A response is read up to a limit and never decompressed: a few compressed bytes
+can expand without bound.
 """
 
 import os
@@ -27,13 +27,13 @@ import httpx
 import msgspec
 
 from proctor.agents.chat.endpoint import find_reason
-from proctor.agents.chat.refusals import clean, find_retry_after, read_refusal
-from proctor.agents.chat.retries import find_wait
+from proctor.agents.chat.refusals import clean, read_refusal
+from proctor.backoff import find_retry_after, find_wait
 from proctor.errors import PrimeError
 from proctor.exchange.prime.listing import Evaluation, Listing, Page, parse_evaluation, parse_page
 from proctor.exchange.prime.sample import parse_json
 from proctor.files import read_small
-from proctor.sentence import count_of, reason_of, shown
+from proctor.sentence import count_of, reason_of, render_duration, shown
 from proctor.traces.entry import Object
 
 KEY_VARIABLE: Final = "PRIME_API_KEY"
@@ -204,7 +204,7 @@ class Client:
                 raise PrimeError(f"{shown}: {came.said}{often}")
             wait = find_wait(came.retry_after, n_tries, self.pace.chance())
             self.log(
-                f"{shown}: {came.said}; trying again in {wait:.1f} s "
+                f"{shown}: {came.said}; trying again in {render_duration(wait)} "
                 f"({n_tries} of {self.limits.retries})"
             )
             self.pace.sleep(wait)

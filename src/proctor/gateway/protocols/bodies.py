@@ -43,13 +43,13 @@ class Notes:
     @property
     def problem(self) -> str | None:
         """All notes as one text; None if there are none."""
-        told = [
+        notes = [
             sentence if count == 1 else f"{sentence} ({count:,} times)"
             for sentence, count in self._counts.items()
         ]
         if self._left_out:
-            told.append(f"{count_of(self._left_out, 'further problem')}")
-        return "; ".join(told) or None
+            notes.append(f"{count_of(self._left_out, 'further problem')}")
+        return "; ".join(notes) or None
 
 
 class Event(NamedTuple):

@@ -22,6 +22,7 @@ from proctor.audit.certificate import (
     check_certificate,
 )
 from proctor.errors import CertificateError, ProofError, ProofFileError
+from proctor.harbor.stats import count_errored
 from proctor.ledger.claims.attested import Carried, find_omissions
 from proctor.ledger.claims.document import LARGEST, parse_document, parse_hash
 from proctor.ledger.claims.multiproof import hash_parts, root_before_entry
@@ -297,7 +298,7 @@ def count_trials(
         counted=counted,
         scored=scored,
         zero_by_missing=counted - scored,
-        errored=sum(trial.exception is not None for trial in operands),
+        errored=count_errored(operands),
         superseded=superseded,
         attempts=attempts,
         withheld=withheld,

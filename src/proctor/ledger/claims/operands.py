@@ -24,7 +24,7 @@ from proctor.audit.certificate import (
 from proctor.audit.scoring import Origin, summarize_metrics
 from proctor.errors import DamageError, LedgerError
 from proctor.harbor.record import NO_MODEL
-from proctor.harbor.stats import ADHOC, evals_key
+from proctor.harbor.stats import ADHOC, count_errored, evals_key
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.row import ErrorTag, TrialRow, find_exception, read_row
 from proctor.reward.metric import RewardColumn, compute_metric
@@ -173,7 +173,7 @@ def certify(
         results,
         planned=planned,
         completed=len(entries),
-        errored=sum(trial.exception is not None for group in groups for trial in group.trials),
+        errored=count_errored(trial for group in groups for trial in group.trials),
     )
     reason = str(summary.reason_code) if summary.reason_code else None
     return Certificate(

@@ -4,7 +4,8 @@
     superseded   another trial replaces it
     withheld     its line was withheld: its score is unknown
     unnamed      lines and evidence withheld without naming a trial: see ledger.withheld
-    attempt      an earlier attempt, kept beside the trial that counts: `<trial>.attempt-N`
+    attempt      an earlier attempt, kept beside the trial that counts: `<trial>.attempt-N`; also
+                 one whose machine died, of a trial that is not in the log
     diagnostic   its record is partial, and partial ones are left out
 
 Makers and checkers of claims use the same functions.
@@ -15,7 +16,7 @@ from dataclasses import dataclass, field
 
 from proctor.errors import DamageError
 from proctor.ledger.admission import Identities
-from proctor.ledger.counting import SUPERSEDED, restarted_attempts
+from proctor.ledger.counting import SUPERSEDED, is_lost, restarted_attempts
 from proctor.ledger.entry import (
     AnyEntry,
     RescoreEntry,
@@ -59,7 +60,7 @@ class ClaimedTrials:
     unnamed_evidence: list[int] = field(default_factory=list)
     """Positions of entries that withhold evidence without naming a trial."""
     attempts: list[TrialEntry] = field(default_factory=list)
-    """Earlier attempts of trials that are present."""
+    """Earlier attempts of trials that are present, and attempts whose machine died."""
     diagnostic: list[TrialEntry] = field(default_factory=list)
     """Partial trials that were left out; empty if they are counted."""
     n_counted_diagnostic: int = 0
@@ -85,7 +86,10 @@ def classify_trials(
     withheld = _sort_withheld(entries, leaves, {row.trial_id for row in rows}, scope, claimed)
     superseded = _find_superseded(entries, rows, withheld)
     restarted = restarted_attempts(
-        [(row.trial_id, SUPERSEDED if row.record in superseded else row.status) for row in rows]
+        [
+            (row.trial_id, SUPERSEDED if row.record in superseded else row.status, is_lost(row))
+            for row in rows
+        ]
     )
     for entry, row in trials:
         if row.record in superseded:

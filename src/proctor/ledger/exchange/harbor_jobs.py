@@ -18,6 +18,7 @@ from types import MappingProxyType
 import msgspec
 
 from proctor.errors import LedgerError, NotSealedError
+from proctor.ledger.counting import ATTEMPT
 from proctor.ledger.entry import EvidenceFile, TrialEntry, evidence_digest
 from proctor.ledger.exchange.copying import read_checked_row, write_below
 from proctor.ledger.keeping import JOB_PREFIX, check_evidence_path
@@ -29,7 +30,7 @@ _RESULT = f"{JOB_PREFIX}result.json"
 _OF_A_TRIAL = ("result.json", "config.json")
 # Sources whose trials are never harbor's, whatever their files are named.
 _FOREIGN = ("inspect", "prime", "traces")
-_KEPT = re.compile(r"(.+)\.attempt-([0-9]{1,9})")
+_KEPT = re.compile(rf"(.+){re.escape(ATTEMPT)}([0-9]{{1,9}})")
 _OWN_NAMES: Mapping[int, str] = MappingProxyType({})
 # Parts of a trial's path: JOB/TRIAL or JOB/TRIAL/attempts/N.
 _DEPTHS = (2, 4)

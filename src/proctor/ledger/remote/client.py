@@ -8,6 +8,7 @@ import contextlib
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from http import HTTPStatus
 from http.client import HTTPResponse
 from pathlib import Path
@@ -16,10 +17,13 @@ from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
+from proctor.backoff import find_retry_after
 from proctor.errors import ConflictError, DamageError, LedgerError, NotSealedError
 from proctor.files import read_head
 from proctor.ledger.entry import LARGEST_ENTRY
-from proctor.ledger.note import LARGEST_NOTE
+from proctor.ledger.machines import sign_enrolment
+from proctor.ledger.note import LARGEST_NOTE, Signer
+from proctor.ledger.place import hide_secrets
 from proctor.ledger.remote.connections import Connections, UnreachableError
 from proctor.ledger.tiles import TILE, tile_path
 
@@ -30,7 +34,9 @@ _LARGEST_ANSWER = 8 << 20
 # Answers of a server or a proxy that may be different a moment later.
 _PASSING = frozenset({429, 500, 502, 503, 504})
 _TRIES = 4
+_LONGEST_PAUSE = 10.0
 _LARGEST_TOKEN = 4096
+_LONGEST_MESSAGE = 2000
 
 
 class PublishedError(LedgerError):
@@ -54,7 +60,9 @@ def check_bucket_url(url: str) -> str:
     """
     parts = url.removeprefix(S3).split("/")
     if not _BUCKET.fullmatch(url) or {".", ".."} & set(parts):
-        raise LedgerError(f"{url}: not the address of a bucket; expected s3://BUCKET/PREFIX")
+        raise LedgerError(
+            f"{hide_secrets(url)}: not the address of a bucket; expected s3://BUCKET/PREFIX"
+        )
     return url.rstrip("/")
 
 
@@ -66,13 +74,17 @@ def check_url(url: str) -> str:
     """
     try:
         parts = urlsplit(url)
-        host, is_plain = parts.hostname or "", not (parts.query or parts.fragment or parts.username)
+        # Not `username`, which is empty in https://:password@host.
+        host, is_plain = parts.hostname or "", not (set("?#") & set(url) or "@" in parts.netloc)
         _ = parts.port
     except ValueError:
         host, is_plain, parts = "", False, urlsplit("")
     is_host = bool(host) and host.isprintable() and " " not in host
     if not is_host or not is_plain or parts.scheme not in ("http", "https"):
-        raise LedgerError(f"{url}: not the address of a ledger; expected https://HOST[:PORT]")
+        raise LedgerError(
+            f"{hide_secrets(url)}: not the address of a ledger; expected https://HOST[:PORT], and "
+            "nothing secret in it: PROCTOR_TOKEN holds the token"
+        )
     if parts.scheme == "http" and host not in _LOOPBACK:
         raise LedgerError(
             f"{url}: tokens and evidence would cross the network unencrypted; expected https://"
@@ -237,14 +249,19 @@ class LedgerClient:
                 self._check(response, path, self._read(response, _LARGEST_ANSWER))
             yield self._connections.read(response)
 
-    def enrol(self, name: str, key: str) -> str:
-        """Enrol this machine; returns the name under which its key is known.
+    def enrol(self, name: str, key: Signer, origin: str) -> str:
+        """Enrol this machine in a ledger; returns the name under which its key is known.
 
         Raises:
             UnreachableError: the server cannot be reached.
             LedgerError: it refuses.
         """
-        answer = self._ask_json("/machines", {"name": name, "key": key})
+        asked = {
+            "name": name,
+            "key": str(key.verifier),
+            "signature": sign_enrolment(origin, name, key),
+        }
+        answer = self._ask_json("/machines", asked)
         found = answer.get("name")
         if not isinstance(found, str):
             raise LedgerError(f"{self.url}: not an answer of proctor serve")
@@ -292,15 +309,23 @@ class LedgerClient:
             UnreachableError: the server cannot be reached.
             LedgerError: it refuses.
         """
-        path = f"/artifacts/sha256/{sha256}"
-        offset = _read_offset(self._ask("GET", f"{path}/upload"))
+        path, whole = f"/artifacts/sha256/{sha256}", {"total": str(total)}
+        offset, left = _read_offset(self._ask("GET", f"{path}/upload", params=whole)), _TRIES
         while offset < total:
             source.seek(offset)
-            given = {"offset": str(offset), "size": str(size), "total": str(total)}
+            given = {"offset": str(offset), "size": str(size), **whole}
             before = offset
-            answer = self._ask("PUT", path, content=source.read(PIECE), params=given)
-            offset = _read_offset(answer)
+            try:
+                answer = self._ask("PUT", path, content=source.read(PIECE), params=given)
+                offset = _read_offset(answer)
+            except NotSealedError:
+                # Parts that an earlier version compressed otherwise do not fit: begin again.
+                if before == 0 or left == 0:
+                    raise
+                offset = 0
             if offset <= before:
+                left -= 1
+            if left < 0:
                 raise LedgerError(f"{self.url}: the upload of {sha256} does not advance")
 
     def submit(self, lines: Sequence[bytes], artifacts: bytes = b"") -> list[tuple[int, bool]]:
@@ -341,17 +366,17 @@ class LedgerClient:
         largest: int = _LARGEST_ANSWER,
     ) -> bytes:
         asked = f"{path}?{urlencode(params)}" if params else path
-        status = 0
+        why = ""
         for attempt in range(_TRIES):
             with self._connections.ask(method, asked, content) as response:
                 body = self._read(response, largest)
-            status = response.status
-            if status not in _PASSING:
+            if response.status not in _PASSING:
                 self._check(response, path, body)
                 return body
+            why = _read_message(body) or f"HTTP {response.status}"
             if attempt < _TRIES - 1:
                 time.sleep(_pause(response, attempt))
-        raise UnreachableError(f"{self.url}: HTTP {status}")
+        raise UnreachableError(f"{self.url}: {why}")
 
     def _read(self, response: HTTPResponse, largest: int) -> bytes:
         found = bytearray()
@@ -365,13 +390,7 @@ class LedgerClient:
         url, status = self.url, response.status
         if status in (HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.NO_CONTENT):
             return
-        try:
-            message = str(msgspec.json.decode(body, type=dict[str, Any]).get("message") or "")[
-                :2000
-            ]
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            message = ""
-        said = "".join(char if char.isprintable() else " " for char in message)
+        said = _read_message(body)
         if status == HTTPStatus.CONFLICT:
             raise ConflictError(f"{url}: {said}")
         if status == HTTPStatus.UNPROCESSABLE_ENTITY:
@@ -400,6 +419,16 @@ def _decode(body: bytes, url: str) -> dict[str, Any]:
         raise LedgerError(f"{url}: not an answer of proctor serve") from error
 
 
+def _read_message(body: bytes) -> str:
+    """The sentence in a refusal; empty if there is none."""
+    try:
+        message = msgspec.json.decode(body, type=dict[str, Any]).get("message") or ""
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        message = ""
+    shown = str(message)[:_LONGEST_MESSAGE]
+    return "".join(char if char.isprintable() else " " for char in shown)
+
+
 def _read_offset(body: bytes) -> int:
     try:
         return int(msgspec.json.decode(body, type=dict[str, int])["offset"])
@@ -408,5 +437,5 @@ def _read_offset(body: bytes) -> int:
 
 
 def _pause(response: HTTPResponse, attempt: int) -> float:
-    after = response.headers.get("retry-after", "")
-    return min(float(after), 10.0) if after.isdecimal() else 0.25 * 2**attempt
+    asked = find_retry_after(response.headers, datetime.now(UTC))
+    return min(asked, _LONGEST_PAUSE) if asked is not None else 0.25 * 2**attempt

@@ -18,6 +18,7 @@ from urllib.parse import quote, urlsplit
 import certifi
 
 from proctor.errors import LedgerError
+from proctor.sentence import without_number
 
 _CONNECT_SEC = 5.0
 _ANSWER_SEC = 30.0
@@ -73,7 +74,18 @@ class Connections:
     def _send(
         self, method: str, path: str, body: bytes | None
     ) -> tuple[HTTPConnection, HTTPResponse]:
-        connection = self._take() or self._make()
+        try:
+            if (kept := self._take()) is not None:
+                # The server may end it at this very moment. Every request may be sent twice.
+                with contextlib.suppress(ConnectionResetError):
+                    return self._exchange(kept, method, path, body)
+            return self._exchange(self._make(), method, path, body)
+        except _BROKEN as error:
+            raise UnreachableError(f"{self._url}: {_why(error)}") from error
+
+    def _exchange(
+        self, connection: HTTPConnection, method: str, path: str, body: bytes | None
+    ) -> tuple[HTTPConnection, HTTPResponse]:
         try:
             if connection.sock is None:
                 connection.connect()
@@ -82,10 +94,8 @@ class Connections:
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 connection.request(method, self._prefix + path, body, self._headers)
             return connection, connection.getresponse()
-        except BaseException as error:
+        except BaseException:
             connection.close()
-            if isinstance(error, _BROKEN):
-                raise UnreachableError(f"{self._url}: {_why(error)}") from error
             raise
 
     def _take(self) -> HTTPConnection | None:
@@ -139,7 +149,7 @@ def _close_all(connections: list[HTTPConnection]) -> None:
 
 
 def _why(error: Exception) -> str:
-    return str(error) or type(error).__name__
+    return without_number(str(error)) or type(error).__name__
 
 
 def _is_readable(fd: int) -> bool:

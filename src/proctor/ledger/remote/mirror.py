@@ -17,7 +17,7 @@ import contextlib
 import importlib
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -25,17 +25,10 @@ from types import ModuleType
 import msgspec
 
 from proctor.digest import sha256_hex
-from proctor.errors import (
-    ConflictError,
-    DamageError,
-    ForkError,
-    LedgerError,
-    NotSealedError,
-)
+from proctor.errors import DamageError, ForkError, LedgerError
 from proctor.files import replace_durably
 from proctor.ledger.artifacts import FileArtifacts
 from proctor.ledger.entry import (
-    LARGEST_ENTRY,
     AnyEntry,
     KeyEntry,
     TrialEntry,
@@ -54,7 +47,6 @@ from proctor.ledger.place import open_reader
 from proctor.ledger.reader import WAITING, LedgerReader
 from proctor.ledger.remote.artifacts import FetchedArtifacts
 from proctor.ledger.remote.client import (
-    PIECE,
     S3,
     LedgerClient,
     PublishedError,
@@ -62,9 +54,9 @@ from proctor.ledger.remote.client import (
     check_bucket_url,
     check_url,
     find_token,
-    pack_artifact,
 )
 from proctor.ledger.remote.connections import UnreachableError
+from proctor.ledger.remote.outbox import Outbox, split
 from proctor.ledger.remote.spool import MachineName, Promises, Spool
 from proctor.ledger.signature import check_signature
 from proctor.ledger.tiles import TILE
@@ -74,12 +66,6 @@ from proctor.ledger.upkeep import leaf_of
 FORMAT = "proctor-remote-1"
 # Bytes of lines that are appended to the copy at a time.
 _BATCH = 4 << 20
-# Bytes of artifacts that are sent without asking which of them the server has.
-_UNASKED = 1 << 18
-# Entries of one request.
-_MOST_TOGETHER = 500
-# Digests that are remembered to be on the server.
-_MOST_KNOWN = 100_000
 # Seconds for which a writer's copy is fresh: the server itself looks for conflicts.
 _FRESH_SEC = 30.0
 _TRIES = 3
@@ -120,7 +106,8 @@ def open_mirror(url: str, env: Mapping[str, str], warn: Callable[[str], None]) -
         if remote.problem is not None:
             warn(f"{remote.problem}; what follows is the copy that was fetched last")
         if waiting := len(remote.spool):
-            warn(f"{url}: {waiting:,} entries wait to be sent (`proctor ledger sync` sends them)")
+            entries = "1 entry waits" if waiting == 1 else f"{waiting:,} entries wait"
+            warn(f"{url}: {entries} to be sent: proctor ledger sync --ledger {url}")
     return directory
 
 
@@ -201,7 +188,8 @@ class Mirror:
         self.artifacts = FetchedArtifacts(directory, client)
         self.problem: str | None = None
         """Why the server could not be reached; None if it was."""
-        self.refused: list[str] = []
+        self._outbox = Outbox(url, self.spool, self.artifacts)
+        self.refused = self._outbox.refused
         """Sentences about waiting entries that the server refused."""
         self._log = FileLog(directory)
         self._memory = memory
@@ -212,8 +200,6 @@ class Mirror:
         self._fetched = directory / "fetched"
         # When this process last tried to fetch.
         self._tried: float | None = None
-        # Digests of artifacts that the server has.
-        self._known: set[str] = set()
 
     def close(self) -> None:
         """End the connection."""
@@ -458,98 +444,44 @@ class Mirror:
             name = self._machine or self._names.find(key)
         signed = [encode_entry(entry) for entry in sign_entries(drafts, origin, name, key)]
         found: list[int] = []
-        for some, lines in _split(drafts, signed):
+        for some, lines in split(drafts, signed):
             places = self._submit(some, lines) if is_reached else None
             if places is None:
                 # What comes later must not be sealed before it.
-                is_reached, places = False, self._keep_waiting(some, lines)
+                self._outbox.keep(some, lines)
+                is_reached, places = False, [WAITING] * len(some)
             found += places
         return found
 
     def _submit(self, drafts: Sequence[AnyEntry], lines: Sequence[bytes]) -> list[int] | None:
         """The positions of entries; None if the server cannot be reached."""
         try:
-            places = self._server.submit(lines, self._upload(drafts))
+            places = self._outbox.send(self._server, drafts, lines)
         except UnreachableError as error:
             self.problem = str(error)
             return None
         new = {seq: draft for (seq, is_new), draft in zip(places, drafts, strict=True) if is_new}
         with self._log.locked():
             self._promises.add({seq: _digest(draft) for seq, draft in new.items()})
-        self._drop(drafts)
+        self._outbox.drop(drafts)
         return [seq for seq, _ in places]
-
-    def _keep_waiting(self, drafts: Sequence[AnyEntry], lines: Sequence[bytes]) -> list[int]:
-        try:
-            self.artifacts.keep(_evidence_of(drafts))
-        except OSError as error:
-            raise LedgerError(
-                f"{self._log.where}: evidence for {self.url} cannot be stored: {error}"
-            ) from error
-        self.spool.add(lines)
-        return [WAITING] * len(drafts)
 
     def send_waiting(self) -> int:
         """Send what waits; returns the number of entries sent.
 
         Raises:
             UnreachableError: the server cannot be reached.
-            LedgerError: it refuses to answer.
+            LedgerError: it refuses to answer, or what waits cannot be read.
         """
-        sent = 0
-        for name, lines in self.spool:
-            entries = [decode_line(line, f"{name}: an entry") for line in lines]
-            drafts = [entry for entry in entries if not isinstance(entry, Withheld)]
-            try:
-                self._server.submit(lines, self._upload(drafts))
-            except (NotSealedError, ConflictError) as error:
-                self.refused.append(f"{error}; it is kept in {self.spool.refuse(name, str(error))}")
-                continue
-            self.spool.remove(name)
-            self._drop(drafts)
-            sent += len(lines)
-        return sent
+        return self._outbox.send_waiting(self._server) if self.spool else 0
 
     def _enrol(self, key: Signer) -> str:
         if self._machine is None:
             server = self._server
-            self._machine = server.enrol(self._names.find(key), str(key.verifier))
+            origin = parse_checkpoint(self._log.read_checkpoint(), self._log.where).origin
+            self._machine = server.enrol(self._names.find(key), key, origin)
             self.problem = None
         return self._machine
-
-    def _upload(self, drafts: Sequence[AnyEntry]) -> bytes:
-        """Upload the evidence of entries; returns artifacts to be sent with the entries."""
-        sizes = _evidence_of(drafts)
-        missing = [sha256 for sha256 in sizes if sha256 not in self._known]
-        held = self.artifacts.held
-        if all(each in held for each in missing):
-            packed = b"".join(pack_artifact(each, *held[each]) for each in missing)
-            if len(packed) <= _UNASKED:
-                return packed
-        body = bytearray()
-        for sha256 in sorted(self._server.missing(missing)):
-            with self.artifacts.open_here(sha256) as file:
-                total = file.seek(0, os.SEEK_END)
-                file.seek(0)
-                if total > PIECE:
-                    self._server.upload_large(sha256, sizes[sha256], total, file)
-                    continue
-                body += pack_artifact(sha256, sizes[sha256], file.read())
-            if len(body) > PIECE:
-                self._server.upload_small(bytes(body))
-                body.clear()
-        if body:
-            self._server.upload_small(bytes(body))
-        return b""
-
-    def _drop(self, drafts: Sequence[AnyEntry]) -> None:
-        """Remove evidence that the server has now; the trials still have their files."""
-        if len(self._known) > _MOST_KNOWN:
-            self._known.clear()
-        for sha256 in _evidence_of(drafts):
-            self._known.add(sha256)
-            if self.artifacts.held.pop(sha256, None) is None:
-                self.artifacts.remove(sha256)
 
     def _check_promises(self, ledger: LedgerReader, promised: Mapping[int, str]) -> None:
         """Check that entries which the server acknowledged are where it said."""
@@ -571,29 +503,6 @@ class Mirror:
             self._promises.forget(promised)
 
 
-def _evidence_of(drafts: Sequence[AnyEntry]) -> dict[str, int]:
-    """The sizes of the artifacts that entries name."""
-    return {
-        file.sha256: file.size
-        for draft in drafts
-        if isinstance(draft, TrialEntry)
-        for file in draft.evidence
-    }
-
-
 def _digest(entry: AnyEntry) -> str:
     draft = msgspec.structs.replace(entry, at="", seq=0, signed=msgspec.UNSET)
     return sha256_hex(encode_entry(draft))
-
-
-def _split(
-    drafts: Sequence[AnyEntry], lines: Sequence[bytes]
-) -> Iterator[tuple[Sequence[AnyEntry], Sequence[bytes]]]:
-    """Entries in parts that a server takes as one request."""
-    begin, n_bytes = 0, 0
-    for at, line in enumerate(lines):
-        n_bytes += len(line)
-        if at > begin and (n_bytes > LARGEST_ENTRY or at - begin == _MOST_TOGETHER):
-            yield drafts[begin:at], lines[begin:at]
-            begin, n_bytes = at, len(line)
-    yield drafts[begin:], lines[begin:]

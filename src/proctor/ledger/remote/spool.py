@@ -1,10 +1,11 @@
 """Entries that wait for a server which could not be reached, in the order they were made.
 
     spool/NUMBER-DIGEST.jsonl      signed entries, one batch a file; their evidence is in the copy
-    spool/refused/…                batches that the server refused, each with its reason
+    spool/lock                     held by the process that sends them
+    spool/refused/…                entries that the server refused, each batch with the reasons
 
 A batch is durable before `add` returns. The same batch is stored once; the server accepts what it
-has already, so that nothing is sealed twice.
+has already, so that nothing is sealed twice. Of the processes on a machine, one sends at a time.
 
 What a server acknowledged is kept as well, until it was seen in the log.
 """
@@ -21,6 +22,7 @@ import msgspec
 from proctor.digest import sha256_hex
 from proctor.errors import LedgerError
 from proctor.files import replace_durably, replace_file, sync_directory
+from proctor.ledger.lock import locked
 from proctor.ledger.note import Signer
 
 _DIGITS = 20
@@ -55,23 +57,68 @@ class Spool:
     def __len__(self) -> int:
         return sum(1 for batch in self for _ in batch[1])
 
+    def __bool__(self) -> bool:
+        return bool(self._names())
+
     def __iter__(self) -> Iterator[tuple[str, list[bytes]]]:
-        """The name and the lines of each batch, in order."""
+        """The name and the lines of each batch, in order.
+
+        Raises:
+            LedgerError: one cannot be read.
+        """
         for name in self._names():
-            yield name, (self._directory / name).read_bytes().splitlines()
+            try:
+                data = (self._directory / name).read_bytes()
+            except FileNotFoundError:
+                continue  # another process has sent it since
+            except OSError as error:
+                raise LedgerError(f"{self._directory / name}: cannot be read: {error}") from error
+            yield name, data.splitlines()
+
+    @contextlib.contextmanager
+    def sending(self) -> Iterator[None]:
+        """Send alone: another process that sends is waited for, because the order is kept.
+
+        Raises:
+            LedgerError: the batches cannot be locked.
+        """
+        with contextlib.ExitStack() as held:
+            try:
+                held.enter_context(locked(self._directory))
+            except OSError as error:
+                raise LedgerError(f"{self._directory}: cannot be locked: {error}") from error
+            yield
 
     def remove(self, name: str) -> None:
-        """Remove a batch that was sent."""
-        (self._directory / name).unlink(missing_ok=True)
-        sync_directory(self._directory)
+        """Remove a batch that was sent; call it inside `sending`.
 
-    def refuse(self, name: str, why: str) -> Path:
-        """Set a batch aside that the server refuses; returns its new path."""
-        refused = self._directory / "refused"
-        refused.mkdir(mode=0o700, exist_ok=True)
-        (refused / f"{name}.why").write_text(f"{why}\n", encoding="utf-8")
-        os.replace(self._directory / name, refused / name)  # noqa: PTH105 - as elsewhere
-        return refused / name
+        Raises:
+            LedgerError: it cannot be removed.
+        """
+        try:
+            (self._directory / name).unlink(missing_ok=True)
+            sync_directory(self._directory)
+        except OSError as error:
+            raise LedgerError(f"{self._directory / name}: cannot be removed: {error}") from error
+
+    def refuse(self, name: str, refused: Mapping[bytes, str]) -> Path:
+        """Keep the lines of a batch that the server refuses, with the reasons; returns where.
+
+        Call it inside `sending`.
+
+        Raises:
+            LedgerError: they cannot be stored.
+        """
+        kept = self._directory / "refused" / name
+        try:
+            kept.parent.mkdir(mode=0o700, exist_ok=True)
+            reasons = "".join(f"{why}\n" for why in dict.fromkeys(refused.values()))
+            replace_durably(f"{kept}.why", reasons.encode())
+            replace_durably(str(kept), b"".join(line + b"\n" for line in refused))
+        except OSError as error:
+            raise LedgerError(f"{kept}: cannot be stored: {error}") from error
+        self.remove(name)
+        return kept
 
     def _names(self) -> list[str]:
         try:

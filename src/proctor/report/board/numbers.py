@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from proctor.harbor.stats import count_errored
 from proctor.ledger.counting import (
     NOT_COUNTED,
     Account,
@@ -180,12 +181,11 @@ def count_reduced(rows: Sequence[Counted]) -> RowNumbers:
     why_none = account.why_no_mean
     passed = sum(map(is_success, counted))
     n = len(counted)
-    exceptions = count_exceptions(counted)
     score, excluding = account.mean_errors_as_zero, account.mean_errors_excluded
     return RowNumbers(
         account=account,
-        errored=sum(exceptions.values()),
-        exceptions=exceptions,
+        errored=count_errored(counted),
+        exceptions=count_exceptions(counted),
         n_tasks=len(by_task),
         score=score,
         why_none=why_none,

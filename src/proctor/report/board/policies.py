@@ -25,7 +25,7 @@ class LedgerPolicyCheck:
         self._policy = load_policy(policy)
         self.name = self._policy.name
         self._ledger = ledger
-        self._sealed = verify_sealed(Path(ledger.where))
+        self._sealed = verify_sealed(Path(ledger.log.where))
         self._verdicts: dict[tuple[str, int], Verdict] = {}
 
     def mark(self, rows: Sequence[TrialRow], size: int) -> PolicyMark:

@@ -9,9 +9,15 @@ from proctor.report.board.conditions import describe_run, describe_tasks
 from proctor.report.board.model import Board, BoardRow, BoardSection
 from proctor.report.board.numbers import RowNumbers
 from proctor.report.board.trials import BoardTrials
+from proctor.report.page.figures import render_ends, render_percent_ends, render_ranked
 from proctor.report.statistics.bootstrap import FEW_TASKS
-from proctor.report.statistics.intervals import Interval
-from proctor.sentence import count_of, render_errored, render_money
+from proctor.sentence import (
+    count_of,
+    render_errored,
+    render_figure,
+    render_money,
+    render_percent,
+)
 from proctor.trial.finding import Level, level_of, sort_codes
 
 _NOTHING = "-"
@@ -43,7 +49,7 @@ COLUMNS = (
     Column("cost", lambda row, _: render_cost(row.numbers), on_page="Cost"),
     Column(
         "per success",
-        lambda row, _: render_usd(row.numbers.cost.per_success),
+        lambda row, _: _render_per_success(row.numbers.cost.per_success),
         on_page="Per success",
     ),
     Column("grade", lambda row, _: _render_grade(row), is_number=False),
@@ -95,7 +101,7 @@ def render_brief(row: BoardRow, section: BoardSection, width: int) -> str:
 
 
 def _list_brief(row: BoardRow, section: BoardSection) -> Iterator[str]:
-    """What a row has besides its narrow columns, the most important first; no zeros."""
+    """What a row has in addition to its narrow columns, the most important first; no zeros."""
     numbers = row.numbers
     if row.mark is not None:
         yield f"policy {render_mark(row)}"
@@ -115,7 +121,7 @@ def _list_worth(numbers: RowNumbers) -> Iterator[str]:
     if not numbers.below_grade:
         yield "leaderboard grade"
     if numbers.pass_at_k is not None and numbers.pass_at_k.value is not None:
-        yield f"pass@{numbers.pass_at_k.k} {numbers.pass_at_k.value:.3f}"
+        yield f"pass@{numbers.pass_at_k.k} {render_figure(numbers.pass_at_k.value)}"
     if numbers.cost.n_known:
         yield f"cost {render_cost(numbers)}"
     if numbers.cost.per_success is not None:
@@ -181,14 +187,15 @@ def render_score(numbers: RowNumbers) -> str:
     """The mean reward with its interval."""
     if numbers.score is None:
         return _NOTHING
-    return f"{numbers.score:.4f}{_render_interval(numbers.score_interval, 1, 3)}"
+    return f"{render_ranked(numbers.score)} {render_ends(numbers.score_interval)}".rstrip()
 
 
 def render_passed(numbers: RowNumbers) -> str:
     """The pass rate with its interval."""
     if numbers.pass_rate is None:
         return _NOTHING
-    return f"{numbers.pass_rate:.1%}{_render_interval(numbers.pass_interval, 100, 1)}"
+    ends = render_percent_ends(numbers.pass_interval)
+    return f"{render_percent(numbers.pass_rate)} {ends}".rstrip()
 
 
 def render_pass_at(numbers: RowNumbers) -> str:
@@ -196,13 +203,7 @@ def render_pass_at(numbers: RowNumbers) -> str:
     found = numbers.pass_at_k
     if found is None or found.value is None:
         return _NOTHING
-    return f"{found.value:.3f} (k={found.k})"
-
-
-def _render_interval(interval: Interval | None, factor: float, digits: int) -> str:
-    if interval is None:
-        return ""
-    return f" [{interval.low * factor:.{digits}f}, {interval.high * factor:.{digits}f}]"
+    return f"{render_figure(found.value)} (k={found.k})"
 
 
 def render_cost(numbers: RowNumbers) -> str:
@@ -215,8 +216,7 @@ def render_cost(numbers: RowNumbers) -> str:
     return f"{render_money(cost.known)} ({cost.n_known}/{cost.n_known + cost.n_unknown})"
 
 
-def render_usd(amount: float | None) -> str:
-    """Format a cost in US dollars."""
+def _render_per_success(amount: float | None) -> str:
     return _NOTHING if amount is None else render_money(amount)
 
 
@@ -226,11 +226,11 @@ def render_parts(row: BoardRow) -> str:
     return (
         f"{account.listed:,} listed = {account.counted:,} counted + {account.superseded:,} "
         f"superseded + {account.begun_again:,} restarted; {account.counted:,} counted = "
-        f"{render_marked(account)}; {render_errored(numbers.errored)}"
+        f"{render_outcomes(account)}; {render_errored(numbers.errored)}"
     )
 
 
-def render_marked(account: Account) -> str:
+def render_outcomes(account: Account) -> str:
     """The outcomes of the counted trials, as a sum."""
     said = f"{account.scored:,} scored + {account.zero_by_missing:,} missing (counted as 0)"
     return f"{said} + {account.no_number:,} without a number" if account.no_number else said
@@ -242,7 +242,7 @@ def render_remarks(row: BoardRow) -> Iterator[str]:
     if numbers.why_none is not None:
         yield f"no score: {numbers.why_none}"
     if numbers.score_excluding is not None:
-        yield f"errors excluded {numbers.score_excluding:.4f}"
+        yield f"errors excluded {render_ranked(numbers.score_excluding)}"
     counts = {
         "missing": numbers.account.reasons,
         "errors": numbers.exceptions,

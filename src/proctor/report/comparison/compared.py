@@ -120,13 +120,13 @@ def compare_sides(a: Side, b: Side, terms: Terms, behaviour: Behaviour | None) -
     likeness = compare_conditions(a, b)
     ours, theirs = choose_sides(a, b, terms)
     paired = compare_paired(scored_rewards(ours.tasks), scored_rewards(theirs.tasks))
-    told = _tell_side(ours), _tell_side(theirs)
-    accounts = [side.scores.account for side in told]
+    facts = _tell_side(ours), _tell_side(theirs)
+    accounts = [side.scores.account for side in facts]
     is_missing = any(each.zero_by_missing for each in accounts)
-    is_told = all(each.why_no_mean is None for each in accounts)
+    has_means = all(each.why_no_mean is None for each in accounts)
     return Comparison(
-        a=told[0],
-        b=told[1],
+        a=facts[0],
+        b=facts[1],
         confidence=CONFIDENCE,
         unlike=likeness.differences,
         revised=() if terms.common else likeness.revised,
@@ -136,7 +136,7 @@ def compare_sides(a: Side, b: Side, terms: Terms, behaviour: Behaviour | None) -
         paired=paired,
         paired_errors_as_zero=(
             compare_paired(all_rewards(ours.tasks), all_rewards(theirs.tasks))
-            if is_missing and is_told
+            if is_missing and has_means
             else None
         ),
         tasks=tuple(_tell_tasks(ours, theirs, paired)),
@@ -169,13 +169,13 @@ def _tell_side(side: Side) -> SideFacts:
 
 def _tell_tasks(a: Side, b: Side, paired: Paired) -> list[TaskPair]:
     known = {each.task: each for each in paired.tasks}
-    told = [
+    pairs = [
         _tell_task(task, a.tasks[task], b.tasks[task], known.get(task))
         for task in a.tasks
         if task in b.tasks
     ]
     return sorted(
-        told,
+        pairs,
         key=lambda each: (
             each.difference is None,
             # Differences that are equal except for rounding are sorted by name.

@@ -23,23 +23,23 @@ from proctor.report.page.blocks import (
     Tone,
 )
 from proctor.report.page.figures import (
-    UNKNOWN,
     render_change,
     render_ends,
+    render_estimate,
     render_number,
     render_of,
+    render_p,
     render_signed,
 )
 from proctor.report.page.scale import extent
 from proctor.report.statistics.bootstrap import FEW_TASKS
 from proctor.report.statistics.paired import Paired
 from proctor.report.wording import (
-    render_cost,
+    render_counted,
     render_counts,
     render_days,
-    render_marked,
     render_passed,
-    render_value,
+    render_per_success,
     render_verdict,
 )
 from proctor.sentence import count_of
@@ -144,21 +144,21 @@ def _render_side(side: SideFacts) -> Iterator[tuple[str, str]]:
     if side.left_out:
         yield "not counted", render_counts(side.left_out)
     yield "tasks", f"{scores.tasks:,}"
-    yield "trials", render_marked(account)
+    yield "trials", render_counted(account)
     if account.reasons:
         yield "why missing", render_counts(account.reasons)
-    yield "mean of scored", render_value(account.mean_errors_excluded, scores.interval)
+    yield "mean of scored", render_estimate(account.mean_errors_excluded, scores.interval)
     yield (
         "mean, missing = 0",
-        render_value(account.mean_errors_as_zero, scores.interval_errors_as_zero),
+        render_estimate(account.mean_errors_as_zero, scores.interval_errors_as_zero),
     )
     yield "passed (1 or more)", render_passed(scores)
     for at, estimate in enumerate(scores.pass_at):
         if estimate.k > 1:
-            yield f"pass@{estimate.k}", render_value(estimate.value, estimate.interval)
+            yield f"pass@{estimate.k}", render_estimate(estimate.value, estimate.interval)
             every = scores.pass_all[at]
-            yield f"pass^{every.k}", render_value(every.value, every.interval)
-    yield "cost per success", render_cost(scores)
+            yield f"pass^{every.k}", render_estimate(every.value, every.interval)
+    yield "cost per success", render_per_success(scores)
 
 
 def _render_result(compared: Comparison) -> Iterator[Block]:
@@ -187,17 +187,11 @@ def _render_paired(paired: Paired, how: str) -> Iterator[tuple[str, str]]:
     over = f"over {count_of(paired.n_tasks, 'task')}"
     yield f"A - B{how}", f"{render_signed(paired.difference)}, {ends}, {over}"
     method = METHODS.get(paired.method or "", paired.method)
-    yield f"p-value{how}", f"{_p(paired.p_value)} ({method})"
+    yield f"p-value{how}", f"{render_p(paired.p_value)} ({method})"
     yield (
         f"tasks{how}",
         f"A better at {paired.wins:,}, alike at {paired.ties:,}, B better at {paired.losses:,}",
     )
-
-
-def _p(value: float | None) -> str:
-    if value is None:
-        return UNKNOWN
-    return "below 0.0001" if value < 0.0001 else f"{value:.4f}".rstrip("0").rstrip(".")
 
 
 def _plot_scores(compared: Comparison) -> Block:

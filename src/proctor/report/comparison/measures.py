@@ -49,8 +49,10 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
 
 def _share(label: str) -> _OfTrial:
     def of(trial: TrialSummary) -> float | None:
-        told = trial.trace.behaviour
-        return told.shares.get(label, 0.0) if told is not None and told.turns else None
+        behaviour = trial.trace.behaviour
+        return (
+            behaviour.shares.get(label, 0.0) if behaviour is not None and behaviour.turns else None
+        )
 
     return of
 
@@ -88,8 +90,8 @@ def measure_sides(a: Side, b: Side, behaviour: Behaviour | None) -> tuple[Measur
     if behaviour is not None:
         for name, (unit, of) in _OF_TRACES.items():
             found.append(_measure(name, unit, a, b, _in_trace(behaviour, of)))
-    for name, (unit, told) in _OF_RECORDS.items():
-        found.append(_measure(name, unit, a, b, told))
+    for name, (unit, of_attempt) in _OF_RECORDS.items():
+        found.append(_measure(name, unit, a, b, of_attempt))
     return tuple(found)
 
 

@@ -32,9 +32,9 @@ from proctor.report.page.blocks import (
 from proctor.report.page.figures import (
     UNKNOWN,
     render_ends,
+    render_estimate,
     render_number,
     render_of,
-    render_percent,
 )
 from proctor.report.page.scale import extent
 from proctor.report.scores import Scores
@@ -42,15 +42,14 @@ from proctor.report.statistics.bootstrap import FEW_TASKS
 from proctor.report.statistics.efficiency import Spent
 from proctor.report.statistics.paired import compare_paired
 from proctor.report.wording import (
-    render_cost,
+    render_counted,
     render_counts,
     render_days,
-    render_marked,
     render_passed,
-    render_value,
+    render_per_success,
     render_verdict,
 )
-from proctor.sentence import count_of
+from proctor.sentence import count_of, render_percent
 from proctor.traces.experiment import ExperimentSummary
 from proctor.trial.finding import is_common, level_of, render_common, sort_codes
 
@@ -89,7 +88,7 @@ def _render_setting(group: GroupFacts) -> Iterator[tuple[str, str]]:
     reasons = f" ({render_counts(account.reasons)})" if account.reasons else ""
     yield (
         "trials",
-        f"{render_marked(account)}{reasons}",
+        f"{render_counted(account)}{reasons}",
     )
 
 
@@ -291,7 +290,7 @@ def _render_verdict(facts: ReportFacts) -> Iterator[Block]:
         facts.groups, key=lambda each: -(each.scores.account.mean_errors_as_zero or 0.0)
     )
     said = [
-        f"{group.label} scores {render_value(mean, group.scores.interval_errors_as_zero)}"
+        f"{group.label} scores {render_estimate(mean, group.scores.interval_errors_as_zero)}"
         for group in by_score[:_MOST_NAMED]
         if (mean := group.scores.account.mean_errors_as_zero) is not None
     ]
@@ -419,10 +418,10 @@ def _render_row(group: GroupFacts) -> tuple[Cell, ...]:
         Cell(f"{scores.tasks:,}"),
         Cell(f"{account.counted:,}"),
         Cell(f"{account.scored:,}"),
-        Cell(render_value(excluded, scores.interval)),
-        Cell(render_value(as_zero, scores.interval_errors_as_zero)),
+        Cell(render_estimate(excluded, scores.interval)),
+        Cell(render_estimate(as_zero, scores.interval_errors_as_zero)),
         Cell(render_passed(scores)),
-        Cell(render_cost(scores)),
+        Cell(render_per_success(scores)),
     )
 
 

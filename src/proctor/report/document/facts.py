@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from proctor.ledger.counting import count_exceptions
+from proctor.harbor.stats import count_errored
+from proctor.ledger.counting import counted_trials
 from proctor.ledger.row import TrialRow
 from proctor.report.behaviour import CLASSIFIED_BY, Behaviour
 from proctor.report.groups import Group, group_by_task, group_trials, name_groups
@@ -176,7 +177,7 @@ def _gather_group(
         statuses=_count(each.status for each in rows),
         sources=_count(each.source or "proctor" for each in rows),
         scores=scores,
-        errored=sum(count_exceptions(rows).values()),
+        errored=count_errored(counted_trials(rows)),
         exceptions=_list_by((each.exception, each.name) for each in rows if each.exception),
         tasks=tuple(
             TaskFacts(

@@ -16,10 +16,11 @@ from proctor.report.gate.numbers import (
     group_by_task,
     values_of,
 )
+from proctor.report.page.figures import render_ends, render_p
 from proctor.report.statistics.bootstrap import cluster_bootstrap
 from proctor.report.statistics.efficiency import Spent, add_up
 from proctor.report.statistics.paired import Paired, compare_paired
-from proctor.sentence import count_of, render_money
+from proctor.sentence import count_of, render_figure, render_money
 
 # Comparison with a baseline, task by task. Only tasks that both ran in the same revision are
 # compared; the others are listed. A trial without a reward counts as 0 on both sides, as in the
@@ -110,7 +111,7 @@ def judge(
         count_group(key, trials, limits, find_interval) for key, trials in measured.groups.items()
     ]
     passed = sum(group.passed for group in groups)
-    costs = add_up([trial.cost_usd for trial in measured.trials], passed)
+    costs = add_up([trial.row.cost_usd for trial in measured.trials], passed)
     judged = Judged(measured, groups, count_errors(measured, limits), costs)
     judged.checks += _check_damage(measured)
     if baseline is not None:
@@ -249,15 +250,20 @@ def _check_group(thing: str, group: GroupNumbers, limits: Limits) -> Iterator[Ch
     )
     for label, floor, value, interval in floors:
         if floor is not None:
-            between = f" [{interval.low:.4f}, {interval.high:.4f}]" if interval else ""
             yield Check(
                 thing=thing,
                 group=group.key,
                 condition=f"{label} >= {floor!r}",
-                found=f"{value!r}{between}",
+                found=f"{_render_beside(value, floor)} {render_ends(interval)}".rstrip(),
                 # nan does not meet a limit either.
                 miss=None if value >= floor else Miss.SCORE,
             )
+
+
+def _render_beside(value: float, limit: float) -> str:
+    """A number beside its limit: with all its digits if it would otherwise look equal to it."""
+    shown = render_figure(value)
+    return repr(value) if shown == render_figure(limit) and value != limit else shown
 
 
 def _check_drop(thing: str, key: str, drop: Drop, limits: Limits) -> Check:
@@ -269,18 +275,19 @@ def _check_drop(thing: str, key: str, drop: Drop, limits: Limits) -> Check:
     else:
         # Tolerates the rounding of equal means.
         is_met = -paired.difference <= most + 1e-12
-        miss, found = None if is_met else Miss.SCORE, _render_drop(drop, paired.difference)
+        miss, found = None if is_met else Miss.SCORE, _render_drop(drop, paired.difference, most)
     if left_out := _render_left_out(drop):
         found += f"; not compared: {left_out}"
     return Check(thing=thing, group=key, condition=condition, found=found, miss=miss)
 
 
-def _render_drop(drop: Drop, difference: float) -> str:
+def _render_drop(drop: Drop, difference: float, most: float) -> str:
     paired, interval = drop.paired, drop.paired.interval
-    between = f" [{interval.low:+.4f}, {interval.high:+.4f}]" if interval else ""
+    shown = ("+" if difference > 0 else "") + _render_beside(difference, -most)
+    between = f" {render_ends(interval)}" if interval else ""
     return (
-        f"{difference:+.4f}{between} over {count_of(paired.n_tasks, 'task')}: {paired.wins} won, "
-        f"{paired.ties} tied, {paired.losses} lost, p = {paired.p_value:.4g}"
+        f"{shown}{between} over {count_of(paired.n_tasks, 'task')}: {paired.wins} won, "
+        f"{paired.ties} tied, {paired.losses} lost, p = {render_p(paired.p_value)}"
     )
 
 
@@ -301,12 +308,12 @@ def _check_cost(judged: Judged, limits: Limits) -> Iterator[Check]:
     yield Check(
         thing=judged.measured.name,
         condition=f"cost <= {limits.max_cost_usd!r} USD",
-        found=render_cost(judged.cost),
+        found=render_spent(judged.cost),
         miss=None if is_met else Miss.COST,
     )
 
 
-def render_cost(cost: Spent) -> str:
+def render_spent(cost: Spent) -> str:
     """Render a cost, with what is unknown of it."""
     if cost.total is not None:
         each = "" if cost.per_success is None else f", {render_money(cost.per_success)} per pass"

@@ -58,7 +58,7 @@ def _add_run(root: Element, judged: Judged, limits: Limits) -> Element:
         SubElement(properties, "property", name=clean(name), value=clean(value))
     keys = {group.key: group.reward_key for group in judged.groups}
     for trial in judged.measured.trials:
-        case = _add_case(suite, trial.task, trial.trial, trial.seconds)
+        case = _add_case(suite, trial.task, trial.row.trial_id, trial.row.seconds)
         _mark(case, trial, keys[trial.group], limits)
     return _count(suite)
 

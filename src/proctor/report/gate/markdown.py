@@ -3,22 +3,20 @@
 Names are untrusted: everything that Markdown or HTML would interpret is escaped.
 """
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from proctor.report.gate.judging import (
     Judged,
     list_missing,
-    render_cost,
     render_errors,
+    render_spent,
 )
 from proctor.report.gate.limits import Limits, Miss
 from proctor.report.gate.numbers import GroupNumbers, is_error, render_reward, value_of
-from proctor.report.statistics.intervals import Interval
+from proctor.report.page.figures import render_ends, render_percent_ends
+from proctor.report.page.markdown import escape, render_table
+from proctor.sentence import render_figure, render_percent
 
-_SPECIAL = re.compile(r"[*_\[\]~#$\\`|<>&@]|:(?=//)")
-# The others are escaped as HTML: a backslash before them could be part of a table.
-_TAKES_A_BACKSLASH = "*_[]~#$"
 _MOST_LISTED = 50
 
 
@@ -31,40 +29,31 @@ def render_markdown(judged: Sequence[Judged], limits: Limits, miss: Miss | None)
     return "\n".join(lines) + "\n"
 
 
-def escape(text: str) -> str:
-    """Text that Markdown shows as it is, on one line."""
-    # Control characters would end a table row, or be interpreted by a terminal.
-    plain = "".join(char if char.isprintable() else " " for char in text)
-    return _SPECIAL.sub(_spelled, plain)
-
-
-def _spelled(match: re.Match[str]) -> str:
-    return f"\\{match[0]}" if match[0] in _TAKES_A_BACKSLASH else f"&#{ord(match[0])};"
-
-
 def _render_run(judged: Judged, limits: Limits) -> Iterator[str]:
     measured = judged.measured
     yield f"### {escape(measured.name)} ({measured.kind})"
     yield ""
     if judged.checks:
-        yield from _table(
+        yield from render_table(
             ("", "condition", "of", "found"),
             (
                 (
                     "✓" if check.is_met else f"✗ {check.miss}",
-                    escape(check.condition),
-                    escape(check.group or "all"),
-                    escape(check.found),
+                    check.condition,
+                    check.group or "all",
+                    check.found,
                 )
                 for check in judged.checks
             ),
         )
-    yield from _table(
+        yield ""
+    yield from render_table(
         ("group", "mean", "95 %", "pass rate", "95 %", "scored", "missing (counted as 0)"),
         (_row(group) for group in judged.groups),
     )
+    yield ""
     yield f"Errors: {escape(render_errors(judged.errors))}  "
-    yield f"Cost: {escape(render_cost(judged.cost))}  "
+    yield f"Cost: {escape(render_spent(judged.cost))}  "
     if missing := list_missing(measured):
         yield f"Incomplete: {escape('; '.join(missing))}  "
     for note in measured.notes:
@@ -75,18 +64,14 @@ def _render_run(judged: Judged, limits: Limits) -> Iterator[str]:
 
 def _row(group: GroupNumbers) -> tuple[str, ...]:
     return (
-        escape(group.key),
-        f"{group.mean:.4f}",
-        _ends(group.mean_interval),
-        f"{group.pass_rate:.4f} ({group.passed} of {group.run})",
-        _ends(group.pass_interval),
+        group.key,
+        render_figure(group.mean),
+        render_ends(group.mean_interval) or "-",
+        f"{render_percent(group.pass_rate)} ({group.passed} of {group.run})",
+        render_percent_ends(group.pass_interval) or "-",
         str(group.scored),
         str(group.zero_by_missing),
     )
-
-
-def _ends(interval: Interval | None) -> str:
-    return f"{interval.low:.4f} to {interval.high:.4f}" if interval else "-"
 
 
 def _render_failed(judged: Judged, limits: Limits) -> Iterator[str]:
@@ -99,22 +84,15 @@ def _render_failed(judged: Judged, limits: Limits) -> Iterator[str]:
         if failed or value is None or not value >= limits.pass_mark:
             why = trial.exception or trial.reason or "" if failed else "below the pass mark"
             reward = "-" if value is None else render_reward(value)
-            rows.append((escape(trial.task), escape(trial.trial), reward, escape(why)))
+            rows.append((trial.task, trial.row.trial_id, reward, why))
     if not rows:
         return
     yield f"<details><summary>{len(rows)} not passed</summary>"
     yield ""
-    yield from _table(("task", "trial", "reward", "why"), rows[:_MOST_LISTED])
+    yield from render_table(("task", "trial", "reward", "why"), rows[:_MOST_LISTED])
+    yield ""
     if len(rows) > _MOST_LISTED:
         yield f"… and {len(rows) - _MOST_LISTED} more"
         yield ""
     yield "</details>"
-    yield ""
-
-
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield f"| {' | '.join(headings)} |"
-    yield f"|{' --- |' * len(headings)}"
-    for row in rows:
-        yield f"| {' | '.join(row)} |"
     yield ""

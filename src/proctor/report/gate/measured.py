@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from proctor.audit.certificate import CertifiedGroup, certified_column
+from proctor.audit.certificate import certified_column
 from proctor.audit.findings import Finding
 from proctor.audit.job import audit_job
 from proctor.errors import DamageError, InputError, JobError
@@ -26,7 +26,7 @@ from proctor.ledger.verification.steps import Progress
 from proctor.ledger.verification.verify import verify_ledger
 from proctor.ledger.withheld import render_unnamed
 from proctor.record.reasons import reason_for_exception
-from proctor.report.in_jobs import load_jobs
+from proctor.report.in_jobs import load_jobs, make_row
 from proctor.reward.number import Rewards
 from proctor.sentence import count_of
 
@@ -36,21 +36,33 @@ NO_REASON = "unknown"
 class MeasuredTrial(msgspec.Struct, frozen=True, kw_only=True):
     """One trial that counts."""
 
-    trial: str
-    task: str
+    row: TrialRow
     group: str
     """Its evals key: agent, model, dataset."""
     rewards: Rewards | None
-    """Null: not scored, which harbor counts as 0."""
-    exception: str | None
-    """Name of the exception class on record."""
-    reason: str | None = None
-    """Reason code of a trial that has no reward."""
-    cost_usd: float | None = None
-    """Null: unknown, which is not 0."""
-    seconds: float | None = None
-    revision: str | None = None
-    """Revision of the task."""
+    """All of them; the row has one. Null: not scored, which harbor counts as 0."""
+
+    @property
+    def task(self) -> str:
+        """The task that it ran."""
+        return self.row.task_id or ""
+
+    @property
+    def exception(self) -> str | None:
+        """Name of the exception class on record."""
+        return self.row.exception
+
+    @property
+    def reason(self) -> str | None:
+        """Reason code of a trial that has no reward."""
+        if self.rewards:
+            return None
+        return self.row.reason_code or reason_for_exception(self.exception) or NO_REASON
+
+    @property
+    def revision(self) -> str | None:
+        """Revision of the task."""
+        return self.row.task_conditions.revision if self.row.task_conditions else None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -126,7 +138,7 @@ def measure_job(path: str, *, check_evidence: bool = False, watch: Watch | None 
         name=job.name,
         kind="job",
         place=path,
-        trials=[_trial_of_job(found, rows.get(found.directory)) for found in job.trials],
+        trials=[_measure(found, rows, job.name) for found in job.trials],
         planned=job.n_planned,
         broken=len(job.broken),
         is_over=job.finished,
@@ -152,20 +164,12 @@ def _load_rows(path: str) -> dict[str | None, TrialRow]:
         return {}
 
 
-def _trial_of_job(found: FoundTrial, row: TrialRow | None) -> MeasuredTrial:
+def _measure(found: FoundTrial, rows: dict[str | None, TrialRow], job: str) -> MeasuredTrial:
     trial = found.trial
+    # Without a row no record of it can be made; its result is still readable.
+    row = rows.get(found.directory) or make_row(found, job, name=trial.name)
     rewards = trial.verdict.rewards if trial.verdict else None
-    return MeasuredTrial(
-        trial=trial.name,
-        task=trial.task,
-        group=trial.evals_key,
-        rewards=rewards,
-        exception=trial.exception,
-        reason=_reason_of(rewards, trial.exception, row),
-        cost_usd=row.cost_usd if row else trial.usage.cost_usd,
-        seconds=row.seconds if row else None,
-        revision=_revision_of(row),
-    )
+    return MeasuredTrial(row=row, group=trial.evals_key, rewards=rewards)
 
 
 def _to_sentences(findings: list[Finding], known: list[str]) -> Iterator[str]:
@@ -222,32 +226,7 @@ def _count_entries(ledger: LedgerReader, measured: Measured) -> None:
         records = count_of(partial, "partial record")
         measured.notes.append(f"{records} among the counted trials (diagnostic)")
     for group in claim.certificate.groups:
-        measured.trials += _trials_of_group(group, rows)
-
-
-def _trials_of_group(group: CertifiedGroup, rows: dict[str, TrialRow]) -> Iterator[MeasuredTrial]:
-    for trial, rewards in zip(group.trials, certified_column(group).rewards, strict=True):
-        row = rows.get(trial.trial)
-        yield MeasuredTrial(
-            trial=trial.trial,
-            task=trial.task,
-            group=group.key,
-            rewards=rewards,
-            exception=trial.exception,
-            reason=_reason_of(rewards, trial.exception, row),
-            cost_usd=row.cost_usd if row else None,
-            seconds=row.seconds if row else None,
-            revision=_revision_of(row),
-        )
-
-
-def _reason_of(rewards: Rewards | None, exception: str | None, row: TrialRow | None) -> str | None:
-    if rewards:
-        return None
-    known = row.reason_code if row else None
-    return known or reason_for_exception(exception) or NO_REASON
-
-
-def _revision_of(row: TrialRow | None) -> str | None:
-    conditions = row.task_conditions if row else None
-    return conditions.revision if conditions else None
+        measured.trials += [
+            MeasuredTrial(row=rows[trial.trial], group=group.key, rewards=rewards)
+            for trial, rewards in zip(group.trials, certified_column(group).rewards, strict=True)
+        ]

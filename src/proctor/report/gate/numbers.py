@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from proctor.errors import InputError, StatisticsError
+from proctor.harbor.stats import count_errored
 from proctor.report.gate.limits import Limits
 from proctor.report.gate.measured import Measured, MeasuredTrial
 from proctor.report.statistics.bootstrap import cluster_bootstrap
@@ -175,5 +176,5 @@ def count_errors(measured: Measured, limits: Limits) -> Errors:
         count=len(failed) + measured.broken,
         trials=measured.run + measured.broken,
         kinds=dict(kinds.most_common()),
-        errored=sum(trial.exception is not None for trial in measured.trials),
+        errored=count_errored(measured.trials),
     )

@@ -1,10 +1,37 @@
-"""Fits cells to the columns of a terminal: the widest are cut first, and end in `…`."""
+"""Tables of text. The widest columns are cut first to fit a terminal; cut cells end in `…`."""
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+
+from proctor.sentence import printable
 
 GAP = 2
 _NARROWEST = 8
+
+
+def draw_table(
+    headings: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    right: Sequence[bool] = (),
+    dear: Sequence[bool] = (),
+    room: int | None = None,
+) -> list[str]:
+    """The lines of a table, headings first; `right` columns are numbers, `dear` ones are cut last.
+
+    Nothing is cut if there is no room to fit into. Control characters in cells are escaped.
+    """
+    table = [headings, *(tuple(map(printable, row)) for row in rows)]
+    columns = list(zip(*table, strict=True))
+    widths = [max(map(width_of, column)) for column in columns]
+    if room is not None:
+        widths = fit_widths(widths, dear or [False] * len(columns), room)
+    is_right = right or [False] * len(columns)
+    placed = [
+        [place_cell(cell, width, is_right=number) for cell in column]
+        for column, width, number in zip(columns, widths, is_right, strict=True)
+    ]
+    return [(" " * GAP).join(row).rstrip() for row in zip(*placed, strict=True)]
 
 
 def fit_widths(widths: Sequence[int], is_dear: Sequence[bool], room: int) -> list[int]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from proctor.report.page.blocks import Bars, Intervals, Plot, Spread
 from proctor.report.page.columns import cut_middle, place_cell, width_of
+from proctor.report.page.figures import render_signed
 from proctor.report.page.scale import Scale, make_scale, render_tick, ticks
 from proctor.sentence import printable
 
@@ -68,4 +69,4 @@ def _draw_bars(plot: Bars, width: int) -> Iterator[str]:
         left = "█" * filled if value < 0 else ""
         right = "█" * filled if value > 0 else ""
         head = place_cell(label, margin, is_right=False)
-        yield f"{head}{left:>{half}}┊{right:<{half}} {value:+.3g}".rstrip()
+        yield f"{head}{left:>{half}}┊{right:<{half}} {render_signed(value)}".rstrip()

@@ -2,9 +2,10 @@
 
 from typing import Protocol
 
-from proctor.sentence import render_duration, render_figure, render_money
+from proctor.sentence import render_duration, render_figure, render_money, render_percent
 
 UNKNOWN = "unknown"
+_LEAST_P = 0.0001
 
 
 class Ends(Protocol):
@@ -48,6 +49,28 @@ def render_ends(ends: Ends | None) -> str:
     return f"[{low}, {high}]"
 
 
+def render_ranked(value: float) -> str:
+    """Format a score on a board: four decimals, so that rows in order do not look equal."""
+    return f"{value:.4f}"
+
+
+def render_percent_ends(ends: Ends | None) -> str:
+    """Format an interval of shares as percentages; empty for None."""
+    return f"[{render_percent(ends.low)}, {render_percent(ends.high)}]" if ends else ""
+
+
+def render_estimate(value: float | None, ends: Ends | None) -> str:
+    """Format a number with its interval, if any."""
+    return f"{render_number(value)} {render_ends(ends)}".rstrip()
+
+
+def render_p(value: float | None) -> str:
+    """Format a p-value."""
+    if value is None:
+        return UNKNOWN
+    return "below 0.0001" if value < _LEAST_P else f"{value:.4f}".rstrip("0").rstrip(".")
+
+
 def _tell_apart(ends: Ends) -> int:
     """The fewest digits, at least three, with which the ends differ."""
     return next(n for n in range(3, 18) if f"{ends.low:.{n}g}" != f"{ends.high:.{n}g}")
@@ -56,11 +79,6 @@ def _tell_apart(ends: Ends) -> int:
 def render_usd(value: float | None) -> str:
     """Format a cost in US dollars."""
     return UNKNOWN if value is None else render_money(value)
-
-
-def render_percent(share: float) -> str:
-    """Format a share as a percentage."""
-    return f"{share:.1%}"
 
 
 def render_of(value: float | None, unit: str) -> str:

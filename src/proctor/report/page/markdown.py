@@ -7,7 +7,9 @@ from proctor.report.page.blocks import Block, Document, Facts, Heading, Lines, P
 from proctor.report.page.drawn import draw_plot
 from proctor.sentence import printable
 
-_PUNCTUATION = re.compile(r"([\\`*_{}\[\]<>|#!~$])")
+_SPECIAL = re.compile(r"[*_{}\[\]~#$!\\`|<>&@]|:(?=//)|(?<=www)\.", re.IGNORECASE)
+# The others are escaped as HTML: a backslash before them could be part of a table.
+_TAKES_A_BACKSLASH = "*_{}[]~#$!"
 _WIDTH = 80
 _MARKED = {"warn": "Note", "bad": "Problem"}
 
@@ -19,12 +21,22 @@ def render_markdown(document: Document) -> str:
 
 
 def escape(text: str) -> str:
-    """Escape text so that it is literal anywhere in a line."""
-    line = _PUNCTUATION.sub(r"\\\1", printable(text.replace("\n", " ")))
-    line = line.replace("&", "&amp;")
-    # GitHub turns bare addresses into links.
-    line = re.sub(r"(?i)\b(https?|ftp)://", r"\1:&#47;&#47;", line)
-    return re.sub(r"(?i)\bwww\.", "www&#46;", line)
+    """Escape text so that it is literal anywhere in a line, also addresses and names after `@`."""
+    return _SPECIAL.sub(_spell, printable(text.replace("\n", " ")))
+
+
+def _spell(match: re.Match[str]) -> str:
+    return f"\\{match[0]}" if match[0] in _TAKES_A_BACKSLASH else f"&#{ord(match[0])};"
+
+
+def render_table(
+    headings: Iterable[str], rows: Iterable[Iterable[str]], *, rights: Iterable[bool] = ()
+) -> list[str]:
+    """The lines of a table; everything in it is escaped, and columns of `rights` are numbers."""
+    names = list(headings)
+    marks = list(rights) or [False] * len(names)
+    head = [_row(map(escape, names)), _row("--:" if right else "---" for right in marks)]
+    return [*head, *(_row(map(escape, row)) for row in rows)]
 
 
 def _render(block: Block) -> str:
@@ -36,11 +48,12 @@ def _render(block: Block) -> str:
             return f"> **{mark}:** {escape(block.text)}" if mark else _at_start(escape(block.text))
         case Facts():
             rows = [(label, text.replace("\n", "; ")) for label, text in block.rows]
-            return _render_rows(["", ""], [False, False], rows)
+            return "\n".join(render_table(["", ""], rows))
         case Table():
             headings = [column.name for column in block.columns]
             rights = [column.is_number for column in block.columns]
-            return _render_rows(headings, rights, ([c.text for c in row] for row in block.rows))
+            cells = ([cell.text for cell in row] for row in block.rows)
+            return "\n".join(render_table(headings, cells, rights=rights))
         case Lines():
             head = f"{escape(block.summary)}\n\n" if block.summary else ""
             return head + _render_lines(block.lines)
@@ -52,13 +65,6 @@ def _render(block: Block) -> str:
 def _at_start(line: str) -> str:
     """Escape the start of a line, so that it begins neither a list nor a quotation."""
     return re.sub(r"^(\d+)([.)])", r"\1\\\2", re.sub(r"^([-+=])", r"\\\1", line))
-
-
-def _render_rows(
-    headings: Iterable[str], rights: Iterable[bool], rows: Iterable[Iterable[str]]
-) -> str:
-    lines = [_row(map(escape, headings)), _row("--:" if right else "---" for right in rights)]
-    return "\n".join([*lines, *(_row(map(escape, row)) for row in rows)])
 
 
 def _row(cells: Iterable[str]) -> str:

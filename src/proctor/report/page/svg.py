@@ -10,8 +10,9 @@ from html import escape
 
 from proctor.report.page.blocks import Bars, Dot, Histogram, Intervals, Plot, Scatter, Spread, Tone
 from proctor.report.page.columns import cut_middle
+from proctor.report.page.figures import render_number, render_signed
 from proctor.report.page.scale import Scale, extent, make_scale, render_tick, ticks
-from proctor.sentence import printable
+from proctor.sentence import printable, render_figure
 
 _WIDTH = 520
 _LABELS = 165
@@ -25,13 +26,13 @@ _MOST_BINS = 30
 
 def render_svg(plot: Plot, number: int) -> str:
     """Render a plot as an SVG element; the number makes its ids unique on the page."""
-    height, parts, told = _draw(plot)
+    height, parts, description = _draw(plot)
     title, desc = f"plot-{number}-title", f"plot-{number}-desc"
     return (
         f'<svg class="plot" role="img" aria-labelledby="{title} {desc}" '
         f'viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" font-size="12" '
         f'xmlns="http://www.w3.org/2000/svg"><title id="{title}">{_plain(plot.title)}</title>'
-        f'<desc id="{desc}">{_plain(told)}</desc>{"".join(parts)}</svg>'
+        f'<desc id="{desc}">{_plain(description)}</desc>{"".join(parts)}</svg>'
     )
 
 
@@ -66,10 +67,10 @@ def _intervals(plot: Intervals) -> _Drawn:
 def _tell(row: Spread) -> str:
     if row.value is None:
         return f"{row.label}: unknown"
-    between = (
-        f", {row.low:.4g} to {row.high:.4g}" if row.low is not None and row.high is not None else ""
-    )
-    return f"{row.label}: {row.value:.4g}{between}"
+    between = ""
+    if row.low is not None and row.high is not None:
+        between = f", {render_figure(row.low)} to {render_figure(row.high)}"
+    return f"{row.label}: {render_figure(row.value)}{between}"
 
 
 def _spread(row: Spread, scale: Scale, y: float) -> Iterator[str]:
@@ -83,8 +84,7 @@ def _spread(row: Spread, scale: Scale, y: float) -> Iterator[str]:
         x = scale.place(row.value)
         inside.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="currentColor"/>')
     yield _toned(row.tone, inside)
-    shown = "unknown" if row.value is None else f"{row.value:.3g}"
-    yield _text(_WIDTH - _RIGHT + 8, y + 4, shown, "start")
+    yield _text(_WIDTH - _RIGHT + 8, y + 4, render_number(row.value), "start")
 
 
 def _bars(plot: Bars) -> _Drawn:
@@ -104,9 +104,9 @@ def _bars(plot: Bars) -> _Drawn:
         )
         parts.append(_label(label, scale.start, y))
         parts.append(_toned("good" if value > 0 else "bad", [bar]))
-        parts.append(_text(_WIDTH - _RIGHT + 8, y + 4, f"{value:+.3g}", "start"))
-    told = f"{len(plot.rows)} bars from {least:+.3g} to {most:+.3g}"
-    return height, parts, told
+        parts.append(_text(_WIDTH - _RIGHT + 8, y + 4, render_signed(value), "start"))
+    description = f"{len(plot.rows)} bars from {render_signed(least)} to {render_signed(most)}"
+    return height, parts, description
 
 
 def _histogram(plot: Histogram) -> _Drawn:
@@ -128,8 +128,9 @@ def _histogram(plot: Histogram) -> _Drawn:
         )
     parts.append(_toned("", bars))
     parts.append(_text(24, 26, str(tallest), "end"))
-    told = f"{len(plot.values)} values from {found[0]:.4g} to {found[1]:.4g} {plot.unit}"
-    return height, parts, told
+    least, most = map(render_figure, found)
+    description = f"{len(plot.values)} values from {least} to {most} {plot.unit}"
+    return height, parts, description
 
 
 def _bin(values: Sequence[float], scale: Scale) -> tuple[list[float], list[int]]:
@@ -157,12 +158,12 @@ def _scatter(plot: Scatter) -> _Drawn:
     parts.append(_text(left - 40, 12, plot.y, "start"))
     for dot in plot.dots:
         parts += _dot(dot, x_scale.place(dot.x), y_scale.place(dot.y))
-    told = "; ".join(
-        f"{dot.label}: {dot.x:.4g} {plot.x}, {dot.y:.4g} {plot.y}"
+    description = "; ".join(
+        f"{dot.label}: {render_figure(dot.x)} {plot.x}, {render_figure(dot.y)} {plot.y}"
         + (", none is better both ways" if dot.is_best else "")
         for dot in plot.dots
     )
-    return height, parts, told
+    return height, parts, description
 
 
 def _dot(dot: Dot, x: float, y: float) -> Iterator[str]:

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 
 from proctor.report.page.blocks import (
     Block,
-    Cell,
     Document,
     Facts,
     Heading,
@@ -13,7 +12,7 @@ from proctor.report.page.blocks import (
     Paragraph,
     Table,
 )
-from proctor.report.page.columns import GAP, fit_widths, place_cell, width_of
+from proctor.report.page.columns import GAP, draw_table, place_cell, width_of
 from proctor.report.page.drawn import draw_plot
 from proctor.sentence import printable
 
@@ -86,19 +85,11 @@ def _render_facts(facts: Facts, room: int) -> Iterator[str]:
 def _render_table(table: Table, width: int | None) -> Iterator[str]:
     is_narrow = width is not None and width < WIDE
     kept = [at for at, column in enumerate(table.columns) if not (is_narrow and column.is_extra)]
-    headings = [table.columns[at] for at in kept]
-    below = [[_shown(row[at]) for row in table.rows] for at in kept]
-    columns = [[head.name, *cells] for head, cells in zip(headings, below, strict=True)]
-    widths = [max(map(width_of, column)) for column in columns]
-    if width is not None:
-        widths = fit_widths(widths, [head.is_dear or head.is_number for head in headings], width)
-    placed = [
-        [place_cell(cell, wide, is_right=head.is_number) for cell in column]
-        for head, column, wide in zip(headings, columns, widths, strict=True)
-    ]
-    for row in zip(*placed, strict=True):
-        yield (" " * GAP).join(row).rstrip()
-
-
-def _shown(cell: Cell) -> str:
-    return printable(cell.text.replace("\n", " "))
+    columns = [table.columns[at] for at in kept]
+    yield from draw_table(
+        [column.name for column in columns],
+        ([row[at].text.replace("\n", " ") for at in kept] for row in table.rows),
+        right=[column.is_number for column in columns],
+        dear=[column.is_dear or column.is_number for column in columns],
+        room=width,
+    )

@@ -29,7 +29,7 @@ from typing import Any
 import msgspec
 
 from proctor.errors import DamageError
-from proctor.ledger.counting import NOT_COUNTED, RESTARTED
+from proctor.ledger.counting import ATTEMPT, NOT_COUNTED, RESTARTED
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.query import load_position
 from proctor.ledger.reader import LedgerReader
@@ -37,7 +37,7 @@ from proctor.ledger.row import TrialRow
 from proctor.ledger.run_plan import PlannedAgent, RunPlan, digest_settings
 from proctor.ledger.sealed_plans import SealedPlan, list_plans
 from proctor.report.board.trials import BoardTrials, Supersession, TrialReading
-from proctor.sentence import count_of
+from proctor.sentence import count_of, render_figure
 
 # The trials of an experiment, matched with the plan
 
@@ -258,7 +258,9 @@ class _Judge:
             message = f"{replaced}; the plan allows {allowed}"
             yield _of(trial, "excluded", message, supersession.seq)
         elif trial.row.reward is not None:
-            message = f"{replaced}; its score of {trial.row.reward:g} was known by then"
+            message = (
+                f"{replaced}; its score of {render_figure(trial.row.reward)} was known by then"
+            )
             yield _of(trial, "late-exclusion", message, supersession.seq)
         other = self.by_record.get(supersession.by_record)
         mine, theirs = trial.row.reward, other.row.reward if other else None
@@ -269,7 +271,7 @@ class _Judge:
     def _check_retries(self) -> Iterator[Deviation]:
         rules = self.plan.retries
         kept = [trial for trial in self.planned.matched if trial.row.status == RESTARTED]
-        times = Counter(trial.row.name.rpartition(".attempt-")[0] for trial in kept)
+        times = Counter(trial.row.name.rpartition(ATTEMPT)[0] for trial in kept)
         for name, number in times.items():
             if number > rules.most:
                 message = f"run again {count_of(number, 'time')}; planned: at most {rules.most}"

@@ -23,7 +23,7 @@ from proctor.ledger.withheld import list_unnamed
 from proctor.report.policy.from_jobs import UNSIGNED
 from proctor.report.policy.from_ledger import with_coverage
 from proctor.report.policy.submission import SealedIn, Submission
-from proctor.sentence import count_of
+from proctor.sentence import count_of, render_figure
 
 _RECORD = "record.json"
 _SHOWN = 3
@@ -82,7 +82,7 @@ def _find_differences(
 def _show(row: TrialRow) -> str:
     if row.status == "withheld":
         return "its bytes withheld"
-    return "no reward" if row.reward is None else f"reward {row.reward:g}"
+    return "no reward" if row.reward is None else f"reward {render_figure(row.reward)}"
 
 
 def _find_former(row: TrialRow, known: Mapping[str, TrialRow], ledger: LedgerReader) -> str | None:

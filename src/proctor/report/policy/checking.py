@@ -12,7 +12,8 @@ from pathlib import Path
 from proctor.audit.findings import Finding, Kind
 from proctor.audit.job import Audit
 from proctor.harbor.record import NO_MODEL, UNRESOLVED
-from proctor.ledger.counting import account_for, count_exceptions
+from proctor.harbor.stats import count_errored
+from proctor.ledger.counting import account_for, counted_trials
 from proctor.ledger.withheld import render_unnamed
 from proctor.report.policy.grade import grade_trial, list_open_findings
 from proctor.report.policy.model import Policy
@@ -21,7 +22,7 @@ from proctor.report.policy.submission import Submission, SubmittedTrial
 from proctor.report.policy.trace_checks import check_traces
 from proctor.report.policy.verdict import CheckOutcome, Failure, Unchecked, Verdict
 from proctor.report.policy.witness_checks import check_witnesses
-from proctor.sentence import count_of
+from proctor.sentence import count_of, render_figure, render_percent
 
 # Evidence, plan, replacements, findings, reviews, ledger
 
@@ -82,7 +83,7 @@ def _check_verifier_ran(submission: Submission) -> Iterator[Failure]:
         verifier = f"{trial.place}/verifier"
         has_reward = any(Path(verifier, name).exists() for name in _REWARDS)
         if trial.row.reward and has_reward and not Path(verifier, _PRINTED).exists():
-            message = f"reward {trial.row.reward:g}, but no {_PRINTED} of a verifier"
+            message = f"reward {render_figure(trial.row.reward)}, but no {_PRINTED} of a verifier"
             yield Failure(PolicyCode.NO_VERIFIER_OUTPUT, trial.name, message)
 
 
@@ -153,7 +154,8 @@ def check_reviews(policy: Policy, submission: Submission) -> Iterator[Failure | 
     trials, rule = submission.counted, policy.reviews
     reviewed = [trial for trial in trials if trial.row.review is not None]
     if len(reviewed) < rule.share * len(trials):
-        message = f"{len(reviewed)} of {len(trials)} trials reviewed; expected {rule.share:.0%}"
+        expected = render_percent(rule.share)
+        message = f"{len(reviewed)} of {len(trials)} trials reviewed; expected {expected}"
         if submission.sealed is None:
             message += "; reviews are kept in a ledger"
         yield Failure(PolicyCode.TOO_FEW_REVIEWS, None, message)
@@ -445,7 +447,7 @@ def _count(submission: Submission) -> dict[str, int]:
         "counted": account.counted,
         "scored": account.scored,
         "zero_by_missing": account.zero_by_missing,
-        "errored": sum(count_exceptions(rows).values()),
+        "errored": count_errored(counted_trials(rows)),
         "superseded": account.superseded,
         "attempts": account.begun_again,
         "withheld": account.withheld,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from proctor.digest import sha256_file
 from proctor.errors import ProctorError
+from proctor.report.page.figures import render_number
 from proctor.report.policy.model import Policy
 from proctor.report.policy.reason import PolicyCode
 from proctor.report.policy.submission import Submission, SubmittedTrial
@@ -99,7 +100,7 @@ def _check_content(
     trial: SubmittedTrial, facts: TraceFacts, seen: dict[str, str]
 ) -> Iterator[Failure]:
     if not facts.digests:
-        message = f"reward {trial.row.reward:g}, but no readable trace"
+        message = f"reward {render_number(trial.row.reward)}, but no readable trace"
         yield Failure(PolicyCode.NO_TRACE, trial.name, message)
         return
     if not facts.has_answers:

@@ -68,7 +68,7 @@ class ResultCarry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     """Of a result, on its entry."""
 
     source_call_id: str | UnsetType | None = UNSET
-    """Absent when it is the call that the order of the entries tells."""
+    """Absent if it follows from the order of the entries."""
     content: tuple[ContentPart, ...] | None = None
     subagent_trajectory_ref: tuple[SubagentRef, ...] | None = None
     extra: Object | None = None
@@ -152,7 +152,7 @@ def split_document(entry: Entry) -> tuple[Entry, DocumentCarry]:
 
 
 def pair_results(tools: Iterable[tuple[bool, str | None]]) -> list[int | None]:
-    """The call that each result belongs to, as far as the order of the entries tells.
+    """The call that each result belongs to, as far as the order of the entries shows.
 
     Tools are given as (is it a call, its name). A result belongs to the first open call of its
     name, or to the first open call at all when it names no tool.
@@ -202,14 +202,14 @@ def step_entries(step: Step, place: Place) -> list[Entry]:
     slots = order_slots(step, place.order)
     bare = _bare_tools(step, slots, place.turn)
     pairs = pair_results((entry.role == "tool_call", entry.tool_name) for entry in bare)
-    told = iter([None if call is None else calls[call].tool_call_id for call in pairs])
+    paired_ids = iter([None if call is None else calls[call].tool_call_id for call in pairs])
     entries = [with_carry(_head(step, place.turn), _head_carry(step, slots, place))]
     for (kind, index), entry in zip(slots, bare, strict=True):
         carry: CallCarry | ResultCarry
         if kind == "c":
             carry = _call_carry(calls[index], place.number, index)
         else:
-            carry = _result_carry(results[index], next(told))
+            carry = _result_carry(results[index], next(paired_ids))
         entries.append(with_carry(entry, carry))
     return entries
 
@@ -317,9 +317,9 @@ def _call_carry(call: ToolCall, number: int, index: int) -> CallCarry:
     return CallCarry(tool_call_id=None if natural else call.tool_call_id, extra=call.extra)
 
 
-def _result_carry(result: ObservationResult, told: str | None) -> ResultCarry:
+def _result_carry(result: ObservationResult, paired_id: str | None) -> ResultCarry:
     return ResultCarry(
-        source_call_id=UNSET if result.source_call_id == told else result.source_call_id,
+        source_call_id=UNSET if result.source_call_id == paired_id else result.source_call_id,
         content=result.content if isinstance(result.content, tuple) else None,
         subagent_trajectory_ref=result.subagent_trajectory_ref,
         extra=result.extra,
@@ -386,9 +386,9 @@ def _overlaid(entry: Entry, rest: Rest) -> Entry:
     return Entry(**{**fields, **rest.fields})
 
 
-def list_changed_fields(told: Entry, entry: Entry) -> Object:
-    """The fields of an entry that differ from what the ATIF side tells about it."""
-    pairs = ((name, getattr(told, name), getattr(entry, name)) for name in KEYS)
+def list_changed_fields(derived: Entry, entry: Entry) -> Object:
+    """The fields of an entry that differ from what the ATIF side says about it."""
+    pairs = ((name, getattr(derived, name), getattr(entry, name)) for name in KEYS)
     return {name: now for name, before, now in pairs if before != now}
 
 

@@ -208,19 +208,19 @@ def _results(group: Group, calls: list[ToolCall], *, carried: bool) -> list[Obse
 
 
 def _with_rests(step: Step, group: Group, number: int, before: int) -> Step:
-    """The step with all that it does not tell about its entries."""
+    """The step with all that does not follow from its entries."""
     natural = natural_turn(step, before)
     order = "".join("c" if entry.role == "tool_call" else "r" for entry in group.tools)
     plain = "".join(kind for kind, _ in order_slots(step))
     place = Place(number, group.turn, None if order == plain else order)
-    told = step_entries(step, place)
-    fields = {} if group.head is None else list_changed_fields(told[0], group.head)
+    derived = step_entries(step, place)
+    fields = {} if group.head is None else list_changed_fields(derived[0], group.head)
     if group.turn != natural:
         fields["step"] = group.turn
     head = Rest(fields, absent=group.head is None, order=place.order)
     calls: dict[int, Rest] = {}
     results: dict[int, Rest] = {}
-    tools = zip(order_slots(step, place.order), told[1:], group.tools, strict=True)
+    tools = zip(order_slots(step, place.order), derived[1:], group.tools, strict=True)
     for (kind, index), written, entry in tools:
         held = calls if kind == "c" else results
         held[index] = Rest(list_changed_fields(written, entry))
@@ -325,11 +325,11 @@ def _read(
     for group in group_entries([first, *entries[1:]]):
         steps.append(group_step(group, len(steps) + 1, turn))
         turn = group.turn
-    told = _document(carry, tuple(steps))
-    if any(find_problems(told)):
-        told = _document(DocumentCarry(), tuple(steps))
+    document = _document(carry, tuple(steps))
+    if any(find_problems(document)):
+        document = _document(DocumentCarry(), tuple(steps))
     return msgspec.structs.replace(
-        told, agent=agent or told.agent, session_id=session_id or told.session_id
+        document, agent=agent or document.agent, session_id=session_id or document.session_id
     )
 
 

@@ -69,7 +69,7 @@ def _describe_remark(entry: ReviewEntry | SupersedeEntry | RescoreEntry | Withho
         case SupersedeEntry():
             return f"replaced by {entry.by.trial_id} ({entry.cause}): {entry.reason}"
         case RescoreEntry():
-            return f"marked again by {entry.score.profile}: {entry.reason}"
+            return f"scored again by {entry.score.profile}: {entry.reason}"
         case WithholdEntry():
             return f"{_describe_withheld(entry)}: {entry.reason}"
 
@@ -92,7 +92,7 @@ def _describe_own(entry: PlanEntry | KeyEntry | NoteEntry | AttestEntry | Machin
 
 def _describe_withheld(entry: WithholdEntry) -> str:
     if entry.entry is not None:
-        return f"entry {entry.entry} taken out"
+        return f"entry {entry.entry} withheld"
     return f"{count_of(len(entry.artifacts), 'file')} of its evidence withheld"
 
 

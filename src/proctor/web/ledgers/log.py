@@ -6,15 +6,16 @@ A log that does not match its checkpoint is shown as found, line by line, and ma
 import contextlib
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from proctor.errors import DamageError, InputError, KeyFileError, NotThereError, SignatureError
+from proctor.ledger.as_found import read_found, read_note
 from proctor.ledger.entry import KINDS, Withheld, decode_line
 from proctor.ledger.entry import Subject as TrialSubject
-from proctor.ledger.log import FileLog, Line, LogStore, read_lines
+from proctor.ledger.log import Line
 from proctor.ledger.note import Checkpoint, parse_verifier_key
 from proctor.ledger.place import open_reader
 from proctor.ledger.reader import LedgerReader
@@ -64,7 +65,7 @@ class Log:
         """
         if self.ledger is not None and self.damage is None:
             return _list_indexed(self.ledger, before, kind)
-        return _list_found(FileLog(self.directory), before, kind)
+        return _list_found(read_found(self.directory), before, kind)
 
     def count_kinds(self) -> dict[str, int]:
         """Number of entries of each kind; empty if the log is damaged."""
@@ -119,7 +120,7 @@ def opened_log(subject: Subject) -> Iterator[Log]:
 
 def _read_note(directory: Path) -> str:
     try:
-        return FileLog(directory).read_checkpoint().decode("utf-8", "replace")
+        return read_note(directory).decode("utf-8", "replace")
     except OSError as error:
         return f"(cannot be read: {error.strerror})"
 
@@ -147,11 +148,11 @@ def _list_entry(ledger: LedgerReader, entry: IndexedEntry, trial: TrialRow | Non
     return Listed(seq, kind, at, text, known)
 
 
-def _list_found(log: LogStore, before: int | None, kind: str | None) -> list[Listed]:
+def _list_found(lines: Iterable[Line], before: int | None, kind: str | None) -> list[Listed]:
     """The lines as found, numbered by position, whatever they claim."""
     found: deque[Listed] = deque(maxlen=PAGE + 1)
     with contextlib.suppress(DamageError):
-        for number, line in enumerate(read_lines(log)):
+        for number, line in enumerate(lines):
             if before is not None and number >= before:
                 break
             listed = _list_line(number, line)
@@ -182,7 +183,7 @@ def find_line(log: Log, seq: int) -> tuple[bytes, str | None]:
         if found := log.ledger.index.entry(seq):
             return log.ledger.line(seq), found.leaf.hex()
     else:
-        for number, line in enumerate(read_lines(FileLog(log.directory))):
+        for number, line in enumerate(read_found(log.directory)):
             if number == seq:
                 return line.data, None
     raise NotThereError(f"{os.fspath(log.directory)}: there is no entry {seq}")

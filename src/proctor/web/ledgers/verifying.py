@@ -62,7 +62,7 @@ class Running:
             pass
         except ProctorError as error:
             self.result.put(str(error))
-        except Exception:
+        except Exception:  # the thread's boundary: the page must not wait for ever
             self.result.put("a defect of proctor: the verification broke off")
             raise
         finally:
@@ -143,8 +143,8 @@ def _list_facts(found: Verification) -> list[tuple[str, str]]:
         ("entries", f"{found.size:,}, all hashed and decoded"),
         ("root", found.root or "not known"),
         ("key", found.key or "not known"),
-        ("trusted", "by the log's own word: this shows that it hangs together, not whose it is"),
-        ("evidence", f"{count_of(found.artifacts, 'file')} read, each byte of them"),
+        ("trusted", "self-signed: this shows that the log is consistent, not who signed it"),
+        ("evidence", f"{count_of(found.artifacts, 'file')} read completely"),
         ("withheld", withheld + count_of(found.withheld_artifacts, "file of other entries",
                                          "files of other entries")),
         ("since", "compared with no older checkpoint: only `proctor ledger verify --since` can "

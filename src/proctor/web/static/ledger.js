@@ -50,12 +50,12 @@ async function verify(place, stopping) {
   const words = add(place, "p", "Beginning…");
   const bar = add(place, "progress");
   bar.setAttribute("aria-label", "How far the verification is");
-  for await (const told of linesOf(response)) {
-    if (told.facts) { showFound(place, told); return; }
-    if (told.problem) { place.replaceChildren(); add(place, "p", told.problem, "bad"); return; }
-    bar.max = told.total || 1;
-    bar.value = told.done;
-    words.textContent = `${told.what}: ${told.done.toLocaleString()} of ${told.total.toLocaleString()}`;
+  for await (const progress of linesOf(response)) {
+    if (progress.facts) { showFound(place, progress); return; }
+    if (progress.problem) { place.replaceChildren(); add(place, "p", progress.problem, "bad"); return; }
+    bar.max = progress.total || 1;
+    bar.value = progress.done;
+    words.textContent = `${progress.what}: ${progress.done.toLocaleString()} of ${progress.total.toLocaleString()}`;
   }
   place.replaceChildren();
   add(place, "p", "The verification was broken off; nothing was found out.", "bad");

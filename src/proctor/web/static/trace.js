@@ -30,11 +30,11 @@ function guarded(act) {
 
 // The place: said, kept in the address, drawn on the strip.
 
-let told;
+let timer;
 list.troubled = say;
 list.moved = (at) => {
-  clearTimeout(told);
-  told = setTimeout(() => tell(at), 120);
+  clearTimeout(timer);
+  timer = setTimeout(() => tell(at), 120);
 };
 
 function anchorOf(row) {
@@ -202,8 +202,8 @@ async function copy() {
 async function outline() {
   const known = await rows.ask("outline", { role: "", tool: "", errors: "" });
   steps.total = known.steps;
-  const told = [many(known.steps, "step"), many(known.entries, "entry", "entries"), many(known.errors, "error")];
-  $("counts").textContent = `· ${told.join(", ")}`;
+  const counts = [many(known.steps, "step"), many(known.entries, "entry", "entries"), many(known.errors, "error")];
+  $("counts").textContent = `· ${counts.join(", ")}`;
   fill($("role"), known.roles);
   fill($("tool"), known.tools);
   drawStrip(known.strip);
@@ -217,8 +217,8 @@ async function outline() {
 
 async function behaviour() {
   const { labels } = await rows.ask("outline", { role: "", tool: "", errors: "", labels: 1 });
-  const told = Object.entries(labels).map(([name, times]) => `${count.format(times)} ${name}`);
-  $("behaviour").textContent = told.length ? `· ${told.join(", ")}` : "";
+  const counts = Object.entries(labels).map(([name, times]) => `${count.format(times)} ${name}`);
+  $("behaviour").textContent = counts.length ? `· ${counts.join(", ")}` : "";
   if (!rows.labelled) {
     await rows.renew(list.current - 50, list.current + 50);
     list.draw();

@@ -1,4 +1,4 @@
-// A list of which only what is near the screen exists. The scroll bar tells the place by entries, not
+// A list of which only what is near the screen exists. The scroll bar shows the place by entries, not
 // by pixels: it does not jump when entries turn out to be higher or lower than was thought.
 
 import { makeRow, makeWaiting } from "./trace_row.js";

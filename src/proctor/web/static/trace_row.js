@@ -76,11 +76,11 @@ function makeText(text, needle) {
   node.append(makePre(text.folded.text, needle));
   const { characters = 0, lines = 0, end } = text.folded;
   if (characters) {
-    const told = `${count.format(lines)} lines, ${count.format(characters)} characters`;
+    const size = `${count.format(lines)} lines, ${count.format(characters)} characters`;
     const more = make("p", "more");
     // Only what has an end was folded; what has none was too long even for a whole one.
-    if (end !== undefined) more.append(make("button", "unfold", `${told} folded`));
-    else more.append(make("span", "soft", `${told} more; the trial's page has the file itself`));
+    if (end !== undefined) more.append(make("button", "unfold", `${size} folded`));
+    else more.append(make("span", "soft", `${size} more; the trial's page has the file itself`));
     node.append(more);
     if (end) node.append(makePre(end, needle));
   }

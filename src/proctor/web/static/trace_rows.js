@@ -17,9 +17,9 @@ export class Rows {
   }
 
   address(name, words) {
-    const told = new URLSearchParams({ part: this.part, ...this.choice, ...words });
-    for (const [key, value] of [...told]) if (value === "") told.delete(key);
-    return `${this.base}/${name}?${told}`;
+    const query = new URLSearchParams({ part: this.part, ...this.choice, ...words });
+    for (const [key, value] of [...query]) if (value === "") query.delete(key);
+    return `${this.base}/${name}?${query}`;
   }
 
   async ask(name, words = {}) {
@@ -49,7 +49,7 @@ export class Rows {
     this.age += 1;
   }
 
-  // Have some entries at hand; tells whether any of them had to be fetched.
+  // Have some entries at hand; returns whether any of them had to be fetched.
   async ensure(first, last) {
     const wanted = [];
     for (let page = Math.floor(Math.max(first, 0) / PAGE); page * PAGE < Math.min(last, this.total); page += 1) {

@@ -4,7 +4,7 @@
     lines     random access to lines: in a file, in sealed frames, in a temporary copy
     index     each entry's step, role, tool, and whether it is an error
     labels    the purpose of every turn
-    kept      cache of recently viewed traces
+    cache     cache of recently viewed traces
     window    read some entries of a trace
     row       convert an entry for display
     plain     make text safe to display, and fold it

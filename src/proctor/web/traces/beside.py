@@ -105,7 +105,7 @@ class TracePair:
     """Two traces as a page shows them."""
 
     found: Divergence
-    told_the_same: bool
+    has_same_input: bool
     stretches: list[Stretch]
     left_out: int
     """Number of stretches not shown."""
@@ -130,7 +130,7 @@ def compare_traces(a: Side, b: Side, most: int) -> TracePair:
     _fill([shared, *shown], a, b)
     return TracePair(
         found=found,
-        told_the_same=a.opening.is_same(b.opening),
+        has_same_input=a.opening.is_same(b.opening),
         stretches=shown,
         left_out=len(stretches) - len(shown) + found.hunks_left_out,
         shared=shared,

@@ -15,14 +15,14 @@ class Labels:
     def __init__(self, given: tuple[Label, ...]) -> None:
         self._steps = array("q")
         self._kinds = array("H")
-        self._told: list[tuple[str, str, float]] = []
+        self._combinations: list[tuple[str, str, float]] = []
         known: dict[tuple[str, str, float], int] = {}
         # There are few distinct combinations of label, cue and confidence, so each is stored once.
         for label in given:
-            told = (label.label, label.cue, label.confidence)
-            kind = known.setdefault(told, len(known))
-            if kind == len(self._told):
-                self._told.append(told)
+            combination = (label.label, label.cue, label.confidence)
+            kind = known.setdefault(combination, len(known))
+            if kind == len(self._combinations):
+                self._combinations.append(combination)
             self._steps.append(min(label.step, (1 << 62) - 1))
             self._kinds.append(kind)
 
@@ -30,13 +30,13 @@ class Labels:
         """The label of a step, the cue that decided it, and the confidence."""
         at = bisect_left(self._steps, step)
         is_there = at < len(self._steps) and self._steps[at] == step
-        return self._told[self._kinds[at]] if is_there else None
+        return self._combinations[self._kinds[at]] if is_there else None
 
     def count(self) -> dict[str, int]:
         """Number of turns with each label."""
         counts: dict[str, int] = {}
         for kind in self._kinds:
-            name = self._told[kind][0]
+            name = self._combinations[kind][0]
             counts[name] = counts.get(name, 0) + 1
         return counts
 

@@ -225,8 +225,8 @@ def _encode(entry: Entry) -> bytes:
         return _ENCODE(entry)
     except _UNFIT:
         # Numbers that JSON readers reject, or values nested too deeply.
-        told = f"(an entry that cannot be shown; role {entry.role[:40]!r})"
-        return _ENCODE(Entry(role="unreadable", step=0, content=told))
+        text = f"(an entry that cannot be shown; role {entry.role[:40]!r})"
+        return _ENCODE(Entry(role="unreadable", step=0, content=text))
 
 
 def _count(piece: bytes) -> int:

@@ -121,13 +121,13 @@ def _count_tokens(metadata: Object) -> str:
         if isinstance(held, dict):
             usages.add_usage(key, held)
     found = usages.finish()
-    told = [(found.input, "in"), (found.output, "out")]
-    return " · ".join(f"{count:,} {way}" for count, way in told if count is not None)
+    counts = [(found.input, "in"), (found.output, "out")]
+    return " · ".join(f"{count:,} {way}" for count, way in counts if count is not None)
 
 
 def _texts(entry: Entry, longest: int | None) -> Iterator[Text]:
     metadata = entry.metadata or {}
-    told: list[tuple[str, str, str | None]] = [
+    texts: list[tuple[str, str, str | None]] = [
         ("thought", "thinking", "\n".join(list_thoughts(metadata))),
         ("said", "", entry.content),
         ("command", "", entry.command),
@@ -135,9 +135,9 @@ def _texts(entry: Entry, longest: int | None) -> Iterator[Text]:
         ("error", "stderr", entry.stderr),
     ]
     if entry.stdout is None:
-        told.append(("output", "summary", entry.output_summary))
-    told += [("data", label, text) for label, text in find_data(entry)]
-    for kind, label, text in told:
+        texts.append(("output", "summary", entry.output_summary))
+    texts += [("data", label, text) for label, text in find_data(entry)]
+    for kind, label, text in texts:
         if text:
             yield Text(kind, fold(text, longest), label)
 

@@ -22,7 +22,7 @@ _MOST_NOTES: Final = 20
 # Entries among which the beginning of a trace is searched.
 _FIRST_ENTRIES: Final = 20
 
-type _Told = tuple[int, Entry, list[str]]
+type _NumberedEntry = tuple[int, Entry, list[str]]
 
 
 def read_beginning(lines: Lines, count: int, showing: Showing) -> list[Row]:
@@ -33,7 +33,7 @@ def read_beginning(lines: Lines, count: int, showing: Showing) -> list[Row]:
         if isinstance(piece, Diagnostic):
             continue
         chunks = read_pieces([(span.line, piece)])
-        for number, entry, notes in _tell(chunks, len(found)):
+        for number, entry, notes in _number_entries(chunks, len(found)):
             row = make_row(entry, number, showing, notes=notes)
             found.append(msgspec.structs.replace(row, is_first=row.step != before))
             before = row.step
@@ -48,7 +48,7 @@ def find_start(lines: Lines) -> str | None:
     for span, piece in lines.pieces():
         if isinstance(piece, Diagnostic):
             continue
-        for _, entry, _ in _tell(read_pieces([(span.line, piece)]), 0):
+        for _, entry, _ in _number_entries(read_pieces([(span.line, piece)]), 0):
             if entry.timestamp and read_timestamp(entry.timestamp):
                 return entry.timestamp
             looked += 1
@@ -94,7 +94,7 @@ def read_some(lines: Lines, index: TraceIndex, wanted: Sequence[int]) -> Iterato
     return (entry for _, entry, _ in _read(lines, index, wanted))
 
 
-def _read(lines: Lines, index: TraceIndex, wanted: Sequence[int]) -> Iterator[_Told]:
+def _read(lines: Lines, index: TraceIndex, wanted: Sequence[int]) -> Iterator[_NumberedEntry]:
     left = deque(wanted)
     while left:
         span, first = next(iter(index.spans(left[0], 1)))
@@ -102,13 +102,13 @@ def _read(lines: Lines, index: TraceIndex, wanted: Sequence[int]) -> Iterator[_T
         last = first + sum(len(chunk.entries) for chunk in chunks)
         if not first <= left[0] < last:
             raise ChangedTraceError("the trace is being written; load the page again")
-        for told in _tell(chunks, first):
-            if left and told[0] == left[0]:
+        for each in _number_entries(chunks, first):
+            if left and each[0] == left[0]:
                 left.popleft()
-                yield told
+                yield each
 
 
-def _tell(chunks: Iterable[Chunk], number: int) -> Iterator[_Told]:
+def _number_entries(chunks: Iterable[Chunk], number: int) -> Iterator[_NumberedEntry]:
     """Entries with their numbers, and the problems up to the line of each."""
     for chunk in chunks:
         noticed = deque(each for each in chunk.diagnostics if each.is_problem)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from proctor.errors import DamageError, InputError
 from proctor.exchange.harbor_trial import RecordRequest, make_bare_record
+from proctor.ledger.counting import ATTEMPT
 from proctor.ledger.entry import TrialEntry, Withheld, decode_line
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.review import Remark, list_remarks
@@ -32,7 +33,7 @@ from proctor.record.ids import make_id
 from proctor.record.read import parse_record, render_record
 from proctor.report.in_jobs import entry_of
 from proctor.traces.traced_trial import TracedTrial
-from proctor.web.subject import ATTEMPT, Subject, find_row
+from proctor.web.subject import Subject, find_row
 from proctor.web.trials.evidence import Directory, KnownFile, list_directory, list_sealed
 from proctor.web.trials.remembered import SUBMISSIONS, key_of
 

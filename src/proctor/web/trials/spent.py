@@ -70,12 +70,12 @@ def _sum(*counts: int | None) -> int | None:
 
 
 def _describe_coverage(summary: TrialSummary) -> str:
-    told, turns = summary.trace.tokens.told, summary.trace.turns
+    with_usage, turns = summary.trace.tokens.with_usage, summary.trace.turns
     match summary.tokens.source:
         case "record":
             return "Recorded for all calls."
         case "trace":
-            entries = count_of(told, "entry of the trace", "entries of the trace")
+            entries = count_of(with_usage, "entry of the trace", "entries of the trace")
             return f"Summed over {entries} with usage, of {count_of(turns, 'turn')}."
         case _:
             return "Unknown: neither the record nor the trace has token counts."

@@ -15,7 +15,7 @@ from proctor.web.trials.known import Known
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ShownFinding:
     """An integrity finding."""
 
     code: str
@@ -47,7 +47,7 @@ class TrialStatus:
     withholdings: tuple[WithholdEntry, ...]
     gone: tuple[int, ...]
     """Entries about it that were withheld."""
-    findings: tuple[Finding, ...]
+    findings: tuple[ShownFinding, ...]
 
     @property
     def settled_by(self) -> ReviewEntry | None:
@@ -79,15 +79,15 @@ def _seen_from(entry: SupersedeEntry, record: str | None) -> TrialReplacement:
     return TrialReplacement(entry, entry.by if is_replaced else entry.subject, is_replaced)
 
 
-def _read_findings(known: Known) -> tuple[Finding, ...]:
+def _read_findings(known: Known) -> tuple[ShownFinding, ...]:
     """Alarms first, infos last."""
     found = map(_read_finding, known.entry.findings if known.entry else ())
     return tuple(sorted(found, key=lambda each: -each.level.rank))
 
 
-def _read_finding(found: dict[str, Any]) -> Finding:
+def _read_finding(found: dict[str, Any]) -> ShownFinding:
     code = str(found.get("code", "?"))
-    return Finding(
+    return ShownFinding(
         code,
         level_of(code),
         meaning_of(code),

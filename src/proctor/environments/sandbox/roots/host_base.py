@@ -70,7 +70,7 @@ _LARGEST = 32 << 20
 # A private key, a URL with a password, a token for a package registry.
 _SECRET = re.compile(rb"PRIVATE KEY-----|://[^/\s:@]+:[^/\s:@]+@|:_(auth|password)")
 RULES = (1, HOSTS, NAME_OF_HOST, _PLACES, _NAMES, _LARGEST, _SECRET.pattern)
-"""What determines a copy besides the host; increase the number when the code below changes."""
+"""What determines a copy, with the host; increase the number when the code below changes."""
 
 
 def copy_etc(there: Path, here: Path) -> None:

@@ -423,7 +423,7 @@ class ImageStore:
     def _remove_leftovers(self) -> None:
         """Remove what killed imports left; the caller has the lock, so none is running.
 
-        Parts of layers stay for a week: the next pull of the same image goes on with them.
+        Parts of layers stay for a week: the next pull of the same image continues with them.
         """
         for left in self._root.glob("incoming-*"):
             discard(left)

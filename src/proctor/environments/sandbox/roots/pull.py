@@ -198,7 +198,7 @@ class _Pull:
             try:
                 self._fetch(incoming, layers, list(blobs.values()))
             except (UnreachableRegistryError, InterruptedError, StoppedError, KeyboardInterrupt):
-                # The next pull goes on with what has arrived.
+                # The next pull continues with what has arrived.
                 raise
             except BaseException:
                 self._forget(blobs)

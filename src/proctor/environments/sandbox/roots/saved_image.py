@@ -385,7 +385,7 @@ def _list_platforms(files: SavedFiles, wanted: Platform) -> str:
     return f"has no image for {wanted}, but for {', '.join(there)}"
 
 
-# Both
+# Platforms, in both forms
 
 
 def _fits(found: Platform, wanted: Platform) -> bool:

@@ -9,9 +9,10 @@ import re
 import socket
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Self
 from weakref import WeakSet
 
@@ -19,6 +20,7 @@ import httpx
 import msgspec
 
 from proctor import __version__
+from proctor.backoff import find_retry_after
 from proctor.environments.sandbox.roots.registry.configuration import Endpoint, is_loopback
 from proctor.environments.sandbox.roots.registry.credentials import Credentials, find_credentials
 from proctor.errors import RegistryError, UnreachableRegistryError
@@ -206,25 +208,27 @@ class RegistryClient:
         return UnreachableRegistryError(f"{self.endpoint.host}: cannot be reached: {reason}")
 
     def _request(self, url: str, headers: Mapping[str, str]) -> httpx.Response:
-        is_asked = False
-        waits = iter((*self._patience.waits, None))
-        while True:
-            used = self._authorization
-            response = self._send(url, headers, used)
-            # A host to which the registry redirects must not name a token server: it would get the
-            # credentials.
-            is_own = _origin(response.url) == _origin(self._own)
-            if response.status_code == 401 and is_own and not is_asked:
-                is_asked = True
-                challenges = response.headers.get_list("www-authenticate")
-                response.close()
-                self._authorize(challenges, used)
-                continue
-            wait = next(waits) if response.status_code in _PASSING else None
-            if wait is None:
+        used = self._authorization
+        response = self._repeat(lambda: self._send(url, headers, used))
+        # A host to which the registry redirects must not name a token server: it would get the
+        # credentials.
+        if response.status_code != 401 or _origin(response.url) != _origin(self._own):
+            return response
+        challenges = response.headers.get_list("www-authenticate")
+        response.close()
+        self._authorize(challenges, used)
+        return self._repeat(lambda: self._send(url, headers, self._authorization))
+
+    def _repeat(self, send: Callable[[], httpx.Response]) -> httpx.Response:
+        """Send a request until it is answered otherwise than by a failure that may pass."""
+        for wait in self._patience.waits:
+            response = send()
+            if response.status_code not in _PASSING:
                 return response
             response.close()
-            self.wait(min(_LONGEST_WAIT, max(wait, _retry_after(response))))
+            asked = find_retry_after(response.headers, datetime.now(UTC)) or 0.0
+            self.wait(min(_LONGEST_WAIT, max(wait, asked)))
+        return send()
 
     def _send(
         self, url: str, headers: Mapping[str, str], authorization: str | None
@@ -312,21 +316,16 @@ class RegistryClient:
             "scope": f"repository:{self.endpoint.repository}:pull",
         }
         request = self._token_request(realm, asked, credentials)
-        for wait in (*self._patience.waits, None):
-            response = self._open(request)
-            try:
-                if response.status_code in _PASSING and wait is not None:
-                    self.wait(wait)
-                    continue
-                if response.status_code != 200:
-                    raise self._refused_token(response, realm, credentials)
-                data = self._read_limited(response, _LARGEST_ANSWER)
-            except httpx.TransportError as error:
-                raise self.unreachable(error) from error
-            finally:
-                response.close()
-            return f"Bearer {self._read_token(data)}"
-        raise AssertionError("the last round returns or raises")
+        response = self._repeat(lambda: self._open(request))
+        try:
+            if response.status_code != 200:
+                raise self._refused_token(response, realm, credentials)
+            data = self._read_limited(response, _LARGEST_ANSWER)
+        except httpx.TransportError as error:
+            raise self.unreachable(error) from error
+        finally:
+            response.close()
+        return f"Bearer {self._read_token(data)}"
 
     def _token_request(
         self, realm: httpx.URL, asked: Mapping[str, str], credentials: Credentials | None
@@ -438,8 +437,3 @@ def _cut(connection: socket.socket) -> None:
 def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
     default = {"http": 80, "https": 443}.get(url.scheme)
     return url.scheme, url.host.lower(), url.port or default
-
-
-def _retry_after(response: httpx.Response) -> float:
-    text = response.headers.get("retry-after", "")
-    return float(text) if text.isdecimal() else 0.0

@@ -66,7 +66,7 @@ def run_inside(command: str) -> Deed:
 
 
 @dataclass
-class Sitter:
+class StageAgent:
     """An agent that does one deed."""
 
     order: AgentOrder
@@ -75,7 +75,7 @@ class Sitter:
 
     @staticmethod
     def name() -> str:
-        return "sitter"
+        return "staged"
 
     def version(self) -> str | None:
         return "1.2.3"
@@ -98,14 +98,14 @@ class Stage:
     clock: Clock = SYSTEM
     phases: list[str] = field(default_factory=list)
     environments: list[PlainEnvironment] = field(default_factory=list)
-    agents: list[Sitter] = field(default_factory=list)
+    agents: list[StageAgent] = field(default_factory=list)
 
     @property
     def kinds(self) -> Kinds:
         return Kinds(self.make_agent, self.make_environment)
 
-    def make_agent(self, order: AgentOrder) -> Sitter:
-        self.agents.append(Sitter(order, self.deed))
+    def make_agent(self, order: AgentOrder) -> StageAgent:
+        self.agents.append(StageAgent(order, self.deed))
         return self.agents[-1]
 
     def make_environment(self, order: EnvironmentOrder) -> Environment:
@@ -123,8 +123,8 @@ def make_spec(
 ) -> TrialSpec:
     """A trial at a task, with whatever config beyond the ordinary."""
     task = load_task(task_dir, verifying=False)
-    told: dict[str, Any] = {
-        "agent": AgentConfig(name="sitter"),
+    settings: dict[str, Any] = {
+        "agent": AgentConfig(name="staged"),
         "environment": EnvironmentConfig(import_path="tests.trial.rooms:PlainEnvironment"),
         **config,
     }
@@ -133,7 +133,7 @@ def make_spec(
             task=TaskConfig(path=task_dir, source="set"),
             trial_name="it__abc1234",
             trials_dir=trials,
-            **told,
+            **settings,
         ),
         uri=(Path(os.path.realpath(trials)) / "it__abc1234").as_uri(),
         task=task,

@@ -38,7 +38,7 @@ _MOST_COPIED = 1 << 30
 _AT_ONCE = 2
 
 
-class KeptTrace:
+class CachedTrace:
     """One trace, and what is known of it so far."""
 
     def __init__(self, found: FoundTrace, lines: Lines) -> None:
@@ -78,7 +78,7 @@ class KeptTrace:
         try:
             self.index.set_result(build_index(self.lines))
             self.labels.set_result(label_turns(self.lines))
-        except BaseException as error:  # noqa: BLE001 - whoever waits for it says it
+        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
             for waited in (self.index, self.labels):
                 if not waited.done():
                     waited.set_exception(error)
@@ -90,16 +90,16 @@ class KeptTrace:
         return len(self.index.result()) if done else 0
 
 
-class KeptTraces:
+class TraceCache:
     """The most recently viewed traces."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._opening: dict[str, threading.Lock] = {}
-        self._kept: OrderedDict[str, tuple[Stamp, list[KeptTrace]]] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[Stamp, list[CachedTrace]]] = OrderedDict()
         self._turn = threading.Semaphore(_AT_ONCE)
 
-    def find(self, place: TracePlace) -> list[KeptTrace]:
+    def find(self, place: TracePlace) -> list[CachedTrace]:
         """The traces of a trial; empty if it has none.
 
         Raises:
@@ -115,7 +115,7 @@ class KeptTraces:
                 self._keep(place, found)
             return found
 
-    def index_of(self, trace: KeptTrace) -> TraceIndex:
+    def index_of(self, trace: CachedTrace) -> TraceIndex:
         """The index of a trace; waits until it is complete.
 
         Raises:
@@ -130,7 +130,7 @@ class KeptTraces:
         with self._lock:
             self._kept.pop(place.key, None)
 
-    def _recall(self, place: TracePlace) -> list[KeptTrace] | None:
+    def _recall(self, place: TracePlace) -> list[CachedTrace] | None:
         with self._lock:
             stamp, traces = self._kept.get(place.key, (None, []))
             if stamp != place.stamp:
@@ -138,7 +138,7 @@ class KeptTraces:
             self._kept.move_to_end(place.key)
             return traces
 
-    def _keep(self, place: TracePlace, found: list[KeptTrace]) -> None:
+    def _keep(self, place: TracePlace, found: list[CachedTrace]) -> None:
         with self._lock:
             self._kept[place.key] = (place.stamp, found)
             self._kept.move_to_end(place.key)
@@ -156,11 +156,11 @@ class KeptTraces:
         )
 
 
-KEPT: Final = KeptTraces()
+CACHE: Final = TraceCache()
 """The instance of this process."""
 
 
-def open_traces(place: TracePlace) -> Iterator[KeptTrace]:
+def open_traces(place: TracePlace) -> Iterator[CachedTrace]:
     """Open the traces of a trial, bypassing the cache.
 
     Raises:
@@ -174,10 +174,10 @@ def open_traces(place: TracePlace) -> Iterator[KeptTrace]:
         # Copy while the file is open, so that it is not unpacked again for every step.
         with ExitStack() as stack:
             for found in open_parts([part], place.open_file, stack):
-                yield KeptTrace(found, _find_lines(found, is_sealed=place.is_sealed))
+                yield CachedTrace(found, _find_lines(found, is_sealed=place.is_sealed))
 
 
-def _open_large(place: TracePlace, part: Part) -> KeptTrace | None:
+def _open_large(place: TracePlace, part: Part) -> CachedTrace | None:
     sha256 = place.find_large(part)
     if sha256 is None or place.artifacts is None:
         return None
@@ -186,7 +186,7 @@ def _open_large(place: TracePlace, part: Part) -> KeptTrace | None:
         return None
     kind, name = part.candidates[0]
     found = FoundTrace(part=part.name, kind=kind, name=name, path="", passed_over=())
-    return KeptTrace(found, SealedLines(place.artifacts, sha256, parts))
+    return CachedTrace(found, SealedLines(place.artifacts, sha256, parts))
 
 
 def _find_lines(found: FoundTrace, *, is_sealed: bool) -> Lines:

@@ -20,6 +20,7 @@ from pathlib import Path
 import msgspec
 
 from proctor.files import read_small, write_atomic
+from proctor.ledger.counting import ATTEMPT
 from proctor.record.read import replace_id
 
 ATTEMPTS = "attempts"
@@ -94,7 +95,7 @@ def _move(left: Path, trial_dir: Path) -> None:
 
 def _finish(trial_dir: Path, begun: Path) -> int:
     number = _number_of(begun.name)
-    _rename_record(begun / "record.json", f"{trial_dir.name}.attempt-{number}")  # (3)
+    _rename_record(begun / "record.json", f"{trial_dir.name}{ATTEMPT}{number}")  # (3)
     begun.rename(begun.with_name(str(number)))  # (4)
     return number
 

@@ -1,0 +1,180 @@
+"""Uploaded evidence that no entry names yet: bounded for each token, and removed after a day.
+
+    unreferenced.jsonl      a line for each: time, token, SHA-256, compressed bytes
+
+A client uploads evidence first and submits the entries that name it next. What it never submits
+would stay for ever: this is the list of it. Nothing else is ever removed.
+"""
+
+import contextlib
+import threading
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from proctor.errors import LedgerError
+from proctor.files import replace_file
+from proctor.ledger.artifacts import FileArtifacts
+from proctor.ledger.reader import LedgerReader
+
+_KEPT_SEC = 86400.0
+_PAUSE_SEC = 3600.0
+# Each takes memory here. The lines of one request can name about half as many.
+_MOST_FILES = 300_000
+
+
+class _Upload(msgspec.Struct, array_like=True):
+    """An uploaded artifact."""
+
+    at: float
+    token: str
+    sha256: str
+    size: int
+
+
+_DECODER = msgspec.json.Decoder(_Upload)
+
+
+class Unreferenced:
+    """What was uploaded to one server and is not sealed."""
+
+    def __init__(self, path: Path, artifacts: FileArtifacts) -> None:
+        self._path = path
+        self._artifacts = artifacts
+        self._lock = threading.Lock()
+        self._uploads: dict[str, _Upload] = {}
+        self._sizes: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
+        # Those that are not in the file yet.
+        self._unwritten: list[_Upload] = []
+        self._looked = 0.0
+        self.removed: set[str] = set()
+        """Digests of what was removed when that was last looked for."""
+
+    def measure(self, token: str) -> int:
+        """The bytes of a token's uploads.
+
+        Raises:
+            LedgerError: they are too many files.
+        """
+        if self._counts[token] >= _MOST_FILES:
+            raise LedgerError(
+                f"{self._counts[token]:,} files that this token has uploaded belong to no entry; "
+                "they are removed after a day"
+            )
+        return self._sizes[token]
+
+    def add(self, token: str, sizes: Mapping[str, int], now: float) -> None:
+        """Add artifacts that were not there before."""
+        with self._lock:
+            for sha256, size in sizes.items():
+                if sha256 not in self._uploads:
+                    upload = _Upload(now, token, sha256, size)
+                    self._put(upload)
+                    self._unwritten.append(upload)
+
+    def note(self) -> None:
+        """Write what was added and is not sealed yet to the list.
+
+        What comes together with its entries is sealed a moment later, and need not be written.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        if not self._unwritten:
+            return
+        with self._lock:
+            new = [each for each in self._unwritten if self._uploads.get(each.sha256) is each]
+            if new:
+                with self._path.open("ab") as file:
+                    file.write(_render(new))
+            self._unwritten.clear()
+
+    def renew(self, digests: Iterable[str], now: float) -> None:
+        """Keep artifacts for another day: a client was told that they are there."""
+        with self._lock:
+            for sha256 in digests:
+                if (found := self._uploads.get(sha256)) is not None:
+                    found.at = now
+
+    def remove(self, digests: Iterable[str]) -> None:
+        """Remove artifacts that an entry names now from the list."""
+        if not self._uploads:
+            return
+        with self._lock:
+            for sha256 in digests:
+                self._take(sha256)
+
+    def load(self, ledger: LedgerReader) -> None:
+        """Read the list of an earlier server; call `refresh` first."""
+        with contextlib.suppress(FileNotFoundError):
+            for line in self._path.read_bytes().splitlines():
+                # The last line may be incomplete.
+                with contextlib.suppress(msgspec.MsgspecError):
+                    found = _DECODER.decode(line)
+                    if found.sha256 not in self._uploads and not _is_named(ledger, found.sha256):
+                        self._put(found)
+
+    def is_due(self, now: float) -> bool:
+        """Whether it is time to look for what is too old; True once for each time."""
+        is_due = bool(self._uploads) and not 0 <= now - self._looked < _PAUSE_SEC
+        if is_due:
+            self._looked = now
+        return is_due
+
+    def remove_old(self, ledger: LedgerReader, now: float) -> None:
+        """Delete artifacts that no entry has named for a day.
+
+        The thread that appends to the ledger calls it, so that no entry comes in between.
+
+        Raises:
+            LedgerError: the ledger cannot be read.
+            OSError: an artifact cannot be deleted, or the list not be written.
+        """
+        # Another process on this machine may append too.
+        with ledger.log.locked():
+            ledger.refresh()
+            self.removed.clear()
+            for each in [each for each in self._uploads.values() if now - each.at >= _KEPT_SEC]:
+                if not _is_named(ledger, each.sha256):
+                    path = self._artifacts.path_of(each.sha256)
+                    if _is_in_use(path, now):
+                        continue
+                    self.removed.add(each.sha256)
+                    # Not durably: what a power cut brings back is on the list no more, and stays.
+                    path.unlink(missing_ok=True)
+                self.remove([each.sha256])
+        with self._lock:
+            replace_file(self._path, _render(self._uploads.values()))
+            self._unwritten.clear()
+
+    def _put(self, upload: _Upload) -> None:
+        self._uploads[upload.sha256] = upload
+        self._sizes[upload.token] += upload.size
+        self._counts[upload.token] += 1
+
+    def _take(self, sha256: str) -> None:
+        if (found := self._uploads.pop(sha256, None)) is not None:
+            self._sizes[found.token] -= found.size
+            self._counts[found.token] -= 1
+
+
+def _is_named(ledger: LedgerReader, sha256: str) -> bool:
+    return any(True for _ in ledger.index.naming(sha256))
+
+
+def _is_in_use(path: Path, now: float) -> bool:
+    """Whether a process on this machine has found the artifact there within a day.
+
+    Evidence is stored before the log is locked, and its entry appended afterwards.
+    """
+    try:
+        return now - path.lstat().st_mtime < _KEPT_SEC
+    except FileNotFoundError:
+        return False
+
+
+def _render(uploads: Iterable[_Upload]) -> bytes:
+    return b"".join(msgspec.json.encode(each) + b"\n" for each in uploads)
