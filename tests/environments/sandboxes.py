@@ -1,8 +1,10 @@
 """Sandboxes for tests, as trials have them, and what there is of them on this machine."""
 
+import asyncio
 import os
 import re
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from ipaddress import IPv6Address
@@ -17,7 +19,7 @@ from proctor.environments.sandbox.scratch import can_hold_upper, scratch_roots
 from proctor.environments.sandbox.subordinate import find_subordinate_ids
 from proctor.environments.sandbox.syscalls import unmount
 from proctor.filesystems import file_system_of, list_mounts
-from proctor.trial.environment import Environment
+from proctor.trial.environment import Environment, Watched
 from proctor.trial.finding import Finding, FindingCode
 from proctor.trial.order import EnvironmentOrder
 
@@ -39,6 +41,22 @@ async def running(order: EnvironmentOrder) -> AsyncIterator[SandboxEnvironment]:
         yield sandbox
     finally:
         await sandbox.stop(delete=True)
+
+
+async def until_running(place: Watched, *commands: str, with_services: bool = False) -> None:
+    """Wait until these are its processes.
+
+    One that was just started has its parent's command line, and one that was killed dies later.
+    """
+    end = time.monotonic() + 10
+    expected = [*commands]
+    while True:
+        listed = await place.list_processes(with_services=with_services)
+        found = sorted(each.command for each in listed)
+        if found == expected:
+            return
+        assert time.monotonic() < end, found
+        await asyncio.sleep(0.02)
 
 
 async def said(place: Environment, command: str, **options: object) -> str:

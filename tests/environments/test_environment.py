@@ -18,7 +18,7 @@ from proctor.trial.order import EnvironmentOrder
 from proctor.trial.output_log import OutputLog
 from proctor.trial.paths import TrialPaths
 from tests.environments.orders import order_of
-from tests.environments.sandboxes import found_in, running, said, several_users
+from tests.environments.sandboxes import found_in, running, said, several_users, until_running
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -321,7 +321,7 @@ def test_the_entrypoint_of_an_image_runs_with_the_command_of_harbor(tmp_path: Pa
             assert "sleep infinity" in names
             assert "sleep 1000" in names
             await sandbox.exec("setsid sleep 2000 < /dev/null > /dev/null 2>&1 &")
-            assert [each.command for each in await sandbox.list_processes()] == ["sleep 2000"]
+            await until_running(sandbox, "sleep 2000")
 
     asyncio.run(act())
 
@@ -351,7 +351,7 @@ def test_an_agent_cannot_end_a_sandbox_by_killing_its_entrypoint(tmp_path: Path)
         async with running(order) as sandbox:
             await sandbox.exec("pkill -9 sleep; kill -9 -1")
             assert await said(sandbox, "echo works") == "works"
-            assert await sandbox.list_processes(with_services=True) == []
+            await until_running(sandbox, with_services=True)
         write_service(order, "#!/bin/sh\nkill -9 $$\n")
         with pytest.raises(SandboxError, match="its ENTRYPOINT ended with exit code 137"):
             await SandboxEnvironment(order).start(force_build=False)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from proctor.gateway.recording import RecordedCall, read_calls
 from proctor.traces.entry import Entry
@@ -116,13 +117,20 @@ class Runs:
         assert abs(cost["estimated_cost_usd"] - price) < 1e-9
         assert abs(used["cost_usd"] - price) < 1e-9
         # What the provider was asked is what is on record, byte for byte but for listed edits.
-        sent = [each for each in self.calls if each.call.ended != "refused"]
-        for asked, recorded in zip(self.provider.asked, sent, strict=True):
+        # Requests that an agent makes at the same time may reach the provider in another order.
+        asked = [[each.path, each.body] for each in self.provider.asked]
+        assert sorted(asked, key=_spell) == sorted(self._sent, key=_spell)
+
+    @property
+    def _sent(self) -> list[list[Any]]:
+        """Path and body of the recorded requests, as the provider got them."""
+        sent = []
+        for recorded in (each for each in self.calls if each.call.ended != "refused"):
             body = json.loads(recorded.request or b"{}")
             if recorded.call.edits:
                 body["stream_options"] = {"include_usage": True}
-            assert asked.body == body
-            assert asked.path == recorded.call.path
+            sent.append([recorded.call.path, body])
+        return sent
 
     def check_no_key(self) -> None:
         """The host's key reached the provider, and nothing else."""
@@ -135,6 +143,10 @@ class Runs:
             assert "proctor-" not in json.dumps(asked.headers) + json.dumps(asked.body)
         for top in (self.site.jobs, self.ledger):
             assert [path for path in top.rglob("*") if has_key(path)] == []
+
+
+def _spell(value: object) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def has_key(path: Path) -> bool:
