@@ -86,15 +86,15 @@ def _append_rows(bench: Bench, scratch: Path) -> Iterator[Row]:
     figures = bench.least(
         lambda: _our_seconds(scratch, key, single), lambda: _bare_seconds(scratch, single)
     )
-    yield times_faster("append-durable", figures, "the same system calls", at_least=0.7)
+    yield times_faster("append-durable", figures, "encode, hash, the same calls", at_least=0.7)
     batches = [
         [make_entry(start + number) for number in range(_BATCH)]
         for start in range(0, _BATCHES * _BATCH, _BATCH)
     ]
     figures = bench.least(
-        lambda: _our_seconds(scratch, key, batches), lambda: _bare_loop_seconds(scratch, batches)
+        lambda: _our_seconds(scratch, key, batches), lambda: _bare_seconds(scratch, batches)
     )
-    yield times_faster("append-batch", figures, "encode, hash, fdatasync", at_least=0.6)
+    yield times_faster("append-batch", figures, "encode, hash, the same calls", at_least=0.7)
 
 
 def _our_seconds(scratch: Path, key: SigningKey, batches: Sequence[Sequence[TrialEntry]]) -> float:
@@ -110,20 +110,22 @@ def _our_seconds(scratch: Path, key: SigningKey, batches: Sequence[Sequence[Tria
 
 
 def _bare_seconds(scratch: Path, batches: Sequence[Sequence[TrialEntry]]) -> float:
-    """The system calls of an append: lock, look, line, checkpoint."""
+    """Encode and hash, and the system calls of an append: lock, look, lines, checkpoint."""
     directory = scratch / "bare"
     (directory / "entries").mkdir(parents=True)
     note = b"x" * 180
     (directory / "checkpoint").write_bytes(note)
     segment = directory / "entries" / "000000.jsonl"
     segment.touch()
-    lines = [encode_entry(entry) + b"\n" for batch in batches for entry in batch]
     start = time.perf_counter()
-    for line in lines:
+    for batch in batches:
+        lines = [encode_entry(entry) for entry in batch]
+        for line in lines:
+            hashlib.sha256(b"\x00" + line).digest()
         lock = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
         fcntl.flock(lock, fcntl.LOCK_EX)
         (directory / "checkpoint").read_bytes()
-        _write_synced(segment, line, os.O_APPEND, os.fdatasync)
+        _write_synced(segment, b"\n".join(lines) + b"\n", os.O_APPEND, os.fdatasync)
         temporary = directory / ".checkpoint.tmp"
         _write_synced(temporary, note, os.O_CREAT | os.O_EXCL, os.fsync)
         temporary.rename(directory / "checkpoint")
@@ -145,23 +147,6 @@ def _sync_directory(directory: Path) -> None:
     fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     os.fsync(fd)
     os.close(fd)
-
-
-def _bare_loop_seconds(scratch: Path, batches: Sequence[Sequence[TrialEntry]]) -> float:
-    """Encode, hash, write and sync, nothing else."""
-    path = scratch / "bare.jsonl"
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-    start = time.perf_counter()
-    for batch in batches:
-        lines = [encode_entry(entry) for entry in batch]
-        for line in lines:
-            hashlib.sha256(b"\x00" + line).digest()
-        os.write(fd, b"\n".join(lines) + b"\n")
-        os.fdatasync(fd)
-    seconds = time.perf_counter() - start
-    os.close(fd)
-    path.unlink()
-    return seconds
 
 
 # Verifying
