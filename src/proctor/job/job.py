@@ -238,16 +238,16 @@ async def _run_request(request: Request, watch: Watch, given: Executor | None) -
     tasks = [planned.task for planned in prepared.resolved.tasks]
     recordings = prepared.recordings.values()
     options = find_gateway(
-        prepared.config, prepared.settings.models, tasks, request.host, recordings
+        prepared.config, prepared.settings.models, tasks, request.options.host, recordings
     )
     order = ExecutorOrder(
         trials_dir=request.place.trials_dir,
         config=prepared.config,
         tasks=tasks,
         n_concurrent=request.n_concurrent,
-        host=request.host,
+        host=request.options.host,
     )
-    open_executor = request.open_executor or open_local
+    open_executor = request.options.open_executor or open_local
     if options is None:
         async with open_executor(order) as executor:
             return await _run_with(executor, request, watch)
@@ -276,7 +276,7 @@ async def _run_with(executor: Executor, request: Request, watch: Watch) -> JobOu
         progress = _start_progress(plan)
         watch.job_planned(len(plan.decisions), progress.n_done)
         _report_notes(plan, request, files, watch)
-        with sealing(request.ledger, request.prepared.config, request.host) as sealer:
+        with sealing(request.ledger, request.prepared.config, request.options.host) as sealer:
             _seal_finished(plan, sealer)
             interrupted = False
             if plan.todo:
@@ -364,9 +364,9 @@ def _write_own_files(plan: JobPlan, request: Request, files: JobFiles) -> None:
             plan.prepared.config,
             plan.prepared.slots,
             plan.prepared.resolved,
-            invocation=request.invocation,
+            invocation=request.options.invocation,
             created_at=datetime.now(UTC),
-            host=request.host,
+            host=request.options.host,
         )
         files.write_lock(render_lock(lock))
 
@@ -405,7 +405,7 @@ def _report_notes(plan: JobPlan, request: Request, files: JobFiles, watch: Watch
     odd += resolved.notes
     odd += dict.fromkeys(filter(None, map(find_note, plan.prepared.config.agents)))
     prepared = plan.prepared
-    odd += find_unreached(prepared.config, prepared.settings.models, request.host)
+    odd += find_unreached(prepared.config, prepared.settings.models, request.options.host)
     if then := plan.existing.state:
         change = describe_change(then.environment, plan.prepared.config.environment)
         odd += [change] if change and plan.todo else []
@@ -419,7 +419,7 @@ def _report_notes(plan: JobPlan, request: Request, files: JobFiles, watch: Watch
         for name in plan.strangers
     ]
     unplanned = [named.trial for named in plan.unplanned]
-    odd += find_unmatched(request.also, plan.decisions, plan.directory, unplanned)
+    odd += find_unmatched(request.options.also, plan.decisions, plan.directory, unplanned)
     for sentence in odd:
         files.append_log(sentence)
         if sentence not in request.known:
@@ -441,7 +441,7 @@ async def _run_trials(
         watch.said("stopping: what runs is ended and recorded; another Ctrl-C stops at once")
         queue.stop()
 
-    interrupt = Interrupt(stop, request.stop_at_once)
+    interrupt = Interrupt(stop, request.options.stop_at_once)
     durable = Durable(str(files.directory), files.append_log)
 
     def write() -> None:
@@ -463,7 +463,7 @@ async def _run_trials(
         changed=result_file.changed,
         reaping=running.reaping,
         sealer=running.sealer,
-        max_lost=request.max_lost,
+        max_lost=request.options.max_lost,
     )
     # Signals are handled only while trials run: before and after, Ctrl-C may end the process at
     # once.

@@ -66,71 +66,58 @@ def approve_all(_tasks: Sequence[Task], _config: JobConfig) -> None:
     """Approve any tasks."""
 
 
-class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of a job to run."""
+class ExecutionOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How the trials of a job are run, whether it is new or resumed."""
 
-    config: JobConfig
-    """Contains the values of secrets, not their redacted form."""
-    settings: Settings = msgspec.field(default_factory=Settings)
-    invocation: Sequence[str] = ()
-    """The command line, for lock.json."""
-    host: Mapping[str, str] = msgspec.field(default_factory=lambda: os.environ)
-    """Environment variables of the host, for templates."""
-    is_auto: bool = False
-    """-n auto: as many concurrent trials as fit, overriding the config."""
-    environment_why: str = "the default"
-    """Why the config names this kind of environment."""
     also: frozenset[str] = frozenset({CANCELLED})
     """Exception types whose trials are run again if the job exists already."""
+    is_auto: bool = False
+    """-n auto: as many concurrent trials as fit, overriding the config."""
+    host: Mapping[str, str] = msgspec.field(default_factory=lambda: os.environ)
+    """Environment variables of the host, for templates and secrets."""
+    invocation: Sequence[str] = ()
+    """The command line, for lock.json."""
     stop_at_once: Callable[[], None] = exit_at_once
     """Called on a second Ctrl-C; must not return."""
     approve: Callable[[Sequence[Task], JobConfig], None] = approve_all
-    """Called with the tasks before anything is created; raises to refuse them."""
-    ledger: LedgerOptions | None = None
-    """None: do not seal the trials."""
-    known: frozenset[str] = frozenset()
-    """Notes about the plan that the caller reports itself; they are only logged."""
+    """Called with the tasks before anything is written; raises to refuse them."""
     open_executor: OpenExecutor | None = None
     """Opens what runs the trials, on other machines; None: this process."""
     max_lost: int = MOST_LOST
+    """How often a trial is run again because the machine that ran it died."""
     report: Report = say_nothing
     """Called with messages about tasks that are fetched."""
     fetching: ImageFetching | None = None
     """How missing images are fetched; None: the base is used instead of them."""
 
 
-class ResumeOptions(msgspec.Struct, frozen=True, kw_only=True):
+class JobOptions(ExecutionOptions, frozen=True, kw_only=True):
+    """Options of a job to run."""
+
+    config: JobConfig
+    """Contains the values of secrets, not their redacted form."""
+    settings: Settings = msgspec.field(default_factory=Settings)
+    environment_why: str = "the default"
+    """Why the config names this kind of environment."""
+    ledger: LedgerOptions | None = None
+    """None: do not seal the trials."""
+    known: frozenset[str] = frozenset()
+    """Notes about the plan that the caller reports itself; they are only logged."""
+
+
+class ResumeOptions(ExecutionOptions, frozen=True, kw_only=True):
     """Options of a job to resume."""
 
-    also: frozenset[str] = frozenset({CANCELLED})
-    """Exception types whose trials are run again."""
     n_concurrent: int | None = None
     """Number of concurrent trials; None: as configured in the job."""
-    is_auto: bool = False
-    """-n auto."""
     secrets: Mapping[str, str] = msgspec.field(default_factory=dict)
-    """Values for variables that are redacted in the job's files."""
-    host: Mapping[str, str] = msgspec.field(default_factory=lambda: os.environ)
-    """Environment variables of the host, for templates and for secrets not given above."""
-    invocation: Sequence[str] = ()
-    """The command line, for a lock.json that must be rewritten."""
-    stop_at_once: Callable[[], None] = exit_at_once
-    """Called on a second Ctrl-C; must not return."""
-    approve: Callable[[Sequence[Task], JobConfig], None] = approve_all
-    """Called with the tasks before anything is written; raises to refuse them."""
+    """Values for variables that are redacted in the job's files; others are sought in `host`."""
     ledger: Path | None = None
     """Absolute path of the ledger to seal into; None: the one the job was begun with."""
     key_file: Path | None = None
     """The signing key; None: the user's default key."""
     is_sealed: bool = True
     """False: do not seal the trials, even if the job was begun with a ledger."""
-    open_executor: OpenExecutor | None = None
-    """Opens what runs the trials, on other machines; None: this process."""
-    max_lost: int = MOST_LOST
-    report: Report = say_nothing
-    """Called with messages about tasks that are fetched."""
-    fetching: ImageFetching | None = None
-    """How missing images are fetched; None: the base is used instead of them."""
 
 
 @dataclass(slots=True)

@@ -82,7 +82,7 @@ async def _preview(request: Request, plan: JobPlan, *, is_run: bool) -> Preview:
         check_options(plan.prepared.config.environment)
     unplanned = [named.trial for named in plan.unplanned]
     needs = None if is_run else await _find_needs(request, plan)
-    unmatched = find_unmatched(request.also, plan.decisions, plan.directory, unplanned)
+    unmatched = find_unmatched(request.options.also, plan.decisions, plan.directory, unplanned)
     return Preview(
         directory=plan.directory,
         is_begun=request.is_begun,
@@ -101,6 +101,8 @@ async def _preview(request: Request, plan: JobPlan, *, is_run: bool) -> Preview:
 async def _find_needs(request: Request, plan: JobPlan) -> "JobNeeds":
     # Imported late: most runs are no dry runs.
     module = import_module("proctor.job.needs")
-    is_here = request.open_executor is None
-    found: JobNeeds = await module.find_needs(plan, request.fetching, request.host, is_here=is_here)
+    is_here = request.options.open_executor is None
+    found: JobNeeds = await module.find_needs(
+        plan, request.fetching, request.options.host, is_here=is_here
+    )
     return found

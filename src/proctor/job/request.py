@@ -1,7 +1,7 @@
 """A requested job, from the command line or from its own files, ready to be planned."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
@@ -12,7 +12,7 @@ from proctor.harbor.documents import is_trial
 from proctor.harbor.env import is_sensitive
 from proctor.job.existing import Existing, load_existing
 from proctor.job.images import choose_environment
-from proctor.job.options import JobOptions, LedgerOptions, OpenExecutor, ResumeOptions
+from proctor.job.options import ExecutionOptions, JobOptions, LedgerOptions, ResumeOptions
 from proctor.job.planning import (
     Fetching,
     JobPlan,
@@ -155,19 +155,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     place: Place
     is_begun: bool
     """Whether the job exists already."""
-    also: frozenset[str]
-    """Exception types whose trials are run again."""
+    options: ExecutionOptions
     n_concurrent: int | None
     """Number of concurrent trials; None: as many as fit on a cluster."""
-    invocation: Sequence[str]
-    host: Mapping[str, str]
-    stop_at_once: Callable[[], None]
     ledger: LedgerOptions | None
     """None: do not seal the trials."""
-    open_executor: OpenExecutor | None
-    """None: the trials run in this process."""
-    max_lost: int
-    """How often a trial is run again because the machine that ran it died."""
     fetching: Fetching
     """What was fetched for it; of images in a dry run, what would be."""
     known: frozenset[str] = frozenset()
@@ -183,7 +175,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         if not self.is_begun:
             prepared = self.prepared
             _check_same(self.place.directory, existing, prepared.config, prepared.settings)
-        return plan_job(self.prepared, existing, self.place, self.also)
+        return plan_job(self.prepared, existing, self.place, self.options.also)
 
 
 async def request_run(options: JobOptions) -> Request:
@@ -221,16 +213,11 @@ async def request_run(options: JobOptions) -> Request:
         prepared=prepared,
         place=Place(directory=directory, trials_dir=trials_dir, cwd=cwd),
         is_begun=existing.config is not None,
-        also=options.also,
+        options=options,
         n_concurrent=_choose_concurrency(options, prepared.config.n_concurrent_trials),
-        invocation=options.invocation,
-        host=options.host,
-        stop_at_once=options.stop_at_once,
         ledger=options.ledger,
-        known=options.known,
-        open_executor=options.open_executor,
-        max_lost=options.max_lost,
         fetching=fetching,
+        known=options.known,
     )
 
 
@@ -332,27 +319,22 @@ async def request_resume(job: OpenJob, options: ResumeOptions, *, is_run: bool =
         prepared=prepared,
         place=Place(directory=job.directory, trials_dir=trials_dir, cwd=job.origin),
         is_begun=True,
-        also=options.also,
+        options=options,
         n_concurrent=options.n_concurrent
         or _choose_concurrency(options, prepared.config.n_concurrent_trials),
-        invocation=options.invocation,
-        host=options.host,
-        stop_at_once=options.stop_at_once,
         ledger=ledger,
-        open_executor=options.open_executor,
-        max_lost=options.max_lost,
         fetching=fetching,
     )
 
 
-def _choose_fetching(options: JobOptions | ResumeOptions, existing: Existing) -> Fetching:
+def _choose_fetching(options: ExecutionOptions, existing: Existing) -> Fetching:
     """What to fetch: for a job that was begun, only the images that it was begun on."""
     begun = existing.state.images if existing.state else {}
     is_new = existing.config is None
     return Fetching(report=options.report, images=options.fetching, begun=None if is_new else begun)
 
 
-def _choose_concurrency(options: JobOptions | ResumeOptions, configured: int) -> int | None:
+def _choose_concurrency(options: ExecutionOptions, configured: int) -> int | None:
     """Number of concurrent trials; None: as many as fit on a cluster."""
     return None if options.is_auto and options.open_executor is not None else configured
 

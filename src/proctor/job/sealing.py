@@ -182,7 +182,7 @@ def check_ledger(request: Request) -> None:
     options = request.ledger
     if options is None:
         return
-    key = find_key(options.key_file, request.host)
+    key = find_key(options.key_file, request.options.host)
     if is_ledger(options.directory):
         with open_writer(options.directory, key) as ledger:
             ledger.refresh()
