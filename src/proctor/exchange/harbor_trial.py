@@ -25,12 +25,7 @@ from proctor.exchange.trial_sources import (
     redact_rest,
     redact_sources,
 )
-from proctor.harbor.documents import (
-    ReportDetails,
-    TimedPhase,
-    TrialDetails,
-    UsageDocument,
-)
+from proctor.harbor.documents import TimedPhase, TrialDetails
 from proctor.harbor.record import (
     BUILT_FROM,
     NO_MODEL,
@@ -45,11 +40,11 @@ from proctor.harbor.record import (
     find_seconds,
     find_span,
     join_instructions,
+    make_ending,
     make_timing,
     refer_files,
 )
 from proctor.harbor.trial import FoundTrial
-from proctor.harbor.trial_cost import AgentReport
 from proctor.record.cost import CostBasis
 from proctor.record.document import render_refusal
 from proctor.record.fields import configuration_digest
@@ -171,42 +166,21 @@ def _make_source(request: RecordRequest, sources: Sources) -> RecordSource:
         directory=str(sources.directory),
         trace=sources.evidence.trace,
         has_artifacts=any(path.startswith("artifacts/") for path in sources.evidence.files),
-        ending=_make_ending(sources.found, sources.details)
+        ending=_find_ending(sources.found, sources.details)
         if sources.found and sources.details
         else None,
     )
 
 
-def _make_ending(found: FoundTrial, details: TrialDetails) -> Ending:
-    """How the trial ended, from the rewards that count and from its result.json."""
-    document, verdict = found.document, found.trial.verdict
-    steps = list(zip(document.step_results or (), details.step_results or (), strict=False))
+def _find_ending(found: FoundTrial, details: TrialDetails) -> Ending:
+    """How the trial ended; the rewards that count are those of the reward files."""
     claimed = "result.json claims other rewards than the reward files give; theirs count"
-    return Ending(
-        rewards=verdict.rewards if verdict else None,
-        error=document.exception_info,
-        step_errors=tuple(step.exception_info for step, _ in steps if step.exception_info),
+    return make_ending(
+        found.document,
+        details,
+        rewards=found.trial.verdict.rewards if found.trial.verdict else None,
         reasons=(found.evidence.reason,) if isinstance(found.evidence, Unscored) else (),
         notes=() if found.follows else (claimed,),
-        was_verified=document.verifier is not None,
-        report=_join_report(document.agent_result, details.agent_result),
-        steps=tuple(
-            (step.step_name, _join_report(step.agent_result, further.agent_result))
-            for step, further in steps
-        ),
-    )
-
-
-def _join_report(usage: UsageDocument | None, further: ReportDetails | None) -> AgentReport | None:
-    if usage is None:
-        return None
-    metadata = further.metadata if further else None
-    return AgentReport(
-        usage.n_input_tokens,
-        usage.n_cache_tokens,
-        usage.n_output_tokens,
-        usage.cost_usd,
-        metadata,
     )
 
 
@@ -229,13 +203,7 @@ def time_phases(details: TrialDetails | None) -> TimingRecord:
     """The times of a trial by phase, as its record has them; the total is 0.0 if unknown."""
     if details is None:
         return TimingRecord(total_seconds=0.0)
-    steps = details.step_results or ()
-    return make_timing(
-        _find_total(details),
-        agent=[details.agent_execution, *(step.agent_execution for step in steps)],
-        setup=[details.environment_setup, details.agent_setup],
-        verification=[details.verifier, *(step.verifier for step in steps)],
-    )
+    return make_timing(details, _find_total(details))
 
 
 def _find_time_notes(details: TrialDetails | None) -> list[str]:

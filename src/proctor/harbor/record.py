@@ -15,8 +15,16 @@ import msgspec
 from pydantic import ValidationError
 
 from proctor.errors import RecordError
-from proctor.harbor.documents import ExceptionDocument
+from proctor.harbor.documents import (
+    ExceptionDocument,
+    ReportDetails,
+    StepDocument,
+    TrialDetails,
+    TrialDocument,
+    UsageDocument,
+)
 from proctor.harbor.trial_cost import AgentReport, Reported, TraceUse, make_trial_cost
+from proctor.harbor.trial_result import AgentContext, ExceptionInfo, StepResult, TrialResult
 from proctor.record.cost import CostBasis, unknown_cost
 from proctor.record.document import render_refusal
 from proctor.record.fields import Object, check_json
@@ -96,6 +104,52 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
         silent = [name for name, report in self.steps if report is None]
         reports = tuple(report or AgentReport() for _, report in self.steps)
         return Reported(reports, silent[0] if silent else None)
+
+
+def make_ending(
+    result: TrialResult | TrialDocument,
+    details: TrialResult | TrialDetails,
+    *,
+    rewards: Rewards | None,
+    reasons: tuple[str, ...],
+    notes: tuple[str, ...] = (),
+) -> Ending:
+    """How a trial ended by its result.json, of which the caller decides what rewards count."""
+    written: list[StepResult | StepDocument] = [*(result.step_results or ())]
+    further = [step.agent_result for step in details.step_results or ()]
+    steps = list(zip(written, further, strict=False))
+    return Ending(
+        rewards=rewards,
+        error=_copy_error(result.exception_info) if result.exception_info else None,
+        step_errors=tuple(
+            _copy_error(step.exception_info) for step, _ in steps if step.exception_info
+        ),
+        reasons=reasons,
+        notes=notes,
+        was_verified=result.verifier is not None,
+        report=_join_report(result.agent_result, details.agent_result),
+        steps=tuple(
+            (step.step_name, _join_report(step.agent_result, more)) for step, more in steps
+        ),
+    )
+
+
+def _copy_error(error: ExceptionInfo | ExceptionDocument) -> ExceptionDocument:
+    return ExceptionDocument(error.exception_type, error.exception_message)
+
+
+def _join_report(
+    usage: AgentContext | UsageDocument | None, further: AgentContext | ReportDetails | None
+) -> AgentReport | None:
+    if usage is None:
+        return None
+    return AgentReport(
+        n_input_tokens=usage.n_input_tokens,
+        n_cache_tokens=usage.n_cache_tokens,
+        n_output_tokens=usage.n_output_tokens,
+        cost_usd=usage.cost_usd,
+        metadata=further.metadata if further else None,
+    )
 
 
 class RecordSource(msgspec.Struct, frozen=True, kw_only=True):
@@ -395,19 +449,16 @@ def find_seconds(timed: Timed) -> float | None:
     return seconds if seconds >= 0 else None
 
 
-def make_timing(
-    total: float | None,
-    *,
-    agent: Iterable[Timed | None],
-    setup: Iterable[Timed | None],
-    verification: Iterable[Timed | None],
-) -> TimingRecord:
+def make_timing(trial: TrialResult | TrialDetails, total: float | None) -> TimingRecord:
     """Seconds per phase, summed over steps; the total is 0.0 if unknown."""
+    steps = trial.step_results or ()
     return TimingRecord(
         total_seconds=total or 0.0,
-        agent_seconds=_add_phases(agent),
-        setup_seconds=_add_phases(setup),
-        verification_seconds=_add_phases(verification),
+        agent_seconds=_add_phases(
+            [trial.agent_execution, *(step.agent_execution for step in steps)]
+        ),
+        setup_seconds=_add_phases([trial.environment_setup, trial.agent_setup]),
+        verification_seconds=_add_phases([trial.verifier, *(step.verifier for step in steps)]),
     )
 
 

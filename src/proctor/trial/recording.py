@@ -17,7 +17,6 @@ import msgspec
 
 from proctor import __version__
 from proctor.errors import RecordError
-from proctor.harbor.documents import ExceptionDocument
 from proctor.harbor.record import (
     NO_MODEL,
     NOT_CONFIGURATION,
@@ -31,17 +30,17 @@ from proctor.harbor.record import (
     find_said,
     find_seconds,
     join_instructions,
+    make_ending,
     make_timing,
     refer_files,
 )
-from proctor.harbor.trial_cost import AgentReport, TraceUse, count_trace, merge_uses
-from proctor.harbor.trial_result import AgentContext, AgentInfo, ExceptionInfo, TrialResult
+from proctor.harbor.trial_cost import TraceUse, count_trace, merge_uses
+from proctor.harbor.trial_result import AgentInfo, TrialResult
 from proctor.record.model import (
     AgentReference,
     EnvironmentSnapshot,
     InputRecord,
     TaskReference,
-    TimingRecord,
     TrialRecord,
 )
 from proctor.record.read import render_record
@@ -139,13 +138,13 @@ class Recording:
             agent=self._find_agent(result),
             environment=self._find_environment(),
             inputs=make_inputs(spec, trace) if trace else self._inputs,
-            timing=make_run_timing(result),
+            timing=make_timing(result, find_seconds(result)),
             directory=self._directory,
             trace=trace,
             has_artifacts=os.path.lexists(f"{artifacts}/manifest.json") or has_entries(artifacts),
             raw_output=None if phase else self._find_raw_output(result),
             conversation=None if phase else self._find_file(_CONVERSATIONS),
-            ending=None if phase else make_ending(result),
+            ending=None if phase else _find_ending(result),
             phase=phase,
         )
 
@@ -312,47 +311,12 @@ def make_inputs(spec: TrialSpec, trace: Trace | None) -> InputRecord:
     )
 
 
-def make_ending(result: TrialResult) -> Ending:
-    """How the trial ended."""
+def _find_ending(result: TrialResult) -> Ending:
     verified = result.verifier_result
-    steps = result.step_results or ()
     declined = verified is not None and verified.rewards is None
-    return Ending(
+    return make_ending(
+        result,
+        result,
         rewards=verified.rewards if verified else None,
-        error=_copy_error(result.exception_info) if result.exception_info else None,
-        step_errors=tuple(
-            _copy_error(step.exception_info) for step in steps if step.exception_info
-        ),
         reasons=("reward.json: null; the verifier declined to score",) if declined else (),
-        was_verified=result.verifier is not None,
-        report=_copy_report(result.agent_result) if result.agent_result else None,
-        steps=tuple(
-            (step.step_name, _copy_report(step.agent_result) if step.agent_result else None)
-            for step in steps
-        ),
-    )
-
-
-def _copy_error(error: ExceptionInfo) -> ExceptionDocument:
-    return ExceptionDocument(error.exception_type, error.exception_message)
-
-
-def _copy_report(context: AgentContext) -> AgentReport:
-    return AgentReport(
-        n_input_tokens=context.n_input_tokens,
-        n_cache_tokens=context.n_cache_tokens,
-        n_output_tokens=context.n_output_tokens,
-        cost_usd=context.cost_usd,
-        metadata=context.metadata,
-    )
-
-
-def make_run_timing(result: TrialResult) -> TimingRecord:
-    """How long the trial and its phases took; unfinished phases are omitted."""
-    steps = result.step_results or ()
-    return make_timing(
-        find_seconds(result),
-        agent=[result.agent_execution, *(step.agent_execution for step in steps)],
-        setup=[result.environment_setup, result.agent_setup],
-        verification=[result.verifier, *(step.verifier for step in steps)],
     )
