@@ -14,7 +14,7 @@ from proctor.environments.sandbox.mapped import run_mapped
 from proctor.environments.sandbox.pool import pool_of
 from proctor.errors import SandboxError, StateTooLargeError
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
-from proctor.trial.environment import can_freeze
+from proctor.trial.environment import Freezing
 from proctor.trial.paths import TrialPaths
 from tests.environments.orders import order_of
 from tests.environments.sandboxes import find_groups, found_in, running, said
@@ -34,7 +34,7 @@ async def see(sandbox: SandboxEnvironment, command: str) -> str:
 def test_a_copy_has_what_was_kept_and_not_what_came_after(tmp_path: Path) -> None:
     async def live() -> None:
         async with running(order_of(tmp_path)) as sandbox:
-            assert can_freeze(sandbox)
+            assert isinstance(sandbox, Freezing)
             await said(sandbox, "echo one > /a; rm -r /etc/apt; mkdir /etc/apt")
             await sandbox.freeze()
             await said(sandbox, "echo two > /a; touch /b /etc/apt/c")

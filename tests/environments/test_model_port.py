@@ -20,7 +20,7 @@ from proctor.environments.sandbox.host_ports import HostPort
 from proctor.environments.sandbox.processes import Lister
 from proctor.harbor.configs import EnvironmentConfig
 from proctor.task.network import NetworkPolicy
-from proctor.trial.environment import can_reach_models
+from proctor.trial.environment import ModelReaching
 from proctor.trial.network_switch import host_ports_open, model_port_open
 from proctor.trial.order import EnvironmentOrder
 from tests import ordinary_user
@@ -331,11 +331,12 @@ def test_a_side_that_has_said_all_still_hears_the_answer() -> None:
 
 
 def test_environments_say_whether_they_reach_a_gateway(tmp_path: Path) -> None:
-    assert can_reach_models(SandboxEnvironment(order_of(tmp_path)))
-    assert not can_reach_models(NullEnvironment(order_of(tmp_path, config=null_config())))
+    assert isinstance(SandboxEnvironment(order_of(tmp_path)), ModelReaching)
+    null = NullEnvironment(order_of(tmp_path, config=null_config()))
+    assert not isinstance(null, ModelReaching)
     plain = EnvironmentConfig(import_path="tests.environments.plain_env:PlainEnvironment")
     foreign = make_environment(order_of(tmp_path, config=plain))
-    assert not can_reach_models(foreign)
+    assert not isinstance(foreign, ModelReaching)
 
     async def go() -> None:
         async with model_port_open(foreign):

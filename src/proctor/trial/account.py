@@ -27,7 +27,7 @@ from proctor.trial.changes import (
     find_named,
     find_test_imports,
 )
-from proctor.trial.environment import Environment, accounts
+from proctor.trial.environment import Accounting, Environment
 from proctor.trial.finding import FindingCode
 from proctor.trial.opened import find_opened
 from proctor.trial.paths import TrialPaths
@@ -46,7 +46,7 @@ _MOST_SHOWN = 100
 
 async def begin_account(run: TrialRun, environment: Environment) -> None:
     """Record what is there before the agent begins."""
-    if not accounts(environment):
+    if not isinstance(environment, Accounting):
         return
     try:
         written, _ = await environment.list_written({}, is_hashing=False)
@@ -61,7 +61,7 @@ async def begin_account(run: TrialRun, environment: Environment) -> None:
 async def note_changes(run: TrialRun, environment: Environment, step: Step | None = None) -> None:
     """Record the agent's changes, and add findings about them."""
     account = run.account
-    if account is None or not accounts(environment):
+    if account is None or not isinstance(environment, Accounting):
         return
     try:
         written, is_cut = await environment.list_written(account.marks)
@@ -127,7 +127,7 @@ def _is_program(change: Change, account: ChangeAccount) -> bool:
 
 async def _list_late(run: TrialRun, environment: Environment, step: Step | None) -> None:
     account = run.account
-    if account is None or not accounts(environment):
+    if account is None or not isinstance(environment, Accounting):
         return
     known = {**account.marks, **{each.path: each.mark for each in account.changes}}
     try:

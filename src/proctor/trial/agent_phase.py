@@ -8,7 +8,7 @@ from proctor.errors import AgentSetupTimeoutError, AgentTimeoutError, TrialError
 from proctor.harbor.trial_result import AgentContext, TimingInfo
 from proctor.task.directory import Step
 from proctor.trial.agent import Agent
-from proctor.trial.environment import Environment, can_log_output
+from proctor.trial.environment import Environment, OutputLogging
 from proctor.trial.finding import FindingCode
 from proctor.trial.inside import acting_as
 from proctor.trial.making import describe_agent
@@ -97,7 +97,7 @@ def _output_logged(run: TrialRun, agent: Agent, environment: Environment) -> Ite
     has_trace = type(agent).__module__.startswith(_TRACED_BY_HARBOR) or getattr(
         agent, "writes_trace", False
     )
-    if has_trace or not can_log_output(environment):
+    if has_trace or not isinstance(environment, OutputLogging):
         yield
         return
     log = OutputLog(str(run.paths.agent_dir), run.redactor, run.logger, run.clock)

@@ -31,7 +31,7 @@ from proctor.task.directory import Step
 from proctor.trial.account import join_instructions
 from proctor.trial.changes import leave_out
 from proctor.trial.clean_room_result import AGREES, MORE, CleanRoomResult, Verification
-from proctor.trial.environment import Accounting, Environment, Process, accounts, is_watched
+from proctor.trial.environment import Accounting, Environment, Process, Watched
 from proctor.trial.finding import FindingCode
 from proctor.trial.flakes import FROZEN, CleanRoom, Reverification
 from proctor.trial.inside import is_mounted, kind_of
@@ -133,7 +133,7 @@ async def keep_for_clean_room(
     if run.spec.config.verifier.disable or find_own_environment(run, step) is not None:
         # A separate verifier environment is a clean room already.
         return
-    if is_watched(environment) and environment.snapshot.compute_backend == "null":
+    if isinstance(environment, Watched) and environment.snapshot.compute_backend == "null":
         # Nothing runs in this environment, so there is nothing to detect.
         return
     room = CleanRoom(
@@ -167,12 +167,12 @@ def _find_hindrance(run: TrialRun, environment: Environment) -> str | None:
 
 async def _keep(run: TrialRun, environment: Environment, room: CleanRoom) -> None:
     account = run.account
-    if account is None or not accounts(environment):
+    if account is None or not isinstance(environment, Accounting):
         raise TrialError(f"{kind_of(environment)} is an environment that cannot do that")
     if account.is_cut:
         raise StateTooLargeError("the agent changed more than can be listed")
     room.left_out = leave_out(account.changes, {*account.imports, *account.unasked}, account.merged)
-    room.survivors = await environment.list_processes() if is_watched(environment) else ()
+    room.survivors = await environment.list_processes() if isinstance(environment, Watched) else ()
     if any(each.state == FROZEN and each.step is room.step for each in run.reverifications):
         return
     await keep_tools(run, environment)
@@ -237,7 +237,7 @@ def _rewards_of(verification: Verification) -> Mapping[str, float]:
 
 
 async def _verify(run: TrialRun, environment: Environment, room: CleanRoom) -> None:
-    if not accounts(environment):
+    if not isinstance(environment, Accounting):
         raise TrialError(f"{kind_of(environment)} is an environment that cannot do that")
     paths = _place(run, environment, room, _CLEAN)
     _leave_out_overwritten(run, room)
@@ -293,7 +293,7 @@ def _leave_out_overwritten(run: TrialRun, room: CleanRoom) -> None:
 
 async def _look_for_services(environment: Environment, room: CleanRoom) -> None:
     """Check again which survivors listen: a service may still have been starting."""
-    if room.survivors and is_watched(environment):
+    if room.survivors and isinstance(environment, Watched):
         listening = {each.pid for each in await environment.list_processes() if each.listens}
         room.survivors = [
             msgspec.structs.replace(each, listens=each.listens or each.pid in listening)

@@ -7,7 +7,7 @@ they report what they run on, and give the verifier a room that the agent's proc
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol, TypeGuard, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -218,41 +218,9 @@ class ModelReaching(Protocol):
         ...
 
 
-# Whether a class implements a protocol, by both. isinstance with a runtime protocol is slow.
-_KNOWN: dict[tuple[type, type], bool] = {}
-
-
-def _is_a(environment: object, protocol: type) -> bool:
-    # The first environment of a class answers for all of them.
-    known = type(environment), protocol
-    if known not in _KNOWN:
-        _KNOWN[known] = isinstance(environment, protocol)
-    return _KNOWN[known]
-
-
-def is_watched(environment: object) -> TypeGuard[Watched]:
-    """Whether an environment describes itself and isolates the verifier."""
-    return _is_a(environment, Watched)
-
-
-def can_relay(environment: object) -> TypeGuard[Relaying]:
-    """Whether an environment can expose ports of the host."""
-    return _is_a(environment, Relaying)
-
-
-def can_reach_models(environment: object) -> TypeGuard[ModelReaching]:
-    """Whether programs inside an environment can reach a model gateway on the host."""
-    return _is_a(environment, ModelReaching)
-
-
 def find_output_log(environment: object) -> OutputLog | None:
     """Where an environment records what commands print now; None if it does not."""
-    return environment.output_log if can_log_output(environment) else None
-
-
-def can_log_output(environment: object) -> TypeGuard[OutputLogging]:
-    """Whether an environment can record what commands print while they run."""
-    return _is_a(environment, OutputLogging)
+    return environment.output_log if isinstance(environment, OutputLogging) else None
 
 
 @runtime_checkable
@@ -266,11 +234,6 @@ class Attaching(Environment, Protocol):
         working directory.
         """
         ...
-
-
-def can_attach(environment: object) -> TypeGuard[Attaching]:
-    """Whether a person can work in an environment."""
-    return _is_a(environment, Attaching)
 
 
 @runtime_checkable
@@ -301,11 +264,6 @@ class Freezing(Protocol):
         Only one exists at a time.
         """
         ...
-
-
-def can_freeze(environment: object) -> TypeGuard[Freezing]:
-    """Whether an environment can freeze its files and start others from them."""
-    return _is_a(environment, Freezing)
 
 
 @runtime_checkable
@@ -347,11 +305,6 @@ class Accounting(Environment, Protocol):
             Exception: it cannot be started.
         """
         ...
-
-
-def accounts(environment: object) -> TypeGuard[Accounting]:
-    """Whether an environment knows everything that was written in it."""
-    return _is_a(environment, Accounting)
 
 
 class Program(msgspec.Struct, frozen=True):
@@ -399,11 +352,6 @@ class Watching(Protocol):
         ...
 
 
-def can_watch(room: object) -> TypeGuard[Watching]:
-    """Whether a room can report which programs open its files."""
-    return _is_a(room, Watching)
-
-
 class SeenFile(msgspec.Struct, frozen=True):
     """A file in an environment, seen from outside."""
 
@@ -426,11 +374,6 @@ class Listing(Protocol):
         of such an environment can list files too.
         """
         ...
-
-
-def can_list(environment: object) -> TypeGuard[Listing]:
-    """Whether an environment can list its files without running anything inside."""
-    return _is_a(environment, Listing)
 
 
 class ChangedFile(msgspec.Struct, frozen=True):
@@ -467,11 +410,6 @@ class ToolRestoring(Protocol):
         ...
 
 
-def can_restore_tools(environment: object) -> TypeGuard[ToolRestoring]:
-    """Whether an environment can restore the image's tools."""
-    return _is_a(environment, ToolRestoring)
-
-
 @runtime_checkable
 class ScriptExecuting(Protocol):
     """An environment that can make a file executable without running anything inside."""
@@ -485,8 +423,3 @@ class ScriptExecuting(Protocol):
     ) -> ExecResult:
         """Apply `chmod +x` to a script as root, if possible, then call `exec`."""
         ...
-
-
-def can_exec_script(environment: object) -> TypeGuard[ScriptExecuting]:
-    """Whether an environment can make a file executable without running anything inside."""
-    return _is_a(environment, ScriptExecuting)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import PurePosixPath
 
-from proctor.trial.environment import Environment, ExecResult, can_exec_script
+from proctor.trial.environment import Environment, ExecResult, ScriptExecuting
 
 
 @contextmanager
@@ -46,7 +46,7 @@ async def exec_script(
 
     If that fails, running the script reports it.
     """
-    if can_exec_script(environment):
+    if isinstance(environment, ScriptExecuting):
         return await environment.exec_script(command, script, env, timeout_sec)
     await environment.exec(command=f"chmod +x {shlex.quote(script)}", user="root")
     return await environment.exec(command=command, env=env, timeout_sec=timeout_sec)

@@ -17,7 +17,7 @@ import msgspec
 from proctor.errors import TaskError
 from proctor.task.directory import Step
 from proctor.task.manifest import hash_files
-from proctor.trial.environment import Environment, Process, SeenFile, Watched, can_list
+from proctor.trial.environment import Environment, Listing, Process, SeenFile, Watched
 from proctor.trial.finding import FindingCode
 from proctor.trial.paths import INSIDE
 from proctor.trial.spec import TrialSpec
@@ -117,7 +117,7 @@ def _describe(files: Sequence[SeenFile]) -> list[dict[str, object]]:
 async def _list_files(
     run: TrialRun, environment: Environment, directories: tuple[str, ...]
 ) -> Sequence[SeenFile]:
-    if can_list(environment):
+    if isinstance(environment, Listing):
         return await environment.list_files(directories, _MOST)
     try:
         command = _looking_at(directories)
@@ -212,7 +212,7 @@ async def _hash_inside(
 ) -> Mapping[str, str | None] | None:
     """Digests of uploaded files that are still regular files; None if they cannot be read."""
     tests = str(INSIDE.tests_dir)
-    if can_list(room):
+    if isinstance(room, Listing):
         seen = await room.list_files([f"{tests}/{path}" for path in paths], len(paths))
         found = {file.path.removeprefix(f"{tests}/"): file for file in seen}
         # A file too large to be read has an unknown digest, which is not a finding.

@@ -12,7 +12,7 @@ from proctor.harbor.trial_result import AgentInfo, ModelInfo
 from proctor.task.environment import TaskOS
 from proctor.traces.writer import VARIABLE
 from proctor.trial.agent import Agent
-from proctor.trial.environment import Environment, can_reach_models
+from proctor.trial.environment import Environment, ModelReaching
 from proctor.trial.finding import FindingCode
 from proctor.trial.inside import is_mounted, kind_of
 from proctor.trial.network import check_network, find_ignored_hosts
@@ -90,7 +90,7 @@ def make_environment(run: TrialRun) -> Environment:
     environment = run.kinds.make_environment(_order_environment(run, host_variables()))
     run.environment = environment
     is_needed = run.models is not None and run.kinds.model_port is not None
-    if is_needed and not can_reach_models(environment):
+    if is_needed and not isinstance(environment, ModelReaching):
         raise UnsupportedError(
             f"a {kind_of(environment)} environment cannot reach the model gateway; pass "
             "--no-gateway to let the agent reach its model by itself, unrecorded"

@@ -5,7 +5,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcon
 from typing import Protocol, runtime_checkable
 
 from proctor.task.network import NetworkPolicy
-from proctor.trial.environment import Environment, can_reach_models, can_relay
+from proctor.trial.environment import Environment, ModelReaching, Relaying
 from proctor.trial.inside import kind_of
 
 
@@ -20,14 +20,14 @@ class Switchable(Protocol):
 
 def host_ports_open(environment: Environment) -> AbstractAsyncContextManager[None]:
     """Open the job's host ports inside the context, for the agent only."""
-    if not can_relay(environment):
+    if not isinstance(environment, Relaying):
         return nullcontext()
     return _opened(environment.open_host_ports, environment.close_host_ports)
 
 
 def model_port_open(environment: Environment) -> AbstractAsyncContextManager[None]:
     """Let programs inside reach the job's model gateway inside the context, if there is one."""
-    if not can_reach_models(environment):
+    if not isinstance(environment, ModelReaching):
         return nullcontext()
     return _opened(environment.open_model_port, environment.close_model_port)
 

@@ -6,7 +6,7 @@ are resumed before the verification: the tests may need a service.
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Protocol, TypeGuard, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 from proctor.sentence import count_of
 from proctor.trial.environment import Environment
@@ -33,18 +33,13 @@ class Pausing(Protocol):
         ...
 
 
-def can_pause(environment: object) -> TypeGuard[Pausing]:
-    """Whether an environment's processes can be paused."""
-    return isinstance(environment, Pausing)
-
-
 @asynccontextmanager
 async def paused(run: TrialRun, environment: Environment) -> AsyncIterator[None]:
     """Pause the agent's processes inside the context; add a finding if that fails.
 
     With `--verifier-compat` they keep running, as in harbor.
     """
-    if not can_pause(environment) or run.spec.is_harbor_compatible:
+    if not isinstance(environment, Pausing) or run.spec.is_harbor_compatible:
         yield
         return
     try:

@@ -22,7 +22,7 @@ from proctor.files import replace_file
 from proctor.harbor.trial_result import VerifierResult
 from proctor.sentence import count_of
 from proctor.task.directory import Step
-from proctor.trial.environment import Environment, Freezing, Watched, can_freeze, is_watched
+from proctor.trial.environment import Environment, Freezing, Watched
 from proctor.trial.finding import FindingCode
 from proctor.trial.flakes import (
     FROZEN,
@@ -65,8 +65,8 @@ async def keep_state(
 
 
 async def _keep(run: TrialRun, environment: Environment, reverification: Reverification) -> None:
-    watched = environment if is_watched(environment) else None
-    freezing = environment if can_freeze(environment) else None
+    watched = environment if isinstance(environment, Watched) else None
+    freezing = environment if isinstance(environment, Freezing) else None
     if watched is None or freezing is None:
         raise TrialError(f"{kind_of(environment)} is an environment that cannot do that")
     moving = await _find_moving(watched, freezing)
@@ -203,7 +203,7 @@ async def _opened(
     if reverification.state == LIVE or find_own_environment(run, reverification.step) is not None:
         yield environment
         return
-    if not can_freeze(environment):
+    if not isinstance(environment, Freezing):
         raise TrialError(f"{kind_of(environment)} is an environment that keeps no state")
     async with opened_copy(run, environment.open_frozen(paths)) as copy:
         yield copy

@@ -10,7 +10,7 @@ in the agent's shell report what the agent wants. The environment decides which 
 from collections.abc import Mapping, Sequence
 
 from proctor.errors import DockerError, SandboxError, ToolsChangedError
-from proctor.trial.environment import ChangedFile, Environment, can_restore_tools
+from proctor.trial.environment import ChangedFile, Environment, ToolRestoring
 from proctor.trial.finding import FindingCode
 from proctor.trial.trial_run import TrialRun
 
@@ -26,7 +26,7 @@ async def keep_tools(run: TrialRun, environment: Environment) -> None:
     Raises:
         ToolsChangedError: they cannot be restored.
     """
-    if not can_restore_tools(environment) or not (
+    if not isinstance(environment, ToolRestoring) or not (
         changed := await environment.find_changed_tools()
     ):
         return
@@ -44,7 +44,7 @@ async def keep_tools(run: TrialRun, environment: Environment) -> None:
 
 async def mark_tools(environment: Environment) -> Mapping[str, str]:
     """Marks of the image's tools, for `check_tools`."""
-    return await environment.mark_tools() if can_restore_tools(environment) else {}
+    return await environment.mark_tools() if isinstance(environment, ToolRestoring) else {}
 
 
 async def check_tools(run: TrialRun, environment: Environment, before: Mapping[str, str]) -> None:
@@ -53,7 +53,7 @@ async def check_tools(run: TrialRun, environment: Environment, before: Mapping[s
     Raises:
         ToolsChangedError: one did.
     """
-    if not can_restore_tools(environment):
+    if not isinstance(environment, ToolRestoring):
         return
     found = await environment.find_changed_tools()
     changed = {file.path: file for file in found if file.how not in _LEFT}
@@ -74,7 +74,7 @@ async def find_late_tool_changes(run: TrialRun, environment: Environment) -> Non
 
     A program that the tests ran changed them, or the tests did: the reward counts.
     """
-    if not can_restore_tools(environment):
+    if not isinstance(environment, ToolRestoring):
         return
     found = [file for file in await environment.find_changed_tools() if file.how not in _LEFT]
     if found:

@@ -27,7 +27,7 @@ from proctor.traces.writer import Redactor
 from proctor.trial.agent import Agent
 from proctor.trial.changes import ChangeAccount
 from proctor.trial.clock import Clock, find_jump
-from proctor.trial.environment import Environment, OpenedFile, Watched, is_watched
+from proctor.trial.environment import Environment, OpenedFile, Watched
 from proctor.trial.finding import Finding, FindingCode, render_findings
 from proctor.trial.flakes import CleanRoom, Reverification
 from proctor.trial.models import ModelAccount
@@ -160,7 +160,7 @@ class TrialRun:
     @cached_property
     def _watched(self) -> Watched | None:
         environment = self.environment
-        return environment if environment is not None and is_watched(environment) else None
+        return environment if environment is not None and isinstance(environment, Watched) else None
 
     def fail(self, error: BaseException) -> None:
         """Record what ended the trial; only the first exception counts."""

@@ -15,7 +15,7 @@ from proctor.harbor.trial_result import VerifierResult
 from proctor.task.directory import Step
 from proctor.task.environment import EnvironmentConfig
 from proctor.trial.artifacts import Asked, upload_artifacts
-from proctor.trial.environment import Environment, is_watched
+from proctor.trial.environment import Environment, Watched
 from proctor.trial.inside import acting_as, empty_directories, kind_of
 from proctor.trial.making import bind
 from proctor.trial.network import check_policy
@@ -78,7 +78,7 @@ async def _started(
             await asyncio.shield(environment.stop(delete=run.spec.config.environment.delete))
         except Exception as error:  # noqa: BLE001 - an environment may raise anything; the score stands
             run.logger.debug("Failed to stop verifier env %r: %s", order.session_id, error)
-        if is_watched(environment):
+        if isinstance(environment, Watched):
             # The environment does not know the trial's phases and labels its findings as set-up.
             run.findings += [
                 msgspec.structs.replace(finding, phase=run.phase_name)

@@ -29,10 +29,10 @@ from proctor.task.directory import Step, Task
 from proctor.trial.environment import (
     UNLISTED_OPENINGS,
     Environment,
+    Listing,
     OpenedFile,
-    can_list,
-    can_watch,
-    is_watched,
+    Watched,
+    Watching,
 )
 from proctor.trial.finding import FindingCode
 from proctor.trial.inside import acting_as, empty_directories, exec_script, is_mounted
@@ -99,7 +99,7 @@ async def list_rewards(environment: Environment) -> Mapping[str, str | None]:
 
     Empty if the environment cannot list files from outside.
     """
-    if not can_list(environment):
+    if not isinstance(environment, Listing):
         return {}
     places = [str(INSIDE.verifier_dir / name) for name in _REWARDS]
     try:
@@ -287,7 +287,9 @@ async def _guard_tools(run: TrialRun, environment: Environment) -> Mapping[str, 
         return None
     await keep_tools(run, environment)
     # An agent may have got into a service of the image.
-    is_busy = is_watched(environment) and await environment.list_processes(with_services=True)
+    is_busy = isinstance(environment, Watched) and await environment.list_processes(
+        with_services=True
+    )
     return await mark_tools(environment) if is_busy else None
 
 
@@ -299,7 +301,7 @@ async def _prepare(run: TrialRun, environment: Environment, step: Step | None) -
             await _empty(environment, places)
         return environment
     was_planted = await check_before_tests(run, environment)
-    if is_watched(environment):
+    if isinstance(environment, Watched):
         await find_running(run, environment)
         return await environment.open_room(tuple(map(str, reversed(places))))
     # A step's directories have the files of the step before.
@@ -375,7 +377,7 @@ async def run_verifier(
 def _watch(
     run: TrialRun, environment: Environment
 ) -> AbstractContextManager[Sequence[OpenedFile] | None]:
-    if not can_watch(environment):
+    if not isinstance(environment, Watching):
         return nullcontext()
     return environment.watch_files(list(list_made(run.account)))
 

@@ -12,7 +12,7 @@ from proctor.environments.docker.changes import parse_diff
 from proctor.environments.docker.environment import DockerEnvironment
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
 from proctor.trial.changes import Change, Phase, Surroundings
-from proctor.trial.environment import accounts
+from proctor.trial.environment import Accounting
 from tests.environments.docker.containers import docker_order, running
 
 engine_needed = pytest.mark.usefixtures("cache", "engine")
@@ -58,7 +58,7 @@ def test_every_path_that_an_agent_changed_is_listed_and_what_was_there_before_is
 ) -> None:
     async def go() -> dict[str, Change]:
         async with running(docker_order(tmp_path)) as place:
-            assert accounts(place)
+            assert isinstance(place, Accounting)
             return await list_after_agent(place)
 
     changes = asyncio.run(go())

@@ -13,7 +13,7 @@ from proctor.environments.docker.processes import list_processes
 from proctor.errors import ContainerDiedError, DockerError, ImageError
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
 from proctor.traces.trajectory import load_trajectory
-from proctor.trial.environment import ExecResult, can_exec_script, can_list, is_watched
+from proctor.trial.environment import ExecResult, Listing, ScriptExecuting, Watched
 from proctor.trial.finding import FindingCode
 from proctor.trial.order import EnvironmentOrder
 from proctor.trial.output_log import OutputLog
@@ -82,9 +82,9 @@ def test_what_is_wrong_with_a_command_is_its_result(tmp_path: Path) -> None:
 
 def test_it_can_all_that_a_trial_asks_of_one_of_ours(tmp_path: Path) -> None:
     place = DockerEnvironment(docker_order(tmp_path))
-    assert is_watched(place)
-    assert can_list(place)
-    assert can_exec_script(place)
+    assert isinstance(place, Watched)
+    assert isinstance(place, Listing)
+    assert isinstance(place, ScriptExecuting)
     assert not place.capabilities.mounted
 
 

@@ -12,8 +12,8 @@ from proctor.environments.docker.program import call_docker
 from proctor.environments.docker.reap import reap_containers
 from proctor.environments.sandbox.reap import Reaped
 from proctor.errors import DockerError
-from proctor.trial.environment import can_freeze
-from proctor.trial.pausing import can_pause
+from proctor.trial.environment import Freezing
+from proctor.trial.pausing import Pausing
 from tests.cli.programs import run_here
 from tests.environments.docker.containers import docker_order, running
 from tests.environments.sandboxes import said
@@ -43,7 +43,7 @@ def test_a_container_begins_with_what_another_kept_and_changes_neither(tmp_path:
 
     async def go() -> list[str]:
         async with running(docker_order(tmp_path)) as place:
-            assert can_freeze(place)
+            assert isinstance(place, Freezing)
             await place.exec("mkdir /kept; echo then > /kept/file; rm -rf /home")
             await place.freeze()
             await place.exec("echo later > /kept/file")
@@ -166,7 +166,7 @@ def test_a_container_stands_still_while_its_files_are_kept(tmp_path: Path) -> No
 
     async def go() -> tuple[str, str, str]:
         async with running(docker_order(tmp_path)) as place:
-            assert can_pause(place)
+            assert isinstance(place, Pausing)
             assert await place.pause() == 0
             await place.resume()
             await place.exec(f"({count}) >/dev/null 2>&1 </dev/null &")

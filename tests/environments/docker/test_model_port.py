@@ -17,7 +17,7 @@ from proctor.environments.docker.program import run_docker
 from proctor.environments.kinds import check_reaches_models
 from proctor.errors import DockerError, UnsupportedError
 from proctor.harbor.configs import SANDBOX, EnvironmentConfig
-from proctor.trial.environment import can_reach_models
+from proctor.trial.environment import ModelReaching
 from proctor.trial.network_switch import model_port_open
 from proctor.trial.order import EnvironmentOrder
 from tests.environments.docker.containers import docker_config, docker_order, running
@@ -61,7 +61,7 @@ async def reaching(order: EnvironmentOrder) -> AsyncIterator[DockerEnvironment]:
 async def watch_port(order: EnvironmentOrder, port: int, other: int) -> list[str]:
     """What the gateway answers before, while and after its port is open, and another service."""
     async with running(order) as place:
-        assert can_reach_models(place)
+        assert isinstance(place, ModelReaching)
         answers = [await answer_at(place, port)]
         async with model_port_open(place):
             room = await place.open_room(("/tests", "/logs/verifier"))

@@ -28,7 +28,7 @@ from proctor.job.settings import Settings
 from proctor.job.watch import Watch
 from proctor.traces.failures import read_failures
 from proctor.trial.agent import AgentContext
-from proctor.trial.environment import Environment, can_attach
+from proctor.trial.environment import Attaching, Environment
 from proctor.trial.order import Kinds
 
 _JOB = "shell"
@@ -118,7 +118,7 @@ class Shell:
         """Open the shell, in the first step of a task of several."""
         if self.code is not None:
             return
-        if not can_attach(environment):
+        if not isinstance(environment, Attaching):
             raise UnsupportedError(f"{self._title}: this environment has none")
         where = (await environment.exec("id -un 2>/dev/null; pwd")).stdout or ""
         user, _, place = where.strip().rpartition("\n")
