@@ -125,6 +125,23 @@ def test_other_bytes_are_refused_with_both_digests(proctor: Proctor, home: Path)
     assert Path("ledger/checkpoint").read_bytes() == before
 
 
+def test_trials_are_listed_as_they_were_named_new_or_not(proctor: Proctor, home: Path) -> None:
+    a, b, c = (write_record(home / f"{name}.json", name) for name in "abc")
+    assert proctor("ledger", "seal", b).code == 0
+    said = json.loads(proctor("ledger", "seal", a, b, c, "--json").out)
+    found = [(each["trial_id"], each["is_new"]) for each in said["sealed"]]
+    assert found == [("a", True), ("b", False), ("c", True)]
+
+
+def test_a_ledger_that_cannot_be_written_is_said_once(proctor: Proctor, home: Path) -> None:
+    a, b, c = (write_record(home / f"{name}.json", name) for name in "abc")
+    assert proctor("ledger", "seal", a).code == 0
+    (home / "ledger" / "lock").unlink()
+    (home / "ledger" / "lock").symlink_to(home / "elsewhere")
+    ran = proctor("ledger", "seal", b, c)
+    assert (ran.code, ran.err.count("cannot be written"), ran.out) == (2, 1, "")
+
+
 def test_nothing_is_made_for_what_is_refused(proctor: Proctor, home: Path) -> None:
     ran = proctor("ledger", "seal", TRIALS[0])
     assert (ran.code, "a harbor trial needs --experiment E" in ran.err) == (2, True)

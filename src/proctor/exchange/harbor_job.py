@@ -18,7 +18,7 @@ from pathlib import Path
 
 from proctor.errors import JobError, NotSealedError
 from proctor.exchange.harbor_trial import RecordRequest, make_bare_record
-from proctor.exchange.intake import Later, Offer
+from proctor.exchange.intake import Later, Offer, refuse
 from proctor.exchange.trial_sources import ReadBefore
 from proctor.harbor.documents import LockDocument, is_trial, load_lock
 from proctor.harbor.job import Job, Watch, load_job
@@ -204,7 +204,7 @@ class _Reader:
         try:
             kept = [self._offer_attempt(each, seq) for each in list_attempts(trial)]
         except NotSealedError as error:
-            return [Offer(str(trial), partial(_refuse, error))]
+            return [Offer(str(trial), partial(refuse, error))]
         return [*kept, Offer(str(trial), partial(self.submit, trial, seq, scored))]
 
     def _offer_attempt(self, attempt: Path, seq: int) -> Offer:
@@ -228,10 +228,6 @@ class _Reader:
         )
         record, basis = make_bare_record(request, ReadBefore(self.lock, scored))
         return submit_record(render_record(record), trial, replace(context, cost_basis=basis.kind))
-
-
-def _refuse(error: NotSealedError) -> Submission:
-    raise error
 
 
 def _refuse_link(trial: Path) -> Submission:

@@ -7,6 +7,7 @@ created if no trial can be sealed.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import batched
+from typing import NoReturn
 
 from proctor.errors import ConflictError, InputError, NotSealedError, RecordError
 from proctor.ledger.belonging import Admission
@@ -37,6 +38,11 @@ class Offer:
     """Reads the trial. An InputError refuses only this trial."""
 
 
+def refuse(error: InputError) -> NoReturn:
+    """For an offer of what is known to be unreadable: raise the reason again."""
+    raise error
+
+
 @dataclass(frozen=True, slots=True)
 class Refused:
     """A trial that was refused, with the reason."""
@@ -59,10 +65,8 @@ class Later:
 class Reconciliation:
     """The outcome of an import, by trial."""
 
-    new: list[Sealed] = field(default_factory=list)
-    """Sealed now."""
-    known: list[Sealed] = field(default_factory=list)
-    """Already sealed with the same bytes."""
+    sealed: list[Sealed] = field(default_factory=list)
+    """Sealed now, or already with the same bytes."""
     refused: list[Refused] = field(default_factory=list)
     reworded: int = 0
     """How many of the known are sealed with the same evidence but another record."""
@@ -74,7 +78,17 @@ class Reconciliation:
     @property
     def found(self) -> int:
         """The number of trials found."""
-        return len(self.new) + len(self.known) + len(self.refused) + len(self.later)
+        return len(self.sealed) + len(self.refused) + len(self.later)
+
+    @property
+    def new(self) -> list[Sealed]:
+        """Sealed now."""
+        return [each for each in self.sealed if each.is_new]
+
+    @property
+    def known(self) -> list[Sealed]:
+        """Already sealed with the same bytes."""
+        return [each for each in self.sealed if not each.is_new]
 
 
 type Watch = Callable[[int], None]
@@ -169,7 +183,7 @@ class _Intake:
         ledger.keep_up()
         before = find_before(ledger, submission, submission.own_trial)
         if before is not None:
-            self.outcome.known.append(before)
+            self.outcome.sealed.append(before)
             return None
         placed, supersedes = place_rerun(ledger, submission)
         if supersedes is not None:
@@ -185,12 +199,9 @@ class _Intake:
         if not submissions:
             return
         try:
-            sealed = seal(ledger, submissions, self.secrets)
+            self.outcome.sealed += seal(ledger, submissions, self.secrets)
         except _REFUSALS as error:
             self._seal_apart(ledger, submissions, error)
-        else:
-            self.outcome.new += [each for each in sealed if each.is_new]
-            self.outcome.known += [each for each in sealed if not each.is_new]
 
     def _seal_apart(
         self, ledger: LedgerWriter, submissions: list[Submission], error: InputError
@@ -203,7 +214,7 @@ class _Intake:
         if is_conflict and self.by_evidence:
             known = find_by_evidence(ledger, submissions[0])
             if known is not None:
-                self.outcome.known.append(known)
+                self.outcome.sealed.append(known)
                 self.outcome.reworded += 1
                 return
         self.outcome.refused.append(Refused(submissions[0].where, str(error), is_conflict))

@@ -14,9 +14,8 @@ from proctor.cli.options import PATH
 from proctor.cli.redaction import secret_option
 from proctor.errors import JobError
 from proctor.exchange.harbor_job import FoundJob, JobOptions, find_jobs, find_trials
-from proctor.exchange.intake import Offer
+from proctor.exchange.intake import Offer, refuse
 from proctor.ledger.belonging import Admission
-from proctor.ledger.sealing import Submission
 
 
 @click.command("harbor")
@@ -98,8 +97,4 @@ def _find(job: Path, asked: JobOptions, *, is_one: bool) -> FoundJob:
     except JobError as error:
         if is_one:
             raise
-        return FoundJob([Offer(str(job), partial(_refuse, error))])
-
-
-def _refuse(error: JobError) -> Submission:
-    raise error
+        return FoundJob([Offer(str(job), partial(refuse, error))])

@@ -1,11 +1,12 @@
 """`proctor ledger seal`: seals records and trials with their evidence."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import click
 
+from proctor.cli.import_.taking import bring_in, exit_code_of
 from proctor.cli.ledger.options import (
     choose_directory,
     extend_option,
@@ -15,59 +16,19 @@ from proctor.cli.ledger.options import (
 )
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.ledger.secrets import read_secrets
-from proctor.cli.ledger.target import open_target
 from proctor.cli.options import PATH
 from proctor.cli.output import print_json, print_line
 from proctor.cli.redaction import secret_option
-from proctor.errors import ConflictError, InputError, KeyFileError, NotSealedError
+from proctor.errors import InputError
+from proctor.exchange.intake import Offer, Reconciliation, refuse
 from proctor.exchange.submission import SealOptions, find_submissions
 from proctor.ledger.belonging import Admission
-from proctor.ledger.log import is_ledger
-from proctor.ledger.reader import LedgerWriter
-from proctor.ledger.sealing import (
-    Sealed,
-    Secrets,
-    Submission,
-    check_submission,
-    seal,
-)
+from proctor.ledger.sealing import Sealed, Submission
 from proctor.search.background import update_in_background
 from proctor.sentence import printable
 
-# Trials sealed with one signature.
-_TOGETHER = 100
-_SOME_REFUSED = 3
 # Characters of a digest that are shown; --json has all of them.
 _SHOWN = 16
-
-
-@dataclass(frozen=True, slots=True)
-class _Refused:
-    """A thing that was not sealed, and why."""
-
-    where: str
-    message: str
-    is_conflict: bool
-
-
-@dataclass(frozen=True, slots=True)
-class _Target:
-    """Where trials are sealed, and which are admitted."""
-
-    directory: str | None
-    key_file: str | None
-    admission: Admission | None
-    """None: trials of any experiment."""
-
-    def admits(self, ledger: LedgerWriter, submission: Submission, refused: list[_Refused]) -> bool:
-        """Whether a trial belongs to its experiment; if not, it is added to `refused`."""
-        try:
-            if self.admission is not None:
-                self.admission.check(ledger, submission)
-        except NotSealedError as error:
-            refused.append(_Refused(submission.where, str(error), is_conflict=False))
-            return False
-        return True
 
 
 @click.command("seal")
@@ -107,85 +68,36 @@ def command(
     """
     secrets = read_secrets(secret_names)
     asked = SealOptions(experiment=experiment, task=task, dataset_id=dataset_id)
-    refused: list[_Refused] = []
     # Before the ledger is created: a typing error must not leave an empty one.
-    submissions: list[Submission] = []
+    offers: list[Offer] = []
     progress = make_progress()
     for number, thing in enumerate(things):
         progress("read", number, len(things))
-        submissions += _find(thing, asked, refused)
+        offers += _find(thing, asked)
     progress("read", len(things), len(things))
-    sealed: list[Sealed] = []
-    if submissions:
-        target = _Target(directory, key_file, None if extend_experiment else Admission())
-        sealed = _seal(target, submissions, secrets, refused)
-    if sealed:
+    admission = None if extend_experiment else Admission()
+    outcome = bring_in(offers, directory, key_file, secrets=secrets, admission=admission)
+    if outcome.sealed:
         update_in_background(choose_directory(directory))
     if as_json:
-        print_json(_document(sealed, refused))
+        print_json(_document(outcome))
     else:
-        _print(sealed, refused)
-    if not refused:
-        return 0
-    return _SOME_REFUSED if sealed else 2
+        _print(outcome)
+    return exit_code_of(outcome)
 
 
-def _find(thing: str, asked: SealOptions, refused: list[_Refused]) -> Iterator[Submission]:
+def _find(thing: str, asked: SealOptions) -> Iterator[Offer]:
     try:
-        yield from find_submissions(Path(thing), asked)
+        yield from map(_offer, find_submissions(Path(thing), asked))
     except InputError as error:
-        refused.append(_Refused(thing, str(error), is_conflict=False))
+        yield Offer(thing, partial(refuse, error))
 
 
-def _seal(
-    target: _Target, submissions: list[Submission], secrets: Secrets, refused: list[_Refused]
-) -> list[Sealed]:
-    place = choose_directory(target.directory)
-    # Only for a new ledger: otherwise sealing makes the same checks.
-    if not is_ledger(place):
-        submissions = [each for each in submissions if _is_sealable(each, secrets, refused)]
-    if not submissions:
-        return []
-    with open_target(target.directory, target.key_file) as ledger:
-        sealed: list[Sealed] = []
-        submissions = [each for each in submissions if target.admits(ledger, each, refused)]
-        progress = make_progress()
-        for begin in range(0, len(submissions), _TOGETHER):
-            progress("sealed", begin, len(submissions))
-            batch = submissions[begin : begin + _TOGETHER]
-            sealed += _seal_batch(ledger, batch, secrets, refused)
-        progress("sealed", len(submissions), len(submissions))
-    return sealed
+def _offer(submission: Submission) -> Offer:
+    return Offer(submission.where, lambda: submission)
 
 
-def _is_sealable(submission: Submission, secrets: Secrets, refused: list[_Refused]) -> bool:
-    """Check a submission before the ledger is created: an empty one must not be left behind."""
-    try:
-        check_submission(submission, secrets)
-    except InputError as error:
-        refused.append(_Refused(submission.where, str(error), is_conflict=False))
-        return False
-    return True
-
-
-def _seal_batch(
-    ledger: LedgerWriter, batch: list[Submission], secrets: Secrets, refused: list[_Refused]
-) -> list[Sealed]:
-    """Seal a batch with one signature; if one is refused, seal them one by one."""
-    try:
-        return seal(ledger, batch, secrets)
-    # Without a key every single attempt would fail the same way.
-    except KeyFileError:
-        raise
-    except InputError as error:
-        if len(batch) == 1:
-            is_conflict = isinstance(error, ConflictError)
-            refused.append(_Refused(batch[0].where, str(error), is_conflict))
-            return []
-    return [each for one in batch for each in _seal_batch(ledger, [one], secrets, refused)]
-
-
-def _document(sealed: list[Sealed], refused: list[_Refused]) -> dict[str, object]:
+def _document(outcome: Reconciliation) -> dict[str, object]:
     return {
         "sealed": [
             {
@@ -196,24 +108,24 @@ def _document(sealed: list[Sealed], refused: list[_Refused]) -> dict[str, object
                 "status": each.status,
                 "is_new": each.is_new,
             }
-            for each in sealed
+            for each in outcome.sealed
         ],
         "refused": [
             {"path": each.where, "message": each.message, "is_conflict": each.is_conflict}
-            for each in refused
+            for each in outcome.refused
         ],
     }
 
 
-def _print(sealed: list[Sealed], refused: list[_Refused]) -> None:
-    for each in sealed:
+def _print(outcome: Reconciliation) -> None:
+    for each in outcome.sealed:
         name = f"{each.experiment_id}/{each.trial_id}"
         print_line(f"{name}: {_render(each)}, entry {each.seq}, {each.record[:_SHOWN]}…")
-    for wrong in refused:
+    for wrong in outcome.refused:
         click.echo(f"proctor: {printable(wrong.message)}", err=True)
-    if len(sealed) + len(refused) > 1:
-        new = sum(each.is_new for each in sealed)
-        parts = {"sealed": new, "sealed before": len(sealed) - new, "refused": len(refused)}
+    if outcome.found > 1:
+        new, before = len(outcome.new), len(outcome.known)
+        parts = {"sealed": new, "sealed before": before, "refused": len(outcome.refused)}
         print_line(", ".join(f"{number:,} {what}" for what, number in parts.items() if number))
 
 

@@ -42,7 +42,7 @@ from proctor.exchange.inspect.sample import (
     keep_storable,
     parse_time,
 )
-from proctor.exchange.intake import Offer
+from proctor.exchange.intake import Offer, refuse
 from proctor.harbor.record import UNRESOLVED
 from proctor.ledger.entry import Slot, Source
 from proctor.ledger.sealing import Submission
@@ -161,14 +161,10 @@ def find_samples(paths: Iterable[Path], options: InspectOptions) -> FoundLogs:
         except InspectError as error:
             if len(files) == 1:
                 raise
-            found.offers.append(Offer(shown_name(str(file)), partial(_refuse, error)))
+            found.offers.append(Offer(shown_name(str(file)), partial(refuse, error)))
     if not found.offers:
         raise InspectError("; ".join(found.notes))
     return found
-
-
-def _refuse(error: InspectError) -> Submission:
-    raise error
 
 
 def _offer_samples(log: InspectLog, options: InspectOptions, found: FoundLogs) -> None:
