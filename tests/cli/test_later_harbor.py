@@ -12,7 +12,7 @@ import pytest
 from proctor.audit.scoring import score_jobs
 from proctor.cli.run import command
 from proctor.cli.running.config import make_config
-from proctor.cli.running.flags import make_flags
+from proctor.cli.running.flags import RunFlags
 from proctor.cli.viewing import find_subject
 from proctor.harbor.documents import find_profile, is_trial
 from proctor.harbor.job import load_job
@@ -389,7 +389,7 @@ def test_classes_are_named_as_in_a_later_harbor() -> None:
         "--verifier",
         "m:Judge",
     ]
-    flags = make_flags(command.make_context("run", words).params)
+    flags = RunFlags(**command.make_context("run", words).params)
     config = make_config(flags, datetime.now(UTC), {}, lambda _: None).config
     assert [(each.name, each.import_path) for each in config.agents] == [(None, "m:Agent")]
     assert (config.environment.type, config.environment.import_path) == (None, "m:Room")

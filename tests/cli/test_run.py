@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from proctor.cli.run import command as run_command
+from proctor.cli.running.flags import RunFlags
 from proctor.digest import sha256_hex
 from proctor.record.outcome import PREFIX
 from tests.cli.programs import Proctor, Ran, run_child
@@ -54,6 +56,13 @@ def make_task(directory: Path, **tables: str) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return directory
+
+
+def test_every_option_of_run_is_a_flag_with_the_value_that_click_gives_it() -> None:
+    given = run_command.make_context("run", ["-p", "tasks", "--no-gateway"]).params
+    assert set(given) == set(RunFlags.__struct_fields__)
+    flags = RunFlags(**given)
+    assert (flags.path, flags.gateway, flags.clean_room) == (Path("tasks"), False, True)
 
 
 def test_a_run_leaves_a_job_that_adds_up(run: Run, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from proctor.cli.run import command
 from proctor.cli.running.config import make_config
 from proctor.cli.running.files import parse_env_file
-from proctor.cli.running.flags import make_flags
+from proctor.cli.running.flags import RunFlags
 from proctor.errors import InputError
 from proctor.job.mcp_file import load_mcp_servers
 from tests.conformance.theirs import harbor_module
@@ -57,7 +57,7 @@ def ours(arguments: Sequence[object]) -> dict[str, Any]:
     """What proctor makes of a command line."""
     context = command.make_context("run", list(map(str, arguments)))
     notes: list[str] = []
-    return comparable(make_config(make_flags(context.params), NOW, {}, notes.append).config)
+    return comparable(make_config(RunFlags(**context.params), NOW, {}, notes.append).config)
 
 
 def comparable(config: Any) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from proctor.cli.ledger.target import open_target
 from proctor.cli.output import print_json, print_line
 from proctor.cli.plain_table import print_rows
 from proctor.cli.running.config import RequestedJob, make_config
-from proctor.cli.running.flags import make_some_flags
+from proctor.cli.running.flags import RunFlags
 from proctor.cli.running.mistakes import check_agents
 from proctor.cli.running.options import agent_options, planned_options, task_options
 from proctor.cli.running.sections import SectionedGroup, option, section
@@ -120,9 +120,10 @@ def _login_name() -> str:
 
 
 def _make_request(given: dict[str, Any]) -> RequestedJob:
-    flags = make_some_flags(given)
     now = datetime.now(UTC).astimezone()
-    requested = make_config(flags, now, os.environ, lambda note: print_stderr(f"note: {note}"))
+    requested = make_config(
+        RunFlags(**given), now, os.environ, lambda note: print_stderr(f"note: {note}")
+    )
     check_classes(requested.config)
     check_agents(requested.config)
     return requested

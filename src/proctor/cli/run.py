@@ -13,7 +13,7 @@ from proctor.cli.options import check_apart
 from proctor.cli.running.config import make_config
 from proctor.cli.running.display import leave_at_once, say
 from proctor.cli.running.files import load_env_file
-from proctor.cli.running.flags import EnvironmentFlags, OutputFlags, make_flags
+from proctor.cli.running.flags import RunFlags
 from proctor.cli.running.harbor_options import RunCommand
 from proctor.cli.running.host import Consent
 from proctor.cli.running.images import choose_fetching, with_default_base
@@ -70,55 +70,53 @@ def command(**given: Any) -> int:
 
 def _run(given: dict[str, Any]) -> int:
     check_no_extra("run", click.get_current_context().args)
-    flags = with_default_base(make_flags(given), os.environ)
+    flags = with_default_base(RunFlags(**given), os.environ)
     check_apart("as_json", "result_line")
-    variables = load_env_file(flags.job.env_file, os.environ) if flags.job.env_file else {}
+    variables = load_env_file(flags.env_file, os.environ) if flags.env_file else {}
     # Agents and environments of plugins look for their keys in os.environ too.
     os.environ.update(variables)
     now = datetime.now(UTC).astimezone()
     requested = make_config(flags, now, os.environ, lambda note: say(f"note: {note}"))
     check_classes(requested.config)
     check_agents(requested.config)
-    dry_run, quiet = flags.output.dry_run, requested.config.quiet
+    dry_run, quiet = flags.dry_run, requested.config.quiet
     # A dry run passes no variables to tasks, so that no consent is needed.
-    yes = flags.job.yes or dry_run
-    slurm = choose_slurm(flags.job.on, flags.job.slurm_args, print_script=flags.job.print_script)
-    on = choose_place(flags.job.on, is_insecure=flags.job.insecure_cluster)
+    yes = flags.yes or dry_run
+    slurm = choose_slurm(flags.on, flags.slurm_args, print_script=flags.print_script)
+    on = choose_place(flags.on, is_insecure=flags.insecure_cluster)
     options = JobOptions(
         config=requested.config,
         settings=requested.settings,
         invocation=sys.argv,
         # A cluster has room for more than harbor's default.
-        is_auto=requested.is_auto or (on is not None and flags.job.n_concurrent is None),
-        environment_why=_environment_why(flags.environment, from_file=flags.job.config is not None),
+        is_auto=requested.is_auto or (on is not None and flags.n_concurrent is None),
+        environment_why=_environment_why(flags, from_file=flags.config is not None),
         stop_at_once=leave_at_once,
         approve=Consent(os.environ, frozenset(variables), yes=yes),
         ledger=choose_ledger(
-            flags.record.ledger,
-            flags.record.key,
-            is_sealed=not flags.record.no_ledger,
-            extends=flags.record.extend_experiment,
+            flags.ledger,
+            flags.key,
+            is_sealed=not flags.no_ledger,
+            extends=flags.extend_experiment,
             host=os.environ,
         ),
         open_executor=on,
-        max_lost=flags.job.max_lost,
+        max_lost=flags.max_lost,
         report=say_nothing if quiet else make_report(),
-        fetching=choose_fetching(
-            os.environ, offline=flags.environment.offline, dry_run=dry_run, quiet=quiet
-        ),
+        fetching=choose_fetching(os.environ, offline=flags.offline, dry_run=dry_run, quiet=quiet),
     )
     if dry_run:
-        return show_preview(preview_run(options), as_json=flags.output.as_json)
+        return show_preview(preview_run(options), as_json=flags.as_json)
     if slurm is not None:
         # What is wrong is said before the job waits in the queue, and consent is asked for here.
         directory = asyncio.run(preview_run(options, is_run=True)).directory
         words = (*sys.argv[1:], "--job-name", requested.config.job_name, "--yes")
         return run_on_slurm(slurm, words, directory)
-    printing = _choose_printing(requested.config, flags.output)
+    printing = _choose_printing(requested.config, flags)
     return watch_job(lambda watch: run_job(options, watch), requested.config.job_name, printing)
 
 
-def _choose_printing(config: JobConfig, flags: OutputFlags) -> Printing:
+def _choose_printing(config: JobConfig, flags: RunFlags) -> Printing:
     return Printing(
         quiet=config.quiet,
         as_json=flags.as_json,
@@ -127,7 +125,7 @@ def _choose_printing(config: JobConfig, flags: OutputFlags) -> Printing:
     )
 
 
-def _environment_why(flags: EnvironmentFlags, *, from_file: bool) -> str:
+def _environment_why(flags: RunFlags, *, from_file: bool) -> str:
     if flags.environment is not None:
         return f"--env {flags.environment}"
     if flags.environment_import_path is not None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from proctor.cli.running.flags import AgentFlags
+from proctor.cli.running.flags import RunFlags
 from proctor.cli.running.pairs import parse_arguments, parse_variables
 from proctor.errors import InputError
 from proctor.harbor.configs import AgentConfig, JobConfig
@@ -15,7 +15,7 @@ COMMAND = "command"
 _WITHOUT_ARGUMENTS = ("oracle", "nop")
 
 
-def set_agents(config: JobConfig, flags: AgentFlags) -> None:
+def set_agents(config: JobConfig, flags: RunFlags) -> None:
     """Set the agents of a config from flags, or change those that it has.
 
     Raises:
@@ -55,7 +55,7 @@ def check_hosts(option: str, hosts: tuple[str, ...]) -> list[str]:
         raise InputError(f"{option} is {error}") from error
 
 
-def _find_named(flags: AgentFlags) -> tuple[str | None, str | None]:
+def _find_named(flags: RunFlags) -> tuple[str | None, str | None]:
     """The agent's name and the import path of its class; one of them is None."""
     if flags.shell_command is not None:
         return COMMAND, None
@@ -75,12 +75,12 @@ def _check_takes(agent: str | None, kwargs: object) -> None:
         raise click.UsageError(f"--ak goes with an agent that takes arguments; {agent} takes none")
 
 
-def _names_agent(flags: AgentFlags) -> bool:
+def _names_agent(flags: RunFlags) -> bool:
     named = (flags.agent, flags.agent_import_path, flags.shell_command)
     return any(each is not None for each in named)
 
 
-def _check_flags(flags: AgentFlags) -> None:
+def _check_flags(flags: RunFlags) -> None:
     if flags.agent is not None and flags.agent_import_path is not None:
         raise click.UsageError("--agent does not go with --agent-import-path")
     is_command = flags.shell_command is not None or flags.agent == COMMAND
@@ -101,7 +101,7 @@ def _check_flags(flags: AgentFlags) -> None:
         raise click.UsageError("--model is empty; expected a name such as provider/model")
 
 
-def _parse_given(flags: AgentFlags) -> dict[str, Any]:
+def _parse_given(flags: RunFlags) -> dict[str, Any]:
     """The values that flags set for every agent, by field of AgentConfig."""
     kwargs = parse_arguments("--ak", flags.agent_kwargs)
     if flags.shell_command is not None:

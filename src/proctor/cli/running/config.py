@@ -17,15 +17,7 @@ import msgspec
 
 from proctor.cli.running.agents import check_hosts, set_agents
 from proctor.cli.running.files import load_base_config
-from proctor.cli.running.flags import (
-    EnvironmentFlags,
-    JobFlags,
-    ModelFlags,
-    RecordFlags,
-    RunFlags,
-    TaskFlags,
-    VerifierFlags,
-)
+from proctor.cli.running.flags import RunFlags
 from proctor.cli.running.git_dataset import list_git_tasks, name_git_dataset
 from proctor.cli.running.options import AUTO
 from proctor.cli.running.pairs import parse_arguments, parse_tpu, parse_variables
@@ -59,7 +51,7 @@ _TASK_FILES = ("task.toml", "task.yaml")
 
 
 def set_tasks(
-    config: JobConfig, flags: TaskFlags, host: Mapping[str, str], *, verifying: bool
+    config: JobConfig, flags: RunFlags, host: Mapping[str, str], *, verifying: bool
 ) -> None:
     """Set the tasks of a config from flags, replacing those that it has.
 
@@ -88,7 +80,7 @@ def set_tasks(
         )
 
 
-def _check_flags(flags: TaskFlags) -> None:
+def _check_flags(flags: RunFlags) -> None:
     sources = {"--path": flags.path, "--dataset": flags.dataset, "--task": flags.task}
     given = [name for name, value in sources.items() if value is not None]
     if len(given) > 1:
@@ -111,11 +103,11 @@ def _check_flags(flags: TaskFlags) -> None:
         )
 
 
-def _is_filtered(flags: TaskFlags) -> bool:
+def _is_filtered(flags: RunFlags) -> bool:
     return bool(flags.include or flags.exclude or flags.n_tasks)
 
 
-def _set_path(config: JobConfig, flags: TaskFlags, path: Path, *, verifying: bool) -> None:
+def _set_path(config: JobConfig, flags: RunFlags, path: Path, *, verifying: bool) -> None:
     if flags.task_git_url is not None or is_task(path, verifying=verifying):
         if _is_filtered(flags):
             raise click.UsageError(
@@ -166,14 +158,14 @@ def _holds_tasks(path: Path) -> bool:
     return any((place / name).is_file() for place in places for name in _TASK_FILES)
 
 
-def _filtered(dataset: DatasetConfig, flags: TaskFlags) -> DatasetConfig:
+def _filtered(dataset: DatasetConfig, flags: RunFlags) -> DatasetConfig:
     dataset.task_names = list(flags.include) or None
     dataset.exclude_task_names = list(flags.exclude) or None
     dataset.n_tasks = flags.n_tasks
     return dataset
 
 
-def _make_dataset(flags: TaskFlags, dataset: str, host: Mapping[str, str]) -> DatasetConfig:
+def _make_dataset(flags: RunFlags, dataset: str, host: Mapping[str, str]) -> DatasetConfig:
     name, at, version = dataset.partition("@")
     if "/" in name:
         _check_package("--dataset", name)
@@ -209,7 +201,7 @@ _DIRECT = {
 }
 
 
-def set_environment(config: JobConfig, flags: EnvironmentFlags) -> None:
+def set_environment(config: JobConfig, flags: RunFlags) -> None:
     """Set the environment of a config from flags.
 
     Raises:
@@ -236,7 +228,7 @@ def set_environment(config: JobConfig, flags: EnvironmentFlags) -> None:
     _check_hosts(config)
 
 
-def _choose(environment: EnvironmentConfig, flags: EnvironmentFlags) -> None:
+def _choose(environment: EnvironmentConfig, flags: RunFlags) -> None:
     if flags.environment is not None and flags.environment_import_path is not None:
         raise click.UsageError("--env does not go with --environment-import-path")
     if flags.environment_import_path is not None:
@@ -352,29 +344,29 @@ def make_config(
         InputError: a file or a value that cannot be used, or a secret that is only redacted.
     """
     time_name = now.strftime("%Y-%m-%d__%H-%M-%S")
-    config, notes = _load_base(flags.job, time_name)
+    config, notes = _load_base(flags, time_name)
     for sentence in notes:
         note(sentence)
     _set_job(config, flags)
     # Only for generated names: a name that the user chose must not be changed.
     if config.job_name == time_name:
         config.job_name = _find_free(config.jobs_dir, time_name)
-    set_agents(config, flags.agent)
-    set_environment(config, flags.environment)
-    _set_verifier(config, flags.verifier)
-    set_tasks(config, flags.tasks, host, verifying=not config.verifier.disable)
+    set_agents(config, flags)
+    set_environment(config, flags)
+    _set_verifier(config, flags)
+    set_tasks(config, flags, host, verifying=not config.verifier.disable)
     _check_config(config)
-    if flags.job.config is not None:
+    if flags.config is not None:
         # A config saved by an earlier job has its secrets redacted; they come from the host again.
-        config = fill_secrets(config, {}, host, str(flags.job.config))
+        config = fill_secrets(config, {}, host, str(flags.config))
     settings = _make_settings(flags)
-    if (flags.tasks.dataset or "").startswith(PREFIX) and settings.dataset_id is None:
+    if (flags.dataset or "").startswith(PREFIX) and settings.dataset_id is None:
         name = name_git_dataset(config.tasks)
         settings = settings.model_copy(update={"dataset_id": name})
-    return RequestedJob(config, settings, flags.job.n_concurrent == AUTO)
+    return RequestedJob(config, settings, flags.n_concurrent == AUTO)
 
 
-def _load_base(flags: JobFlags, name: str) -> tuple[JobConfig, list[str]]:
+def _load_base(flags: RunFlags, name: str) -> tuple[JobConfig, list[str]]:
     if flags.config is None:
         return JobConfig(job_name=name), []
     return load_base_config(flags.config, name)
@@ -387,25 +379,24 @@ def _find_free(jobs_dir: Path, name: str) -> str:
 
 
 def _set_job(config: JobConfig, flags: RunFlags) -> None:
-    job = flags.job
-    config.job_name = job.job_name if job.job_name is not None else config.job_name
-    config.jobs_dir = job.jobs_dir or config.jobs_dir
-    config.n_attempts = job.n_attempts or config.n_attempts
-    if isinstance(job.n_concurrent, int):
-        config.n_concurrent_trials = job.n_concurrent
+    config.job_name = flags.job_name if flags.job_name is not None else config.job_name
+    config.jobs_dir = flags.jobs_dir or config.jobs_dir
+    config.n_attempts = flags.n_attempts or config.n_attempts
+    if isinstance(flags.n_concurrent, int):
+        config.n_concurrent_trials = flags.n_concurrent
     for name in _MULTIPLIERS:
-        if (factor := getattr(job, name)) is not None:
+        if (factor := getattr(flags, name)) is not None:
             setattr(config, name, factor)
-    config.debug = job.debug or config.debug
-    config.quiet = flags.output.quiet or config.quiet
-    _set_retries(config, job)
-    if job.artifacts:
-        config.artifacts = list(job.artifacts)
-    if flags.tasks.extra_instruction_path:
-        config.extra_instruction_paths = list(flags.tasks.extra_instruction_path)
+    config.debug = flags.debug or config.debug
+    config.quiet = flags.quiet or config.quiet
+    _set_retries(config, flags)
+    if flags.artifacts:
+        config.artifacts = list(flags.artifacts)
+    if flags.extra_instruction_path:
+        config.extra_instruction_paths = list(flags.extra_instruction_path)
 
 
-def _set_retries(config: JobConfig, flags: JobFlags) -> None:
+def _set_retries(config: JobConfig, flags: RunFlags) -> None:
     if flags.max_retries is not None:
         config.retry.max_retries = flags.max_retries
     if flags.retry_include:
@@ -414,7 +405,7 @@ def _set_retries(config: JobConfig, flags: JobFlags) -> None:
         config.retry.exclude_exceptions = set(flags.retry_exclude)
 
 
-def _set_verifier(config: JobConfig, flags: VerifierFlags) -> None:
+def _set_verifier(config: JobConfig, flags: RunFlags) -> None:
     config.verifier.env.update(parse_variables("--ve", flags.verifier_env))
     if flags.verifier_import_path is not None:
         config.verifier.import_path = flags.verifier_import_path
@@ -446,25 +437,24 @@ def _check_config(config: JobConfig) -> None:
 
 
 def _make_settings(flags: RunFlags) -> Settings:
-    record = flags.record
     return Settings.model_validate(
         {
-            "experiment": _check_experiment(record),
-            "dataset_id": _check_dataset(record.dataset_id),
-            "adaptation": load_adaptation(record.adaptation) if record.adaptation else None,
-            "system_prompt": _check_prompt(record.system_prompt),
-            "verifier_compat": flags.verifier.verifier_compat,
-            "verify_again": flags.verifier.verify_again,
-            "clean_room": flags.verifier.clean_room,
-            "task_order": flags.tasks.task_order or "name",
-            "strict_tasks": flags.tasks.strict_tasks,
-            "agent_version_command": flags.agent.agent_version_command,
-            "models": _make_models(flags.models),
+            "experiment": _check_experiment(flags),
+            "dataset_id": _check_dataset(flags.dataset_id),
+            "adaptation": load_adaptation(flags.adaptation) if flags.adaptation else None,
+            "system_prompt": _check_prompt(flags.system_prompt),
+            "verifier_compat": flags.verifier_compat,
+            "verify_again": flags.verify_again,
+            "clean_room": flags.clean_room,
+            "task_order": flags.task_order or "name",
+            "strict_tasks": flags.strict_tasks,
+            "agent_version_command": flags.agent_version_command,
+            "models": _make_models(flags),
         }
     )
 
 
-def _make_models(flags: ModelFlags) -> dict[str, object]:
+def _make_models(flags: RunFlags) -> dict[str, object]:
     limits = (flags.max_cost, flags.max_tokens, flags.max_requests)
     of_job = (flags.max_job_cost, flags.max_job_tokens, flags.max_job_requests)
     replay = flags.replay_model
@@ -492,7 +482,7 @@ def _make_models(flags: ModelFlags) -> dict[str, object]:
     }
 
 
-def _check_experiment(flags: RecordFlags) -> str | None:
+def _check_experiment(flags: RunFlags) -> str | None:
     if flags.experiment is not None and not _NAME.fullmatch(flags.experiment):
         raise InputError(
             f"--experiment is {flags.experiment!r}; expected letters, digits, '.', '_' and '-'"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from proctor.cli.fetching import make_report
-from proctor.cli.running.flags import TaskFlags
+from proctor.cli.running.flags import RunFlags
 from proctor.harbor.configs import DatasetConfig, TaskConfig
 from proctor.job.cache import find_caches
 from proctor.job.datasets import choose_tasks
@@ -12,7 +12,7 @@ from proctor.job.git_source import list_git_dataset, parse_git_source
 
 
 def list_git_tasks(
-    dataset: str, flags: TaskFlags, host: Mapping[str, str], *, quiet: bool
+    dataset: str, flags: RunFlags, host: Mapping[str, str], *, quiet: bool
 ) -> list[TaskConfig]:
     """The chosen tasks, each with the commit that the dataset's ref names now.
 

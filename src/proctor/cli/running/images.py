@@ -14,13 +14,11 @@ VARIABLE = "PROCTOR_BASE"
 
 def with_default_base(flags: RunFlags, env: Mapping[str, str]) -> RunFlags:
     """The flags with the base of PROCTOR_BASE, if they name none and it is an image."""
-    chosen = flags.environment
-    is_sandbox = chosen.environment in (None, "sandbox") and chosen.environment_import_path is None
+    is_sandbox = flags.environment in (None, "sandbox") and flags.environment_import_path is None
     base = find_default_base(env) if is_sandbox else None
-    if chosen.base is not None or base is None:
+    if flags.base is not None or base is None:
         return flags
-    environment = msgspec.structs.replace(chosen, base=base)
-    return msgspec.structs.replace(flags, environment=environment)
+    return msgspec.structs.replace(flags, base=base)
 
 
 def find_default_base(env: Mapping[str, str]) -> str | None:
