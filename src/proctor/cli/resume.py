@@ -17,6 +17,7 @@ from proctor.cli.running.images import choose_fetching
 from proctor.cli.running.ledger import find_directory
 from proctor.cli.running.options import (
     AUTO,
+    CONCURRENCY,
     INSECURE_HELP,
     LOST_HELP,
     OFFLINE_HELP,
@@ -24,8 +25,7 @@ from proctor.cli.running.options import (
     PLACES,
     SCRIPT_HELP,
     SLURM_HELP,
-    Concurrency,
-    Number,
+    whole_number,
 )
 from proctor.cli.running.pairs import parse_variables
 from proctor.cli.running.place import LOCAL, choose_place, choose_slurm, run_on_slurm
@@ -50,7 +50,7 @@ from proctor.job.preview import preview_resume
 @click.option(
     "-n",
     "--n-concurrent",
-    type=Concurrency(),
+    type=CONCURRENCY,
     metavar="N|auto",
     help="Number of trials to run at once.  [default: as before]",
 )
@@ -58,7 +58,7 @@ from proctor.job.preview import preview_resume
 @click.option("--insecure-cluster", is_flag=True, help=INSECURE_HELP)
 @click.option("--slurm-arg", "slurm_args", multiple=True, metavar="OPTION", help=SLURM_HELP)
 @click.option("--print-script", is_flag=True, help=SCRIPT_HELP)
-@click.option("--max-lost", type=Number(0), default=MOST_LOST, metavar="N", help=LOST_HELP)
+@click.option("--max-lost", type=whole_number(0), default=MOST_LOST, metavar="N", help=LOST_HELP)
 @click.option(
     "--ae", "secrets", multiple=True, metavar="K=V", help="Supply the value of a redacted variable."
 )

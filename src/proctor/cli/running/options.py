@@ -6,6 +6,7 @@ refuses them by name.
 
 import math
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,103 +37,62 @@ class File(click.Path):
         return super().convert(value, param, ctx)
 
 
-class Number(click.ParamType[int]):
-    """An integer with a minimum, and optionally a maximum."""
+class Numeric[Number](click.ParamType[Number]):
+    """A number, or a word in its place, of which some are refused."""
 
-    name = "N"
-
-    def __init__(self, least: int, most: int | None = None) -> None:
-        self._least = least
-        self._most = most
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Parse the number."""
-        try:
-            number = int(value)
-        except ValueError:
-            number = self._least - 1
-        if number < self._least or (self._most is not None and number > self._most):
-            up_to = "on" if self._most is None else f"to {self._most}"
-            self.fail(f"{value!r}; expected a whole number from {self._least} {up_to}", param, ctx)
-        return number
-
-
-class Dollars(click.ParamType[float]):
-    """An amount above 0, in US dollars."""
-
-    name = "USD"
+    def __init__(
+        self,
+        name: str,
+        expected: str,
+        parse: Callable[[Any], Number],
+        fits: Callable[[Number], bool],
+    ) -> None:
+        self.name = name
+        self._expected = expected
+        self._parse = parse
+        self._fits = fits
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Parse the amount."""
-        try:
-            amount = float(str(value).removeprefix("$"))
-        except ValueError:
-            amount = math.nan
-        if not 0 < amount < math.inf:
-            self.fail(f"{value!r}; expected an amount above 0, such as 0.50", param, ctx)
-        return amount
-
-
-class Processors(click.ParamType[int | float]):
-    """A number of processors: whole or not, above 0 and finite."""
-
-    name = "N"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int | float:
+    ) -> Number:
         """Parse the number."""
         try:
-            number = parse_processors(value)
+            number = self._parse(value)
         except ValueError:
-            number = 0
-        if number <= 0:
-            self.fail(f"{value!r}; expected a number above 0, such as 2 or 0.5", param, ctx)
+            number = None
+        if number is None or not self._fits(number):
+            self.fail(f"{value!r}; expected {self._expected}", param, ctx)
         return number
 
 
-_FROM_0, _FROM_1 = Number(0), Number(1)
+def whole_number(least: int, most: int | None = None) -> Numeric[int]:
+    """A whole number with a minimum, and optionally a maximum."""
+    up_to = "on" if most is None else f"to {most}"
+    return Numeric(
+        "N",
+        f"a whole number from {least} {up_to}",
+        int,
+        lambda number: number >= least and (most is None or number <= most),
+    )
+
+
+_FROM_0, _FROM_1 = whole_number(0), whole_number(1)
+_ABOVE_0 = "a number above 0, such as 2 or 0.5"
+_FACTOR = Numeric("FACTOR", _ABOVE_0, float, lambda factor: 0 < factor < math.inf)
+_PROCESSORS = Numeric("N", _ABOVE_0, parse_processors, lambda number: number > 0)
+_DOLLARS = Numeric(
+    "USD",
+    "an amount above 0, such as 0.50",
+    lambda text: float(str(text).removeprefix("$")),
+    lambda amount: 0 < amount < math.inf,
+)
+CONCURRENCY = Numeric[int | str](
+    "N|auto",
+    "a whole number from 1 on, or auto",
+    lambda text: AUTO if text == AUTO else int(text),
+    lambda number: isinstance(number, str) or number >= 1,
+)
 FILE = File(readable=False, path_type=Path)
-
-
-class Concurrency(click.ParamType[int | str]):
-    """Concurrent trials: an integer from 1 on, or `auto`."""
-
-    name = "N|auto"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> int | str:
-        """Parse the number or word."""
-        if value == AUTO:
-            return AUTO
-        try:
-            number = int(value)
-        except ValueError:
-            number = 0
-        if number < 1:
-            self.fail(f"{value!r}; expected a whole number from 1 on, or auto", param, ctx)
-        return number
-
-
-class Multiplier(click.ParamType[float]):
-    """A factor for time limits: above 0 and finite."""
-
-    name = "FACTOR"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        """Parse the factor."""
-        try:
-            factor = float(value)
-        except ValueError:
-            factor = math.nan
-        if not (math.isfinite(factor) and factor > 0):
-            self.fail(f"{value!r}; expected a number above 0, such as 2 or 0.5", param, ctx)
-        return factor
 
 
 def _many(*declarations: str, **attributes: Any) -> Any:
@@ -182,7 +142,7 @@ _DATASET_ID = option(
 _OVERRIDES = (
     option(
         "--override-cpus",
-        type=Processors(),
+        type=_PROCESSORS,
         metavar="N",
         help="Set the number of CPUs for every task, such as 2 or 0.5.",
     ),
@@ -229,27 +189,27 @@ _RETRIES = (
 _MULTIPLIERS = (
     option(
         "--timeout-multiplier",
-        type=Multiplier(),
+        type=_FACTOR,
         help="Multiply all timeouts by FACTOR.  [default: 1]",
     ),
     option(
         "--agent-timeout-multiplier",
-        type=Multiplier(),
+        type=_FACTOR,
         help="Use this factor for the agent timeout instead.",
     ),
     option(
         "--verifier-timeout-multiplier",
-        type=Multiplier(),
+        type=_FACTOR,
         help="Use this factor for the verifier timeout instead.",
     ),
     option(
         "--agent-setup-timeout-multiplier",
-        type=Multiplier(),
+        type=_FACTOR,
         help="Use this factor for the agent setup timeout instead.",
     ),
     option(
         "--environment-build-timeout-multiplier",
-        type=Multiplier(),
+        type=_FACTOR,
         help="Use this factor for the environment build timeout instead.",
     ),
 )
@@ -448,7 +408,7 @@ verifier_options: Decorator = section(
     ),
     option(
         "--verify-again",
-        type=Number(0, MOST_AGAIN),
+        type=whole_number(0, MOST_AGAIN),
         default=0,
         metavar="N",
         help="Run the verifier N more times on the state the agent left, and report how far "
@@ -475,10 +435,10 @@ model_options: Decorator = section(
         default=True,
         help="Record what agents with a model ask it, and keep its key out of the environment.",
     ),
-    option("--max-cost", type=Dollars(), help="Limit what the model of one trial may cost."),
+    option("--max-cost", type=_DOLLARS, help="Limit what the model of one trial may cost."),
     option("--max-tokens", type=_FROM_1, help="Limit the tokens of one trial."),
     option("--max-requests", type=_FROM_1, help="Limit the requests of one trial to its model."),
-    option("--max-job-cost", type=Dollars(), help="Limit the cost of all trials together."),
+    option("--max-job-cost", type=_DOLLARS, help="Limit the cost of all trials together."),
     option("--max-job-tokens", type=_FROM_1, help="Limit the tokens of all trials together."),
     option("--max-job-requests", type=_FROM_1, help="Limit the requests of all trials together."),
     option(
@@ -521,7 +481,7 @@ job_options: Decorator = section(
     option(
         "-n",
         "--n-concurrent",
-        type=Concurrency(),
+        type=CONCURRENCY,
         metavar="N|auto",
         help="Number of trials to run at once.  [default: 4; on a cluster, as many as fit]",
     ),
@@ -529,7 +489,7 @@ job_options: Decorator = section(
     option("--insecure-cluster", is_flag=True, help=INSECURE_HELP),
     _many("--slurm-arg", "slurm_args", metavar="OPTION", help=SLURM_HELP),
     option("--print-script", is_flag=True, help=SCRIPT_HELP),
-    option("--max-lost", type=Number(0), default=MOST_LOST, metavar="N", help=LOST_HELP),
+    option("--max-lost", type=_FROM_0, default=MOST_LOST, metavar="N", help=LOST_HELP),
     *_RETRIES,
     _many(
         "--artifact", "artifacts", metavar="PATH", help="Collect this path from the environment."
