@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from proctor.audit.scoring import Denominators, Origin, Scoring, score_jobs
+from proctor.audit.scoring import Origin, Scoring, score_jobs
 from proctor.errors import JobError
 from proctor.harbor.job import load_job
+from proctor.harbor.stats import Denominators
 from proctor.record.outcome import Summary
 from proctor.reward.profile import DEFAULT_PROFILE, HARBOR_0_25
 from tests.audit.directories import (

@@ -76,12 +76,12 @@ def test_a_metric_without_a_value_is_noted_and_the_others_stand() -> None:
 
 def test_counts_add_up() -> None:
     rows = [scored("a1", 1.0), failed("b1", "E"), scored("c1", math.nan)]
-    counts = Counts.of(TrialTable(rows), planned=5, kept=1, retried=2)
+    counts = Counts.of_job(TrialTable(rows), planned=5, kept=1, retried=2)
     assert counts.planned == counts.run + counts.not_run
     assert counts.run == counts.scored + counts.zero_by_missing
     assert (counts.scored, counts.errored, counts.not_run) == (2, 1, 2)
     with pytest.raises(JobError, match="2 trials were planned but 3 are counted"):
-        Counts.of(TrialTable(rows), planned=2, kept=0, retried=0)
+        Counts.of_job(TrialTable(rows), planned=2, kept=0, retried=0)
 
 
 def test_the_file_is_written_at_once_and_then_at_most_once_a_second() -> None:

@@ -24,6 +24,7 @@ from proctor.harbor.declared import (
 from proctor.harbor.job import Job, OrderBasis, PublishedResult
 from proctor.harbor.render import render_json
 from proctor.harbor.stats import (
+    Denominators,
     Group,
     JobStats,
     MetricEntry,
@@ -59,25 +60,6 @@ class ScoredMetric(msgspec.Struct, frozen=True):
     """The value in harbor's format; None if there is none."""
     detail: str = ""
     """Why it was not computed."""
-
-
-class Denominators(msgspec.Struct, frozen=True):
-    """Counts of trials: planned = run + broken + not_run; run = scored + zero_by_missing."""
-
-    planned: int
-    """Planned trials."""
-    run: int
-    """Trials with a readable result."""
-    scored: int
-    """Trials with a reward."""
-    errored: int
-    """Trials with an exception, whether or not they have a reward."""
-    zero_by_missing: int
-    """Trials without a reward, which harbor counts as 0."""
-    broken: int
-    """Trials with an unreadable result: in no number."""
-    not_run: int
-    """Trials without a result: in no number."""
 
 
 class Scoring(msgspec.Struct, frozen=True):
@@ -239,25 +221,15 @@ def _total(published: Sequence[PublishedResult], name: str) -> int:
 
 
 def _count(jobs: Sequence[Job], table: TrialTable, *, add_up: bool) -> Denominators:
-    groups = table.groups.values()
-    scored = sum(group.n_rewarded for group in groups)
     planned = sum(job.n_planned for job in jobs)
     broken = sum(len(job.broken) for job in jobs)
-    not_run = planned - table.n_trials - broken
-    if not_run < 0 and add_up:
+    found = Denominators.of(table, planned=planned, broken=broken)
+    if found.not_run < 0 and add_up:
         raise JobError(
             f"{', '.join(job.directory for job in jobs)}: {planned} trials were planned but "
             f"{table.n_trials + broken} exist; `proctor audit` lists the extra ones"
         )
-    return Denominators(
-        planned=planned,
-        run=table.n_trials,
-        scored=scored,
-        errored=sum(group.n_errored for group in groups),
-        zero_by_missing=table.n_trials - scored,
-        broken=broken,
-        not_run=not_run,
-    )
+    return found
 
 
 def _notes(

@@ -2,47 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Protocol
 
 from proctor.harbor.render import render_json
-from proctor.harbor.stats import Group
+from proctor.harbor.stats import Denominators, Group
 from proctor.sentence import render_errored, render_figure
 
 _SHOWN = {"zero_by_missing": "missing (counted as 0)"}
-
-
-class Parts(Protocol):
-    """Trials of a job by outcome."""
-
-    @property
-    def planned(self) -> int:
-        """Planned trials."""
-        ...
-
-    @property
-    def run(self) -> int:
-        """Trials with a result."""
-        ...
-
-    @property
-    def scored(self) -> int:
-        """Trials with a reward."""
-        ...
-
-    @property
-    def errored(self) -> int:
-        """Trials with an exception."""
-        ...
-
-    @property
-    def zero_by_missing(self) -> int:
-        """Trials without a reward, which harbor counts as 0."""
-        ...
-
-    @property
-    def not_run(self) -> int:
-        """Trials without a result."""
-        ...
 
 
 def render_group(
@@ -71,10 +36,10 @@ def _render_count(what: str, number: int) -> str:
     return f"{number} {_SHOWN.get(what, what)}"
 
 
-def render_parts(parts: Parts, *, broken: int = 0) -> Iterator[str]:
+def render_parts(parts: Denominators) -> Iterator[str]:
     """Render the denominators as sums."""
     yield (
-        f"trials: {parts.planned} planned = {parts.run} run + {broken} cannot be read "
+        f"trials: {parts.planned} planned = {parts.run} run + {parts.broken} cannot be read "
         f"+ {parts.not_run} not run"
     )
     yield (

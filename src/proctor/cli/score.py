@@ -118,8 +118,7 @@ def _print(scoring: Scoring, lines: list[str] | None) -> None:
 
 
 def _print_basis(scoring: Scoring) -> None:
-    parts = scoring.denominators
-    for line in render_parts(parts, broken=parts.broken):
+    for line in render_parts(scoring.denominators):
         print_line(line)
     bases = Counter(str(found.basis) for job in scoring.jobs for found in job.trials)
     print_line(f"rewards taken from: {', '.join(f'{k} {n}' for k, n in bases.items()) or '-'}")

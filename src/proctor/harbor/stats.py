@@ -14,7 +14,7 @@ from datetime import datetime
 from functools import partial, reduce
 from itertools import compress
 from operator import add
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import msgspec
 
@@ -179,6 +179,39 @@ class TrialTable:
                 column.append(count)
         if usage.cost_usd is not None:
             self.costs.append(usage.cost_usd)
+
+
+class Denominators(msgspec.Struct, frozen=True, kw_only=True):
+    """Counts of trials: planned = run + broken + not_run; run = scored + zero_by_missing."""
+
+    planned: int
+    """Planned trials."""
+    run: int
+    """Trials with a readable result."""
+    scored: int
+    """Trials with a reward."""
+    errored: int
+    """Trials with an exception, whether or not they have a reward."""
+    zero_by_missing: int
+    """Trials without a reward, which harbor counts as 0."""
+    broken: int
+    """Trials with an unreadable result: in no number."""
+    not_run: int
+    """Trials without a result: in no number."""
+
+    @classmethod
+    def of(cls, table: TrialTable, *, planned: int, broken: int = 0) -> Self:
+        """Count the trials of a table; below 0 are not run if there are more than planned."""
+        scored = sum(group.n_rewarded for group in table.groups.values())
+        return cls(
+            planned=planned,
+            run=table.n_trials,
+            scored=scored,
+            errored=sum(group.n_errored for group in table.groups.values()),
+            zero_by_missing=table.n_trials - scored,
+            broken=broken,
+            not_run=planned - table.n_trials - broken,
+        )
 
 
 class GroupStats(msgspec.Struct):

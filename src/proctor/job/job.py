@@ -536,7 +536,7 @@ def _make_outcome(
     interrupted: bool,
 ) -> JobOutcome:
     table = progress.table()
-    counts = Counts.of(
+    counts = Counts.of_job(
         table,
         planned=len(plan.decisions),
         kept=sum(decision.row is not None for decision in plan.decisions),

@@ -11,7 +11,7 @@ import msgspec
 
 from proctor.errors import JobError
 from proctor.harbor.configs import JobConfig
-from proctor.harbor.stats import CANCELLED, JobResult, TrialTable
+from proctor.harbor.stats import CANCELLED, Denominators, JobResult, TrialTable
 from proctor.job.fetching import Report, say_nothing
 from proctor.job.flakes import Flakes
 from proctor.job.images import ImageFetching
@@ -139,50 +139,28 @@ class SealedTrials:
     """Trials without a record, which cannot be sealed: harbor ran them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
-    """Trial counts of a job: planned = run + not_run; run = scored + zero_by_missing."""
+class Counts(Denominators, frozen=True, kw_only=True):
+    """Trial counts of a job, including trials of earlier runs."""
 
-    planned: int
-    """Slots in the plan."""
-    run: int
-    """Trials with a result, including those of earlier runs."""
-    scored: int
-    """Trials with a reward."""
-    errored: int
-    """Trials with an exception; some of them also have a reward."""
-    zero_by_missing: int
-    """Trials without a reward, which harbor counts as 0."""
-    not_run: int
-    """Slots without a result."""
-    kept: int
+    kept: int = 0
     """Trials whose result existed already."""
-    retried: int
+    retried: int = 0
     """Number of retries over the job's whole life."""
 
     @classmethod
-    def of(cls, table: TrialTable, *, planned: int, kept: int, retried: int) -> Self:
+    def of_job(cls, table: TrialTable, *, planned: int, kept: int, retried: int) -> Self:
         """Count these trials.
 
         Raises:
             JobError: the counts do not add up.
         """
-        scored = sum(group.n_rewarded for group in table.groups.values())
         if table.n_trials > planned:
             raise JobError(
                 f"{planned} trials were planned but {table.n_trials} are counted; "
                 "this is a fault of proctor's"
             )
-        return cls(
-            planned=planned,
-            run=table.n_trials,
-            scored=scored,
-            errored=sum(group.n_errored for group in table.groups.values()),
-            zero_by_missing=table.n_trials - scored,
-            not_run=planned - table.n_trials,
-            kept=kept,
-            retried=retried,
-        )
+        counts = cls.of(table, planned=planned)
+        return msgspec.structs.replace(counts, kept=kept, retried=retried)
 
 
 class JobOutcome(msgspec.Struct, frozen=True, kw_only=True):

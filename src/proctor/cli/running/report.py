@@ -482,7 +482,7 @@ def _describe_sealed(sealed: SealedTrials | None) -> dict[str, object] | None:
 
 def describe_report(report: Report) -> dict[str, object]:
     """The report as JSON."""
-    outcome, counts = report.outcome, asdict(report.outcome.counts)
+    outcome, counts = report.outcome, report.outcome.counts
     # Only where it was asked for: the document of other jobs stays as it was.
     replays = {"model_replay": msgspec.to_builtins(report.replays)} if report.replays else {}
     return {
@@ -490,11 +490,11 @@ def describe_report(report: Report) -> dict[str, object]:
         "directory": str(outcome.directory),
         "interrupted": outcome.interrupted,
         "denominators": {
-            name: counts[name]
+            name: getattr(counts, name)
             for name in ("planned", "run", "scored", "errored", "zero_by_missing", "not_run")
         },
-        "kept": counts["kept"],
-        "retried": counts["retried"],
+        "kept": counts.kept,
+        "retried": counts.retried,
         "ledger": _describe_sealed(outcome.sealed),
         "groups": {
             key: {
