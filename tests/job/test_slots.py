@@ -150,15 +150,6 @@ def test_a_config_read_back_gives_the_same_keys(task: Path) -> None:
     ]
 
 
-def test_further_digests_are_in_the_key(task: Path) -> None:
-    config = job_config(tasks=[{"path": task}])
-    resolved = resolve(config)
-    found = {
-        make_slots(config, resolved, pins)[0].key for pins in ({}, {"image": "a"}, {"image": "b"})
-    }
-    assert len(found) == 3
-
-
 def test_equal_tasks_of_two_datasets_stay_apart(tmp_path: Path) -> None:
     write_dataset(tmp_path / "one", "a")
     shutil.copytree(tmp_path / "one", tmp_path / "two")

@@ -9,7 +9,7 @@ import pytest
 
 from proctor.errors import RecordError
 from proctor.record.generation2 import parse_g2
-from proctor.record.read import load_record, parse_record
+from proctor.record.read import load_record
 from tests.record.samples import DATA, Json, spelled, tree
 
 FOLDER = DATA / "g2" / "experiment-001"
@@ -38,7 +38,7 @@ def test_both_documents_become_one_record() -> None:
 
 
 def test_what_has_no_place_is_listed_and_the_bytes_stay() -> None:
-    loaded = parse_record(TRIAL_BYTES, "t", manifest=MANIFEST_BYTES)
+    loaded = load_record(FOLDER / "trial-004.json")
     assert loaded.without_place == (
         "run_id",
         "attempt",

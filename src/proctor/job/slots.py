@@ -49,15 +49,9 @@ class Slot:
     """The job's configuration, shared by all slots."""
 
 
-def make_slots(
-    config: JobConfig, resolved: Resolved, pins: Mapping[str, str] | None = None
-) -> tuple[Slot, ...]:
-    """Make the slots of a job: for each attempt the tasks, for each task the agents.
-
-    `pins` are additional digests that decide every trial, by name: those of a root file system or
-    of an agent's source.
-    """
-    shared = _describe_shared(config, resolved, pins or {})
+def make_slots(config: JobConfig, resolved: Resolved) -> tuple[Slot, ...]:
+    """Make the slots of a job: for each attempt the tasks, for each task the agents."""
+    shared = _describe_shared(config, resolved)
     agents = [(agent, _describe_agent(agent, resolved)) for agent in config.agents]
     pairs = [
         (task, agent, _make_key(task, described, shared))
@@ -126,7 +120,7 @@ def _describe_agent(agent: AgentConfig, resolved: Resolved) -> str:
     return _render(described)
 
 
-def _describe_shared(config: JobConfig, resolved: Resolved, pins: Mapping[str, str]) -> str:
+def _describe_shared(config: JobConfig, resolved: Resolved) -> str:
     environment, verifier = config.environment, config.verifier
     # Excluded because they do not affect results, or because they are added below without secrets
     # or by digest.
@@ -148,7 +142,8 @@ def _describe_shared(config: JobConfig, resolved: Resolved, pins: Mapping[str, s
             "artifacts": config.model_dump(mode="json", include={"artifacts"})["artifacts"],
             "extra_instructions": [file.digest for file in resolved.extra_instructions],
             "verifier_compat": resolved.settings.verifier_compat,
-            "pins": dict(pins),
+            # Always empty; it stays because keys of existing jobs were made with it.
+            "pins": {},
         }
     )
 

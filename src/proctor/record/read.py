@@ -82,16 +82,14 @@ def load_record(path: Path, *, salvage: bool = False) -> LoadedRecord:
     return _parse_document(document, data, str(path), manifest=manifest, salvage=salvage)
 
 
-def parse_record(
-    data: bytes, source: str, *, manifest: bytes | None = None, salvage: bool = False
-) -> LoadedRecord:
+def parse_record(data: bytes, source: str, *, salvage: bool = False) -> LoadedRecord:
     """Parse a record; `source` names the origin of the bytes in messages.
 
     Raises:
         RecordError: the bytes are not a record, or, when strict, one with a problem.
     """
     document = parse_document(data, source)
-    return _parse_document(document, data, source, manifest=manifest, salvage=salvage)
+    return _parse_document(document, data, source, manifest=None, salvage=salvage)
 
 
 def _parse_document(
