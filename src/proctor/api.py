@@ -35,7 +35,6 @@ from proctor.report.runs import Run, load_job_run, load_sealed_run
 from proctor.report.scores import score_tasks
 from proctor.traces.trace import load_trace_file
 from proctor.traces.traced_trial import FoundTrace, opened_traces
-from proctor.traces.turn import turns_to_entries
 
 if TYPE_CHECKING:
     import pandas
@@ -197,8 +196,7 @@ def compare(
 
 
 def _read_entries(found: FoundTrace) -> list[dict[str, Any]]:
-    trace = load_trace_file(found.path, found.kind)
-    entries = trace.entries or list(turns_to_entries(trace.turns))
+    entries = load_trace_file(found.path, found.kind).all_entries
     return [msgspec.to_builtins(entry) for entry in entries]
 
 

@@ -21,7 +21,6 @@ from proctor.task.directory import load_task
 from proctor.traces.commands import find_likeness, is_telling, read_commands
 from proctor.traces.entry import Entry, TraceKind
 from proctor.traces.trace import TRIAL_TRACES, load_trace_file
-from proctor.traces.turn import turns_to_entries
 
 _ORACLE = "oracle"
 _ALWAYS_SAME = frozenset({_ORACLE, "nop", "scripted", "replay"})
@@ -93,8 +92,7 @@ def _load_entries(path: str, kind: TraceKind) -> Iterable[Entry]:
         # Only the calls: converting a whole document to entries takes many times as long.
         calls = (call for step in ATIF.load(path).steps for call in step.tool_calls or ())
         return [_as_entry(call) for call in calls]
-    trace = load_trace_file(path, kind)
-    return trace.entries or turns_to_entries(trace.turns)
+    return load_trace_file(path, kind).all_entries
 
 
 def _as_entry(call: ToolCall) -> Entry:

@@ -18,7 +18,6 @@ from proctor.errors import InputError
 from proctor.ledger.trial_index import TrialFilter
 from proctor.sentence import count_of, printable
 from proctor.traces.actions import NORMALISATIONS, Action, read_actions
-from proctor.traces.conversation import read_turns
 from proctor.traces.divergence import (
     Divergence,
     Hunk,
@@ -27,11 +26,9 @@ from proctor.traces.divergence import (
     compare_actions,
     describe_divergence,
 )
-from proctor.traces.entry import Entry, TraceKind
-from proctor.traces.trace import load_trace_file
+from proctor.traces.entry import TraceKind
+from proctor.traces.trace import TraceReading
 from proctor.traces.traced_trial import FoundTrace, TracedTrial, opened_traces
-from proctor.traces.trajectory import read_chunks
-from proctor.traces.turn import Turn, turns_to_entries
 
 # Two texts side by side if there is room, else one below the other
 
@@ -98,8 +95,8 @@ def diff(
     openings = Opening(), Opening()
     with opened_pair((a, b), directory, part) as (mine, theirs):
         found = compare_actions(
-            read_actions(openings[0].listen(_read_entries(mine))),
-            read_actions(openings[1].listen(_read_entries(theirs))),
+            read_actions(openings[0].listen(TraceReading(mine.path, mine.kind).entries())),
+            read_actions(openings[1].listen(TraceReading(theirs.path, theirs.kind).entries())),
         )
     is_same = openings[0].is_same(openings[1])
     if as_json:
@@ -174,18 +171,6 @@ def _find_reason(trial: TracedTrial, traces: list[FoundTrace], part: str | None)
         names = ", ".join(trace.part for trace in traces if trace.part)
         return f"no part {part!r}; {f'its parts are {names}' if names else 'it has no parts'}"
     return f"has no trace{f': {trial.problem}' if trial.problem else ''}"
-
-
-def _read_entries(trace: FoundTrace) -> Iterator[Entry]:
-    match trace.kind:
-        case TraceKind.TRAJECTORY | TraceKind.OUTPUT:
-            for chunk in read_chunks(trace.path, salvage=True):
-                yield from chunk.entries
-        case TraceKind.CONVERSATION:
-            turns = read_turns(trace.path, salvage=True)
-            yield from turns_to_entries(turn for turn in turns if isinstance(turn, Turn))
-        case TraceKind.ATIF:
-            yield from load_trace_file(trace.path, trace.kind).entries
 
 
 def _describe(

@@ -3,7 +3,6 @@
 from collections import ChainMap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -132,7 +131,7 @@ _NO_TRACE: Final = (
 
 def _label_part(trace: FoundTrace) -> Part:
     classifier, actions = Classifier(), _Actions()
-    for entry in chain.from_iterable(TraceReading(trace.path, trace.kind).batches()):
+    for entry in TraceReading(trace.path, trace.kind).entries():
         classifier.add(entry)
         actions.add(entry)
     return Part(trace.part, classifier.finish(), actions.found)

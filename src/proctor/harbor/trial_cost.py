@@ -27,7 +27,6 @@ from proctor.record.fields import Object
 from proctor.traces.entry import Entry, TraceKind
 from proctor.traces.tokens import Usages
 from proctor.traces.trace import Trace
-from proctor.traces.turn import turns_to_entries
 
 # A larger number is an error, and too large for what adds them up.
 _MOST_TOKENS: Final = 10**15
@@ -146,7 +145,7 @@ def find_cost_kind(cost: CostRecord | None, reported: Reported) -> str:
 def count_trace(trace: Trace) -> TraceUse:
     """The tokens in a trace, summed over its answers, and the models that it names."""
     counted = Usages()
-    for entry in trace.entries or turns_to_entries(trace.turns):
+    for entry in trace.all_entries:
         if entry.metadata:
             counted.add(entry, entry.metadata)
     found = counted.finish()

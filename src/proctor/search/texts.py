@@ -12,9 +12,8 @@ Missing or altered evidence is skipped and named. A trace is read in constant me
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any, BinaryIO, cast
 
@@ -25,13 +24,10 @@ from proctor.ledger.traced_trials import trace_entry
 from proctor.record.model import TrialRecord
 from proctor.search.row import CHANGE, LONGEST, Row, clamp, clean_text
 from proctor.traces.atif.carry import ATIF_KEY, pair_results
-from proctor.traces.conversation import read_turns
-from proctor.traces.entry import Entry, Object, TraceKind
+from proctor.traces.entry import Entry, Object
 from proctor.traces.tool_errors import find_printed_code, output_of
-from proctor.traces.trace import load_trace_file
+from proctor.traces.trace import TraceReading
 from proctor.traces.traced_trial import FoundTrace, TracedTrial, opened_traces
-from proctor.traces.trajectory import read_chunks
-from proctor.traces.turn import Turn, turns_to_entries
 from proctor.trial.change_files import find_change_files
 from proctor.trial.change_record import LARGEST, parse_changes
 from proctor.trial.changes import Phase
@@ -107,7 +103,7 @@ def rows_of_trace(trace: FoundTrace) -> Iterator[Row]:
     """
     group: list[Entry] = []
     held = 0
-    for entry in _entries_of(trace):
+    for entry in TraceReading(trace.path, trace.kind).entries():
         is_other = group and group[0].step != entry.step
         if is_other or len(group) >= _MOST_TOGETHER or held > _MOST_CHARACTERS:
             yield from _rows_of_step(group, trace.part)
@@ -116,18 +112,6 @@ def rows_of_trace(trace: FoundTrace) -> Iterator[Row]:
         texts = (entry.content, entry.command, entry.stdout, entry.stderr)
         held += sum(len(text) for text in texts if text)
     yield from _rows_of_step(group, trace.part)
-
-
-def _entries_of(trace: FoundTrace) -> Iterable[Entry]:
-    match trace.kind:
-        case TraceKind.TRAJECTORY | TraceKind.OUTPUT:
-            chunks = read_chunks(trace.path, salvage=True)
-            return chain.from_iterable(chunk.entries for chunk in chunks)
-        case TraceKind.CONVERSATION:
-            items = read_turns(trace.path, salvage=True)
-            return turns_to_entries(item for item in items if isinstance(item, Turn))
-        case TraceKind.ATIF:
-            return load_trace_file(trace.path, trace.kind).entries
 
 
 def _rows_of_step(group: list[Entry], part: str) -> Iterator[Row]:

@@ -7,7 +7,6 @@ The parts of a multi-step trial are merged: sums, and first and last where order
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -169,7 +168,7 @@ def summarise_file(path: str, kind: TraceKind, *, labelled: bool = False) -> Tra
     """
     reading = TraceReading(path, kind)
     return msgspec.structs.replace(
-        summarise(chain.from_iterable(reading.batches()), labelled=labelled),
+        summarise(reading.entries(), labelled=labelled),
         source=str(kind),
         degraded=reading.problems > 0,
         diagnostics=reading.problems,

@@ -6,7 +6,7 @@ returned with the reason. Reading is always the salvaging kind: a torn trace is 
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import batched
+from itertools import batched, chain
 from pathlib import Path
 from typing import Final
 
@@ -58,6 +58,11 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
     def is_usable(self) -> bool:
         """Whether it has any entry or turn."""
         return bool(self.entries or self.turns)
+
+    @property
+    def all_entries(self) -> list[Entry]:
+        """Its entries; those of a conversation are made from its turns."""
+        return self.entries or list(turns_to_entries(self.turns))
 
 
 def load_trace_file(path: str, kind: TraceKind) -> Trace:
@@ -143,6 +148,14 @@ class TraceReading:
         self.problems = 0
         self.noticed: list[str] = []
         self._path, self._kind = path, kind
+
+    def entries(self) -> Iterator[Entry]:
+        """The entries in their order.
+
+        Raises:
+            TraceError: the file cannot be read at all.
+        """
+        return chain.from_iterable(self.batches())
 
     def batches(self) -> Iterator[Sequence[Entry]]:
         """The entries in their order, many at a time.

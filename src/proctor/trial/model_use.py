@@ -14,7 +14,6 @@ from proctor.record.cost import describe_basis
 from proctor.sentence import count_of
 from proctor.traces.entry import MODEL_TRACE, Entry, TraceKind
 from proctor.traces.trace import Trace, load_trace_file
-from proctor.traces.turn import turns_to_entries
 from proctor.trial.finding import ATTEMPT, FindingCode
 from proctor.trial.models import REPLAY_KEY, ModelAccount, ModelUse, ReplayUse
 from proctor.trial.trial_run import TrialRun
@@ -183,7 +182,7 @@ def find_invented(trace: Trace, recorded: str) -> list[int]:
         return []
     known = {triple for entry in answers for triple in _find_triples(_spell(entry))}
     invented = []
-    for entry in trace.entries or turns_to_entries(trace.turns):
+    for entry in trace.all_entries:
         triples = _find_triples(entry.content or "") if entry.role == _ASSISTANT else []
         is_known = 2 * sum(triple in known for triple in triples) >= len(triples)
         if len(triples) >= _LEAST_TRIPLES and not is_known:

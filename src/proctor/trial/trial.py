@@ -34,7 +34,6 @@ from proctor.reward.steps import Step as MarkedStep
 from proctor.task.directory import Step
 from proctor.traces.commands import Likeness, find_likeness, read_commands
 from proctor.traces.trace import Trace
-from proctor.traces.turn import turns_to_entries
 from proctor.trial.account import begin_account, note_changes, note_late_changes
 from proctor.trial.agent import Agent
 from proctor.trial.agent_phase import STILL_VERIFIED, find_agent_user, run_agent, set_up_agent
@@ -271,8 +270,7 @@ async def compare_with_solution(run: TrialRun, trace: Trace) -> bool:
 
 
 def _compare(trace: Trace, solution: str) -> Likeness | None:
-    entries = trace.entries or turns_to_entries(trace.turns)
-    return find_likeness(read_commands(entries), solution)
+    return find_likeness(read_commands(trace.all_entries), solution)
 
 
 def _read_solution(spec: TrialSpec) -> str | None:
