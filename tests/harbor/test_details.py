@@ -1,5 +1,6 @@
 """What a trial says of itself, and what is no trial."""
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from proctor.errors import JobError
 from proctor.harbor.documents import (
+    AgentReport,
     LockDocument,
     TaskConfig,
     TimedPhase,
@@ -31,6 +33,15 @@ def test_a_real_trial(tmp_path: Path) -> None:
     assert details.config == load_config(str(trial))
     assert details.agent_info.version == "0.0.1"
     assert load_details(str(tmp_path)) is None
+
+
+def test_the_whole_report_of_the_agent_is_read_without_odd_counts(tmp_path: Path) -> None:
+    written = {"n_input_tokens": "many", "cost_usd": 0.5, "metadata": {"a": 1}}
+    document = {"config": {}, "agent_result": written}
+    (tmp_path / "result.json").write_text(json.dumps(document), encoding="utf-8")
+    details = load_details(str(tmp_path))
+    assert details is not None
+    assert details.agent_result == AgentReport(cost_usd=0.5, metadata={"a": 1})
 
 
 @pytest.mark.parametrize(

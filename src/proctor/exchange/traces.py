@@ -23,12 +23,13 @@ from proctor.audit.file_kind import TRACES, FileKind, find_file_kind
 from proctor.errors import InputError, RecordError, TraceError
 from proctor.exchange.harbor_trial import LONGEST_SAID
 from proctor.exchange.intake import Offer
+from proctor.harbor.documents import AgentReport
 from proctor.harbor.record import (
     NO_MODEL,
     UNRESOLVED,
     make_evaluation,
 )
-from proctor.harbor.trial_cost import AgentReport, Reported, make_trial_cost
+from proctor.harbor.trial_cost import Reported, make_trial_cost
 from proctor.ledger.entry import Source
 from proctor.ledger.sealing import Submission
 from proctor.record.document import render_refusal

@@ -10,8 +10,9 @@ Later releases also write a lock.json into each trial, which repeats its slot in
 keys are skipped, so files of later releases can be read. Numbers keep their type: 1 stays an int.
 harbor writes nan as null, which is read as None.
 
-A trial's result.json is read by two others: `traces`, a layer below, reads names of steps and texts
-of exceptions itself, and the audit reads `config` as text, in which a key may occur twice.
+A trial's result.json is read by others too: `traces`, a layer below, reads names of steps and texts
+of exceptions itself; the page of a trial reads its times beside them, also if nothing else of the
+file is valid; the audit reads `config` as text, in which a key may occur twice.
 """
 
 import functools
@@ -210,8 +211,8 @@ class AgentDetails(msgspec.Struct, frozen=True):
     version: str | None = None
 
 
-class ReportDetails(msgspec.Struct, frozen=True):
-    """What an agent reported in addition to tokens and cost."""
+class AgentReport(UsageDocument, frozen=True, gc=True):
+    """What an agent reported: tokens (input includes cached), cost, and metadata."""
 
     metadata: dict[str, Any] | None = None
 
@@ -219,7 +220,8 @@ class ReportDetails(msgspec.Struct, frozen=True):
 class StepDetails(msgspec.Struct, frozen=True):
     """Details of one entry of `step_results`."""
 
-    agent_result: ReportDetails | None = None
+    step_name: str = ""
+    agent_result: AgentReport | None = None
     agent_execution: TimedPhase | None = None
     verifier: TimedPhase | None = None
 
@@ -234,7 +236,7 @@ class TrialDetails(TimedPhase, frozen=True, kw_only=True):
     config: dict[str, Any]
     """The trial's complete config, as written."""
     agent_info: AgentDetails = AgentDetails()
-    agent_result: ReportDetails | None = None
+    agent_result: AgentReport | None = None
     environment_setup: TimedPhase | None = None
     agent_setup: TimedPhase | None = None
     agent_execution: TimedPhase | None = None

@@ -16,15 +16,13 @@ from pydantic import ValidationError
 
 from proctor.errors import RecordError
 from proctor.harbor.documents import (
+    AgentReport,
     ExceptionDocument,
-    ReportDetails,
-    StepDocument,
     TrialDetails,
     TrialDocument,
-    UsageDocument,
 )
-from proctor.harbor.trial_cost import AgentReport, Reported, TraceUse, make_trial_cost
-from proctor.harbor.trial_result import AgentContext, ExceptionInfo, StepResult, TrialResult
+from proctor.harbor.trial_cost import Reported, TraceUse, make_trial_cost
+from proctor.harbor.trial_result import AgentContext, ExceptionInfo, TrialResult
 from proctor.record.cost import CostBasis, unknown_cost
 from proctor.record.document import render_refusal
 from proctor.record.fields import Object, check_json
@@ -115,21 +113,20 @@ def make_ending(
     notes: tuple[str, ...] = (),
 ) -> Ending:
     """How a trial ended by its result.json, of which the caller decides what rewards count."""
-    written: list[StepResult | StepDocument] = [*(result.step_results or ())]
-    further = [step.agent_result for step in details.step_results or ()]
-    steps = list(zip(written, further, strict=False))
     return Ending(
         rewards=rewards,
         error=_copy_error(result.exception_info) if result.exception_info else None,
         step_errors=tuple(
-            _copy_error(step.exception_info) for step, _ in steps if step.exception_info
+            _copy_error(step.exception_info)
+            for step in result.step_results or ()
+            if step.exception_info
         ),
         reasons=reasons,
         notes=notes,
         was_verified=result.verifier is not None,
-        report=_join_report(result.agent_result, details.agent_result),
+        report=_copy_report(details.agent_result),
         steps=tuple(
-            (step.step_name, _join_report(step.agent_result, more)) for step, more in steps
+            (step.step_name, _copy_report(step.agent_result)) for step in details.step_results or ()
         ),
     )
 
@@ -138,17 +135,15 @@ def _copy_error(error: ExceptionInfo | ExceptionDocument) -> ExceptionDocument:
     return ExceptionDocument(error.exception_type, error.exception_message)
 
 
-def _join_report(
-    usage: AgentContext | UsageDocument | None, further: AgentContext | ReportDetails | None
-) -> AgentReport | None:
-    if usage is None:
-        return None
+def _copy_report(report: AgentContext | AgentReport | None) -> AgentReport | None:
+    if report is None or isinstance(report, AgentReport):
+        return report
     return AgentReport(
-        n_input_tokens=usage.n_input_tokens,
-        n_cache_tokens=usage.n_cache_tokens,
-        n_output_tokens=usage.n_output_tokens,
-        cost_usd=usage.cost_usd,
-        metadata=further.metadata if further else None,
+        n_input_tokens=report.n_input_tokens,
+        n_cache_tokens=report.n_cache_tokens,
+        n_output_tokens=report.n_output_tokens,
+        cost_usd=report.cost_usd,
+        metadata=report.metadata,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from proctor.errors import RecordError
+from proctor.harbor.documents import AgentReport
 from proctor.record.cost import (
     CostBasis,
     CostRecord,
@@ -34,16 +35,6 @@ _MOST_TOKENS: Final = 10**15
 _BASIS: Final = "cost_basis"
 # Key of an agent's metadata with input tokens written to a cache, for which harbor has no field.
 _CACHE_WRITE: Final = "cache_write_tokens"
-
-
-class AgentReport(msgspec.Struct, frozen=True):
-    """What an agent reported: tokens (input includes cached), cost, and metadata."""
-
-    n_input_tokens: int | None = None
-    n_cache_tokens: int | None = None
-    n_output_tokens: int | None = None
-    cost_usd: float | None = None
-    metadata: Object | None = None
 
 
 class Reported(msgspec.Struct, frozen=True):

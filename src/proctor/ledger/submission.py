@@ -17,9 +17,10 @@ import msgspec
 from proctor.audit.certificate import certify_trial
 from proctor.errors import JobError, LinkedRewardError, NotSealedError, RecordError
 from proctor.files import read_inside, read_small, walk_files
+from proctor.harbor.documents import load_details
 from proctor.harbor.record import Ending
 from proctor.harbor.trial import FoundTrial, load_trial
-from proctor.harbor.trial_cost import AgentReport, Reported, find_cost_kind
+from proctor.harbor.trial_cost import Reported, find_cost_kind
 from proctor.ledger.entry import Slot, Source, TrialScore
 from proctor.ledger.keeping import JOB_PREFIX, JobFiles, check_evidence_path
 from proctor.ledger.sealing import Submission, identify_submission
@@ -132,23 +133,13 @@ def submit_record(record: bytes, trial: Path, context: TrialContext | None = Non
     )
 
 
-class _StepReport(msgspec.Struct, frozen=True):
-    step_name: str = ""
-    agent_result: AgentReport | None = None
-
-
-class _Reports(msgspec.Struct, frozen=True):
-    """What the agent reported, in a trial's result.json."""
-
-    agent_result: AgentReport | None = None
-    step_results: list[_StepReport] | None = None
-
-
 def _load_reported(trial: Path) -> Reported:
     try:
-        found = msgspec.json.decode(read_inside(str(trial), f"{trial}/result.json"), type=_Reports)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        found = _Reports()
+        found = load_details(str(trial))
+    except JobError:
+        found = None
+    if found is None:
+        return Reported(())
     steps = tuple((each.step_name, each.agent_result) for each in found.step_results or ())
     return Ending(rewards=None, report=found.agent_result, steps=steps).reported
 

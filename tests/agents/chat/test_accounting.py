@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from proctor.agents.chat.accounting import find_names
-from proctor.harbor.trial_cost import AgentReport, Reported, make_trial_cost
+from proctor.harbor.documents import AgentReport
+from proctor.harbor.trial_cost import Reported, make_trial_cost
 from proctor.record.chat_usage import parse_spent
 from proctor.record.cost import CostBasis
 from tests.agents.chat.server import USAGE, refuses, runs, says, serving
