@@ -48,35 +48,17 @@ from proctor.ledger.query import resolve_name
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.review import list_remarks
 from proctor.ledger.row import TrialRow
+from proctor.ledger.sealed_evidence import SealedEvidence
 from proctor.ledger.step_parts import LARGE, read_sealed_steps
 from proctor.record.comparable import render_model
 from proctor.sentence import printable, render_duration, render_figure, render_money, render_value
 from proctor.traces.failures import TrialFailures, read_failures
-from proctor.traces.traced_trial import (
-    Named,
-    Opened,
-    Part,
-    TracedTrial,
-    list_parts,
-    open_parts,
-    order_parts,
-)
+from proctor.traces.traced_trial import Part, TracedTrial, open_parts
 from proctor.trial.finding import level_of
 
 # Traces of a sealed trial. Files are unpacked to temporary copies and checked against their sealed
 # digests. For single steps of a large trajectory, only parts are unpacked (see
 # ledger/step_parts.py).
-
-
-class _Outputs(msgspec.Struct, frozen=True):
-    """The paths of traces in a record."""
-
-    trajectory_path: str | None = None
-    conversation_path: str | None = None
-
-
-class _Record(msgspec.Struct, frozen=True):
-    outputs: _Outputs = _Outputs()
 
 
 @contextlib.contextmanager
@@ -88,32 +70,19 @@ def sealed_traces(
     Raises:
         DamageError: evidence is altered.
     """
-    kept = {file.path: file for file in entry.evidence if ledger.artifacts.holds(file.sha256)}
-    outputs = _find_outputs(entry)
-    named = Named(outputs.trajectory_path, outputs.conversation_path)
-
-    def open_file(name: str) -> Opened:
-        return unpacked(ledger.artifacts, kept[name])
-
+    evidence = SealedEvidence(ledger.artifacts, entry.evidence)
     with contextlib.ExitStack() as stack:
         sources = []
-        for part in order_parts(list_parts(tuple(kept), named), kept, open_file):
-            quick = _find_quickly(ledger, part, kept, selection)
+        for part in evidence.list_parts(entry):
+            quick = _find_quickly(ledger, part, evidence.files, selection)
             if quick is not None:
                 sources.append(quick)
                 continue
             sources += [
                 Source(each.kind, each.path, each.name, each.part, each.passed_over)
-                for each in open_parts([part], open_file, stack)
+                for each in open_parts([part], evidence.open, stack)
             ]
         yield sources
-
-
-def _find_outputs(entry: TrialEntry) -> _Outputs:
-    try:
-        return msgspec.json.decode(entry.record, type=_Record).outputs
-    except msgspec.MsgspecError:
-        return _Outputs()
 
 
 def _find_quickly(

@@ -3,14 +3,15 @@
 from collections.abc import Iterator
 
 from proctor.errors import LedgerError
-from proctor.ledger.artifacts import ArtifactStore, unpacked
-from proctor.ledger.entry import EvidenceFile, TrialEntry
+from proctor.ledger.artifacts import ArtifactStore
+from proctor.ledger.entry import TrialEntry
 from proctor.ledger.query import list_trials, resolve_name
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow, read_row
+from proctor.ledger.sealed_evidence import SealedEvidence
 from proctor.ledger.trial_index import TrialFilter
 from proctor.record.read import parse_record
-from proctor.traces.traced_trial import Opened, TracedTrial
+from proctor.traces.traced_trial import TracedTrial
 
 
 def trace_sealed(ledger: LedgerReader, wanted: TrialFilter) -> Iterator[TracedTrial]:
@@ -43,7 +44,7 @@ def trace_row(ledger: LedgerReader, row: TrialRow) -> TracedTrial:
         return TracedTrial(
             name=name,
             files=(),
-            open_file=_Evidence(ledger.artifacts, {}).open,
+            open_file=SealedEvidence(ledger.artifacts, ()).open,
             problem=f"{name}: withheld; `proctor show {row.seq}` says why",
             seq=row.seq,
         )
@@ -54,25 +55,13 @@ def trace_entry(artifacts: ArtifactStore, entry: TrialEntry) -> TracedTrial:
     """The traced trial of an entry; missing evidence is left out of its files."""
     row = read_row(entry)
     name = row.name
-    kept = {file.path: file for file in entry.evidence if artifacts.holds(file.sha256)}
+    evidence = SealedEvidence(artifacts, entry.evidence)
     return TracedTrial(
         name=name,
-        files=tuple(kept),
-        open_file=_Evidence(artifacts, kept).open,
+        files=tuple(evidence.files),
+        open_file=evidence.open,
         record=parse_record(bytes(entry.record), name, salvage=True).record,
         reason_code=entry.reason_code,
         findings=entry.findings,
         seq=entry.seq,
     )
-
-
-class _Evidence:
-    """The evidence of one sealed trial."""
-
-    def __init__(self, artifacts: ArtifactStore, kept: dict[str, EvidenceFile]) -> None:
-        self._artifacts = artifacts
-        self._kept = kept
-
-    def open(self, name: str) -> Opened:
-        """A temporary copy, checked against the digest that was sealed."""
-        return unpacked(self._artifacts, self._kept[name])

@@ -11,13 +11,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import msgspec
-
 from proctor.errors import NotThereError
-from proctor.ledger.artifacts import ArtifactStore, unpacked
+from proctor.ledger.artifacts import ArtifactStore
 from proctor.ledger.entry import EvidenceFile, TrialEntry
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
+from proctor.ledger.sealed_evidence import SealedEvidence
 from proctor.ledger.step_parts import LARGE
 from proctor.traces.traced_trial import Named, Opened, Part, list_parts, order_parts
 from proctor.web.subject import Subject, find_row
@@ -30,17 +29,6 @@ _FOLDERS = ("agent", "", "artifacts")
 _STEPS = "steps"
 _MOST_STEPS = 1000
 _RESULT = "result.json"
-
-
-class _Outputs(msgspec.Struct, frozen=True):
-    """Paths of traces in a record."""
-
-    trajectory_path: str | None = None
-    conversation_path: str | None = None
-
-
-class _Record(msgspec.Struct, frozen=True):
-    outputs: _Outputs = _Outputs()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,33 +96,20 @@ def _place_in_ledger(ledger: LedgerReader, row: TrialRow) -> TracePlace:
     entry = ledger.entry(row.seq)
     if not isinstance(entry, TrialEntry):
         raise NotThereError(f"{row.name}: withheld; entry {row.seq} says why")
-    artifacts = ledger.artifacts
-    kept = {file.path: file for file in entry.evidence if artifacts.holds(file.sha256)}
-
-    def open_file(name: str) -> Opened:
-        return unpacked(artifacts, kept[name])
-
-    parts = order_parts(list_parts(tuple(kept), _named_by(entry)), kept, open_file)
+    evidence = SealedEvidence(ledger.artifacts, entry.evidence)
+    kept, parts = evidence.files, evidence.list_parts(entry)
     named = [name for part in parts for _, name in part.candidates]
     return TracePlace(
         name=row.name,
         key=f"{os.path.realpath(ledger.where)}\0{row.seq}",
         stamp=tuple((name, kept[name].sha256) for name in named),
         parts=parts,
-        open_file=open_file,
+        open_file=evidence.open,
         has_file=kept.__contains__,
-        artifacts=artifacts,
+        artifacts=ledger.artifacts,
         digests=kept,
         is_sealed=True,
     )
-
-
-def _named_by(entry: TrialEntry) -> Named:
-    try:
-        outputs = msgspec.json.decode(entry.record, type=_Record).outputs
-    except msgspec.MsgspecError:
-        return Named()
-    return Named(outputs.trajectory_path, outputs.conversation_path)
 
 
 def _place_in_job(root: Path, name: str) -> TracePlace:
