@@ -39,6 +39,7 @@ LAYERS = (
         "json_values",
         "plugin",
         "sentence",
+        "times",
     ),
     ("errors",),
 )

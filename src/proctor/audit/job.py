@@ -15,7 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 import msgspec
@@ -38,6 +38,7 @@ from proctor.harbor.stats import CANCELLED
 from proctor.harbor.trial import FoundTrial, verifier_folder
 from proctor.reward.profile import Profile
 from proctor.sentence import count_of, printable
+from proctor.times import parse_utc
 
 # Notes about what is in a job but in none of its numbers: earlier attempts, earlier plans, refused
 # tasks, findings
@@ -238,12 +239,12 @@ def audit_job_times(job: Job) -> Iterator[Finding]:
 
 def _audit_outside(job: Job) -> Iterator[Finding]:
     document = job.published.document if job.published else None
-    planned = _moment(job.lock.created_at) if job.lock else None
-    started = _moment(document.started_at) if document else None
+    planned = parse_utc(job.lock.created_at) if job.lock else None
+    started = parse_utc(document.started_at) if document else None
     began = min((each for each in (planned, started) if each is not None), default=None)
-    ended = _moment(document.finished_at) if document else None
+    ended = parse_utc(document.finished_at) if document else None
     for found in job.trials:
-        first, last = _moment(found.document.started_at), _moment(found.document.finished_at)
+        first, last = parse_utc(found.document.started_at), parse_utc(found.document.finished_at)
         path = f"{found.directory}/result.json"
         if began is not None and first is not None and first < began - _SLACK:
             message = f"the trial began at {found.document.started_at}, its job at {began}"
@@ -259,7 +260,7 @@ def _audit_at_once(job: Job) -> Iterator[Finding]:
         return
     changes: list[tuple[datetime, int]] = []
     for found in job.trials:
-        first, last = _moment(found.document.started_at), _moment(found.document.finished_at)
+        first, last = parse_utc(found.document.started_at), parse_utc(found.document.finished_at)
         if first is not None and last is not None and first < last:
             changes += [(first, 1), (last, -1)]
     running = most = 0
@@ -270,19 +271,6 @@ def _audit_at_once(job: Job) -> Iterator[Finding]:
         message = f"{most} trials ran at once; lock.json allows {allowed}"
         path = f"{job.directory}/lock.json"
         yield Finding(Kind.OVERLAPPING_TRIALS, path, message, str(most), str(allowed))
-
-
-def _moment(text: str | None) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(text) if text else None
-    except ValueError:
-        return None
-    if moment is None:
-        return None
-    try:
-        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
-    except OverflowError:
-        return None
 
 
 # Failed tests in the verifier's output of a trial with a full reward

@@ -49,6 +49,7 @@ from proctor.ledger.trial_index import TrialFilter
 from proctor.record.read import render_record
 from proctor.task.digests import TaskDigests, load_digests
 from proctor.task.directory import Task, load_task
+from proctor.times import render_utc
 from proctor.trial.finding import FindingCode
 
 ATTEMPTS: Final = 5
@@ -90,7 +91,7 @@ def make_demo(directory: Path, size: DemoSize | None = None, watch: Watch | None
     try:
         digests = [_write_task(directory, task) for task in size.tasks]
         key = make_key(directory / "demo-key", KEY_NAME, _SEED)
-        OpenLedger.create(directory / "ledger", key, _ORIGIN, lambda: _written(_FIRST)).close()
+        OpenLedger.create(directory / "ledger", key, _ORIGIN, lambda: render_utc(_FIRST)).close()
         for number, experiment in enumerate(size.experiments):
             started = _FIRST + timedelta(days=number)
             finished = _write_job(directory, experiment, digests, size, started)
@@ -256,7 +257,7 @@ def _seal_job(
 
 def _open(directory: Path, key: SigningKey, now: datetime) -> OpenLedger:
     ledger = OpenLedger.open(directory / "ledger", key=key)
-    ledger.clock = lambda: _written(now)
+    ledger.clock = lambda: render_utc(now)
     return ledger
 
 
@@ -274,7 +275,3 @@ def _review_cheats(directory: Path, key: SigningKey, now: datetime) -> None:
                     reviewer="Demo Reviewer",
                     note="The agent wrote the reward itself; without that file the tests fail.",
                 )
-
-
-def _written(moment: datetime) -> str:
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

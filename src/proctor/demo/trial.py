@@ -25,6 +25,7 @@ from proctor.harbor.trial_result import (
     task_id_of,
 )
 from proctor.task.digests import TaskDigests
+from proctor.times import render_utc
 from proctor.traces.entry import FORMAT, VERSION, Entry
 from proctor.trial.change_record import Header
 from proctor.trial.changes import Change, Phase, Place
@@ -258,7 +259,7 @@ def _render_trace(trial: MadeTrial, clock: _Clock) -> bytes:
     for step, pause in enumerate(clock.pauses, 1):
         now += pause
         entries += _take_turn(trial, step, clock, now)
-    header = {"version": VERSION, "format": FORMAT, "timestamp": _written(clock.start)}
+    header = {"version": VERSION, "format": FORMAT, "timestamp": render_utc(clock.start)}
     lines = [msgspec.json.encode(header), *map(msgspec.json.encode, entries)]
     return b"".join(line + b"\n" for line in lines)
 
@@ -279,7 +280,7 @@ def _take_turn(trial: MadeTrial, step: int, clock: _Clock, now: float) -> list[E
         step=step,
         tool_name="bash",
         command=command.format(**names),
-        timestamp=_written(clock.after(now)),
+        timestamp=render_utc(clock.after(now)),
     )
     text = printed.format(**names)
     result = Entry(
@@ -290,7 +291,7 @@ def _take_turn(trial: MadeTrial, step: int, clock: _Clock, now: float) -> list[E
         stderr=text if code else "",
         exit_code=code,
         duration_ms=milliseconds,
-        timestamp=_written(clock.after(now + milliseconds / 1000)),
+        timestamp=render_utc(clock.after(now + milliseconds / 1000)),
     )
     if random.random() < 0.5:
         return [call, result]
@@ -298,11 +299,7 @@ def _take_turn(trial: MadeTrial, step: int, clock: _Clock, now: float) -> list[E
 
 
 def _say(role: str, step: int, text: str, clock: _Clock, now: float) -> Entry:
-    return Entry(role=role, step=step, content=text, timestamp=_written(clock.after(now)))
-
-
-def _written(moment: datetime) -> str:
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return Entry(role=role, step=step, content=text, timestamp=render_utc(clock.after(now)))
 
 
 def _render_tests(trial: MadeTrial) -> str:

@@ -11,6 +11,8 @@ from typing import Final
 
 import msgspec
 
+from proctor.times import render_utc
+
 # Kinds of spans.
 INTERNAL: Final = 1
 CLIENT: Final = 3
@@ -281,4 +283,4 @@ def render_moment(nanoseconds: int) -> str:
         moment = _EPOCH + timedelta(microseconds=nanoseconds // 1000)
     except OverflowError:
         return str(nanoseconds)
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return render_utc(moment, "microseconds")

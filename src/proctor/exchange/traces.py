@@ -45,6 +45,7 @@ from proctor.record.model import (
 )
 from proctor.record.read import render_record
 from proctor.record.rules import check_dataset_id, check_record
+from proctor.times import parse_utc
 from proctor.traces.atif.carry import ATIF_KEY
 from proctor.traces.atif.convert import to_entries
 from proctor.traces.atif.model import UNKNOWN_AGENT, Atif
@@ -124,19 +125,10 @@ class TraceFacts:
             self.models[name] = None
 
     def _date(self, written: str | None) -> None:
-        moment = _parse_time(written) if written else None
+        moment = parse_utc(written)
         if moment is not None:
             self.began = min(self.began or moment, moment)
             self.ended = max(self.ended or moment, moment)
-
-
-def _parse_time(written: str) -> datetime | None:
-    try:
-        moment = datetime.fromisoformat(written)
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        return moment.astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
 
 
 def load_facts(path: Path, kind: TraceKind) -> TraceFacts:

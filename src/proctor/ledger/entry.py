@@ -14,6 +14,7 @@ import msgspec
 
 from proctor.digest import sha256_hex
 from proctor.errors import DamageError, NotSealedError
+from proctor.times import render_utc
 
 FORMAT = "proctor-ledger-1"
 LARGEST_ENTRY = 16 << 20
@@ -299,7 +300,7 @@ _DECODERS = {kind: msgspec.json.Decoder(model) for kind, model in KINDS.items()}
 
 def now_text() -> str:
     """The current time in the format of entries."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return render_utc(datetime.now(UTC))
 
 
 def encode_entry(entry: AnyEntry | Withheld) -> bytes:

@@ -6,7 +6,6 @@ it a value in `read_row`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from functools import lru_cache
 from operator import attrgetter
 from typing import Annotated, Any, Final, get_type_hints
@@ -38,6 +37,7 @@ from proctor.record.comparable import (
     verifier_digest,
 )
 from proctor.reward.number import find_primary, is_finite
+from proctor.times import parse_utc, render_utc
 
 type Reward = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)] | float | None
 """A reward that SQLite can hold."""
@@ -281,14 +281,8 @@ def admitted_status(completeness: str | None) -> str:
 
 def _in_utc(text: str) -> str:
     """A time in UTC, so that strings sort like times; unchanged if it is not a time."""
-    try:
-        moment = datetime.fromisoformat(text)
-        # Times without a zone are taken as UTC: the same everywhere, whatever the machine's zone.
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        moment = moment.astimezone(UTC)
-        return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
-    except (ValueError, OverflowError):
-        return text
+    moment = parse_utc(text)
+    return text if moment is None else render_utc(moment, "microseconds")
 
 
 def _find_reward(entry: TrialEntry, recorded: Reward) -> Reward:

@@ -20,6 +20,7 @@ from proctor.ledger.entry import AnyEntry, KeyEntry, Withheld, WithholdEntry
 from proctor.ledger.log import Place
 from proctor.ledger.row import TrialRow
 from proctor.ledger.tree import Frontier
+from proctor.times import render_utc
 
 STATUSES = ("sealed", "diagnostic", "superseded", "withheld")
 EVERYTHING = 1 << 62
@@ -294,4 +295,4 @@ def format_since(given: datetime | str) -> str:
             f"since is {str(given)[:60]!r}; expected a time such as 2026-11-15 or "
             "2026-11-15T10:00:00Z"
         ) from error
-    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return render_utc(moment, "microseconds")

@@ -23,6 +23,7 @@ import msgspec
 
 from proctor.files import write_all
 from proctor.harbor.render import written_text
+from proctor.times import render_utc
 from proctor.traces.entry import OUTPUT, OUTPUT_FILE, OUTPUT_FORMAT, VERSION, Entry, Header
 from proctor.traces.writer import Redactor
 from proctor.trial.clock import SYSTEM, Clock
@@ -111,7 +112,7 @@ class OutputLog:
 
     def now(self) -> str:
         """The time, for an entry."""
-        return self.clock.now().isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return render_utc(self.clock.now())
 
     def write_text(self, name: str) -> None:
         """Write all text so far, without times, to a file beside the log."""

@@ -6,6 +6,7 @@ from urllib.parse import quote
 from proctor.report.board.numbers import RowNumbers
 from proctor.report.page.figures import render_estimate
 from proctor.sentence import render_duration, render_figure, render_money, render_percent
+from proctor.times import parse_utc
 
 NOT_KNOWN = "-"
 
@@ -49,15 +50,10 @@ def show_time(value: str | float | None) -> str:
     if not value:
         return NOT_KNOWN
     try:
-        moment = (
-            datetime.fromisoformat(value)
-            if isinstance(value, str)
-            else datetime.fromtimestamp(value, UTC)
-        )
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M}"
+        moment = parse_utc(value) if isinstance(value, str) else datetime.fromtimestamp(value, UTC)
     except (ValueError, OverflowError, OSError):
-        return str(value)[:40]
+        moment = None
+    return f"{moment:%Y-%m-%d %H:%M}" if moment else str(value)[:40]
 
 
 def experiment_path(name: str) -> str:

@@ -1,6 +1,6 @@
 """`proctor import traces`: imports loose trajectories, conversations and ATIF files."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 
 import click
@@ -13,6 +13,7 @@ from proctor.cli.redaction import secret_option
 from proctor.errors import InputError
 from proctor.exchange.traces import TraceOptions, find_traces
 from proctor.sentence import count_of
+from proctor.traces.times import read_timestamp
 
 _NOUN = "trace"
 
@@ -76,10 +77,7 @@ def command(
 
 
 def _parse_when(written: str) -> datetime:
-    try:
-        moment = datetime.fromisoformat(written)
-    except ValueError as error:
-        raise InputError(
-            f"--when {written!r}: expected a time such as 2026-11-15T18:56Z"
-        ) from error
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    moment = read_timestamp(written)
+    if moment is None:
+        raise InputError(f"--when {written!r}: expected a time such as 2026-11-15T18:56Z")
+    return moment

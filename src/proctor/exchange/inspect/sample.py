@@ -19,7 +19,7 @@ value which is none of these is not scored, where Inspect counts it as 0:
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cached_property
 from typing import Any, Final
 
@@ -30,6 +30,7 @@ from proctor.record.cost import Usage
 from proctor.record.fields import check_json
 from proctor.record.reasons import ReasonCode
 from proctor.sentence import shown
+from proctor.times import parse_utc
 from proctor.traces.entry import Object
 
 PROCTOR: Final = "proctor"
@@ -94,14 +95,7 @@ def keep_storable(value: Any, name: str, notes: list[str]) -> Any:
 
 def parse_time(value: object) -> datetime | None:
     """Parse an ISO time; one without an offset is UTC."""
-    if not isinstance(value, str):
-        return None
-    try:
-        time = datetime.fromisoformat(value.strip())
-        time = time.replace(tzinfo=UTC) if time.utcoffset() is None else time
-        return time.astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
+    return parse_utc(value.strip()) if isinstance(value, str) else None
 
 
 def find_default_scorer(log: InspectLog) -> str | None:

@@ -27,6 +27,7 @@ from proctor.digest import sha256_hex
 from proctor.errors import PrimeError
 from proctor.exchange.foreign_values import find_number, find_text, parse_int, whole_text
 from proctor.sentence import count_of, shown
+from proctor.times import parse_utc
 from proctor.traces.entry import Object
 
 
@@ -402,11 +403,4 @@ def _parse_number(value: object) -> float | None:
 
 def _parse_time(value: object) -> datetime | None:
     """Parse an ISO time; Prime's times without an offset are UTC."""
-    if not isinstance(value, str):
-        return None
-    try:
-        time = datetime.fromisoformat(value.strip())
-        time = time.replace(tzinfo=UTC) if time.utcoffset() is None else time
-        return time if time.utcoffset() == UTC.utcoffset(None) else time.astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None
+    return parse_utc(value.strip()) if isinstance(value, str) else None

@@ -14,6 +14,7 @@ from proctor.files import read_head
 from proctor.ledger.handover import follow_keys
 from proctor.ledger.note import Algorithm, Checkpoint, VerifierKey, parse_verifier_key
 from proctor.ledger.signature import check_signature
+from proctor.times import render_utc
 
 _LARGEST = 4096
 
@@ -75,7 +76,7 @@ def _judge(
 
 def _render_time(seconds: int) -> str:
     try:
-        return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+        return render_utc(datetime.fromtimestamp(seconds, UTC), "auto")
     except (ValueError, OverflowError, OSError):
         return f"second {seconds} since 1970"
 
