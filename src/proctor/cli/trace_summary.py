@@ -26,7 +26,7 @@ from proctor.exchange.traced_files import find_in_files, list_places
 from proctor.ledger.trial_index import TrialFilter
 from proctor.report.page.figures import UNKNOWN, render_seconds
 from proctor.sentence import count_of, render_figure, render_percent
-from proctor.traces.compat_summary import Aggregate, Signals, aggregate
+from proctor.traces.compat_summary import Signals, aggregate
 from proctor.traces.experiment import (
     Average,
     ExperimentSummary,
@@ -294,8 +294,8 @@ def _print_compat(found: list[Compared], *, as_json: bool) -> None:
     ]
     print_rows(["trial", *names, "first_error"], rows, right=names)
     print_line()
-    for name in Aggregate.__struct_fields__:
-        print_line(f"{name} {getattr(whole, name)}")
+    for name, value in whole.items():
+        print_line(f"{name} {value}")
 
 
 def _first(found: Compared) -> str:

@@ -220,49 +220,6 @@ def _is_error(text: str) -> bool:
     return any(word in text for word in _WORDS)
 
 
-class TraceSummaryRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of aec-bench's `report traces`, by its names."""
-
-    trial_id: str
-    model: str
-    task: str
-    """The last segment of the task's id."""
-    task_type: str
-    """The segment before it; the whole id where it has only one."""
-    reward: float | None
-    """Null if not scored, which aec-bench cannot represent."""
-    turns_used: int | None
-    """As the agent reports it, 0 if it does not; null if it is not a number."""
-    max_turns: int | None
-    """As for turns_used."""
-    tokens_in: int
-    """0 if unknown."""
-    tokens_out: int
-    """0 if unknown."""
-    duration_sec: float
-    """Seconds of the agent; of the whole trial if those are unknown or 0."""
-    tool_calls: int
-    tool_errors: int
-    used_calc_tool: bool
-    wrote_output: bool
-    fields_correct: int
-    """Numbers in the breakdown that equal 1."""
-    fields_total: int
-    """Numbers in the breakdown."""
-    first_error: str | None
-    trace_path: str
-
-
-class Aggregate(msgspec.Struct, frozen=True, kw_only=True):
-    """Many trials; every mean is over all of them, with 0 for those without a transcript."""
-
-    n_trials: int
-    trials_with_transcript: int
-    mean_assistant_messages: float
-    mean_tool_call_count: float
-    mean_bash_tool_call_count: float
-
-
 def read_signals(trajectory: str | None, conversation: str | None) -> Signals:
     """The signals of a trial from its files: a trajectory hides the conversation.
 
@@ -277,31 +234,34 @@ def read_signals(trajectory: str | None, conversation: str | None) -> Signals:
     return Signals()
 
 
-def make_summary_record(record: TrialRecord, signals: Signals) -> TraceSummaryRecord:
-    """Make the line of aec-bench's report for a trial."""
+def make_summary_record(record: TrialRecord, signals: Signals) -> Object:
+    """Make the line of aec-bench's `report traces` for a trial, by its names."""
     segments = record.task.task_id.split("/")
     result, cost, timing = record.outputs.agent_result or {}, record.cost, record.timing
     numbers = list(_numbers(record.evaluation.breakdown))
-    return TraceSummaryRecord(
-        trial_id=record.trial_id,
-        model=record.agent.model,
-        task=segments[-1],
-        task_type=segments[-2] if len(segments) > 1 else segments[0],
-        reward=record.evaluation.reward,
-        turns_used=_whole(result.get("turns_used")),
-        max_turns=_whole(result.get("max_turns")),
-        tokens_in=(cost.tokens_in if cost else None) or 0,
-        tokens_out=(cost.tokens_out if cost else None) or 0,
-        duration_sec=float(timing.agent_seconds or timing.total_seconds),
-        tool_calls=signals.tool_call_count,
-        tool_errors=signals.tool_errors,
-        used_calc_tool=signals.used_calc_tool,
-        wrote_output=signals.wrote_output,
-        fields_correct=sum(number == 1.0 for number in numbers),
-        fields_total=len(numbers),
-        first_error=signals.first_error,
-        trace_path=record.outputs.trajectory_path or record.outputs.conversation_path or "",
-    )
+    return {
+        "trial_id": record.trial_id,
+        "model": record.agent.model,
+        "task": segments[-1],
+        "task_type": segments[-2] if len(segments) > 1 else segments[0],
+        # Null if not scored, which aec-bench cannot represent.
+        "reward": record.evaluation.reward,
+        # As the agent reports it, 0 if it does not.
+        "turns_used": _whole(result.get("turns_used")),
+        "max_turns": _whole(result.get("max_turns")),
+        "tokens_in": (cost.tokens_in if cost else None) or 0,
+        "tokens_out": (cost.tokens_out if cost else None) or 0,
+        # Of the whole trial if those of the agent are unknown or 0.
+        "duration_sec": float(timing.agent_seconds or timing.total_seconds),
+        "tool_calls": signals.tool_call_count,
+        "tool_errors": signals.tool_errors,
+        "used_calc_tool": signals.used_calc_tool,
+        "wrote_output": signals.wrote_output,
+        "fields_correct": sum(number == 1.0 for number in numbers),
+        "fields_total": len(numbers),
+        "first_error": signals.first_error,
+        "trace_path": record.outputs.trajectory_path or record.outputs.conversation_path or "",
+    }
 
 
 def _whole(value: Any) -> int | None:
@@ -323,15 +283,18 @@ def _numbers(value: Any) -> Iterator[float]:
             yield found
 
 
-def aggregate(signals: Sequence[Signals]) -> Aggregate:
-    """Aggregate trials as aec-bench does; zeros if there are none."""
-    return Aggregate(
-        n_trials=len(signals),
-        trials_with_transcript=sum(each.has_transcript for each in signals),
-        mean_assistant_messages=_mean([each.assistant_messages for each in signals]),
-        mean_tool_call_count=_mean([each.tool_call_count for each in signals]),
-        mean_bash_tool_call_count=_mean([each.bash_tool_call_count for each in signals]),
-    )
+def aggregate(signals: Sequence[Signals]) -> dict[str, float]:
+    """Aggregate trials as aec-bench does; zeros if there are none.
+
+    Every mean is over all of them, with 0 for those without a transcript.
+    """
+    return {
+        "n_trials": len(signals),
+        "trials_with_transcript": sum(each.has_transcript for each in signals),
+        "mean_assistant_messages": _mean([each.assistant_messages for each in signals]),
+        "mean_tool_call_count": _mean([each.tool_call_count for each in signals]),
+        "mean_bash_tool_call_count": _mean([each.bash_tool_call_count for each in signals]),
+    }
 
 
 def _mean(counts: Sequence[int]) -> float:

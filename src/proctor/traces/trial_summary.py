@@ -13,13 +13,8 @@ import msgspec
 from proctor.errors import DamageError, TraceError
 from proctor.record.model import TrialRecord
 from proctor.traces.causes import Case, Cause, find_cause
-from proctor.traces.compat_summary import (
-    Signals,
-    TraceSummaryRecord,
-    make_summary_record,
-    read_signals,
-)
-from proctor.traces.entry import OUTPUT_FILE, TraceKind
+from proctor.traces.compat_summary import Signals, make_summary_record, read_signals
+from proctor.traces.entry import OUTPUT_FILE, Object, TraceKind
 from proctor.traces.failures import TrialFailures, has_failed, read_failures, read_logs
 from proctor.traces.limits import Limit, exception_types, find_in, find_limit, whole
 from proctor.traces.summary import TraceSummary, merge_parts, summarise_file
@@ -233,8 +228,8 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     signals: Signals
-    record: TraceSummaryRecord | None
-    """Null if the trial has no record."""
+    record: Object | None
+    """The line of its `report traces`. Null if the trial has no record."""
 
 
 def compare_traced(trial: TracedTrial) -> Compared:
