@@ -5,6 +5,7 @@
     live_cost                   what trials without a result have cost so far
     experiment                  an experiment or a job: its rows, and the counts
     pages                       templates to responses, and their headers
+    lru                         a cache of the values that were used last
     shown, listing              formatting of values; pagination
     guard, writing, problems    checks of requests, write access, error pages
     experiments                 the front page

@@ -54,8 +54,7 @@ def _show_index(request: Request) -> Response:
             with snapshot(ledger) as size:
                 key = ("index", size, words, number)
             # A page of large experiments takes a while: their intervals are resampled.
-            shown = subject.kept.find(key) or _render_sealed(ledger, words, number)
-            subject.kept.keep(key, shown)
+            shown = subject.kept.find_or_make(key, lambda: _render_sealed(ledger, words, number))
     return render_page(
         "index.html",
         title="Experiments" if subject.ledger else "Jobs",

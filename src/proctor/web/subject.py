@@ -10,7 +10,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from markupsafe import Markup
@@ -28,6 +28,7 @@ from proctor.ledger.verification.verify import verify_ledger
 from proctor.sentence import count_of
 from proctor.web.experiment import Experiment, load_sealed
 from proctor.web.job_files import JobFiles
+from proctor.web.lru import LruCache
 from proctor.web.shelf import JobShelf
 
 # Detecting a damaged ledger, and showing as much of it as possible
@@ -165,37 +166,8 @@ def _index_found(directory: Path) -> tempfile.TemporaryDirectory[str]:
     return kept
 
 
-# Cache of rendered pages
-
-
-_MOST = 8
-_LARGEST = 4_000_000
-
-
-class PageCache:
-    """Most recently rendered pages."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._pieces: dict[Hashable, Markup] = {}
-
-    def find(self, key: Hashable) -> Markup | None:
-        """Return a cached page."""
-        with self._lock:
-            return self._pieces.get(key)
-
-    def keep(self, key: Hashable, piece: Markup) -> None:
-        """Cache a page unless it is very large, and evict the oldest."""
-        if len(piece) > _LARGEST:
-            return
-        with self._lock:
-            # Rendered again, it is the newest.
-            self._pieces.pop(key, None)
-            self._pieces[key] = piece
-            while len(self._pieces) > _MOST:
-                del self._pieces[next(iter(self._pieces))]
-
-
+# Rendered pages that are cached, and the most characters of one.
+_PAGES, _LARGEST = 8, 4_000_000
 _SHOWN = 80
 _VERSIONS = 200
 # Jobs whose trials are read in advance.
@@ -216,7 +188,7 @@ class Subject:
         """The directory of the jobs; None for a ledger, and for jobs that were named one by one."""
         self.shelf = JobShelf(jobs, root)
         """The jobs; those in `root` are listed as they come and go."""
-        self.kept = PageCache()
+        self.kept = LruCache[Markup](_PAGES, lambda page: len(page) <= _LARGEST)
         # Versions of experiments in the ledger, with the state of the ledger they belong to.
         self._versions: dict[str, tuple[object, str]] = {}
         self.health = Health(ledger) if ledger is not None else None

@@ -48,7 +48,7 @@ def _show_trial(request: Request) -> Response:
     with opened_trial(subject, experiment, trial) as known:
         where = known.row.record if known.row else known.traced.name
         key = key_of(where, known.files)
-        values = gather(known, SUMMARIES.find(key, lambda: summarise_traced(known.traced)))
+        values = gather(known, SUMMARIES.find_or_make(key, lambda: summarise_traced(known.traced)))
         values["review"] = _find_new(request)
         values["may_write"] = may_write(request)
         values["all_files"] = "files" in request.query_params

@@ -187,7 +187,7 @@ def _with_record(known: Known, place: Path) -> Known:
     """Add what would be sealed of it; if that fails, the reason."""
     try:
         key = key_of(str(place), known.files)
-        submission = SUBMISSIONS.find(key, lambda: _submit(place, known.experiment))
+        submission = SUBMISSIONS.find_or_make(key, lambda: _submit(place, known.experiment))
         record = parse_record(submission.record, str(place), salvage=True).record
     except InputError as error:
         return replace(known, problems=(*known.problems, str(error)))
