@@ -10,7 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from proctor.cli.output import print_json, reading_progress
+from proctor.cli.ledger.progress import reading_progress
+from proctor.cli.output import print_json
 from proctor.sentence import printable
 from tests.audit.directories import COPIED, copy_job, edit_json, find_trial, make_job, publish
 from tests.cli.programs import Proctor, command_line, environment, run_child
@@ -167,14 +168,14 @@ def test_progress_is_shown_on_a_terminal_after_a_second(
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
     # Only the module's clock: servers of other tests run in threads, and ask time.monotonic too.
     ours = SimpleNamespace(monotonic=lambda: next(clock))
-    monkeypatch.setattr("proctor.cli.output.time", ours)
+    monkeypatch.setattr("proctor.cli.ledger.progress.time", ours)
     watch = reading_progress("job\x1b")
     watch(500, 1500)
     assert capsys.readouterr().err == ""
     watch(1000, 1500)
     shown = capsys.readouterr().err
     assert shown.startswith("\r")
-    assert r"job\x1b: 1,000 of 1,500 trials" in shown
+    assert r"░ job\x1b 1,000 of 1,500" in shown
     watch(1500, 1500)
     assert "1,500 of 1,500" in capsys.readouterr().err
 
@@ -196,8 +197,8 @@ def test_whatever_reads_all_trials_shows_progress(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    monkeypatch.setattr("proctor.cli.output._SHOW_AFTER_SECONDS", 0)
-    shown = proctor(*arguments).err.count(f"{JOB}: 3 of 3 trials")
+    monkeypatch.setattr("proctor.cli.ledger.progress._SHOW_AFTER_SECONDS", 0)
+    shown = proctor(*arguments).err.count(f"{JOB} 3 of 3")
     assert shown == arguments.count(JOB)
 
 

@@ -13,8 +13,9 @@ from proctor.audit.difference import RunDifference, compare_runs
 from proctor.audit.findings import Finding, Kind
 from proctor.audit.job import Audit, audit_job, render_verdict
 from proctor.cli.ledger.options import open_ledger
+from proctor.cli.ledger.progress import reading_progress
 from proctor.cli.options import PATH, check_apart, check_companions, is_given
-from proctor.cli.output import json_option, print_json, print_line, reading_progress
+from proctor.cli.output import json_option, print_json, print_line
 from proctor.cli.table import print_table
 from proctor.errors import InputError
 from proctor.harbor.job import Job, load_job

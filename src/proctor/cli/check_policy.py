@@ -10,7 +10,8 @@ from pathlib import Path
 
 from proctor.audit.file_kind import FileKind, find_file_kind
 from proctor.cli.ledger.options import choose_directory, open_ledger
-from proctor.cli.output import print_json, print_line, reading_progress
+from proctor.cli.ledger.progress import reading_progress
+from proctor.cli.output import print_json, print_line
 from proctor.cli.table import print_table
 from proctor.errors import InputError
 from proctor.ledger.claims.trust import load_verifier_key

@@ -9,9 +9,9 @@ import click
 import msgspec
 
 from proctor.cli.ledger.options import choose_directory, ledger_option, open_ledger
-from proctor.cli.ledger.progress import make_progress
+from proctor.cli.ledger.progress import make_progress, reading_progress
 from proctor.cli.options import PATH, STDOUT, check_companions
-from proctor.cli.output import json_option, print_json, print_line, reading_progress, write_file
+from proctor.cli.output import json_option, print_json, print_line, write_file
 from proctor.cli.stdout import print_stderr, send
 from proctor.errors import DamageError, InputError
 from proctor.report.gate.judging import (

@@ -9,8 +9,9 @@ import msgspec
 from msgspec.structs import asdict
 
 from proctor.audit.task_scores import task_scores
+from proctor.cli.ledger.progress import reading_progress
 from proctor.cli.options import PATH, check_companions
-from proctor.cli.output import json_option, print_json, print_line, reading_progress, write_file
+from proctor.cli.output import json_option, print_json, print_line, write_file
 from proctor.errors import InputError, ProctorError
 from proctor.files import read_small
 from proctor.harbor.documents import JobDocument, is_trial

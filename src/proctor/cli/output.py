@@ -1,4 +1,4 @@
-"""Prints lines, JSON and progress, and writes files."""
+"""Prints lines and JSON, and writes files."""
 
 import contextlib
 import itertools
@@ -6,9 +6,7 @@ import json
 import os
 import re
 import shutil
-import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,13 +15,11 @@ import click
 from proctor.cli.stdout import send
 from proctor.errors import InputError
 from proctor.files import read_small, write_atomic, write_new
-from proctor.harbor.job import Watch
 from proctor.harbor.render import render_json
 from proctor.sentence import printable
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
-_SHOW_AFTER_SECONDS = 1.0
 _BEYOND_ASCII = re.compile("[^\n -~]+")
 
 
@@ -166,18 +162,3 @@ def _holds(path: Path, data: bytes) -> bool:
         return read_small(str(path)) == data
     except OSError:
         return False
-
-
-def reading_progress(what: str) -> Watch:
-    """A counter on stderr if reading takes longer than a second; silent without a terminal."""
-    if not sys.stderr.isatty():
-        return lambda _done, _total: None
-    began = time.monotonic()
-
-    def show(done: int, total: int) -> None:
-        if time.monotonic() - began < _SHOW_AFTER_SECONDS:
-            return
-        end = "\r\x1b[K" if done == total else ""
-        click.echo(f"\r{printable(what)}: {done:,} of {total:,} trials{end}", nl=False, err=True)
-
-    return show

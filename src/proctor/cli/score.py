@@ -17,12 +17,12 @@ from proctor.cli.denominators import (
     render_parts,
     render_passes,
 )
+from proctor.cli.ledger.progress import reading_progress
 from proctor.cli.options import PATH
 from proctor.cli.output import (
     json_option,
     print_json,
     print_line,
-    reading_progress,
     write_file,
 )
 from proctor.errors import MixedJobsError

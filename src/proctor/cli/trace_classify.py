@@ -10,8 +10,9 @@ import msgspec
 
 from proctor.cli.ledger.filters import filter_options
 from proctor.cli.ledger.options import ledger_option
+from proctor.cli.ledger.progress import reading_progress
 from proctor.cli.options import PATH
-from proctor.cli.output import json_option, print_json, print_line, reading_progress
+from proctor.cli.output import json_option, print_json, print_line
 from proctor.cli.trace_judges import (
     RULES,
     JudgeReport,

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import click
 
+from proctor.cli.ledger.progress import reading_progress
 from proctor.cli.options import check_companions
-from proctor.cli.output import reading_progress
 from proctor.cli.trace_labels import LabelledTrial, Part
 from proctor.errors import AgentError, InputError
 from proctor.traces.behaviour import compare_labels

@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 import click
 
@@ -24,7 +25,12 @@ def make_progress() -> Callable[[str, int, int], None]:
             return
         filled = _BAR * done // total if total else _BAR
         bar = "█" * filled + "░" * (_BAR - filled)
-        text = "\r\x1b[K" if done >= total else f"\r{bar} {printable(what)} {done:,} of {total:,}"
-        click.echo(text, nl=False, err=True)
+        end = "\r\x1b[K" if done >= total else ""
+        click.echo(f"\r{bar} {printable(what)} {done:,} of {total:,}{end}", nl=False, err=True)
 
     return show
+
+
+def reading_progress(what: str) -> Callable[[int, int], None]:
+    """The same for one thing, called with the amount done and the total."""
+    return partial(make_progress(), what)
