@@ -10,9 +10,9 @@ from typing import Any
 import click
 import msgspec
 
-from proctor.cli.ledger.options import json_option, ledger_option, open_ledger
+from proctor.cli.ledger.options import ledger_option, open_ledger
 from proctor.cli.options import check_apart, check_companions
-from proctor.cli.output import print_json, print_line
+from proctor.cli.output import json_option, print_json, print_line
 from proctor.cli.plain_table import draw_rows, print_rows
 from proctor.cli.stdout import print_stderr
 from proctor.cli.width import terminal_width

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
-from proctor.cli.ledger.options import choose_directory, json_option, ledger_option, open_ledger
+from proctor.cli.ledger.options import choose_directory, ledger_option, open_ledger
 from proctor.cli.options import PATH, STDOUT
-from proctor.cli.output import print_json, print_line, write_new_file
+from proctor.cli.output import json_option, print_json, print_line, write_new_file
 from proctor.digest import sha256_hex
 from proctor.errors import InputError
 from proctor.ledger.claims.proof import load_checkpoint

@@ -7,10 +7,10 @@ import click
 import msgspec
 
 from proctor.cli.ledger.filters import filter_options
-from proctor.cli.ledger.options import json_option, ledger_option, open_ledger
+from proctor.cli.ledger.options import ledger_option, open_ledger
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.options import PATH
-from proctor.cli.output import print_json, print_line
+from proctor.cli.output import json_option, print_json, print_line
 from proctor.errors import InputError
 from proctor.exchange.exporting import Exported, Exporter, Selection
 from proctor.ledger.query import list_trials

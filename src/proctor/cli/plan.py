@@ -9,9 +9,9 @@ from typing import Any, get_args
 import click
 import msgspec
 
-from proctor.cli.ledger.options import json_option, key_option, ledger_option, open_ledger
+from proctor.cli.ledger.options import key_option, ledger_option, open_ledger
 from proctor.cli.ledger.target import open_target
-from proctor.cli.output import print_json, print_line
+from proctor.cli.output import json_option, print_json, print_line
 from proctor.cli.plain_table import print_rows
 from proctor.cli.running.config import RequestedJob, make_config
 from proctor.cli.running.flags import RunFlags

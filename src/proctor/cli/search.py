@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 import click
 
 from proctor.cli.ledger.filters import filter_options
-from proctor.cli.ledger.options import json_option, ledger_option, open_ledger
+from proctor.cli.ledger.options import ledger_option, open_ledger
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.options import check_apart
-from proctor.cli.output import print_json, print_line
+from proctor.cli.output import json_option, print_json, print_line
 from proctor.cli.stdout import print_stderr, send
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.trial_index import TrialFilter

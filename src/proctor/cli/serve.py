@@ -6,16 +6,10 @@ from pathlib import Path
 
 import click
 
-from proctor.cli.ledger.options import (
-    json_option,
-    key_option,
-    ledger_option,
-    open_ledger,
-    own_ledger_option,
-)
+from proctor.cli.ledger.options import key_option, ledger_option, open_ledger, own_ledger_option
 from proctor.cli.ledger.target import open_signed
 from proctor.cli.options import PATH
-from proctor.cli.output import print_json, print_line
+from proctor.cli.output import json_option, print_json, print_line
 from proctor.cli.stdout import print_stderr
 from proctor.errors import InputError
 from proctor.ledger.claims.trust import load_verifier_key

@@ -4,8 +4,9 @@ from importlib import import_module
 
 import click
 
-from proctor.cli.ledger.options import json_option, ledger_option
+from proctor.cli.ledger.options import ledger_option
 from proctor.cli.options import PATH
+from proctor.cli.output import json_option
 
 
 @click.command("view")

@@ -6,8 +6,9 @@ from pathlib import Path
 import click
 
 from proctor.cli.import_.taking import bring_in, print_reconciliation
-from proctor.cli.ledger.options import json_option, key_option, ledger_option
+from proctor.cli.ledger.options import key_option, ledger_option
 from proctor.cli.options import PATH
+from proctor.cli.output import json_option
 from proctor.exchange.aec_bench import find_records, submit_record
 from proctor.exchange.intake import Offer
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import click
 
-from proctor.cli.ledger.options import json_option, key_option, ledger_option
+from proctor.cli.ledger.options import key_option, ledger_option
 from proctor.cli.ledger.target import open_target
 from proctor.cli.options import PATH
-from proctor.cli.output import print_json, print_line
+from proctor.cli.output import json_option, print_json, print_line
 from proctor.ledger.claims.trust import load_verifier_key
 from proctor.ledger.exchange.checked import describe_hidden
 from proctor.ledger.exchange.take_in import ImportedBundle, import_bundle

@@ -15,11 +15,11 @@ from proctor.cli.import_.taking import (
     print_reconciliation,
     render_next,
 )
-from proctor.cli.ledger.options import json_option, key_option, ledger_option
+from proctor.cli.ledger.options import key_option, ledger_option
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.ledger.target import open_target
 from proctor.cli.options import PATH, check_apart
-from proctor.cli.output import print_json
+from proctor.cli.output import json_option, print_json
 from proctor.errors import PrimeError
 from proctor.exchange.intake import Offer, Reconciliation, seal_offers
 from proctor.exchange.prime.client import (

@@ -5,9 +5,9 @@ import getpass
 import click
 import msgspec
 
-from proctor.cli.ledger.options import json_option, key_option, own_ledger_option
+from proctor.cli.ledger.options import key_option, own_ledger_option
 from proctor.cli.ledger.target import open_signed
-from proctor.cli.output import print_json, print_line
+from proctor.cli.output import json_option, print_json, print_line
 from proctor.ledger.attestation import append_attestation
 from proctor.sentence import count_of
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from proctor.cli.ledger.options import json_option, open_memory, state_option
+from proctor.cli.ledger.options import open_memory, state_option
 from proctor.cli.options import PATH, check_apart
-from proctor.cli.output import print_json, print_line
+from proctor.cli.output import json_option, print_json, print_line
 from proctor.errors import KeyFileError
 from proctor.ledger.claims.trust import load_verifier_key
 from proctor.ledger.claims.witness import WitnessInput, witness_copy

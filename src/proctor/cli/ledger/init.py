@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
-from proctor.cli.ledger.options import json_option, key_option, own_ledger_option
+from proctor.cli.ledger.options import key_option, own_ledger_option
 from proctor.cli.options import PATH, check_apart
-from proctor.cli.output import print_json, print_line
+from proctor.cli.output import json_option, print_json, print_line
 from proctor.errors import LedgerError
 from proctor.ledger.keys import default_key_path, find_key, load_key, make_key
 from proctor.ledger.ledger import OpenLedger

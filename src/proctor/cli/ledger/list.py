@@ -9,8 +9,9 @@ import click
 import msgspec
 
 from proctor.cli.ledger.filters import filter_options
-from proctor.cli.ledger.options import json_option, ledger_option, open_ledger
+from proctor.cli.ledger.options import ledger_option, open_ledger
 from proctor.cli.options import check_apart
+from proctor.cli.output import json_option
 from proctor.cli.plain_table import print_rows
 from proctor.cli.stdout import print_stderr, send, send_bytes
 from proctor.ledger.query import list_trials

@@ -31,7 +31,6 @@ extend_option = click.option(
     is_flag=True,
     help="Allow adding trials of another job by other agents to an experiment.",
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 
 
 def choose_directory(given: str | None) -> Path:

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 import msgspec
 
-from proctor.cli.ledger.options import json_option, ledger_option, open_ledger
+from proctor.cli.ledger.options import ledger_option, open_ledger
 from proctor.cli.ledger.progress import make_progress
-from proctor.cli.output import print_json, print_line
+from proctor.cli.output import json_option, print_json, print_line
 from proctor.errors import InputError
 from proctor.ledger.publishing import DirectoryTarget, Published, Target, publish
 from proctor.ledger.remote.client import S3

@@ -2,9 +2,9 @@
 
 import click
 
-from proctor.cli.ledger.options import json_option, key_option, own_ledger_option
+from proctor.cli.ledger.options import key_option, own_ledger_option
 from proctor.cli.ledger.target import open_signed
-from proctor.cli.output import print_json, print_line
+from proctor.cli.output import json_option, print_json, print_line
 from proctor.ledger.entry import ReviewEntry
 from proctor.ledger.query import find_trial
 from proctor.ledger.review import append_review, list_remarks

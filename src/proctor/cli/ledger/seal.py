@@ -7,17 +7,11 @@ from pathlib import Path
 import click
 
 from proctor.cli.import_.taking import bring_in, exit_code_of
-from proctor.cli.ledger.options import (
-    choose_directory,
-    extend_option,
-    json_option,
-    key_option,
-    ledger_option,
-)
+from proctor.cli.ledger.options import choose_directory, extend_option, key_option, ledger_option
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.ledger.secrets import read_secrets
 from proctor.cli.options import PATH
-from proctor.cli.output import print_json, print_line
+from proctor.cli.output import json_option, print_json, print_line
 from proctor.cli.redaction import secret_option
 from proctor.errors import InputError
 from proctor.exchange.intake import Offer, Reconciliation, refuse

@@ -5,9 +5,9 @@ from functools import partial
 import click
 import msgspec
 
-from proctor.cli.ledger.options import json_option, ledger_option, open_ledger
+from proctor.cli.ledger.options import ledger_option, open_ledger
 from proctor.cli.ledger.progress import make_progress
-from proctor.cli.output import print_json, print_line
+from proctor.cli.output import json_option, print_json, print_line
 from proctor.cli.plain_table import print_rows
 from proctor.ledger.stats import ExperimentStats, measure
 from proctor.ledger.withheld import list_unnamed, render_unnamed

@@ -5,8 +5,8 @@ import os
 
 import click
 
-from proctor.cli.ledger.options import choose_directory, json_option, ledger_option
-from proctor.cli.output import print_json, print_line
+from proctor.cli.ledger.options import choose_directory, ledger_option
+from proctor.cli.output import json_option, print_json, print_line
 from proctor.cli.stdout import print_stderr
 from proctor.errors import LedgerError
 from proctor.ledger.keys import find_key

@@ -3,10 +3,10 @@
 import click
 import msgspec
 
-from proctor.cli.ledger.options import choose_directory, json_option, ledger_option
+from proctor.cli.ledger.options import choose_directory, ledger_option
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.options import PATH
-from proctor.cli.output import print_json, print_line
+from proctor.cli.output import json_option, print_json, print_line
 from proctor.ledger.claims.trust import load_verifier_key
 from proctor.ledger.verification.verify import Verification, verify_ledger
 from proctor.search.check import check_search_index

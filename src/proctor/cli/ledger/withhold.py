@@ -5,10 +5,10 @@ from pathlib import Path
 
 import click
 
-from proctor.cli.ledger.options import json_option, key_option, own_ledger_option
+from proctor.cli.ledger.options import key_option, own_ledger_option
 from proctor.cli.ledger.target import open_signed
 from proctor.cli.options import PATH, check_apart
-from proctor.cli.output import print_json, print_line
+from proctor.cli.output import json_option, print_json, print_line
 from proctor.ledger.query import resolve_name
 from proctor.ledger.reader import LedgerWriter
 from proctor.ledger.restore import Restored, restore
