@@ -69,7 +69,7 @@ from proctor.harbor.trial_result import parse_trial_result
 from proctor.job.attempts import RESULT
 from proctor.job.local_executor import LocalExecutor
 from proctor.job.options import ExecutorOrder
-from proctor.trial.executor import TrialOutcome
+from proctor.trial.executor import TrialOutcome, is_cancelled
 from proctor.trial.order import AgentOrder, EnvironmentOrder, Kinds
 from proctor.trial.spec import TrialSpec, render_spec
 from proctor.trial.trial import run_trial
@@ -276,7 +276,7 @@ class RayExecutor:
         except (RayError, WorkerLostError) as error:
             if isinstance(error, RayTaskError):
                 raise
-            if _is_cancelling():
+            if is_cancelled():
                 self._drop_unbegun(running)
                 raise asyncio.CancelledError from error
             return await self._lose(running, error, time.monotonic() - began)
@@ -326,7 +326,7 @@ class RayExecutor:
     async def _take_over(self, running: _Running, packed: bytes) -> TrialOutcome:
         returned = msgspec.msgpack.decode(packed, type=Returned | None)
         if returned is None:
-            if not _is_cancelling():
+            if not is_cancelled():
                 raise WorkerLostError("it lost its connection to the driver")
             self._drop_unbegun(running)
             raise asyncio.CancelledError
@@ -512,8 +512,3 @@ def _watched[T](waiting: asyncio.Future[T]) -> asyncio.Future[T]:
     """Let a future fail in silence if nobody waits for it any more."""
     waiting.add_done_callback(lambda each: each.cancelled() or each.exception())
     return waiting
-
-
-def _is_cancelling() -> bool:
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

@@ -33,7 +33,7 @@ from proctor.job.sealing import Sealer
 from proctor.job.store import JobFiles
 from proctor.job.watch import Watch
 from proctor.sentence import count_of
-from proctor.trial.executor import Executor, TrialOutcome
+from proctor.trial.executor import Executor, TrialOutcome, is_cancelled
 from proctor.trial.finding import ATTEMPT, Finding, Level, level_of, render_findings
 from proctor.trial.opening import begin_result
 from proctor.trial.paths import TrialPaths
@@ -137,7 +137,7 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
         while True:
             outcome = await self._run_attempt(decision, attempt)
             result = outcome.result
-            is_stopped = _is_cancelled()
+            is_stopped = is_cancelled()
             if is_stopped or _find_error(result) == CANCELLED:
                 self.files.append_log(f"Trial {decision.trial} cancelled")
             elif outcome.is_lost:
@@ -245,7 +245,7 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
             await take_over(outcome.directory, self.files.directory / decision.trial)
         except (Exception, asyncio.CancelledError) as error:
             # The trial boundary: no failure of one trial ends the others.
-            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+            if isinstance(error, asyncio.CancelledError) and is_cancelled():
                 self.files.append_log(f"Trial {decision.trial} cancelled")
                 self.progress.leave()
                 raise
@@ -309,9 +309,3 @@ class SlotRunner(msgspec.Struct, frozen=True, kw_only=True):
 
 def _find_error(result: TrialResult) -> str | None:
     return result.exception_info.exception_type if result.exception_info else None
-
-
-def _is_cancelled() -> bool:
-    """Whether the job itself is being cancelled, rather than something inside the trial."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

@@ -4,6 +4,7 @@
 directory with the job.
 """
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -27,6 +28,12 @@ class TrialOutcome(msgspec.Struct, frozen=True):
     is_lost: bool = False
     """Whether the machine that ran it died. Only an executor knows: an agent could raise an
     exception of any name."""
+
+
+def is_cancelled() -> bool:
+    """Whether the current task itself is cancelled, rather than something inside the trial."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 class Executor(Protocol):
@@ -56,7 +63,7 @@ class Executor(Protocol):
 
         A failed trial also returns an outcome. So does a cancelled one, even if the awaiting task
         is cancelled with it: it is stopped, its result says CancelledError, and its files are
-        returned. The caller checks `Task.cancelling` to see whether it was cancelled itself.
+        returned. The caller checks `is_cancelled` to see whether it was cancelled itself.
 
         Raises:
             CancelledError: it was cancelled, and there are no files to return.
