@@ -290,15 +290,24 @@ def write_number(value: Number) -> Written:
     return value.hex() if isinstance(value, float) else value
 
 
-def _parse_number(written: object, where: str) -> Number:
+def find_number(written: object) -> Number | None:
+    """A number in the certificate's format; None if it is not one."""
     if isinstance(written, int) and not isinstance(written, bool):
         return written
     if isinstance(written, str):
         with contextlib.suppress(ValueError, OverflowError):
             return float.fromhex(written)
-    raise CertificateError(
-        f"{where}: {written!r} is not a number; expected an int or a float as float.hex writes it"
-    )
+    return None
+
+
+def _parse_number(written: object, where: str) -> Number:
+    number = find_number(written)
+    if number is None:
+        raise CertificateError(
+            f"{where}: {written!r} is not a number; expected an int or a float as float.hex "
+            "writes it"
+        )
+    return number
 
 
 def certified_column(group: CertifiedGroup) -> RewardColumn:

@@ -87,6 +87,12 @@ def load_rewards(
     raise RewardFileNotFoundError(f"No reward file found at {text_path} or {json_path}")
 
 
+def parse_reward(data: bytes, path: str, profile: Profile = DEFAULT_PROFILE) -> Rewards | None:
+    """Parse a reward file; its name says of which kind it is."""
+    parse = parse_reward_json if path.endswith(".json") else parse_reward_text
+    return parse(data, path, profile)
+
+
 def parse_reward_text(data: bytes, path: str, profile: Profile = DEFAULT_PROFILE) -> Rewards:
     """Parse reward.txt: one number, under the key `reward`."""
     value = _parse(data, path, "text", float)

@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from proctor.audit.certificate import find_number, write_number
 from proctor.diagnostic import Diagnostic
 from proctor.errors import ProofFileError, RewardError
 from proctor.harbor.record import make_evaluation
@@ -23,9 +24,9 @@ from proctor.ledger.claims.document import check_unique
 from proctor.report.case.facts import REWARD_FILES
 from proctor.report.case.opened import OpenedCase
 from proctor.report.case.spelled import Spelled
-from proctor.reward.number import Rewards, same_number
+from proctor.reward.number import Number, Rewards, same_number
 from proctor.reward.profile import DEFAULT_PROFILE, PROFILES, Profile
-from proctor.reward.read import parse_reward_json, parse_reward_text
+from proctor.reward.read import parse_reward
 from proctor.reward.steps import Step, Strategy, Verdict, trial_verdict
 
 _RESULT: Final = "result.json"
@@ -192,9 +193,8 @@ def _profile(opened: OpenedCase) -> Profile:
 
 
 def _read(name: str, data: bytes, profile: Profile) -> Rewards | None:
-    parse = parse_reward_json if name.endswith(".json") else parse_reward_text
     with contextlib.suppress(RewardError, ValueError, RecursionError):
-        return parse(data, name, profile)
+        return parse_reward(data, name, profile)
     return None
 
 
@@ -218,11 +218,7 @@ def _compare(stated: _Stated, derived: _Derived) -> Iterator[str]:
             yield f"the certificate's operand has {written} for {key}; {source}: {given[key]!r}"
 
 
-def _number(written: int | str) -> int | float | None:
-    """A number as certificates write it; None if it is written differently."""
-    if isinstance(written, int):
-        return written
-    with contextlib.suppress(ValueError, OverflowError):
-        number = float.fromhex(written)
-        return number if number.hex() == written else None
-    return None
+def _number(written: int | str) -> Number | None:
+    """A number exactly as certificates write it; None if it is written differently."""
+    number = find_number(written)
+    return number if number is not None and write_number(number) == written else None

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from proctor.audit.certificate import write_number
+from proctor.audit.certificate import find_number, write_number
 from proctor.errors import DamageError, RewardError
 from proctor.files import read_head
 from proctor.harbor.record import find_reward
 from proctor.reward.number import Number, Rewards, is_finite, same_number
 from proctor.reward.profile import DEFAULT_PROFILE, PROFILES, Profile
-from proctor.reward.read import LARGEST, parse_reward_json, parse_reward_text
+from proctor.reward.read import LARGEST, parse_reward
 from proctor.reward.steps import Step, Strategy, Verdict, trial_verdict
 from proctor.web.trials.evidence import KnownFile
 from proctor.web.trials.known import Known
@@ -137,9 +137,8 @@ def _read(known: Known, file: KnownFile, folder: str, profile: Profile) -> Rewar
         return RewardFile(file=file, step=step, problem=str(error))
     raw = data[:_SHOWN].decode("utf-8", "backslashreplace")
     is_cut = len(data) > _SHOWN
-    parse = parse_reward_json if file.path.endswith(".json") else parse_reward_text
     try:
-        rewards = parse(data, file.path, profile)
+        rewards = parse_reward(data, file.path, profile)
     except (RewardError, ValueError, RecursionError) as error:
         why = str(error.__cause__ or error).partition("\n")[0]
         return RewardFile(file=file, step=step, raw=raw, is_cut=is_cut, problem=why)
@@ -151,16 +150,7 @@ def _operands_of(certificate: dict[str, Any]) -> dict[str, Number | None]:
     rewards = certificate.get("rewards")
     if not isinstance(rewards, dict):
         return {}
-    return {str(key): _number_of(value) for key, value in rewards.items()}
-
-
-def _number_of(value: object) -> Number | None:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    try:
-        return float.fromhex(value) if isinstance(value, str) else None
-    except (ValueError, OverflowError):
-        return None
+    return {str(key): find_number(value) for key, value in rewards.items()}
 
 
 def _show_operand(operand: tuple[str, Number | None]) -> Operand:
