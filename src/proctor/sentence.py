@@ -13,6 +13,7 @@ _UNITS, _STEP = ("B", "kB", "MB", "GB", "TB"), 1000
 # Characters of a value that a message quotes.
 _SHOWN = 60
 _ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]{0,20}[A-Za-z]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\))")
+_DATA = re.compile(r"data:([\w.+-]{1,60}/[\w.+-]{1,60})?[^,\s\"']{0,100};base64,[\w+/=-]{64,}")
 
 
 def count_of(number: int, noun: str, plural: str | None = None) -> str:
@@ -110,6 +111,15 @@ def shown(value: object) -> str:
 def without_escapes(text: str) -> str:
     """Remove the escape sequences by which programs colour their output and move the cursor."""
     return _ESCAPE.sub("", text) if "\x1b" in text else text
+
+
+def without_data(text: str, note: str = "") -> str:
+    """Replace embedded data, such as an image, by its type and its length, with a note."""
+    if ";base64," not in text:
+        return text
+    return _DATA.sub(
+        lambda found: f"[{found[1] or 'data'}, {len(found[0]):,} characters{note}]", text
+    )
 
 
 def printable(text: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from unicodedata import east_asian_width
 
 from proctor.report.page.figures import render_seconds
-from proctor.sentence import count_of, printable
+from proctor.sentence import count_of, printable, without_data
 from proctor.traces.entry import OUTPUT, Entry, Header, Object
 from proctor.traces.tool_errors import EXIT, find_error
 from proctor.traces.turn import Turn
@@ -26,9 +26,8 @@ _TIME = slice(11, 23)
 _NARROWEST = 20
 # Lines that are left of a shortened text.
 _FIRST_LINES, _LAST_LINES = 20, 12
-# Embedded data, such as an image.
-_DATA = re.compile(r"data:([\w.+-]{1,60}/[\w.+-]{1,60})?[^,\s\"']{0,100};base64,[\w+/=-]{64,}")
 _BARE_BASE64 = re.compile(r"[A-Za-z0-9+/]{200,}={0,2}")
+_NOT_SHOWN = " that are not shown"
 _WIDE = frozenset("WF")
 _SUBAGENT = "subagent_trajectory_ref"
 _SUBAGENT_NAMES = ("trajectory_id", "trajectory_path", "session_id")
@@ -58,7 +57,7 @@ def _render_output(entry: Entry, width: int | None, longest: int | None) -> Iter
     elif entry.content:
         text = f"[{entry.content}]"
     room = None if width is None else max(width - len(time) - 2, _NARROWEST)
-    for line in fold(_without_data(text), longest):
+    for line in fold(without_data(text, _NOT_SHOWN), longest):
         for piece in break_line(line, room):
             yield f"{time}  {piece}".rstrip()
             time = " " * len(time)
@@ -150,25 +149,15 @@ def _name_subagents(metadata: Object) -> Iterator[str]:
 
 
 def _name_medium(name: str) -> str:
-    return "base64, " + _length(name) if _BARE_BASE64.fullmatch(name) else name
+    is_data = _BARE_BASE64.fullmatch(name)
+    return f"base64, {len(name):,} characters{_NOT_SHOWN}" if is_data else name
 
 
 def _render_text(label: str, text: str, width: int | None, longest: int | None) -> Iterator[str]:
     first = f"{label}: " if label else ""
     room = None if width is None else max(width - len(_INDENT), _NARROWEST)
-    for line in fold(first + _without_data(text), longest, len(first)):
+    for line in fold(first + without_data(text, _NOT_SHOWN), longest, len(first)):
         yield from (_INDENT + piece for piece in break_line(line, room))
-
-
-def _without_data(text: str) -> str:
-    """The text with embedded data replaced by its name."""
-    if ";base64," not in text:
-        return text
-    return _DATA.sub(lambda found: f"[{found[1] or 'data'}, {_length(found[0])}]", text)
-
-
-def _length(text: str) -> str:
-    return f"{len(text):,} characters that are not shown"
 
 
 def fold(text: str, longest: int | None = LONGEST, more: int = 0) -> list[str]:

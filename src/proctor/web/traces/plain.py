@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from proctor.sentence import without_data
 from proctor.web.visible import visible
 
 FIRST: Final = 2400
@@ -20,8 +21,6 @@ _FIRST_LINES, _LAST_LINES = 24, 8
 _FEW_LINES, _FEW = _FIRST_LINES + _LAST_LINES + 4, FIRST + LAST + 400
 
 _COLOURS = re.compile(r"\x1b\[[0-9;:]*m")
-# An embedded image or other data URL.
-_DATA = re.compile(r"data:([\w.+-]{1,60}/[\w.+-]{1,60})?[^,\s\"']{0,100};base64,[\w+/=-]{64,}")
 
 
 class Folded(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -40,11 +39,7 @@ def make_plain(text: str) -> str:
     """Return text that is safe to display."""
     if "\x1b" in text:
         text = _COLOURS.sub("", text)
-    if ";base64," in text:
-        text = _DATA.sub(
-            lambda found: f"[{found[1] or 'data'}, {len(found[0]):,} characters]", text
-        )
-    return visible(text)
+    return visible(without_data(text))
 
 
 def fold(text: str, longest: int | None = None) -> Folded:
