@@ -10,7 +10,8 @@
     sync_file, sync_directory   flush earlier writes to the disk
     try_lock(fd)                lock an open file, unless somebody else has it
     read_small(path)            read a whole file in as few system calls as Python allows
-    read_inside(root, path)     the same, but refuse links that lead out of the root
+    read_input(path)            the same of a file that a person named
+    read_inside(root, path)     as read_small, but refuse links that lead out of the root
     find_way_out(root, path)    the link that leads out of the root, if there is one
     read_head(path, size)       read the beginning of a file of any size
     open_plain(path)            open a regular file; refuse links, pipes and devices
@@ -28,6 +29,8 @@ import stat
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
+
+from proctor.errors import InputError
 
 _FIRST_READ = 16384
 LARGEST_UNPACKED = 1 << 34
@@ -54,6 +57,18 @@ def read_small(path: str, largest: int = _LARGEST) -> bytes:
         raise
     finally:
         os.close(fd)
+
+
+def read_input(path: str) -> bytes:
+    """Read a file that a person named.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    try:
+        return read_small(path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def read_inside(root: str, path: str, largest: int = _LARGEST) -> bytes:

@@ -14,9 +14,8 @@ from proctor.cli.show_changes import ChangedTrial, render_summary, show_changes
 from proctor.cli.show_trace import Source, describe_trace
 from proctor.cli.showing import Showing, ShowOptions, Sources, choose_part, warn_if_empty
 from proctor.cli.stdout import send_bytes
-from proctor.errors import InputError
 from proctor.exchange.traced_files import find_in_files
-from proctor.files import read_small
+from proctor.files import read_input
 from proctor.record.comparable import render_model
 from proctor.record.cost import CostRecord
 from proctor.record.model import TimingRecord, TrialRecord
@@ -122,7 +121,7 @@ def show_record(path: str, options: ShowOptions) -> None:
         InputError: it cannot be read.
     """
     if options.raw:
-        send_bytes(_read(path))
+        send_bytes(read_input(path))
         return
     loaded = load_record(Path(path), salvage=True)
     if options.as_json:
@@ -184,13 +183,6 @@ def _describe(loaded: LoadedRecord) -> dict[str, object]:
         "missing": [msgspec.to_builtins(each) for each in find_missing(loaded.record)],
         "diagnostics": [msgspec.to_builtins(each) for each in loaded.diagnostics],
     }
-
-
-def _read(path: str) -> bytes:
-    try:
-        return read_small(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def show_trial(path: str, options: ShowOptions) -> None:

@@ -99,14 +99,15 @@ def find_token_problem(usage: Usage) -> str | None:
 def sum_usage(usages: Sequence[Usage]) -> Usage:
     """Add up token counts; what is unknown in one is unknown in the sum."""
     return Usage(
-        input=_sum([usage.input for usage in usages]),
-        output=_sum([usage.output for usage in usages]),
-        cache_read=_sum([usage.cache_read for usage in usages]),
-        cache_write=_sum([usage.cache_write for usage in usages]),
+        input=sum_counts([usage.input for usage in usages]),
+        output=sum_counts([usage.output for usage in usages]),
+        cache_read=sum_counts([usage.cache_read for usage in usages]),
+        cache_write=sum_counts([usage.cache_write for usage in usages]),
     )
 
 
-def _sum(counts: Sequence[int | None]) -> int | None:
+def sum_counts(counts: Sequence[int | None]) -> int | None:
+    """Add up counts; None if one of them is unknown."""
     known = [count for count in counts if count is not None]
     return sum(known) if known and len(known) == len(counts) else None
 

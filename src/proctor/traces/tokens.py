@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from proctor.record.cost import sum_counts
 from proctor.traces.atif.carry import ATIF_KEY
 from proctor.traces.entry import Entry, Object
 
@@ -205,10 +206,10 @@ def merge_tokens(each: Sequence[TokenSummary]) -> TokenSummary:
         return TokenSummary()
     return TokenSummary(
         source="trace",
-        input=_sum([one.input for one in each]),
-        output=_sum([one.output for one in each]),
-        cache_read=_sum([one.cache_read for one in each]),
-        cache_write=_sum([one.cache_write for one in each]),
+        input=sum_counts([one.input for one in each]),
+        output=sum_counts([one.output for one in each]),
+        cache_read=sum_counts([one.cache_read for one in each]),
+        cache_write=sum_counts([one.cache_write for one in each]),
         with_usage=sum(one.with_usage for one in each),
     )
 
@@ -218,11 +219,6 @@ def merge_advisors(each: Sequence[AdvisorSummary]) -> AdvisorSummary:
     asked = [one for one in each if one.calls]
     return AdvisorSummary(
         calls=sum(one.calls for one in asked),
-        input=_sum([one.input for one in asked]),
-        output=_sum([one.output for one in asked]),
+        input=sum_counts([one.input for one in asked]),
+        output=sum_counts([one.output for one in asked]),
     )
-
-
-def _sum(counts: list[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if known and len(known) == len(counts) else None

@@ -6,8 +6,8 @@ from proctor.audit.certificate import check_certificate, find_unchecked, parse_c
 from proctor.audit.checks.checked import Checked
 from proctor.audit.file_kind import FileKind
 from proctor.diagnostic import Diagnostic
-from proctor.errors import CertificateError, InputError, PolicyError, ScoreRecordError
-from proctor.files import read_small
+from proctor.errors import CertificateError, PolicyError, ScoreRecordError
+from proctor.files import read_input
 from proctor.record.policy import Aggregation
 from proctor.record.score_record import (
     ScoringPolicy,
@@ -29,7 +29,7 @@ def check_certificate_file(path: str) -> Checked:
         CertificateError: it is not a certificate.
         InputError: it cannot be read.
     """
-    certificate = parse_certificate(_read(path), path)
+    certificate = parse_certificate(read_input(path), path)
     try:
         difference = check_certificate(certificate)
     except CertificateError as error:
@@ -47,7 +47,7 @@ def check_score_record_file(path: str, policy: str | None = None) -> Checked:
         InputError: a file cannot be read.
     """
     try:
-        record = parse_score_record(_read(path))
+        record = parse_score_record(read_input(path))
     except ScoreRecordError as error:
         raise ScoreRecordError(f"{path}: {error}") from error
     candidates = [_load_policy(policy)] if policy else _COMMON_POLICIES
@@ -80,15 +80,8 @@ def _answer(
 
 
 def _load_policy(path: str) -> ScoringPolicy:
-    data = _read(path)
+    data = read_input(path)
     try:
         return parse_scoring_policy(data)
     except PolicyError as error:
         raise PolicyError(f"{path}: {error}") from error
-
-
-def _read(path: str) -> bytes:
-    try:
-        return read_small(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error

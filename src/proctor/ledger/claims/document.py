@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 from backports import zstd
 
-from proctor.errors import InputError, ProofFileError
-from proctor.files import read_small
+from proctor.errors import ProofFileError
+from proctor.files import read_input
 from proctor.json_values import MOST_VALUES, check_values
 from proctor.ledger.tree import HASH_SIZE
 
@@ -37,10 +37,7 @@ def load_document(path: str) -> bytes:
         InputError: it cannot be read.
         ProofFileError: it is incomplete, or decompresses to more than the limit.
     """
-    try:
-        data = read_small(path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    data = read_input(path)
     return _unpack(data, path) if data.startswith(ZSTD) else data
 
 
