@@ -168,7 +168,7 @@ def test_compat_reads_the_trajectory_else_the_conversation_and_no_atif(trial: Pa
     compared = compare_traced(found)
     assert compared.signals.assistant_messages == 3
     assert compared.record is not None
-    assert compared.record.trial_id == trial.name
+    assert compared.record["trial_id"] == trial.name
 
 
 def test_where_verification_was_switched_off_that_is_the_evidence() -> None:

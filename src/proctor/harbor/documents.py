@@ -10,9 +10,8 @@ Later releases also write a lock.json into each trial, which repeats its slot in
 keys are skipped, so files of later releases can be read. Numbers keep their type: 1 stays an int.
 harbor writes nan as null, which is read as None.
 
-A trial's result.json is read by others too: `traces`, a layer below, reads names of steps and texts
-of exceptions itself; the page of a trial reads its times beside them, also if nothing else of the
-file is valid; the audit reads `config` as text, in which a key may occur twice.
+Others read a trial's result.json too: `traces`, a layer below, and the page of a trial read steps,
+times and exceptions; the audit reads `config` as text, in which a key may occur twice.
 """
 
 import functools
