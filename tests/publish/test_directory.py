@@ -1,5 +1,6 @@
 """A ledger published to a directory, which a plain web server serves."""
 
+import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from proctor.ledger.publishing import DirectoryTarget, publish
 from proctor.ledger.query import find_trial
 from proctor.ledger.remote.mirror import connect
 from proctor.ledger.restore import restore
-from proctor.ledger.withhold import Why, withhold_trial
+from proctor.ledger.withhold import Why, withhold_evidence, withhold_trial
 from tests.publish.ledgers import Failing, KilledError, Owner, evidence_of, read_trials
 from tests.publish.stores import running_web_server
 from tests.serve.servers import EXPERIMENT, Machine
@@ -168,6 +169,33 @@ def test_what_is_withheld_is_published_no_longer(site: Site, owner: Owner) -> No
     read_trials(reader)
     with reader.opened_for_reading() as copy:
         assert isinstance(copy.entry(row.seq), Withheld)
+
+
+def test_evidence_of_a_withheld_trial_is_not_published_if_it_came_back(
+    site: Site, owner: Owner
+) -> None:
+    owner.publish(site.target)
+    with owner.open() as ledger:
+        row = find_trial(ledger, "a")
+        withhold_trial(ledger, row, Why("private", "ana"))
+        digest, _ = ledger.artifacts.put(io.BytesIO(evidence_of("a").encode()))
+        ledger.artifacts.settle()
+        assert ledger.artifacts.holds(digest)
+    assert owner.publish(site.target).removed == 1
+    assert owner.publish(site.target, is_all=True).removed == 0
+    assert not [path for path in site.files() if digest in path]
+
+
+def test_evidence_that_is_restored_is_published_again(site: Site, owner: Owner) -> None:
+    with owner.open() as ledger:
+        row = find_trial(ledger, "a")
+        withhold_evidence(ledger, row, Why("private", "ana"), ["a.txt"])
+    owner.publish(site.target)
+    with owner.open() as ledger:
+        (digest,) = restore(ledger, row.seq, owner.top / "evidence").artifacts
+    assert not [path for path in site.files() if digest in path]
+    owner.publish(site.target)
+    assert [path for path in site.files() if digest in path]
 
 
 def test_what_is_restored_is_published_again(site: Site, owner: Owner, tmp_path: Path) -> None:

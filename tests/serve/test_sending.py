@@ -25,12 +25,14 @@ from proctor.ledger.entry import EvidenceFile, encode_entry
 from proctor.ledger.keys import make_key
 from proctor.ledger.machines import sign_enrolment, sign_entries
 from proctor.ledger.place import open_reader, open_writer
+from proctor.ledger.query import find_trial
 from proctor.ledger.remote.client import PIECE, LedgerClient, pack_artifact
 from proctor.ledger.remote.mirror import Mirror
 from proctor.ledger.remote.spool import Spool
 from proctor.ledger.row import read_row
 from proctor.ledger.sealing import NewEntry, seal
 from proctor.ledger.verification.verify import verify_ledger
+from proctor.ledger.withhold import Why, withhold_evidence
 from proctor.serve.app import Front
 from proctor.serve.intake import RefusedError, Submitted
 from proctor.serve.serving import ServeOptions, prepare
@@ -120,6 +122,41 @@ def test_what_no_entry_names_is_bounded_and_removed_after_a_day(tmp_path: Path) 
         assert stored(ledger, *contents) == [True, False, False, False]
     assert (tmp_path / "unreferenced.jsonl").read_bytes() == b""
     assert verify_ledger(ledger).damage == []
+
+
+def test_a_trial_does_not_keep_evidence_that_is_withheld_for_it(tmp_path: Path) -> None:
+    ledger, content = small(tmp_path), drawn(2000, 0)
+    (tmp_path / "evidence").mkdir()
+    (tmp_path / "evidence/file").write_bytes(content)
+    with open_writer(ledger, find_key(tmp_path)) as writer:
+        seal(writer, [submission_of("trial", tmp_path / "evidence")])
+        writer.refresh()
+        withhold_evidence(writer, find_trial(writer, "trial"), Why("private", "owner"))
+    uploads = Uploads(ledger, tmp_path, 1 << 20)
+    # It came at the moment when it was withheld.
+    uploads.store_small("node", packed(content), 0.0)
+    uploads.note()
+    (path,) = (ledger / "artifacts").rglob("*.zst")
+    os.utime(path, (0, 0))
+    # Another server finds it on the list.
+    uploads = Uploads(ledger, tmp_path, 1 << 20)
+    with open_reader(ledger) as reader:
+        reader.refresh()
+        uploads.begin(reader, DAY)
+    assert stored(ledger, content) == [False]
+
+
+def test_what_is_held_back_is_removed_after_a_day(tmp_path: Path) -> None:
+    ledger, content = small(tmp_path), drawn(2000, 0)
+    uploads = Uploads(ledger, tmp_path, 1 << 20)
+    uploads.store_small("node", packed(content), 0.0, {sha256_hex(content)})
+    (path,) = (tmp_path / "uploads").glob("*/*")
+    with open_reader(ledger) as reader:
+        uploads.remove_old(reader, time.time() + DAY - 60)
+        assert path.exists()
+        uploads.remove_old(reader, time.time() + DAY + 60)
+    assert not path.exists()
+    assert stored(ledger, content) == [False]
 
 
 def test_what_is_being_sealed_on_the_servers_machine_is_not_removed(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ from proctor.ledger.tiles import (
 )
 from proctor.ledger.tree import HASH_SIZE
 from proctor.ledger.upkeep import leaf_of
-from proctor.ledger.withhold import list_withholdings
+from proctor.ledger.withhold import list_naming, list_withholdings, withheld_digests
 
 CHECKPOINT = "checkpoint"
 TILES = "tile"
@@ -228,15 +228,16 @@ def _publish(
         target.check_conditions()  # (2)
     there = set(target.list(TILES))
     done = Published(target.url, checkpoint.tree.size, before)
-    withheld = {sha256 for each in list_withholdings(ledger) for sha256 in each.artifacts}
+    withheld = withheld_digests(ledger)
+    gone = {sha256 for sha256 in withheld if not _is_restored(ledger, sha256)}
     with _Sender(target, done) as sender:  # (3)
-        sending = _Sending(ledger, target, sender, progress, withheld)
+        sending = _Sending(ledger, target, sender, progress, withheld - gone, gone)
         skipped: set[str] = set() if is_all else there
         fresh = sending.send_tiles(checkpoint.tree.size, 0 if is_all else before, skipped)
         sending.send_artifacts(is_all=is_all)
     if not is_covered:
         _swap(ledger, checkpoint, target, stored, is_forced=is_all)  # (4)
-    _remove_withheld(ledger, target, withheld, done)  # (5)
+    _remove_withheld(target, gone, done)  # (5)
     _renew_bundles(ledger, checkpoint.tree.size, target, fresh, done)
     target.remove(list(_outdated(there, checkpoint.tree.size)))
     return done
@@ -291,7 +292,10 @@ class _Sending:
     target: Target
     sender: _Sender
     progress: Progress
-    withheld: set[str]
+    restored: set[str]
+    """Evidence that was withheld, and is there."""
+    gone: set[str]
+    """Evidence that is withheld."""
     _named: dict[str, None] | None = None
 
     def send_tiles(self, size: int, since: int, there: set[str]) -> set[int]:
@@ -320,12 +324,10 @@ class _Sending:
             MissingArtifactError: some is missing, and not withheld.
         """
         artifacts = self.ledger.artifacts
-        named = list(dict.fromkeys([*(self._named or ()), *sorted(self.withheld)]))
+        named = list(dict.fromkeys([*(self._named or ()), *sorted(self.restored)]))
         there = set() if is_all else self.target.existing(ARTIFACTS, named)
         for number, sha256 in enumerate(named, start=1):
-            if sha256 in there:
-                continue
-            if sha256 in self.withheld and not artifacts.holds(sha256):
+            if sha256 in there or sha256 in self.gone:
                 continue
             if not artifacts.holds(sha256):
                 raise MissingArtifactError(
@@ -378,12 +380,17 @@ def _swap(
     raise LedgerError(f"{target.url}: others keep publishing there; try again")
 
 
-def _remove_withheld(
-    ledger: LedgerReader, target: Target, withheld: set[str], done: Published
-) -> None:
-    gone = sorted(sha256 for sha256 in withheld if not ledger.artifacts.holds(sha256))
+def _is_restored(ledger: LedgerReader, sha256: str) -> bool:
+    """Whether withheld evidence is there, and named by a trial that is not withheld.
+
+    What only withheld trials name came back without their lines: `restore` brings back both.
+    """
+    return ledger.artifacts.holds(sha256) and bool(list_naming(ledger, sha256))
+
+
+def _remove_withheld(target: Target, gone: set[str], done: Published) -> None:
     if gone:
-        there = target.existing(ARTIFACTS, gone)
+        there = target.existing(ARTIFACTS, sorted(gone))
         target.remove([f"{ARTIFACTS}/{sha256}" for sha256 in sorted(there)])
         done.removed = len(there)
 

@@ -12,7 +12,7 @@ A crash after (1) leaves the bytes; withholding again for the same reason contin
 Restoring (restore.py) accepts any file with the right hashes.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -119,6 +119,23 @@ def list_withholdings(ledger: LedgerReader) -> list[WithholdEntry]:
     return [entry for entry in entries if isinstance(entry, WithholdEntry)]
 
 
+def withheld_digests(ledger: LedgerReader) -> set[str]:
+    """Evidence that is withheld, perhaps only for some of the trials that name it."""
+    return {sha256 for each in list_withholdings(ledger) for sha256 in each.artifacts}
+
+
+def list_unnamed_evidence(ledger: LedgerReader, digests: Iterable[str]) -> set[str]:
+    """The artifacts that no trial names, except trials for which they are withheld."""
+    withheld, gone = withheld_digests(ledger), _list_gone(ledger)
+
+    def is_named(sha256: str) -> bool:
+        if sha256 in withheld:
+            return bool(list_naming(ledger, sha256, gone))
+        return any(True for _ in ledger.index.naming(sha256))
+
+    return {sha256 for sha256 in digests if not is_named(sha256)}
+
+
 def list_withheld(ledger: LedgerReader, files: Iterable[EvidenceFile]) -> list[EvidenceFile]:
     """The files that are withheld; call `refresh` first.
 
@@ -127,7 +144,7 @@ def list_withheld(ledger: LedgerReader, files: Iterable[EvidenceFile]) -> list[E
     """
     gone = [file for file in files if not ledger.artifacts.holds(file.sha256)]
     if gone:
-        withheld = {sha256 for each in list_withholdings(ledger) for sha256 in each.artifacts}
+        withheld = withheld_digests(ledger)
         for file in gone:
             if file.sha256 not in withheld:
                 raise MissingArtifactError(
@@ -275,20 +292,30 @@ def _carry_out(ledger: LedgerWriter, target: _Target, done: Withholding) -> None
 
 def _find_shared(ledger: LedgerWriter, target: _Target) -> dict[str, list[str]]:
     """The evidence that other trials also name, with the first few of these trials."""
-    gone = {
+    gone = _list_gone(ledger)
+    if target.subject is not None:
+        gone |= {(target.subject.record, digest) for digest in target.artifacts}
+    found = {digest: list_naming(ledger, digest, gone) for digest in target.artifacts}
+    return {digest: others for digest, others in found.items() if others}
+
+
+def _list_gone(ledger: LedgerReader) -> set[tuple[str, str]]:
+    """Records that stay while their evidence is withheld, each with a digest of the evidence."""
+    return {
         (entry.subject.record, digest)
         for entry in list_withholdings(ledger)
         if entry.subject is not None and entry.entry is None
         for digest in entry.artifacts
     }
-    if target.subject is not None:
-        gone |= {(target.subject.record, digest) for digest in target.artifacts}
-    found = {digest: _find_others(ledger, digest, gone) for digest in target.artifacts}
-    return {digest: others for digest, others in found.items() if others}
 
 
-def _find_others(ledger: LedgerWriter, digest: str, gone: set[tuple[str, str]]) -> list[str]:
-    """The first trials that name an artifact, except those for which it is withheld."""
+def list_naming(
+    ledger: LedgerReader, digest: str, gone: Collection[tuple[str, str]] = ()
+) -> list[str]:
+    """The first trials that name an artifact and are not withheld.
+
+    `gone`: pairs of a record and a digest that do not count.
+    """
     # A million trials may share an empty file: the rest of them change nothing.
     entries = map(ledger.entry, ledger.index.naming(digest))
     others = (

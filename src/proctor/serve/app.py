@@ -55,8 +55,15 @@ from proctor.ledger.note import LARGEST_NOTE, parse_verifier_key
 from proctor.ledger.place import open_reader
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.tiles import entry_bundle, parse_tile_path, tile_hashes
+from proctor.ledger.withhold import withheld_digests
 from proctor.serve.audit import AuditLog
-from proctor.serve.intake import RefusedError, Submitted, check_submission, decode_submission
+from proctor.serve.intake import (
+    Intake,
+    RefusedError,
+    Submitted,
+    check_submission,
+    decode_submission,
+)
 from proctor.serve.listening import network_of
 from proctor.serve.tokens import Token, Tokens
 from proctor.serve.uploads import LARGEST_BODY, Part, Uploads
@@ -114,6 +121,8 @@ class Served:
     in_flight: Counter[str] = field(default_factory=Counter)
     """Requests that have a body, by token: the bodies are in memory."""
     _local: threading.local = field(default_factory=threading.local)
+    # Positions of the entries that withhold, and what they withhold.
+    _withheld: tuple[list[int], set[str]] = field(default_factory=lambda: ([], set()))
 
     @contextlib.contextmanager
     def counting(self, name: str | None) -> Iterator[None]:
@@ -134,6 +143,14 @@ class Served:
             self.in_flight[name] -= 1
             if not self.in_flight[name]:
                 del self.in_flight[name]
+
+    def withheld(self) -> set[str]:
+        """Digests of evidence that the owner has withheld by now."""
+        ledger = self.ledger()
+        places = ledger.index.places("withhold")
+        if places != self._withheld[0]:
+            self._withheld = places, withheld_digests(ledger)
+        return self._withheld[1]
 
     def ledger(self) -> LedgerReader:
         """The ledger, opened for reading once in each thread."""
@@ -314,7 +331,9 @@ async def _cosigned(request: Request) -> Response:
 
 
 _FRESH = {"Cache-Control": "no-store"}
-# Full tiles never change; lines may be withheld.
+# Caches ask again each time: evidence may be withheld.
+_CHECKED = {"Cache-Control": "no-cache"}
+# Hashes never change; lines may be withheld.
 _FOREVER = {"Cache-Control": "max-age=604800, immutable"}
 
 
@@ -351,7 +370,7 @@ async def _artifact(request: Request) -> Response:
         path = await run_sync(find)
     except DamageError as error:
         raise HTTPException(404, str(error)) from error
-    return FileResponse(path, media_type="application/zstd", headers=_FOREVER)
+    return FileResponse(path, media_type="application/zstd", headers=_CHECKED)
 
 
 def _digest_of(request: Request) -> str:
@@ -378,14 +397,14 @@ async def _missing(request: Request) -> Response:
 
 
 async def _upload_small(request: Request) -> Response:
-    uploads, body = _served(request).uploads, await read_body(request, LARGEST_BODY)
+    served, name = _served(request), _token(request).name
+    uploads, body = served.uploads, await read_body(request, LARGEST_BODY)
     _note(request, bytes=len(body))
-    await _remove_old(_served(request))
-    name = _token(request).name
+    await _remove_old(served)
 
     def store() -> int:
         try:
-            return uploads.store_small(name, body, time.time())
+            return uploads.store_small(name, body, time.time(), served.withheld())
         finally:
             uploads.note()
 
@@ -409,14 +428,19 @@ async def _find_offset(request: Request) -> Response:
 
 
 async def _upload_part(request: Request) -> Response:
-    uploads, sha256 = _served(request).uploads, _digest_of(request)
+    served, token, sha256 = _served(request), _token(request), _digest_of(request)
     offset, size, total = _read_numbers(request, "offset", "size", "total")
     body = await read_body(request, LARGEST_BODY)
     _note(request, offset=offset, bytes=len(body))
-    await _remove_old(_served(request))
+    await _remove_old(served)
     part = Part(sha256, offset, size, total)
-    at = await run_sync(uploads.store_part, _token(request).name, part, body, time.time())
-    return JSONResponse({"offset": at})
+
+    def store() -> int:
+        # Looked up only when the artifact may become complete: most parts are in between.
+        withheld = served.withheld() if offset + len(body) == total else ()
+        return served.uploads.store_part(token.name, part, body, time.time(), withheld)
+
+    return JSONResponse({"offset": await run_sync(store)})
 
 
 def _read_numbers(request: Request, *names: str) -> list[int]:
@@ -454,22 +478,23 @@ async def _submit(request: Request) -> Response:
     _note(request, bytes=len(body))
     if n_bytes < len(body):
         await _remove_old(served)
-    artifacts = FileArtifacts(served.directory)
 
     def check() -> tuple[list[AnyEntry], Submitted]:
         entries = decode_submission(body[:n_bytes])
         if n_bytes < len(body):
-            served.uploads.store_small(token.name, body[n_bytes:], time.time())
-        machines = served.writer.machines
-        return entries, check_submission(
-            entries, machines, served.origin, artifacts, token.may_submit
-        )
+            artifacts, withheld = body[n_bytes:], served.withheld()
+            served.uploads.store_small(token.name, artifacts, time.time(), withheld)
+        return entries, check_submission(entries, _open_intake(served, token))
 
     try:
         entries, submitted = await run_sync(check)
         placed = await served.writer.submit(submitted)
+        # Not what a trial names that was sealed before: it may have been withheld since.
         served.uploads.unreferenced.remove(
-            file.sha256 for new in submitted.trials for file in new.entry.evidence
+            file.sha256
+            for trial, (_, is_new) in zip(submitted.trials, placed, strict=False)
+            if is_new
+            for file in trial.entry.evidence
         )
     except RefusedError as error:
         raise HTTPException(403, str(error)) from error
@@ -479,6 +504,20 @@ async def _submit(request: Request) -> Response:
     new = [seq for seq, is_new in placed if is_new]
     _note(request, machine=",".join(sorted(signed)), entries=len(entries), new=len(new))
     return JSONResponse({"entries": [{"seq": seq, "is_new": is_new} for seq, is_new in placed]})
+
+
+def _open_intake(served: Served, token: Token) -> Intake:
+    ledger, uploads = served.ledger(), served.uploads
+    return Intake(
+        origin=served.origin,
+        machines=served.writer.machines,
+        artifacts=FileArtifacts(served.directory),
+        may_submit=token.may_submit,
+        is_sealed=lambda subject: (
+            ledger.find_sealed(subject.experiment_id, subject.trial_id) is not None
+        ),
+        finish=lambda files: uploads.finish(token.name, files, time.time()),
+    )
 
 
 def _read_number(request: Request, name: str, default: int) -> int:

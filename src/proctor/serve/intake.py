@@ -9,6 +9,7 @@ the record's own statement. So it is on a ledger of this machine, and so readers
 
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -25,6 +26,7 @@ from proctor.ledger.entry import (
     AnyEntry,
     EvidenceFile,
     PlanEntry,
+    Subject,
     SupersedeEntry,
     TrialEntry,
     decode_line,
@@ -88,14 +90,23 @@ def decode_submission(body: bytes) -> list[AnyEntry]:
     return entries
 
 
-def check_submission(
-    entries: Sequence[AnyEntry],
-    machines: Machines,
-    origin: str,
-    artifacts: ArtifactStore,
-    may_submit: Callable[[str], bool],
-) -> Submitted:
-    """Check everything that can be checked without the log.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Intake:
+    """Where entries go, and who sends them."""
+
+    origin: str
+    machines: Machines
+    artifacts: ArtifactStore
+    may_submit: Callable[[str], bool]
+    """Whether the token may write to an experiment."""
+    is_sealed: Callable[[Subject], bool]
+    """Whether a trial has been sealed under this name."""
+    finish: Callable[[Sequence[EvidenceFile]], None]
+    """Stores what was uploaded of these files and held back: see uploads.py."""
+
+
+def check_submission(entries: Sequence[AnyEntry], intake: Intake) -> Submitted:
+    """Check everything that can be checked before the log is locked.
 
     Raises:
         NotSealedError: an entry may not be sealed.
@@ -106,14 +117,12 @@ def check_submission(
         where = f"entry {number + 1} of {len(entries)}"
         if entry.signed is msgspec.UNSET:
             raise NotSealedError(f"{where} is not signed by a machine")
-        if fault := machines.find_fault(entry, origin):
+        if fault := intake.machines.find_fault(entry, intake.origin):
             raise NotSealedError(f"{where} {fault}")
         if isinstance(entry, TrialEntry):
-            new = _check_trial(entry, where, artifacts)
-            _check_scope([new.subject.experiment_id], may_submit)
-            found.trials.append(new)
+            found.trials.append(_check_trial(entry, where, intake))
         else:
-            _check_other(entry, where, may_submit)
+            _check_other(entry, where, intake.may_submit)
             found.others.append(entry)
     return found
 
@@ -134,16 +143,21 @@ def _check_other(entry: AnyEntry, where: str, may_submit: Callable[[str], bool])
             _check_scope([entry.experiment_id], may_submit)
 
 
-def _check_trial(entry: TrialEntry, where: str, artifacts: ArtifactStore) -> NewEntry:
+def _check_trial(entry: TrialEntry, where: str, intake: Intake) -> NewEntry:
     try:
         new = check_stored(entry, where)
     except InputError as error:
         raise NotSealedError(f"{where}: {error}") from error
+    _check_scope([new.subject.experiment_id], intake.may_submit)
+    # Sent again: it is compared with what is sealed. Its evidence may have been withheld since.
+    if intake.is_sealed(new.subject):
+        return new
+    intake.finish(entry.evidence)
     for file in entry.evidence:
-        if not artifacts.holds(file.sha256):
+        if not intake.artifacts.holds(file.sha256):
             raise NotSealedError(f"{where}: the evidence {file.path!r} was not uploaded")
     try:
-        _check_score(entry, where, artifacts)
+        _check_score(entry, where, intake.artifacts)
     except (DamageError, OSError) as error:
         raise NotSealedError(f"{where}: its evidence cannot be read: {error}") from error
     return new

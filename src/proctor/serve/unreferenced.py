@@ -3,7 +3,8 @@
     unreferenced.jsonl      a line for each: time, token, SHA-256, compressed bytes
 
 A client uploads evidence first and submits the entries that name it next. What it never submits
-would stay for ever: this is the list of it. Nothing else is ever removed.
+would stay for ever: this is the list of it. Nothing else is ever removed. A trial for which the
+evidence is withheld does not name it.
 """
 
 import contextlib
@@ -18,8 +19,10 @@ from proctor.errors import LedgerError
 from proctor.files import replace_file
 from proctor.ledger.artifacts import FileArtifacts
 from proctor.ledger.reader import LedgerReader
+from proctor.ledger.withhold import list_unnamed_evidence
 
-_KEPT_SEC = 86400.0
+KEPT_SEC = 86400.0
+"""How long what no entry names is kept."""
 _PAUSE_SEC = 3600.0
 # Each takes memory here. The lines of one request can name about half as many.
 _MOST_FILES = 300_000
@@ -110,16 +113,20 @@ class Unreferenced:
     def load(self, ledger: LedgerReader) -> None:
         """Read the list of an earlier server; call `refresh` first."""
         with contextlib.suppress(FileNotFoundError):
+            found: dict[str, _Upload] = {}
             for line in self._path.read_bytes().splitlines():
                 # The last line may be incomplete.
                 with contextlib.suppress(msgspec.MsgspecError):
-                    found = _DECODER.decode(line)
-                    if found.sha256 not in self._uploads and not _is_named(ledger, found.sha256):
-                        self._put(found)
+                    upload = _DECODER.decode(line)
+                    found.setdefault(upload.sha256, upload)
+            unnamed = list_unnamed_evidence(ledger, found)
+            for sha256, upload in found.items():
+                if sha256 in unnamed:
+                    self._put(upload)
 
     def is_due(self, now: float) -> bool:
         """Whether it is time to look for what is too old; True once for each time."""
-        is_due = bool(self._uploads) and not 0 <= now - self._looked < _PAUSE_SEC
+        is_due = not 0 <= now - self._looked < _PAUSE_SEC
         if is_due:
             self._looked = now
         return is_due
@@ -137,15 +144,17 @@ class Unreferenced:
         with ledger.log.locked():
             ledger.refresh()
             self.removed.clear()
-            for each in [each for each in self._uploads.values() if now - each.at >= _KEPT_SEC]:
-                if not _is_named(ledger, each.sha256):
-                    path = self._artifacts.path_of(each.sha256)
+            old = [each.sha256 for each in self._uploads.values() if now - each.at >= KEPT_SEC]
+            unnamed = list_unnamed_evidence(ledger, old)
+            for sha256 in old:
+                if sha256 in unnamed:
+                    path = self._artifacts.path_of(sha256)
                     if _is_in_use(path, now):
                         continue
-                    self.removed.add(each.sha256)
+                    self.removed.add(sha256)
                     # Not durably: what a power cut brings back is on the list no more, and stays.
                     path.unlink(missing_ok=True)
-                self.remove([each.sha256])
+                self.remove([sha256])
         with self._lock:
             replace_file(self._path, _render(self._uploads.values()))
             self._unwritten.clear()
@@ -161,17 +170,13 @@ class Unreferenced:
             self._counts[found.token] -= 1
 
 
-def _is_named(ledger: LedgerReader, sha256: str) -> bool:
-    return any(True for _ in ledger.index.naming(sha256))
-
-
 def _is_in_use(path: Path, now: float) -> bool:
     """Whether a process on this machine has found the artifact there within a day.
 
     Evidence is stored before the log is locked, and its entry appended afterwards.
     """
     try:
-        return now - path.lstat().st_mtime < _KEPT_SEC
+        return now - path.lstat().st_mtime < KEPT_SEC
     except FileNotFoundError:
         return False
 

@@ -7,13 +7,16 @@
 
 Every artifact is decompressed and hashed before it gets its name. What is complete when a
 connection breaks is kept, so that a client goes on where it stopped.
+
+A machine may upload withheld evidence again: it does not know that its trial was sealed, and
+withheld since. Such an upload stays below `uploads` until a trial that is not sealed yet names it.
 """
 
 import contextlib
 import io
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,14 +24,17 @@ from proctor.digest import is_digest, sha256_hex
 from proctor.errors import AlteredArtifactError, InputError, LedgerError, NotSealedError
 from proctor.files import find_room
 from proctor.ledger.artifacts import FileArtifacts
+from proctor.ledger.entry import EvidenceFile
 from proctor.ledger.reader import LedgerReader
-from proctor.serve.unreferenced import Unreferenced
+from proctor.serve.unreferenced import KEPT_SEC, Unreferenced
 
 LARGEST_BODY = 8 << 20
 """Bytes of one request, at most."""
 _HEAD = 64 + 16 + 16
 _MOST_HELD = 1 << 34
 _WEEK_SEC = 7 * 86400
+# Unfinished uploads of a token: each request looks at all of them.
+_MOST_PARTS = 1000
 # Uploads of different artifacts rarely wait for each other.
 _N_LOCKS = 64
 
@@ -67,8 +73,12 @@ class Uploads:
         self.most_held = most_held
         """Compressed bytes of one token, unfinished or named by no entry, at most."""
 
-    def store_small(self, token: str, body: bytes, now: float) -> int:
+    def store_small(
+        self, token: str, body: bytes, now: float, withheld: Collection[str] = ()
+    ) -> int:
         """Store the artifacts of a bulk upload; returns their number. Call `note` then.
+
+        Those that are withheld are not stored: see `finish`.
 
         Raises:
             InputError: the body is not one.
@@ -77,16 +87,18 @@ class Uploads:
             LedgerError: there is no room for it.
         """
         with self._writing(token, len(body)):
-            return self._store_small(token, body, now)
+            return self._store_small(token, body, now, withheld)
 
-    def _store_small(self, token: str, body: bytes, now: float) -> int:
+    def _store_small(self, token: str, body: bytes, now: float, withheld: Collection[str]) -> int:
         count, artifacts = 0, FileArtifacts(self._ledger, self._durable)
         new: dict[str, int] = {}
         try:
             try:
                 for sha256, size, data in _split(body):
                     self._check_size(size)
-                    if artifacts.put_compressed(sha256, size, io.BytesIO(data)):
+                    if sha256 in withheld and not artifacts.holds(sha256):
+                        self._hold_back(token, sha256, data)
+                    elif artifacts.put_compressed(sha256, size, io.BytesIO(data)):
                         new[sha256] = len(data)
                     count += 1
             finally:
@@ -97,6 +109,33 @@ class Uploads:
         finally:
             artifacts.discard()
         return count
+
+    def _hold_back(self, token: str, sha256: str, data: bytes) -> None:
+        """Keep a small artifact that is withheld as an upload that is not finished."""
+        path = self._path_of(token, sha256, len(data))
+        # What is beyond that is not kept: large uploads need a place too.
+        if len(self._list_parts(token)) < _MOST_PARTS // 2:
+            with self._lock_of(sha256):
+                self._make_folder(path)
+                path.write_bytes(data)
+
+    def finish(self, token: str, files: Sequence[EvidenceFile], now: float) -> None:
+        """Store those of a token's complete uploads that a trial names which is not sealed yet.
+
+        Raises:
+            AlteredArtifactError: one is not what it is called; it must be sent anew.
+            LedgerError: there is no room for it.
+        """
+        wanted = {file.sha256: file.size for file in files}
+        for path in self._list_parts(token):
+            sha256, _, total = path.name.partition("-")
+            if sha256 not in wanted:
+                continue
+            part = Part(sha256, 0, wanted[sha256], int(total))
+            with self._lock_of(sha256), self._writing(token, 0):
+                # Another request may have stored it by now.
+                if _is_complete(path):
+                    self._finish(token, path, part, now)
 
     def find_offset(self, token: str, sha256: str, total: int) -> int:
         """The bytes that are there of an upload; `total` if it is complete."""
@@ -112,10 +151,13 @@ class Uploads:
                 return total - 1
             return there
 
-    def store_part(self, token: str, part: Part, data: bytes, now: float) -> int:
+    def store_part(
+        self, token: str, part: Part, data: bytes, now: float, withheld: Collection[str] = ()
+    ) -> int:
         """Add a part of a large artifact; returns where the next goes.
 
         A part for another place than that is not used: another connection may have sent it.
+        An artifact that is withheld is not stored: see `finish`.
 
         Raises:
             InputError: it goes beyond the end.
@@ -137,12 +179,11 @@ class Uploads:
             there = _size_of(path)
             if part.offset != there:
                 return there
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._folders.add(path.parent.name)
+            self._make_folder(path)
             try:
                 with path.open("ab") as file:
                     file.write(data)
-                if end == part.total:
+                if end == part.total and part.sha256 not in withheld:
                     self._finish(token, path, part, now)
             except OSError:
                 # No room: this part is sent again.
@@ -179,11 +220,17 @@ class Uploads:
         # By a digest: the name of a token is not meant as a path.
         return self._directory / "uploads" / sha256_hex(token.encode())[:32]
 
-    def _measure_parts(self, token: str) -> int:
+    def _make_folder(self, path: Path) -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folders.add(path.parent.name)
+
+    def _list_parts(self, token: str) -> list[Path]:
+        """A token's unfinished uploads."""
         folder = self._folder(token)
-        if folder.name not in self._folders:
-            return 0
-        return sum(map(_size_of, folder.iterdir()))
+        return [*folder.iterdir()] if folder.name in self._folders else []
+
+    def _measure_parts(self, token: str) -> int:
+        return sum(map(_size_of, self._list_parts(token)))
 
     def _check_size(self, size: int) -> None:
         if size > self.largest:
@@ -229,7 +276,8 @@ class Uploads:
             self.unreferenced.remove_old(ledger, now)
         for part in (self._directory / "uploads").glob("*/*"):
             with contextlib.suppress(OSError):
-                if now - part.stat().st_mtime > _WEEK_SEC:
+                kept = KEPT_SEC if _is_complete(part) else _WEEK_SEC
+                if now - part.stat().st_mtime > kept:
                     part.unlink()
 
 
@@ -238,6 +286,10 @@ def _size_of(path: Path) -> int:
         return path.stat().st_size
     except FileNotFoundError:
         return 0
+
+
+def _is_complete(part: Path) -> bool:
+    return part.name.endswith(f"-{_size_of(part)}")
 
 
 def _split(body: bytes) -> Iterator[tuple[str, int, bytes]]:

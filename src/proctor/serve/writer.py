@@ -20,12 +20,12 @@ import msgspec
 
 from proctor.errors import LedgerError, NotSealedError, ProctorError
 from proctor.ledger.artifacts import FileArtifacts
-from proctor.ledger.entry import AnyEntry, MachineEntry, PlanEntry, SupersedeEntry, TrialEntry
+from proctor.ledger.entry import AnyEntry, MachineEntry, PlanEntry, SupersedeEntry
 from proctor.ledger.machines import Machines, load_machines
 from proctor.ledger.note import Signer
 from proctor.ledger.place import open_writer
 from proctor.ledger.reader import LedgerWriter
-from proctor.ledger.sealing import append_trials
+from proctor.ledger.sealing import NewEntry, append_trials
 from proctor.serve.intake import RefusedError, Submitted
 
 type Placed = list[tuple[int, bool]]
@@ -165,21 +165,24 @@ class Writer:
         news = [new for part in parts for new in part]
         with ledger.writing():
             self._check_enrolled(ledger, [new.entry for new in news])
-            self._check_evidence([new.entry for new in news])
+            self._check_evidence(ledger, news)
             answers = iter(append_trials(ledger, news))
         self._appended()
         # `islice`, because zip would take one answer more than it uses.
         return [[(each.seq, each.is_new) for each in islice(answers, len(part))] for part in parts]
 
-    def _check_evidence(self, entries: Sequence[TrialEntry]) -> None:
+    def _check_evidence(self, ledger: LedgerWriter, news: Sequence[NewEntry]) -> None:
         """Refuse evidence that was removed since the entries were checked.
 
         The same thread removes what no entry names: see unreferenced.py.
         """
         if not self._removed:
             return
-        for entry in entries:
-            for file in entry.evidence:
+        for new in news:
+            # The evidence of a trial that is sealed already may be withheld.
+            if ledger.find_sealed(new.subject.experiment_id, new.subject.trial_id) is not None:
+                continue
+            for file in new.entry.evidence:
                 if file.sha256 in self._removed and not self._artifacts.holds(file.sha256):
                     raise NotSealedError(f"the evidence {file.path!r} was removed; send it again")
 
