@@ -1,8 +1,10 @@
 """Limits on addresses and tokens."""
 
 import pytest
+from starlette.datastructures import URL
+from starlette.requests import Request
 
-from proctor.serve.app import Rate
+from proctor.serve.app import Rate, _is_reading
 from proctor.serve.listening import network_of
 
 
@@ -32,3 +34,21 @@ def test_a_rate_gives_a_burst_and_then_so_many_a_second() -> None:
     # A year later too, no more than the burst.
     found = [rate.take("node", 3e7) for _ in range(1001)]
     assert (found[999], found[1000] > 0) == (0.0, True)
+
+
+@pytest.mark.parametrize("url", [None, "http://x/artifacts/missing?/submit"])
+def test_the_host_header_does_not_say_what_may_be_written(url: str | None) -> None:
+    class Asked(Request):
+        """A request whose address is made of the Host header, as in Starlette 1.0.0."""
+
+        @property
+        def url(self) -> URL:
+            return URL(url) if url else super().url
+
+    def is_reading(path: str) -> bool:
+        headers = [(b"host", b"x/artifacts/missing?")]
+        scope = {"type": "http", "method": "POST", "path": path, "headers": headers}
+        return _is_reading(Asked({**scope, "query_string": b"", "scheme": "http"}))
+
+    assert not is_reading("/submit")
+    assert is_reading("/artifacts/missing")

@@ -190,7 +190,7 @@ class Front:
 
         try:
             who = self._authorize(request)
-            is_interface = request.url.path.startswith(_API)
+            is_interface = _path_of(request).startswith(_API)
             with self._served.counting(None if request.method in ("GET", "HEAD") else who):
                 await (self._interface if is_interface else self._viewer)(scope, receive, sending)
         except HTTPException as error:
@@ -206,7 +206,7 @@ class Front:
             "address": _address_of(request),
             "status": status,
             "method": request.method,
-            "path": request.url.path[:200],
+            "path": _path_of(request)[:200],
             "seconds": round(now - started, 3),
             **state.get("facts", {}),
         }
@@ -245,8 +245,14 @@ def _address_of(request: Request) -> str:
     return request.client.host if request.client else ""
 
 
+def _path_of(request: Request) -> str:
+    # Not of `request.url`, which is made of the Host header too.
+    path: str = request.scope["path"]
+    return path
+
+
 def _is_reading(request: Request) -> bool:
-    return request.method in ("GET", "HEAD") or request.url.path == "/artifacts/missing"
+    return request.method in ("GET", "HEAD") or _path_of(request) == "/artifacts/missing"
 
 
 def _too_often(wait: float) -> HTTPException:
@@ -340,7 +346,7 @@ _FOREVER = {"Cache-Control": "max-age=604800, immutable"}
 async def _tile(request: Request) -> Response:
     served = _served(request)
     try:
-        tile = parse_tile_path(request.url.path.removeprefix("/"))
+        tile = parse_tile_path(_path_of(request).removeprefix("/"))
     except InputError as error:
         raise HTTPException(404, str(error)) from error
 
