@@ -5,7 +5,7 @@ import io
 import os
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -19,7 +19,7 @@ from backports import zstd
 
 from proctor.digest import sha256_hex
 from proctor.environments.sandbox.syscalls import mount, unmount
-from proctor.errors import LedgerError, NotSealedError
+from proctor.errors import InputError, LedgerError, NotSealedError
 from proctor.ledger.artifacts import FileArtifacts
 from proctor.ledger.entry import EvidenceFile, encode_entry
 from proctor.ledger.keys import make_key
@@ -282,6 +282,59 @@ def test_parts_of_another_compression_are_sent_anew(served: ServedLedger) -> Non
         client.upload_large(sha256, len(data), len(compressed), io.BytesIO(compressed))
         assert client.missing([sha256]) == set()
     assert not list(folder.iterdir())
+
+
+def test_unfinished_uploads_are_few_and_none_is_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proctor.serve.uploads._MOST_PARTS", 3)
+    uploads = Uploads(small(tmp_path), tmp_path, 1 << 20)
+
+    def send(number: int, data: bytes, who: str = "node", *, offset: int = 0) -> int:
+        part = Part(sha256_hex(b"%d" % number), offset, 100, 100)
+        return uploads.store_part(who, part, data, 0.0)
+
+    with pytest.raises(InputError, match="a part from 0 to 0 of 100"):
+        send(0, b"")
+    assert not (tmp_path / "uploads").exists()
+    assert [send(number, b"x") for number in range(3)] == [1] * 3
+    with pytest.raises(LedgerError, match="3 unfinished uploads, and can begin no more"):
+        send(3, b"x")
+    # Those go on, and others begin.
+    assert send(0, b"x", offset=1) == 2
+    assert send(3, b"x", "another") == 1
+
+
+def test_the_last_of_the_disk_is_left_to_the_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in (("_RESERVE", 1 << 62), ("_RESERVED_PART", 1)):
+        monkeypatch.setattr(f"proctor.serve.uploads.{name}", value)
+
+    async def ask(http: httpx.AsyncClient) -> list[tuple[int, str]]:
+        answers = [await http.post(path, content=b"any") for path in ("/artifacts", "/submit")]
+        return [(answer.status_code, answer.json()["message"]) for answer in answers]
+
+    for status, message in asyncio.run(_asking(tmp_path, ask)):
+        assert (status, message.startswith("no room on the server: its disk has")) == (503, True)
+
+
+async def _asking(top: Path, ask: Callable[[httpx.AsyncClient], Awaitable[Any]]) -> Any:
+    """Ask a server in this process."""
+    options = ServeOptions(directory=small(top), host="127.0.0.1", port=0, key_file=top / "key")
+    server = prepare(options, home_variables(top))
+    token = server.served.tokens.add("node", may_write=True, experiments=())
+    app = Front(server.served, make_app(Subject(ledger=options.directory), hosts=None))
+    try:
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app),
+            base_url="http://node",
+            headers={"authorization": f"Bearer {token}"},
+        ) as http:
+            return await ask(http)
+    finally:
+        server.served.writer.close()
+        server._listening.close()
 
 
 def test_parts_that_a_killed_server_did_not_put_together_are_used(tmp_path: Path) -> None:

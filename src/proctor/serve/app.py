@@ -486,6 +486,7 @@ async def _submit(request: Request) -> Response:
         await _remove_old(served)
 
     def check() -> tuple[list[AnyEntry], Submitted]:
+        served.uploads.check_disk(len(body))
         entries = decode_submission(body[:n_bytes])
         if n_bytes < len(body):
             artifacts, withheld = body[n_bytes:], served.withheld()

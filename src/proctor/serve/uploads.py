@@ -15,6 +15,7 @@ withheld since. Such an upload stays below `uploads` until a trial that is not s
 import contextlib
 import io
 import os
+import shutil
 import threading
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
@@ -35,6 +36,9 @@ _MOST_HELD = 1 << 34
 _WEEK_SEC = 7 * 86400
 # Unfinished uploads of a token: each request looks at all of them.
 _MOST_PARTS = 1000
+# Free bytes that no client uses, or this part of a small disk.
+_RESERVE = 1 << 30
+_RESERVED_PART = 20
 # Uploads of different artifacts rarely wait for each other.
 _N_LOCKS = 64
 
@@ -160,7 +164,7 @@ class Uploads:
         An artifact that is withheld is not stored: see `finish`.
 
         Raises:
-            InputError: it goes beyond the end.
+            InputError: it is empty, or goes beyond the end.
             NotSealedError: the artifact is too large.
             AlteredArtifactError: the whole is not what it is called; it must be sent anew.
             LedgerError: there is no room for it.
@@ -169,7 +173,7 @@ class Uploads:
         # Incompressible content grows a little when it is compressed.
         self._check_size(part.total - (part.total >> 6) - 4096)
         end = part.offset + len(data)
-        if part.offset < 0 or end > part.total:
+        if not data or end > part.total:
             raise InputError(f"{part.sha256}: a part from {part.offset} to {end} of {part.total}")
         path = self._path_of(token, part.sha256, part.total)
         with self._lock_of(part.sha256), self._writing(token, len(data)):
@@ -179,6 +183,11 @@ class Uploads:
             there = _size_of(path)
             if part.offset != there:
                 return there
+            if not there and len(self._list_parts(token)) >= _MOST_PARTS:
+                raise LedgerError(
+                    f"this token has {_MOST_PARTS:,} unfinished uploads, and can begin no more; "
+                    "they are removed after a week"
+                )
             self._make_folder(path)
             try:
                 with path.open("ab") as file:
@@ -225,7 +234,7 @@ class Uploads:
         self._folders.add(path.parent.name)
 
     def _list_parts(self, token: str) -> list[Path]:
-        """A token's unfinished uploads."""
+        """A token's unfinished uploads: a bounded number."""
         folder = self._folder(token)
         return [*folder.iterdir()] if folder.name in self._folders else []
 
@@ -242,8 +251,8 @@ class Uploads:
     def _writing(self, token: str, size: int) -> Iterator[None]:
         """Refuse what there is no room for."""
         try:
+            self.check_disk(size)
             held = self.unreferenced.measure(token) + self._measure_parts(token)
-            # At most half of what is free: no token fills the disk, and the log can be written.
             room = min(self.most_held, find_room(str(self._ledger)))
             if held + size > room:
                 raise LedgerError(
@@ -253,6 +262,17 @@ class Uploads:
             yield
         except OSError as error:
             raise LedgerError(f"no room on the server: {error.strerror}") from error
+
+    def check_disk(self, size: int) -> None:
+        """Refuse what would fill the disk: the owner needs room to withhold and to revoke.
+
+        Raises:
+            LedgerError: too little of the disk would be left.
+            OSError: the disk cannot be read.
+        """
+        disk = shutil.disk_usage(self._ledger)
+        if disk.free - size < min(_RESERVE, disk.total // _RESERVED_PART):
+            raise LedgerError(f"no room on the server: its disk has {disk.free:,} bytes left")
 
     def note(self) -> None:
         """Note what is in the store and not sealed, so that another server knows it too.
