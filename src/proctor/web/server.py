@@ -27,6 +27,8 @@ _WAITING = 512
 _MOST = 400
 # Seconds within which a client must make progress sending its request or reading the answer.
 _PATIENCE = 15.0
+# Bytes a second that a client must send of a request.
+_SLOWEST = 1024
 
 
 def listen(port: int, host: str = HOST) -> socket.socket:
@@ -158,12 +160,13 @@ def _ended_by_signals(server: ViewerServer) -> Iterator[None]:
 class PatientProtocol(H11Protocol):
     """HTTP with a limit on slow clients, checked periodically.
 
-    Closes a connection if, between two checks, the client has not sent a complete request, or has
-    not read any of a pending answer.
+    Closes a connection if, between two checks, the client has sent little of the same request, and
+    has not completed it, or has not read any of a pending answer.
     """
 
     _look: TimerHandle | None = None
-    _before: tuple[bool, int] = (False, 0)
+    _received = 0
+    _before: tuple[object, int] = (None, 0)
 
     def connection_made(self, transport: BaseTransport) -> None:
         """Start checking."""
@@ -176,25 +179,28 @@ class PatientProtocol(H11Protocol):
         if self._look is not None:
             self._look.cancel()
 
+    def data_received(self, data: bytes) -> None:
+        """Count what the client sends."""
+        self._received += len(data)
+        super().data_received(data)
+
     def _look_again(self) -> None:
         transport: Any = self.transport
-        waiting = transport.get_write_buffer_size()
-        now = (self._is_incomplete(), waiting)
-        has_waited, before = self._before
-        if (now[0] and has_waited) or (waiting and waiting == before):
+        incomplete, waiting = self._find_incomplete(), transport.get_write_buffer_size()
+        sent_little = self._received < _SLOWEST * _PATIENCE and incomplete == self._before[0]
+        read_nothing = waiting == self._before[1]
+        if (incomplete and sent_little) or (waiting and read_nothing):
             # Not close(), which would wait until the client has read the answer.
             transport.abort()
             return
-        self._before = now
+        self._before, self._received = (incomplete, waiting), 0
         self._look = self.loop.call_later(_PATIENCE, self._look_again)
 
-    @property
-    def _has_had_one(self) -> bool:
-        cycle: object = self.cycle
-        return cycle is not None
-
-    def _is_incomplete(self) -> bool:
-        """Whether a request is incomplete, or a new connection has sent none."""
-        if self.conn.their_state is h11.IDLE:
-            return not self._has_had_one or bool(self.conn.trailing_data[0])
-        return self.conn.their_state is h11.SEND_BODY
+    def _find_incomplete(self) -> tuple[object, object] | None:
+        """What identifies the request that is incomplete; a new connection has to send one."""
+        state = self.conn.their_state
+        # None until the first request has a head.
+        last: object = self.cycle
+        is_begun = last is None or bool(self.conn.trailing_data[0])
+        is_incomplete = is_begun if state is h11.IDLE else state is h11.SEND_BODY
+        return (last, state) if is_incomplete else None
