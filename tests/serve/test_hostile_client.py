@@ -401,15 +401,19 @@ def test_too_much_is_not_read(attacker: Attacker, served: ServedLedger) -> None:
 
 def test_parts_that_do_not_fit_are_refused(attacker: Attacker) -> None:
     digest = sha256_hex(b"parts")
-    for offset, total in ((10, 10), (0, 0), (-1, 10)):
+    for offset, total in ((10, 10), (0, 0)):
         given = {"offset": offset, "size": 5, "total": total}
         answer = attacker.http.put(f"/artifacts/sha256/{digest}", params=given, content=b"x")
         refused(answer, "a part from", 400)
     given = {"offset": 5, "size": 5, "total": 10}
     answer = attacker.http.put(f"/artifacts/sha256/{digest}", params=given, content=b"x")
     assert answer.json() == {"offset": 0}
-    answer = attacker.http.put(f"/artifacts/sha256/{digest}", params={"offset": "x"}, content=b"x")
-    assert answer.status_code == 400
+    for number in ("", "x", "-1", "1_0", "9" * 400):
+        given = {"offset": 0, "size": 5, "total": number}
+        answer = attacker.http.put(f"/artifacts/sha256/{digest}", params=given, content=b"x")
+        refused(answer, "expected ?offset=N&size=N&total=N", 400)
+        answer = attacker.http.get(f"/artifacts/sha256/{digest}/upload", params=given)
+        refused(answer, "expected ?total=N", 400)
 
 
 @pytest.mark.parametrize(

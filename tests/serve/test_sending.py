@@ -319,9 +319,23 @@ def test_the_last_of_the_disk_is_left_to_the_owner(
         assert (status, message.startswith("no room on the server: its disk has")) == (503, True)
 
 
+def test_who_has_no_token_asks_for_few_artifacts_at_once(tmp_path: Path) -> None:
+    async def ask(http: httpx.AsyncClient) -> list[int]:
+        digests = [sha256_hex(b"%d" % number) for number in range(101)]
+        bodies = [{"artifacts": digests[:count]} for count in (100, 101)]
+        answers = [await http.post("/artifacts/missing", json=body) for body in bodies]
+        del http.headers["authorization"]
+        answers += [await http.post("/artifacts/missing", json=body) for body in bodies]
+        return [answer.status_code for answer in answers]
+
+    assert asyncio.run(_asking(tmp_path, ask)) == [200, 200, 200, 413]
+
+
 async def _asking(top: Path, ask: Callable[[httpx.AsyncClient], Awaitable[Any]]) -> Any:
-    """Ask a server in this process."""
-    options = ServeOptions(directory=small(top), host="127.0.0.1", port=0, key_file=top / "key")
+    """Ask a public server in this process."""
+    options = ServeOptions(
+        directory=small(top), host="127.0.0.1", port=0, key_file=top / "key", is_public=True
+    )
     server = prepare(options, home_variables(top))
     token = server.served.tokens.add("node", may_write=True, experiments=())
     app = Front(server.served, make_app(Subject(ledger=options.directory), hosts=None))

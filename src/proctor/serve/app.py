@@ -75,6 +75,11 @@ _API = ("/checkpoint", "/cosigned", "/tile/", "/artifacts", "/machines", "/submi
 LARGEST_SUBMISSION = 32 << 20
 """Bytes of the entries in one request."""
 _MOST_DIGESTS = 100_000
+# For those without a token: a reader asks for one at a time.
+_MOST_DIGESTS_PUBLIC = 100
+# Bytes of a digest in a question, with quotes, comma and space, and some to spare.
+_DIGEST_BYTES = 80
+_MOST_DIGITS = 16
 # Requests of one token that write at the same time.
 _MOST_WRITING = 16
 _BEARER = {"WWW-Authenticate": 'Basic realm="proctor", charset="UTF-8"'}
@@ -391,10 +396,10 @@ class _Missing(msgspec.Struct, frozen=True):
 
 
 async def _missing(request: Request) -> Response:
-    body = await read_body(request, LARGEST_BODY)
-    asked = _decode(body, _Missing).artifacts
-    if len(asked) > _MOST_DIGESTS:
-        raise HTTPException(413, f"{len(asked):,} digests; at most {_MOST_DIGESTS:,}")
+    most = _MOST_DIGESTS if _token(request).name else _MOST_DIGESTS_PUBLIC
+    asked = _decode(await read_body(request, most * _DIGEST_BYTES), _Missing).artifacts
+    if len(asked) > most:
+        raise HTTPException(413, f"{len(asked):,} digests; at most {most:,}")
     served = _served(request)
     store = FileArtifacts(served.directory)
     found = await run_sync(lambda: [each for each in asked if not store.holds(each)])
@@ -450,10 +455,10 @@ async def _upload_part(request: Request) -> Response:
 
 
 def _read_numbers(request: Request, *names: str) -> list[int]:
-    try:
-        return [int(request.query_params[name]) for name in names]
-    except (KeyError, ValueError) as error:
-        raise HTTPException(400, f"expected ?{'=N&'.join(names)}=N") from error
+    found = [_find_number(request, name) for name in names]
+    if None in found:
+        raise HTTPException(400, f"expected ?{'=N&'.join(names)}=N")
+    return [number for number in found if number is not None]
 
 
 class _Machine(msgspec.Struct, frozen=True):
@@ -480,7 +485,8 @@ async def _enrol(request: Request) -> Response:
 async def _submit(request: Request) -> Response:
     served, token = _served(request), _token(request)
     body = await read_body(request, LARGEST_SUBMISSION)
-    n_bytes = _read_number(request, "entries", len(body))
+    given = _find_number(request, "entries")
+    n_bytes = len(body) if given is None else given
     _note(request, bytes=len(body))
     if n_bytes < len(body):
         await _remove_old(served)
@@ -527,9 +533,11 @@ def _open_intake(served: Served, token: Token) -> Intake:
     )
 
 
-def _read_number(request: Request, name: str, default: int) -> int:
+def _find_number(request: Request, name: str) -> int | None:
+    """A parameter, if it is a number: not one of many digits, which may become a file's name."""
     given = request.query_params.get(name, "")
-    return int(given) if given.isascii() and given.isdecimal() and len(given) < 20 else default
+    is_number = given.isascii() and given.isdecimal() and len(given) <= _MOST_DIGITS
+    return int(given) if is_number else None
 
 
 def _decode[Asked](body: bytes, model: type[Asked]) -> Asked:
