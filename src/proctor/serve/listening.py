@@ -24,8 +24,10 @@ def network_of(address: str) -> str:
         found = ipaddress.ip_address(address)
     except ValueError:
         return address
+    # On a socket for both, an IPv4 address is written as an IPv6 one.
+    found = getattr(found, "ipv4_mapped", None) or found
     if found.version == 4:
-        return address
+        return str(found)
     return str(ipaddress.ip_network((int(found), _IPV6_PREFIX), strict=False).network_address)
 
 
