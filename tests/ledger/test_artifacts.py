@@ -52,6 +52,22 @@ def test_what_a_living_writer_has_not_named_yet_stays(tmp_path: Path) -> None:
     assert slow.load(digest, 4) == b"slow"
 
 
+def test_what_is_removed_at_that_moment_is_stored_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = put(tmp_path, b"old")
+    path = FileArtifacts(tmp_path).path_of(digest)
+    os.utime(path, (0, 0))
+
+    def touch(_: Path) -> None:
+        path.unlink()
+        raise FileNotFoundError
+
+    monkeypatch.setattr("proctor.ledger.artifacts.os.utime", touch)
+    put(tmp_path, b"old")
+    assert FileArtifacts(tmp_path).load(digest, 3) == b"old"
+
+
 def test_what_is_discarded_leaves_nothing(tmp_path: Path) -> None:
     artifacts = FileArtifacts(tmp_path)
     digest, _ = artifacts.put(io.BytesIO(b"x" * (1 << 20)))

@@ -422,8 +422,13 @@ class FileArtifacts(ArtifactStore):
             raise AlteredArtifactError(f"{path}: no plain file; an artifact was swapped for it")
         if time.time() - found.st_mtime > _TOUCHED_SEC:
             # A server removes what no entry has named for a day; the entry of this one comes next.
-            with contextlib.suppress(OSError):
+            try:
                 os.utime(path)
+            except FileNotFoundError:
+                return False
+            except OSError:
+                # Another user's, which no server of this one removes.
+                return True
         return True
 
     def _make_directory(self, directory: Path) -> None:

@@ -8,6 +8,7 @@ evidence is withheld does not name it.
 """
 
 import contextlib
+import os
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -97,10 +98,11 @@ class Unreferenced:
 
     def renew(self, digests: Iterable[str], now: float) -> None:
         """Keep artifacts for another day: a client was told that they are there."""
-        with self._lock:
-            for sha256 in digests:
-                if (found := self._uploads.get(sha256)) is not None:
-                    found.at = now
+        for sha256 in digests:
+            if sha256 in self._uploads:
+                # Another server sees that too.
+                with contextlib.suppress(OSError):
+                    os.utime(self._artifacts.path_of(sha256), (now, now))
 
     def remove(self, digests: Iterable[str]) -> None:
         """Remove artifacts that an entry names now from the list."""
@@ -144,7 +146,9 @@ class Unreferenced:
         with ledger.log.locked():
             ledger.refresh()
             self.removed.clear()
-            old = [each.sha256 for each in self._uploads.values() if now - each.at >= KEPT_SEC]
+            with self._lock:
+                known = [*self._uploads.values()]
+            old = [each.sha256 for each in known if now - each.at >= KEPT_SEC]
             unnamed = list_unnamed_evidence(ledger, old)
             for sha256 in old:
                 if sha256 in unnamed:
@@ -171,7 +175,7 @@ class Unreferenced:
 
 
 def _is_in_use(path: Path, now: float) -> bool:
-    """Whether a process on this machine has found the artifact there within a day.
+    """Whether the artifact was found there within a day, by a client or on this machine.
 
     Evidence is stored before the log is locked, and its entry appended afterwards.
     """

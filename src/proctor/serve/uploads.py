@@ -253,7 +253,8 @@ class Uploads:
         try:
             self.check_disk(size)
             held = self.unreferenced.measure(token) + self._measure_parts(token)
-            room = min(self.most_held, find_room(str(self._ledger)))
+            disks = (self._ledger, self._directory)
+            room = min(self.most_held, *(find_room(str(each)) for each in disks))
             if held + size > room:
                 raise LedgerError(
                     f"no room on the server for {size:,} bytes: of what this token uploads, it "
@@ -270,9 +271,10 @@ class Uploads:
             LedgerError: too little of the disk would be left.
             OSError: the disk cannot be read.
         """
-        disk = shutil.disk_usage(self._ledger)
-        if disk.free - size < min(_RESERVE, disk.total // _RESERVED_PART):
-            raise LedgerError(f"no room on the server: its disk has {disk.free:,} bytes left")
+        for directory in (self._ledger, self._directory):
+            disk = shutil.disk_usage(directory)
+            if disk.free - size < min(_RESERVE, disk.total // _RESERVED_PART):
+                raise LedgerError(f"no room on the server: its disk has {disk.free:,} bytes left")
 
     def note(self) -> None:
         """Note what is in the store and not sealed, so that another server knows it too.
