@@ -158,6 +158,16 @@ def test_a_reward_that_the_files_do_not_give_is_refused_without_a_score_too(
     refused(attacker.submit(entry), words)
 
 
+def test_files_that_decide_a_score_are_bounded_together(attacker: Attacker) -> None:
+    small = attacker.upload(b"1")
+    paths = ["result.json", *(f"steps/{number}/verifier/reward.txt" for number in range(5000))]
+    evidence = tuple(
+        msgspec.structs.replace(small, path=path, size=16 << 20) for path in sorted(paths)
+    )
+    entry = msgspec.structs.replace(trial("many-rewards"), evidence=evidence)
+    refused(attacker.submit(entry), "at most 134,217,728")
+
+
 def test_what_has_no_result_is_the_records_own_word_and_says_so(
     attacker: Attacker, served: ServedLedger
 ) -> None:

@@ -4,6 +4,7 @@ import asyncio
 import io
 import os
 import random
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from proctor.errors import InputError, LedgerError, NotSealedError
 from proctor.ledger.artifacts import FileArtifacts
 from proctor.ledger.entry import EvidenceFile, encode_entry
 from proctor.ledger.keys import make_key
+from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.machines import sign_enrolment, sign_entries
 from proctor.ledger.place import open_reader, open_writer
 from proctor.ledger.query import find_trial
@@ -329,6 +331,63 @@ def test_who_has_no_token_asks_for_few_artifacts_at_once(tmp_path: Path) -> None
         return [answer.status_code for answer in answers]
 
     assert asyncio.run(_asking(tmp_path, ask)) == [200, 200, 200, 413]
+
+
+def test_one_token_does_not_take_all_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock, working, most, is_over = threading.Lock(), set[int](), 0, threading.Event()
+
+    def store(*_: object) -> int:
+        nonlocal most
+        with lock:
+            working.add(threading.get_ident())
+            most = max(most, len(working))
+        is_over.wait(20)
+        with lock:
+            working.remove(threading.get_ident())
+        return 0
+
+    async def ask(http: httpx.AsyncClient) -> list[int]:
+        monkeypatch.setattr(Uploads, "store_small", store)
+        asked = [asyncio.create_task(http.post("/artifacts", content=b"x")) for _ in range(8)]
+        await asyncio.sleep(0.5)
+        is_over.set()
+        return [(await each).status_code for each in asked]
+
+    assert asyncio.run(_asking(tmp_path, ask)) == [200] * 8
+    assert most == 2
+
+
+def test_files_of_a_bulk_upload_are_bounded_together(tmp_path: Path) -> None:
+    uploads = Uploads(small(tmp_path), tmp_path, 5000)
+    contents = [bytes([number]) * 2000 for number in range(3)]
+    with pytest.raises(NotSealedError, match="evidence of 6,000 bytes"):
+        uploads.store_small("node", packed(*contents), 0.0)
+    assert uploads.store_small("node", packed(*contents[1:]), 0.0) == 2
+
+
+def test_the_writer_outlasts_clients_that_leave_and_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = Writer(small(tmp_path), find_key(tmp_path), lambda: None)
+
+    def fail(_: object) -> None:
+        monkeypatch.undo()
+        raise ValueError("something that nobody foresaw")
+
+    async def leave() -> int:
+        is_over = threading.Event()
+        tasks = [asyncio.ensure_future(writer.run(lambda _: is_over.wait(20))) for _ in range(2)]
+        await asyncio.sleep(0.1)
+        for task in tasks:
+            task.cancel()
+        monkeypatch.setattr(OpenLedger, "refresh", fail)
+        is_over.set()
+        return await asyncio.wait_for(writer.run(lambda ledger: ledger.refresh().tree.size), 20)
+
+    assert asyncio.run(leave()) == 1
+    writer.close()
 
 
 async def _asking(top: Path, ask: Callable[[httpx.AsyncClient], Awaitable[Any]]) -> Any:

@@ -23,12 +23,14 @@ import contextlib
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -80,8 +82,11 @@ _MOST_DIGESTS_PUBLIC = 100
 # Bytes of a digest in a question, with quotes, comma and space, and some to spare.
 _DIGEST_BYTES = 80
 _MOST_DIGITS = 16
-# Requests of one token that write at the same time.
+# Requests of one token that write at the same time, and how many of them do more than wait.
 _MOST_WRITING = 16
+_THREADS_OF_ONE = 2
+# Of all tokens.
+_THREADS = 4
 _BEARER = {"WWW-Authenticate": 'Basic realm="proctor", charset="UTF-8"'}
 # Addresses whose failures are remembered.
 _MOST_ADDRESSES = 10_000
@@ -121,6 +126,8 @@ class Served:
     """Whether everybody may read."""
     rate: Rate = field(default_factory=lambda: Rate(200, 1000))
     """For each token."""
+    threads: dict[str, CapacityLimiter] = field(default_factory=dict)
+    """What a token writes, by its name, and all that is written: apart from what is read."""
     failures: Rate = field(default_factory=lambda: Rate(1, 20))
     """For each address: requests without a valid token."""
     in_flight: Counter[str] = field(default_factory=Counter)
@@ -148,6 +155,14 @@ class Served:
             self.in_flight[name] -= 1
             if not self.in_flight[name]:
                 del self.in_flight[name]
+
+    async def work[Result](self, token: Token, act: Callable[[], Result]) -> Result:
+        """Do something for a request that writes, in a thread, when it is the token's turn."""
+        # The name of a token is never empty.
+        everybody = self.threads.setdefault("", CapacityLimiter(_THREADS))
+        own = self.threads.setdefault(token.name, CapacityLimiter(_THREADS_OF_ONE))
+        async with own:
+            return await run_sync(act, limiter=everybody)
 
     def withheld(self) -> set[str]:
         """Digests of evidence that the owner has withheld by now."""
@@ -402,24 +417,28 @@ async def _missing(request: Request) -> Response:
         raise HTTPException(413, f"{len(asked):,} digests; at most {most:,}")
     served = _served(request)
     store = FileArtifacts(served.directory)
-    found = await run_sync(lambda: [each for each in asked if not store.holds(each)])
-    served.uploads.unreferenced.renew(set(asked) - set(found), time.time())
-    return JSONResponse({"missing": found})
+
+    def find() -> list[str]:
+        found = [each for each in asked if not store.holds(each)]
+        served.uploads.unreferenced.renew(set(asked) - set(found), time.time())
+        return found
+
+    return JSONResponse({"missing": await run_sync(find)})
 
 
 async def _upload_small(request: Request) -> Response:
-    served, name = _served(request), _token(request).name
+    served, token = _served(request), _token(request)
     uploads, body = served.uploads, await read_body(request, LARGEST_BODY)
     _note(request, bytes=len(body))
     await _remove_old(served)
 
     def store() -> int:
         try:
-            return uploads.store_small(name, body, time.time(), served.withheld())
+            return uploads.store_small(token.name, body, time.time(), served.withheld())
         finally:
             uploads.note()
 
-    count = await run_sync(store)
+    count = await served.work(token, store)
     _note(request, artifacts=count)
     return JSONResponse({"stored": count})
 
@@ -432,10 +451,10 @@ async def _remove_old(served: Served) -> None:
 
 
 async def _find_offset(request: Request) -> Response:
-    uploads, sha256 = _served(request).uploads, _digest_of(request)
+    served, token, sha256 = _served(request), _token(request), _digest_of(request)
     (total,) = _read_numbers(request, "total")
-    offset = await run_sync(uploads.find_offset, _token(request).name, sha256, total)
-    return JSONResponse({"offset": offset})
+    find = partial(served.uploads.find_offset, token.name, sha256, total)
+    return JSONResponse({"offset": await served.work(token, find)})
 
 
 async def _upload_part(request: Request) -> Response:
@@ -451,7 +470,7 @@ async def _upload_part(request: Request) -> Response:
         withheld = served.withheld() if offset + len(body) == total else ()
         return served.uploads.store_part(token.name, part, body, time.time(), withheld)
 
-    return JSONResponse({"offset": await run_sync(store)})
+    return JSONResponse({"offset": await served.work(token, store)})
 
 
 def _read_numbers(request: Request, *names: str) -> list[int]:
@@ -500,7 +519,7 @@ async def _submit(request: Request) -> Response:
         return entries, check_submission(entries, _open_intake(served, token))
 
     try:
-        entries, submitted = await run_sync(check)
+        entries, submitted = await served.work(token, check)
         placed = await served.writer.submit(submitted)
         # Not what a trial names that was sealed before: it may have been withheld since.
         served.uploads.unreferenced.remove(
@@ -512,7 +531,9 @@ async def _submit(request: Request) -> Response:
     except RefusedError as error:
         raise HTTPException(403, str(error)) from error
     finally:
-        served.uploads.note()
+        # What cannot be written to the list now is written with the next request.
+        with contextlib.suppress(LedgerError):
+            await served.work(token, served.uploads.note)
     signed = {each.signed.machine for each in entries if each.signed is not msgspec.UNSET}
     new = [seq for seq, is_new in placed if is_new]
     _note(request, machine=",".join(sorted(signed)), entries=len(entries), new=len(new))

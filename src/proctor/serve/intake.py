@@ -44,6 +44,8 @@ MOST_ENTRIES = 1000
 """Entries of one request, at most."""
 # A file that decides a score is read into memory and written to a temporary directory.
 _LARGEST_RESULT = 1 << 26
+# All of a trial: its steps have such files too.
+_LARGEST_RESULTS = 1 << 27
 
 
 class RefusedError(Exception):
@@ -172,6 +174,11 @@ def _check_score(entry: TrialEntry, where: str, artifacts: ArtifactStore) -> Non
         if entry.score is not None:
             raise NotSealedError(f"{where}: it has a score, and its evidence no result.json")
         return
+    if (n_bytes := sum(file.size for file in deciding)) > _LARGEST_RESULTS:
+        raise NotSealedError(
+            f"{where}: the files that decide its score have {n_bytes:,} bytes; at most "
+            f"{_LARGEST_RESULTS:,}"
+        )
     with tempfile.TemporaryDirectory(prefix="proctor-serve-") as made:
         trial = Path(made)
         for file in deciding:

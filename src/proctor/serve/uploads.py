@@ -94,12 +94,14 @@ class Uploads:
             return self._store_small(token, body, now, withheld)
 
     def _store_small(self, token: str, body: bytes, now: float, withheld: Collection[str]) -> int:
-        count, artifacts = 0, FileArtifacts(self._ledger, self._durable)
+        count, plain, artifacts = 0, 0, FileArtifacts(self._ledger, self._durable)
         new: dict[str, int] = {}
         try:
             try:
                 for sha256, size, data in _split(body):
-                    self._check_size(size)
+                    # All of them together are no more work than a large one.
+                    plain += size
+                    self._check_size(plain)
                     if sha256 in withheld and not artifacts.holds(sha256):
                         self._hold_back(token, sha256, data)
                     elif artifacts.put_compressed(sha256, size, io.BytesIO(data)):
@@ -244,7 +246,7 @@ class Uploads:
     def _check_size(self, size: int) -> None:
         if size > self.largest:
             raise NotSealedError(
-                f"an artifact of {size:,} bytes; this server takes at most {self.largest:,}"
+                f"evidence of {size:,} bytes; this server takes at most {self.largest:,} at once"
             )
 
     @contextlib.contextmanager

@@ -120,8 +120,9 @@ class Writer:
             while is_open:
                 jobs, is_open = self._take()
                 self._do(ledger, jobs)
-                # While clients prepare what they submit next.
-                with contextlib.suppress(ProctorError):
+                # While clients prepare what they submit next. Whatever is wrong, the next job meets
+                # it again, and its client is told.
+                with contextlib.suppress(Exception):
                     ledger.refresh()
 
     def _take(self) -> tuple[list[_Job], bool]:
@@ -130,7 +131,9 @@ class Writer:
         size = 0
         job = self._jobs.get()
         while job is not None:
-            jobs.append(job)
+            # From here on, it cannot be cancelled any more.
+            if job.done.set_running_or_notify_cancel():
+                jobs.append(job)
             size += len(job.submitted or ())
             if size >= _TOGETHER or self._jobs.empty():
                 return jobs, True
