@@ -303,6 +303,12 @@ def test_a_host_outside_needs_a_certificate(tmp_path: Path) -> None:
     assert (done.code, "unencrypted" in done.err) == (2, True)
 
 
+def test_a_ledger_is_served_once(shared: ServedLedger) -> None:
+    words = ("serve", "--ledger", shared.directory, "--port", 0)
+    done = at(owner_of(shared), *words)
+    assert (done.code, "served already" in done.err) == (2, True), done.err
+
+
 def test_a_certificate_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     served = ServedLedger(tmp_path)
     served.create()

@@ -1,5 +1,7 @@
 """Serves a ledger until interrupted."""
 
+import contextlib
+import os
 import socket
 import sys
 import time
@@ -8,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.errors import InputError
+from proctor.files import try_lock
 from proctor.ledger.keys import find_key
 from proctor.ledger.place import open_reader
 from proctor.record.model import TrialRecord
@@ -51,6 +54,7 @@ class LedgerServer:
     _listening: socket.socket
     _witnesses: Witnesses
     _tls: Tls | None
+    _held: contextlib.ExitStack
 
     def run(self) -> None:
         """Answer until interrupted."""
@@ -62,13 +66,15 @@ class LedgerServer:
             self.served.writer.close()
             self._witnesses.close()
             self.served.audit.close(time.monotonic())
+            self._held.close()
 
 
 def prepare(options: ServeOptions, env: Mapping[str, str]) -> LedgerServer:
     """Open the ledger and listen.
 
     Raises:
-        InputError: the address cannot be used, or would not be encrypted.
+        InputError: the address cannot be used, or would not be encrypted, or another process
+            serves this ledger.
         LedgerError: there is no ledger.
         KeyFileError: the key is not the ledger's.
     """
@@ -77,11 +83,19 @@ def prepare(options: ServeOptions, env: Mapping[str, str]) -> LedgerServer:
             f"--host {options.host}: tokens would cross the network unencrypted; give "
             "--tls-certificate and --tls-key, or serve on 127.0.0.1"
         )
+    with contextlib.ExitStack() as held:
+        return _prepare(options, env, held)
+
+
+def _prepare(
+    options: ServeOptions, env: Mapping[str, str], held: contextlib.ExitStack
+) -> LedgerServer:
     directory = options.directory.resolve()
     with open_reader(directory) as ledger:
         origin = ledger.refresh().origin
         state = serve_directory(origin, env)
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        held.callback(os.close, _lock(state, directory))
         uploads = Uploads(directory, state, options.largest)
         uploads.begin(ledger, time.time())
     audit = AuditLog(state / "requests.jsonl")
@@ -102,7 +116,16 @@ def prepare(options: ServeOptions, env: Mapping[str, str]) -> LedgerServer:
     scheme = "http" if options.tls is None else "https"
     host = f"[{options.host}]" if ":" in options.host else options.host
     address = f"{scheme}://{host}:{listening.getsockname()[1]}"
-    return LedgerServer(address, served, listening, witnesses, options.tls)
+    return LedgerServer(address, served, listening, witnesses, options.tls, held.pop_all())
+
+
+def _lock(state: Path, ledger: Path) -> int:
+    """Lock the directory of a server: two would remove each other's uploads."""
+    fd = os.open(state / "serving.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    if not try_lock(fd):
+        os.close(fd)
+        raise InputError(f"{ledger}: served already by another process on this machine")
+    return fd
 
 
 def _listen(options: ServeOptions, audit: AuditLog) -> LimitedSocket:
