@@ -35,6 +35,8 @@ class Witness:
     key: SigningKey
     seen: Checkpoint | None = None
     is_lying: bool = False
+    adds_false: bool = False
+    adds: bytes = b""
     is_down: bool = False
     before_answer: Callable[[], None] = lambda: None
     asked: list[int] = field(default_factory=list)
@@ -57,7 +59,9 @@ class Witness:
         self.seen = checkpoint
         signed = cosign(checkpoint, self.key, int(time.time()))
         line = signed.signatures[-1].render().encode()
-        return 200, line[:-8] + b"AAAAAA=\n" if self.is_lying else line
+        false = line[:-8] + b"AAAAAA=\n"
+        answer = false if self.is_lying else line + self.adds
+        return 200, answer + false if self.adds_false else answer
 
 
 @pytest.fixture
@@ -156,6 +160,38 @@ def test_a_false_cosignature_is_not_used(tmp_path: Path, witness: tuple[Witness,
     assert found is not None
     assert len(found.signatures) == 1
     assert not (ledger / COSIGNED).exists()
+
+
+def test_only_the_cosignature_that_was_checked_is_kept(
+    tmp_path: Path, witness: tuple[Witness, str]
+) -> None:
+    made, url = witness
+    made.adds_false = True
+    ledger = small(tmp_path, "one")
+    with asking(ledger, made, url) as (asked, _):
+        wait_until(partial(has_seen, asked.witnesses[0], 2))
+        wait_until((ledger / COSIGNED).exists)
+    found = read(ledger / COSIGNED)
+    assert found is not None
+    check_signature(found, made.key.cosigner, "the checkpoint")
+
+
+def test_a_long_answer_is_not_read(tmp_path: Path, witness: tuple[Witness, str]) -> None:
+    made, url = witness
+    made.adds = b"x" * (17 << 10)
+    with asking(small(tmp_path, "one"), made, url) as (_, said):
+        wait_until(lambda: said)
+    assert "more than 16,384 bytes" in said[0]
+
+
+def test_what_cannot_be_kept_is_said_once(tmp_path: Path, witness: tuple[Witness, str]) -> None:
+    made, url = witness
+    ledger = small(tmp_path, "one")
+    (ledger / COSIGNED).mkdir()
+    with asking(ledger, made, url) as (_, said):
+        wait_until(lambda: len(made.asked) >= 3)
+    (problem,) = said
+    assert "cannot be cosigned" in problem
 
 
 def test_a_witness_that_was_down_is_asked_again_though_nothing_grows(

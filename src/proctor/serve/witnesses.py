@@ -97,11 +97,13 @@ class Witnesses:
             checkpoint = ledger.refresh()
             size = checkpoint.tree.size
             asked = [each for each in asked if each.problem is not None or each.size != size]
-            found: list[Signature] = []
-            for witness in asked:
-                found += self._ask(ledger, http, witness, checkpoint)
+            answers = [(each, self._ask(ledger, http, each, checkpoint)) for each in asked]
+            found = {each.url: line for each, line in answers if line is not None}
             if found:
-                keep_cosignatures(ledger, self.directory, checkpoint, found)
+                keep_cosignatures(ledger, self.directory, checkpoint, [*found.values()])
+            for witness in asked:
+                if witness.url in found:
+                    self._note(witness, None)
         except ProctorError as error:
             # Of the ledger itself; a cosignature that could not be kept is asked for again.
             for witness in asked:
@@ -109,14 +111,12 @@ class Witnesses:
 
     def _ask(
         self, ledger: LedgerReader, http: httpx.Client, witness: Witness, checkpoint: Checkpoint
-    ) -> list[Signature]:
+    ) -> Signature | None:
         try:
-            found = ask_witness(ledger, http, witness, checkpoint)
+            return ask_witness(ledger, http, witness, checkpoint)
         except (httpx.HTTPError, httpx.InvalidURL, ProctorError, ValueError) as error:
             self._note(witness, str(error) or type(error).__name__)
-            return []
-        self._note(witness, None)
-        return found
+            return None
 
     def _note(self, witness: Witness, problem: str | None) -> None:
         before, witness.problem = witness.problem, problem
@@ -131,8 +131,8 @@ class Witnesses:
 
 def ask_witness(
     ledger: LedgerReader, http: httpx.Client, witness: Witness, checkpoint: Checkpoint
-) -> list[Signature]:
-    """The cosignatures of a witness on a checkpoint.
+) -> Signature:
+    """The cosignature of a witness on a checkpoint.
 
     Raises:
         HTTPError: it cannot be reached.
@@ -140,32 +140,40 @@ def ask_witness(
         SignatureError: its signature is invalid.
     """
     for _ in range(2):
-        answer = _post(ledger, http, witness, checkpoint)
-        if answer.status_code == _CONFLICT:
-            witness.size = int(answer.text.strip()[:20])
+        status, answer = _post(ledger, http, witness, checkpoint)
+        if status == _CONFLICT:
+            witness.size = int(answer[:20])
             if witness.size > checkpoint.tree.size:
                 raise LedgerError(f"it has seen {witness.size:,} entries, more than there are")
             continue
-        if answer.status_code != httpx.codes.OK or len(answer.content) > _LARGEST:
-            raise LedgerError(f"HTTP {answer.status_code}: {answer.text[:200]}")
-        signed = parse_checkpoint(checkpoint.body + b"\n" + answer.content, witness.url)
+        if status != httpx.codes.OK:
+            raise LedgerError(f"HTTP {status}: {answer[:200].decode(errors='replace')}")
+        signed = parse_checkpoint(checkpoint.body + b"\n" + answer, witness.url)
         check_signature(signed, witness.key, witness.url)
         witness.size = checkpoint.tree.size
         name = (witness.key.name, witness.key.key_id)
-        return [line for line in signed.signatures if (line.name, line.key_id) == name]
+        # The first of them, which was checked.
+        return next(line for line in signed.signatures if (line.name, line.key_id) == name)
     raise LedgerError("it names another size each time")
 
 
 def _post(
     ledger: LedgerReader, http: httpx.Client, witness: Witness, checkpoint: Checkpoint
-) -> httpx.Response:
+) -> tuple[int, bytes]:
+    """Ask to cosign; returns the status and the answer."""
     old, new = witness.size, checkpoint.tree.size
     proof: list[bytes] = []
     if 0 < old < new:
         proof = consistency_path(TiledTree(ledger.index, new).subtree, new, old)
     lines = [f"old {old}", *(base64.b64encode(each).decode() for each in proof), ""]
     body = "\n".join(lines).encode() + b"\n" + checkpoint.render()
-    return http.post(f"{witness.url}/add-checkpoint", content=body)
+    answer = b""
+    with http.stream("POST", f"{witness.url}/add-checkpoint", content=body) as response:
+        for piece in response.iter_bytes(_LARGEST):
+            answer += piece
+            if len(answer) > _LARGEST:
+                raise LedgerError(f"its answer has more than {_LARGEST:,} bytes")
+    return response.status_code, answer
 
 
 def keep_cosignatures(
