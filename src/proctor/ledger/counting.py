@@ -6,8 +6,8 @@ Trials with one of these statuses do not count:
     withheld     its record was withheld: its score is unknown
     set aside    belongs to an earlier plan of its job, according to the job's files
     begun again  restarted: an earlier attempt, kept as `<trial>.attempt-N` beside the trial that
-                 counts; if that trial is missing or withheld, the attempt itself counts, unless the
-                 machine that ran it died: then it never counts
+                 counts; if that trial is missing or withheld, the attempt itself counts, unless a
+                 machine that ran the trial died: then no attempt at it counts
 
 Every other trial counts. Of these:
 
@@ -77,21 +77,25 @@ class Countable(Protocol):
 
 
 def restarted_attempts(trials: Collection[tuple[str, str, bool]]) -> frozenset[str]:
-    """Ids of kept attempts that do not count: their trial is there too, or their machine died.
+    """Ids of kept attempts that do not count: the trial is there too, or a machine of it died.
 
     `trials` are id, status and whether the machine died (`is_lost`). An attempt that does not count
     for another reason is left out: every trial has one status.
     """
     # Kept attempts are rare, and boards pass 100,000 trials: skip the rest if there are none.
     kept = [
-        (base, trial, has_died)
+        (base, trial, status, has_died)
         for trial, status, has_died in trials
-        if ATTEMPT in trial and status not in NOT_COUNTED and (base := restarted_as(trial))
+        if ATTEMPT in trial and (base := restarted_as(trial))
     ]
     if not kept:
         return frozenset()
-    there = {trial for trial, status, _ in trials if status != WITHHELD}
-    return frozenset(trial for base, trial, has_died in kept if has_died or base in there)
+    told = {trial for trial, status, _ in trials if status != WITHHELD}
+    # A trial whose machines died has no result: an attempt that its driver left is none either.
+    told.update(base for base, _, _, has_died in kept if has_died)
+    return frozenset(
+        trial for base, trial, status, _ in kept if status not in NOT_COUNTED and base in told
+    )
 
 
 def is_lost(trial: Countable) -> bool:
