@@ -89,7 +89,10 @@ def test_what_killed_trials_left_on_a_machine_of_a_cluster_is_deleted_after_a_wh
     places = [tmp_path / "cache" / "cluster" / "trials" / name for name in ("new", "old")]
     for place in places:
         (place / "t__abc1234").mkdir(parents=True)
-    os.utime(places[1], (0, 0))
+        # Hours ago: what counts is when a sweep first found it.
+        os.utime(place, (0, 0))
+    (places[1] / "left").touch()
+    os.utime(places[1] / "left", (0, 0))
     assert f"would be deleted: {places[1]}\n" in proctor("clean", "--dry-run").out
     assert places[1].exists()
     found = json.loads(proctor("clean", "--json").out)

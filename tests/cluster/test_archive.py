@@ -52,6 +52,18 @@ def test_a_single_file_arrives_under_its_name(tmp_path: Path) -> None:
     assert (tmp_path / "copy" / "script.sh").read_text() == "ls\n"
 
 
+def test_packing_stops_before_a_file_that_is_too_much(tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "a").write_bytes(b"\1" * 20_000)
+    with (tmp_path / "tree" / "b").open("wb") as file:
+        # Takes no room, and would take a lot in an archive.
+        file.truncate(1 << 40)
+    packed = io.BytesIO()
+    with pytest.raises(TrialError, match="more than 100,000 bytes"):
+        pack(tmp_path / "tree", packed, 100_000)
+    assert packed.tell() < 100_000
+
+
 def test_pipes_and_sockets_stay(tmp_path: Path) -> None:
     (tmp_path / "tree").mkdir()
     os.mkfifo(tmp_path / "tree" / "pipe")

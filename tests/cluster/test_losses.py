@@ -147,7 +147,8 @@ class Chain:
             # As if a while had passed, in which no driver fetched what is left on the nodes.
             wait_until(lambda: not self._find_workers())
             for place in self.site.find_left():
-                os.utime(place, (0, 0))
+                (place / "left").touch()
+                os.utime(place / "left", (0, 0))
         return self._start()
 
     def _kill(self, kind: str, driver: subprocess.Popen[str]) -> bool:

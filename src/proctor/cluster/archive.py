@@ -28,15 +28,20 @@ _DEEPEST: Final = 200
 _PERMISSIONS: Final = 0o777
 
 
-def pack(source: Path, file: BinaryIO) -> None:
-    """Write a directory, or a single file, as an archive.
+def pack(source: Path, file: BinaryIO, most: int | None = None) -> None:
+    """Write a directory, or a single file, as an archive of at most so many bytes.
 
     Raises:
+        TrialError: it would have more.
         OSError: something cannot be read, or changed while it was read.
     """
     with tarfile.open(fileobj=file, mode="w|", format=tarfile.PAX_FORMAT) as tar:
         is_directory = source.is_dir()
         for path in _find_below(source) if is_directory else [source]:
+            found = path.lstat()
+            size = found.st_size if stat.S_ISREG(found.st_mode) else 0
+            if most is not None and file.tell() + size > most:
+                raise TrialError(f"{source.name}: more than {most:,} bytes")
             _add(tar, path, str(path.relative_to(source)) if is_directory else path.name)
 
 

@@ -3,9 +3,11 @@
     $PROCTOR_CACHE/cluster/
         trees/<digest>/<name>   a task, an agent's files, a skill: unpacked once, used by many
         trials/<key>/<trial>    a trial while it runs; `lock` beside it is held as long as it does
+        trials/<key>/left       when a `sweep` first found the trial without its worker
 
 What killed workers left, and copies that no trial has used for a month, are removed by `sweep`:
-whenever a job on the cluster begins, and by `proctor clean`.
+whenever a job on the cluster begins, and by `proctor clean`. Drivers have two minutes after the
+first sweep that finds it to fetch what is left of a trial.
 """
 
 import contextlib
@@ -28,6 +30,7 @@ from proctor.record.ids import check_id
 from proctor.sentence import reason_of
 
 _LOCK: Final = "lock"
+_LEFT: Final = "left"
 _INCOMING: Final = ".incoming-"
 _YOUNG_SEC: Final = 120
 # Longer than any trial: one that runs still reads its trees.
@@ -55,7 +58,8 @@ class NodeHome:
             raise TrialError(f"{digest}/{name}: not the name of a tree; refused")
         place = self._root / "trees" / digest
         with locked(self._root / "trees" / f"{digest}.{_LOCK}"):
-            if not place.exists():
+            # Trees of the same content under other names are beside it.
+            if not (place / name).exists():
                 self._fetch(digest, name, place, fetch)
             # When it was last used.
             os.utime(place)
@@ -69,18 +73,19 @@ class NodeHome:
                 fetch(file)
             if sha256_file(archive) != digest:
                 raise TrialError(f"{name}: what arrived is not what was sent")
-            tree = Path(folder, "tree", name)
-            tree.mkdir(parents=True)
+            tree = Path(folder, "tree")
+            tree.mkdir()
             with archive.open("rb") as file:
                 unpack(file, tree)
+            place.mkdir(exist_ok=True)
             # Whole or not at all: a worker may be killed at any time.
-            tree.parent.rename(place)
+            tree.rename(place / name)
 
     @contextlib.contextmanager
     def open_trial(self, key: str) -> Iterator[Path]:
         """Yield a directory for one trial, which is removed in the end.
 
-        A worker that lost its driver leaves it, as a killed one does: see `find_left`.
+        A worker that lost its driver leaves it, as a killed one does: see `claim_left`.
         """
         check_id(key, "trial")
         place = self._root / "trials" / key
@@ -95,12 +100,20 @@ class NodeHome:
                 raise
             shutil.rmtree(place, ignore_errors=True)
 
-    def find_left(self, key: str) -> Path | None:
-        """Return the directory that a killed worker left of a trial; None if there is none."""
+    @contextlib.contextmanager
+    def claim_left(self, key: str) -> Iterator[Path | None]:
+        """Yield the directory that a killed worker left of a trial, which no `sweep` removes then.
+
+        None: there is none. Blocks until whatever still uses it has ended.
+        """
         check_id(key, "trial")
         place = self._root / "trials" / key
-        below = place.iterdir() if place.is_dir() else ()
-        return next((path for path in below if path.is_dir()), None)
+        if not place.is_dir():
+            yield None
+            return
+        with locked(place / _LOCK):
+            below = place.iterdir() if place.is_dir() else ()
+            yield next((path for path in below if path.is_dir()), None)
 
 
 @dataclass(slots=True)
@@ -122,22 +135,22 @@ def sweep(*, dry_run: bool = False) -> Swept:
     swept = Swept()
     try:
         root = cache_directory() / "cluster"
-        for place in _list_directories(root / "trials"):
-            # Its worker may remove it meanwhile.
-            with contextlib.suppress(FileNotFoundError), claimed(place / _LOCK) as is_unused:
-                if is_unused and _find_age(place) < _YOUNG_SEC:
-                    swept.waiting.append(place)
-                elif is_unused:
-                    _remove(place, swept, dry_run=dry_run)
-        for place in _list_directories(root / "trees"):
-            is_partial = place.name.startswith(_INCOMING)
-            digest = place.name.replace(_INCOMING, "").partition(".")[0]
-            lock = place.with_name(f"{digest}.{_LOCK}")
-            with contextlib.suppress(FileNotFoundError), claimed(lock) as is_unused:
-                if is_unused and (is_partial or _find_age(place) > _UNUSED_SEC):
-                    _remove(place, swept, dry_run=dry_run)
+        trials, trees = _list_directories(root / "trials"), _list_directories(root / "trees")
     except (ImageError, SandboxError, OSError) as error:
         swept.kept.append(f"what trials of a cluster left cannot be read: {error}")
+        return swept
+    for place in trials:
+        with _noting(place, swept), claimed(place / _LOCK) as is_unused:
+            if is_unused and _is_young(place / _LEFT, dry_run=dry_run):
+                swept.waiting.append(place)
+            elif is_unused:
+                _remove(place, swept, dry_run=dry_run)
+    for place in trees:
+        is_partial = place.name.startswith(_INCOMING)
+        digest = place.name.replace(_INCOMING, "").partition(".")[0]
+        with _noting(place, swept), claimed(place.with_name(f"{digest}.{_LOCK}")) as is_unused:
+            if is_unused and (is_partial or _find_age(place) > _UNUSED_SEC):
+                _remove(place, swept, dry_run=dry_run)
     return swept
 
 
@@ -149,15 +162,39 @@ def _list_directories(directory: Path) -> list[Path]:
         return []
 
 
+@contextlib.contextmanager
+def _noting(place: Path, swept: Swept) -> Iterator[None]:
+    """Let what keeps one directory from being removed not keep the others."""
+    try:
+        yield
+    except FileNotFoundError:
+        # Its worker, or its driver, removed it meanwhile.
+        pass
+    except OSError as error:
+        swept.kept.append(f"{place}: cannot be removed: {reason_of(error)}")
+    except ImageError as error:
+        swept.kept.append(str(error))
+
+
+def _is_young(marker: Path, *, dry_run: bool) -> bool:
+    """Whether what is left of a trial was found only a while ago, or just now."""
+    try:
+        return _find_age(marker) < _YOUNG_SEC
+    except FileNotFoundError:
+        if not dry_run:
+            marker.touch()
+        return True
+
+
 def _find_age(place: Path) -> float:
     return time.time() - place.stat().st_mtime
 
 
 def _remove(place: Path, swept: Swept, *, dry_run: bool) -> None:
-    try:
-        if not dry_run:
+    if not dry_run:
+        if place.parent.name == "trees" and not place.name.startswith(_INCOMING):
             # Under another name: half of a tree must not be taken for the tree.
             delete_tree(place.rename(place.with_name(f"{_INCOMING}{place.name}.gone")))
-        swept.removed.append(place)
-    except OSError as error:
-        swept.kept.append(f"{place}: cannot be removed: {reason_of(error)}")
+        else:
+            delete_tree(place)
+    swept.removed.append(place)

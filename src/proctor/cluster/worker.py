@@ -211,20 +211,23 @@ def inspect_node(environment: str, job: str) -> bytes:
 
 
 def collect_left(key: str, environment: str) -> bytes | None:
-    """Return the archive of what a killed worker left here; None if nothing, or too much.
+    """Return the archive of what a killed worker left here, which is removed; None if nothing.
 
-    Its environment is ended, and what it had written inside goes to its files.
+    Its environment is ended, and what it had written inside goes to its files. What is too much to
+    be returned stays, until a `sweep`.
     """
     _reap(environment)
-    left = NodeHome().find_left(key)
-    if left is None:
-        return None
-    with tempfile.TemporaryFile() as file:
-        pack(left, file)
-        size = file.tell()
+    with NodeHome().claim_left(key) as left, tempfile.TemporaryFile() as file:
+        if left is None:
+            return None
+        try:
+            pack(left, file, LARGEST_LEFT)
+        except TrialError:
+            return None
         file.seek(0)
+        packed = file.read()
         shutil.rmtree(left.parent, ignore_errors=True)
-        return file.read() if size <= LARGEST_LEFT else None
+        return packed
 
 
 def reap_node(environment: str) -> list[str]:
