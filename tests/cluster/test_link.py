@@ -13,9 +13,19 @@ from proctor.cluster import link
 from proctor.cluster.link import Line, Link, call_again
 
 
+async def begun(*keys: str) -> Link:
+    """The actor of a job whose driver runs these trials."""
+    actor = Link()
+    for key in keys:
+        await actor.begin(key)
+        # Made again, as the connection broke.
+        await actor.begin(key)
+    return actor
+
+
 def test_messages_that_are_sent_again_arrive_once() -> None:
     async def act() -> list[tuple[str, bytes]]:
-        actor = Link()
+        actor = await begun("a", "b")
         await actor.send("a", 0, [b"0", b"1"])
         await actor.send("a", 0, [b"0", b"1"])
         await actor.send("b", 0, [b"other"])
@@ -30,7 +40,7 @@ def test_messages_that_are_sent_again_arrive_once() -> None:
 
 def test_a_batch_that_was_lost_on_its_way_is_given_again() -> None:
     async def act() -> None:
-        actor = Link()
+        actor = await begun("a")
         # The answer to this call is lost; it still waits when the next one comes.
         lost = asyncio.ensure_future(actor.receive(0))
         again = asyncio.ensure_future(actor.receive(0))
@@ -44,6 +54,34 @@ def test_a_batch_that_was_lost_on_its_way_is_given_again() -> None:
         # A call that was cut off comes late, and takes nothing.
         await actor.receive(0)
         assert await actor.receive(2) == [("a", b"2")]
+
+    asyncio.run(act())
+
+
+def test_the_actor_keeps_nothing_of_a_trial_that_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(link, "_POLL_SEC", 0.0)
+
+    async def act() -> None:
+        actor = await begun("a", "b")
+        await actor.send("a", 0, [b"0"])
+        await actor.push("a", 0, [b"0"])
+        waiting = asyncio.ensure_future(actor.wait_stop("a"))
+        await asyncio.sleep(0)
+        await actor.stop("a")
+        # What it had to say is still wanted.
+        await actor.send("a", 1, [b"1"])
+        await actor.end("a")
+        assert await waiting
+        # Its worker may go on for a while, if the driver lost it.
+        await actor.send("a", 2, [b"2"])
+        await actor.push("a", 1, [b"1"])
+        assert await actor.pull("a", 0) == []
+        assert await actor.wait_stop("a")
+        assert await actor.receive(0) == [("a", b"0"), ("a", b"1")]
+        await actor.end("a")
+        assert list(actor._trials) == ["b"]
 
     asyncio.run(act())
 
@@ -70,7 +108,7 @@ def test_what_the_driver_sends_to_a_trial_arrives_once(monkeypatch: pytest.Monke
     monkeypatch.setattr(link, "_RETRY_SEC", 0.0)
 
     async def act() -> list[bytes]:
-        actor = Link()
+        actor = await begun("a")
         breaking = Breaking(actor)
         line, found = Line(breaking, "a"), list[bytes]()
         for number in range(3):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NoReturn
+from typing import Any, BinaryIO, Final, NoReturn, cast
 from uuid import uuid4
 
 import msgspec
@@ -79,7 +79,7 @@ _INSPECT_SEC: Final = 120.0
 _WATCH_SEC: Final = 1.0
 # After this, a cancelled worker is killed; what it would have returned is lost.
 _CANCEL_SEC: Final = 30.0
-# Time in which the last pieces of an archive arrive, each.
+# Time in which the last pieces of an archive and the last messages arrive, each.
 _PIECE_SEC: Final = 120.0
 _IMAGE_SEC: Final = 3600.0
 _LEFT_SEC: Final = 20.0
@@ -102,6 +102,8 @@ class _Running:
     """Its way to the model gateway; None without one."""
     began: Began | None = None
     phase: str = ""
+    n_taken: int = 0
+    """Messages of its worker that were taken, without questions."""
     n_spooled: int = 0
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     broken: asyncio.Future[NoReturn] = field(
@@ -112,6 +114,10 @@ class _Running:
     def describe(self) -> str:
         """Say where it runs."""
         return f"{self.began.node}" if self.began else "no node yet"
+
+    def has_all(self, returned: Returned) -> bool:
+        """Whether everything that its worker had sent has been taken."""
+        return self.n_taken >= returned.n_sent and self.n_spooled >= returned.size
 
 
 class RayExecutor:
@@ -225,6 +231,10 @@ class RayExecutor:
         if self._broken is not None:
             raise self._broken
         key = uuid4().hex
+        try:
+            await call_again(lambda: _get(self._link.begin.remote(key)))
+        except RayError as error:
+            raise _explain_link(error) from error
         target = LiveTarget(self._trials_dir / spec.name)
         with tempfile.TemporaryFile(prefix="proctor-archive-") as spool:
             router = self._open_router(key, spec, target.directory)
@@ -236,9 +246,13 @@ class RayExecutor:
                 target.begin(spec, self._host)
                 return await self._run(running)
             finally:
-                del self._runs[key]
+                self._give_up(running)
                 await _close(router)
-                self._link.stop.remote(key)
+                self._link.end.remote(key)
+
+    def _give_up(self, running: _Running) -> None:
+        """Take no more messages of a trial: they would change the files that it ends with."""
+        self._runs.pop(running.key, None)
 
     def _open_router(self, key: str, spec: TrialSpec, directory: Path) -> ModelRouter | None:
         turn, numbers = asyncio.Lock(), count()
@@ -338,7 +352,7 @@ class RayExecutor:
         return TrialOutcome(result, directory)
 
     async def _complete(self, running: _Running, returned: Returned) -> None:
-        """Wait until the whole archive is in the spool.
+        """Wait until the whole archive is in the spool, and everything before it was taken.
 
         Raises:
             WorkerLostError: pieces are missing, or damaged.
@@ -346,12 +360,15 @@ class RayExecutor:
         if returned.archive is not None:
             running.spool.write(returned.archive)
             running.n_spooled = len(returned.archive)
-        while running.n_spooled < returned.size:
-            running.arrived.clear()
-            try:
+        # Messages come by another way than the task's value, which may be there first. Without the
+        # last of them a trial is complete: they are only shown.
+        with contextlib.suppress(TimeoutError):
+            while not running.has_all(returned):
+                running.arrived.clear()
                 await asyncio.wait_for(running.arrived.wait(), _PIECE_SEC)
-            except TimeoutError as error:
-                raise WorkerLostError("what the trial left did not arrive") from error
+        self._give_up(running)
+        if running.n_spooled < returned.size:
+            raise WorkerLostError("what the trial left did not arrive")
         running.spool.flush()
         spooled = Path(f"/proc/self/fd/{running.spool.fileno()}")
         if await asyncio.to_thread(sha256_file, spooled) != returned.digest:
@@ -369,7 +386,12 @@ class RayExecutor:
 
         # What its phase had used until then is recorded before its files are.
         await _close(running.router)
-        await self._fetch_left(running)
+        left = await self._fetch_left(running)
+        self._give_up(running)
+        if left is not None:
+            # An agent left what is refused: the loss is on record anyway.
+            with contextlib.suppress(TrialError, OSError):
+                await asyncio.to_thread(running.target.add_left, left)
         spec = running.spec
         if running.began is not None:
             spec = replace(spec, record=replace(spec.record, node=running.began.node))
@@ -381,21 +403,20 @@ class RayExecutor:
         result = await run_trial(spec, directory, Kinds(refuse, refuse), lambda _: None)
         return TrialOutcome(result, directory, is_lost=True)
 
-    async def _fetch_left(self, running: _Running) -> None:
+    async def _fetch_left(self, running: _Running) -> bytes | None:
         """Fetch what a killed worker left, if its node lives."""
         nodes = await asyncio.to_thread(self._find_nodes)
         began = running.began
         node = next((each for each in nodes if began and each.node_id == began.node_id), None)
         if node is None:
-            return
+            return None
+        arguments = running.key, running.spec.config.environment.model_dump_json()
         try:
-            arguments = running.key, running.spec.config.environment.model_dump_json()
             [left] = await self._ask_nodes([node], collect_left, arguments, _LEFT_SEC)
-            if left is not None:
-                await asyncio.to_thread(running.target.add_left, left)
-        except (ClusterError, TrialError, OSError):
-            # The node died too, or an agent left what is refused: the loss is on record anyway.
-            pass
+        except ClusterError:
+            # The node died too.
+            return None
+        return cast(bytes | None, left)
 
     async def _receive(self) -> None:
         """Take messages of trials until the executor is closed."""
@@ -403,13 +424,7 @@ class RayExecutor:
             try:
                 batch = await call_again(partial(self._receive_batch, number))
             except RayError as error:
-                why = (str(error).strip().splitlines() or [type(error).__name__])[0]
-                self._break(
-                    ClusterError(
-                        f"the cluster's head node no longer passes messages on ({why}); it died, "
-                        "or lacks memory"
-                    )
-                )
+                self._break(_explain_link(error))
                 return
             for key, data in batch:
                 running = self._runs.get(key)
@@ -433,14 +448,18 @@ class RayExecutor:
                     # It is only shown: what counts comes at the end.
                     running.target.write(message)
             case Piece(data):
-                await asyncio.to_thread(running.spool.write, data)
-                running.n_spooled += len(data)
-                running.arrived.set()
+                # The disk is full, or the trial has ended meanwhile: then pieces are missing.
+                with contextlib.suppress(OSError, ValueError):
+                    await asyncio.to_thread(running.spool.write, data)
+                    running.n_spooled += len(data)
             case Stream():
                 if running.router is not None:
                     running.router.take(message)
             case Asked():
                 _watched(asyncio.ensure_future(self._answer(running, message)))
+                return
+        running.n_taken += 1
+        running.arrived.set()
 
     async def _answer(self, running: _Running, asked: Asked) -> None:
         if running.router is not None:
@@ -478,6 +497,13 @@ def _find_demand(spec: TrialSpec) -> Demand:
 
 def _pin(node: Node) -> NodeAffinitySchedulingStrategy:
     return NodeAffinitySchedulingStrategy(node.node_id, soft=False)
+
+
+def _explain_link(error: RayError) -> ClusterError:
+    why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return ClusterError(
+        f"the cluster's head node no longer passes messages on ({why}); it died, or lacks memory"
+    )
 
 
 def _explain_node(node: Node, error: Exception) -> str:

@@ -10,6 +10,9 @@ A connection to the actor may break and come back, as when another node dies. A 
 off is made again, and may have been carried out: messages and batches are numbered, so that none is
 lost or taken twice. Only `ask` is not: a question that is cut off ends the trial with an error.
 
+The actor knows a trial from `begin` to `end` and forgets it then: to a worker whose trial it does
+not know, it says that the trial is stopped.
+
 Everything goes through Ray's own connections, which its token protects: no port is opened. Queues
 are bounded, so that a slow driver slows down its trials and not the node of the actor. All messages
 are bytes of the formats below.
@@ -148,22 +151,46 @@ class _Queue:
             return items
 
 
+class _Numbers:
+    """Tells messages of one sender that are new from those that are sent again."""
+
+    def __init__(self) -> None:
+        self._n_taken = 0
+
+    def find_new(self, first: int, messages: list[bytes]) -> list[bytes]:
+        """Those of the messages that were not taken yet; counts them."""
+        n_known = max(self._n_taken - first, 0)
+        self._n_taken = max(self._n_taken, first + len(messages))
+        return messages[n_known:]
+
+
+class _Trial:
+    """What the actor holds of a trial."""
+
+    def __init__(self) -> None:
+        self.queue = _Queue()
+        self.stopped = asyncio.Event()
+        # Messages of the trial, and of the driver for it.
+        self.sent, self.pushed = _Numbers(), _Numbers()
+
+
 class Link:
     """The actor. Knows nothing of what it passes on."""
 
     def __init__(self) -> None:
         self._to_driver = _Queue()
-        self._to_trials: dict[str, _Queue] = {}
+        self._trials: dict[str, _Trial] = {}
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
         self._n_asked = 0
-        self._stops: dict[str, asyncio.Event] = {}
-        # How many messages of each trial were taken, and how many for each.
-        self._n_taken: dict[str, int] = {}
-        self._n_pushed: dict[str, int] = {}
+
+    async def begin(self, key: str) -> None:
+        """Pass on what a trial and the driver send to each other, from here to `end`."""
+        self._trials.setdefault(key, _Trial())
 
     async def send(self, key: str, first: int, messages: list[bytes]) -> None:
         """Take messages of a trial for the driver; `first` is the number of the first one."""
-        await self._post(key, _find_new(self._n_taken, key, first, messages))
+        if trial := self._trials.get(key):
+            await self._post(key, trial.sent.find_new(first, messages))
 
     async def _post(self, key: str, messages: list[bytes]) -> None:
         mail = [(key, data) for data in messages]
@@ -193,37 +220,37 @@ class Link:
 
     async def push(self, key: str, first: int, messages: list[bytes]) -> None:
         """Take messages of the driver for a trial; `first` is the number of the first one."""
-        new = _find_new(self._n_pushed, key, first, messages)
-        await self._queue_of(key).put(new, sum(map(len, new)))
+        if trial := self._trials.get(key):
+            new = trial.pushed.find_new(first, messages)
+            await trial.queue.put(new, sum(map(len, new)))
 
     async def pull(self, key: str, number: int) -> list[bytes]:
         """Return messages for a trial as soon as there are any; for a number again, the same."""
-        return await self._queue_of(key).take(number)
+        if trial := self._trials.get(key):
+            return await trial.queue.take(number)
+        await asyncio.sleep(_POLL_SEC)
+        return []
 
     async def wait_stop(self, key: str) -> bool:
         """Return whether a trial is to stop: waits a while for it, then answers no."""
+        trial = self._trials.get(key)
+        if trial is None:
+            return True
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_STOP_SEC):
-                await self._stop_of(key).wait()
-        return self._stop_of(key).is_set()
+                await trial.stopped.wait()
+        return trial.stopped.is_set()
 
     async def stop(self, key: str) -> None:
         """Stop a trial, whether it runs already or not; drop what waits for it."""
-        self._to_trials.pop(key, None)
-        self._stop_of(key).set()
+        if trial := self._trials.get(key):
+            trial.queue = _Queue()
+            trial.stopped.set()
 
-    def _stop_of(self, key: str) -> asyncio.Event:
-        return self._stops.setdefault(key, asyncio.Event())
-
-    def _queue_of(self, key: str) -> _Queue:
-        return self._to_trials.setdefault(key, _Queue())
-
-
-def _find_new(counts: dict[str, int], key: str, first: int, messages: list[bytes]) -> list[bytes]:
-    """Those of the messages that were not taken yet; counts them."""
-    n_taken = counts.get(key, 0)
-    counts[key] = max(n_taken, first + len(messages))
-    return messages[max(n_taken - first, 0) :]
+    async def end(self, key: str) -> None:
+        """Forget a trial, and stop it if it runs on without the driver."""
+        await self.stop(key)
+        self._trials.pop(key, None)
 
 
 class Line:
@@ -295,6 +322,11 @@ class Line:
                 pass
         except RayError:
             self._is_lost = True
+
+    @property
+    def n_sent(self) -> int:
+        """How many messages are on their way, or have arrived."""
+        return self._n_sent
 
     @property
     def actor(self) -> Any:

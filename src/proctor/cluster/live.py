@@ -138,7 +138,8 @@ class LiveTarget:
     def replace(self, archive: BinaryIO) -> None:
         """Put everything that the trial left in the place of what was shown, its result last.
 
-        If this process is killed meanwhile, the trial has a record, and no result.
+        If this process is killed meanwhile, the trial has a record, and no result: that of its
+        beginning, unless nothing else was missing.
 
         Raises:
             TrialError, OSError: it is refused, or cannot be written.
@@ -148,7 +149,7 @@ class LiveTarget:
             unpack(archive, place)
             shown = [_RECORD] if (place / _RECORD).is_file() else []
             self.clear([place.name, *shown])
-            for path in _result_last(place):
+            for path in _end_last(place):
                 shutil.move(path, self.directory / path.name)
 
     def add_left(self, archive: bytes) -> None:
@@ -174,8 +175,8 @@ class LiveTarget:
             self.directory.rmdir()
 
 
-def _result_last(place: Path) -> Iterator[Path]:
+def _end_last(place: Path) -> list[Path]:
+    """What is to be moved: the record, which has the score, and the result at the end."""
     # No worker has earlier attempts of a trial; those here stay.
-    paths = [path for path in sorted(place.iterdir()) if path.name != ATTEMPTS]
-    yield from (path for path in paths if path.name != RESULT)
-    yield from (path for path in paths if path.name == RESULT)
+    paths = [path for path in place.iterdir() if path.name != ATTEMPTS]
+    return sorted(paths, key=lambda path: (path.name == RESULT, path.name == _RECORD, path.name))

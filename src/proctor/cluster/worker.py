@@ -75,6 +75,8 @@ class Returned(msgspec.Struct, frozen=True):
     digest: str
     archive: bytes | None
     """None: it came in pieces."""
+    n_sent: int
+    """Messages that the worker had sent before, which may come later than this."""
 
 
 encode = msgspec.msgpack.Encoder().encode
@@ -183,10 +185,10 @@ async def _hand_over(place: Path, name: str, line: Line) -> Returned:
         digest = await asyncio.to_thread(sha256_file, Path(f"/proc/self/fd/{file.fileno()}"))
         file.seek(0)
         if size <= LARGEST_INLINE:
-            return Returned(size, digest, file.read())
+            return Returned(size, digest, file.read(), line.n_sent)
         while data := await asyncio.to_thread(file.read, _PIECE):
             await line.deliver(Piece(data))
-        return Returned(size, digest, None)
+        return Returned(size, digest, None, line.n_sent)
 
 
 def inspect_node(environment: str, job: str) -> bytes:
