@@ -198,7 +198,7 @@ def read_processes() -> dict[int, tuple[int, str]]:
     for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             # The name of the program may contain blanks and brackets.
-            before, _, after = (path / "stat").read_text().rpartition(")")
+            before, _, after = (path / "stat").read_text(errors="replace").rpartition(")")
             found[int(path.name)] = int(after.split()[1]), before.partition("(")[2]
     return found
 
@@ -217,7 +217,7 @@ def find_below(pid: int) -> list[int]:
 
 def read_command(pid: int) -> list[str]:
     with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
     return [""]
 
 
