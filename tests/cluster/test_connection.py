@@ -16,6 +16,7 @@ from proctor.cluster.connection import connect, needs_token
 from proctor.errors import ClusterError
 from proctor.harbor.configs import AgentConfig
 from tests.executors.test_contract import make_spec
+from tests.serve.servers import make_certificate
 
 
 class Anybody(grpc.GenericRpcHandler):  # type: ignore[misc]
@@ -99,6 +100,59 @@ def test_a_token_that_is_refused_is_said_at_once(
 def test_what_is_no_cluster_is_said(serve: Any) -> None:
     with pytest.raises(ClusterError, match="not a Ray cluster"):
         needs_token(serve(grpc.StatusCode.UNIMPLEMENTED))
+
+
+@pytest.fixture
+def serve_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Serves with TLS, and wants the certificates of clients, as Ray does; returns where."""
+    certificate, key = make_certificate(tmp_path)
+    pair = key.read_bytes(), certificate.read_bytes()
+    names = {"SERVER_CERT": certificate, "SERVER_KEY": key, "CA_CERT": certificate}
+    for name, path in names.items():
+        monkeypatch.setenv(f"RAY_TLS_{name}", str(path))
+    servers = []
+
+    def start(code: grpc.StatusCode | None) -> str:
+        server = grpc.server(ThreadPoolExecutor(1), handlers=[Anybody(code)])
+        wanted = grpc.ssl_server_credentials([pair], pair[1], require_client_auth=True)
+        port = server.add_secure_port("127.0.0.1:0", wanted)
+        server.start()
+        servers.append(server)
+        return f"127.0.0.1:{port}"
+
+    yield start
+    for server in servers:
+        server.stop(None)
+
+
+def test_a_cluster_with_tls_is_asked_as_any_other(
+    serve_tls: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = serve_tls(grpc.StatusCode.UNAUTHENTICATED)
+    with pytest.raises(ClusterError, match=r"not a Ray cluster .*set RAY_USE_TLS=1 here too"):
+        needs_token(address)
+    monkeypatch.setenv("RAY_USE_TLS", "1")
+    # The token of this machine is not sent: the question is what strangers get.
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "0" * 64)
+    assert needs_token(address)
+    assert not needs_token(serve_tls(None))
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(None, "RAY_TLS_CA_CERT must also be set"), ("/nowhere/ca", "/nowhere/ca: No such file")],
+)
+def test_certificates_that_are_not_there_are_said(
+    serve_tls: Any, monkeypatch: pytest.MonkeyPatch, value: str | None, said: str
+) -> None:
+    monkeypatch.setenv("RAY_USE_TLS", "1")
+    if value is None:
+        monkeypatch.delenv("RAY_TLS_CA_CERT")
+    else:
+        monkeypatch.setenv("RAY_TLS_CA_CERT", value)
+    with pytest.raises(ClusterError, match=said):
+        needs_token(serve_tls(None))
 
 
 @pytest.mark.usefixtures("connected")

@@ -5,6 +5,7 @@ Such a cluster is recognised by asking it something without a token: it answers.
 """
 
 import logging
+import os
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
@@ -12,6 +13,7 @@ from typing import Final
 
 import grpc
 import ray
+from ray._common.tls_utils import load_certs_from_env
 from ray._private.authentication.authentication_token_setup import (
     maybe_enable_token_auth_if_token_available,
 )
@@ -24,6 +26,7 @@ from proctor.sentence import reason_of
 
 CLIENT: Final = "ray://"
 ADDRESS: Final = "RAY_ADDRESS"
+_USE_TLS: Final = "RAY_USE_TLS"
 _ANSWER_SEC: Final = 10.0
 _QUESTIONS: Final = {
     True: "/ray.rpc.RayletDriver/ClusterInfo",
@@ -107,7 +110,11 @@ def needs_token(address: str) -> bool:
     """
     code = _ask(address, {})
     if code not in (grpc.StatusCode.OK, grpc.StatusCode.UNAUTHENTICATED):
-        raise ClusterError(f"{address}: what answers there is not a Ray cluster ({code.name})")
+        is_hidden = code is grpc.StatusCode.UNAVAILABLE and not os.environ.get(_USE_TLS)
+        hint = f"; if it uses TLS, set {_USE_TLS}=1 here too" if is_hidden else ""
+        raise ClusterError(
+            f"{address}: what answers there is not a Ray cluster ({code.name}){hint}"
+        )
     return code is grpc.StatusCode.UNAUTHENTICATED
 
 
@@ -131,7 +138,7 @@ def _check_own_token(address: str) -> None:
 
 def _ask(address: str, headers: Mapping[str, str]) -> grpc.StatusCode:
     """Ask a cluster something, and return how it answers."""
-    with grpc.insecure_channel(address.removeprefix(CLIENT)) as channel:
+    with _open_channel(address.removeprefix(CLIENT)) as channel:
         ask = channel.unary_unary(_QUESTIONS[address.startswith(CLIENT)])
         metadata = [(name.lower(), value) for name, value in headers.items()]
         try:
@@ -139,6 +146,23 @@ def _ask(address: str, headers: Mapping[str, str]) -> grpc.StatusCode:
         except grpc.RpcError as error:
             return error.code()
     return grpc.StatusCode.OK
+
+
+def _open_channel(address: str) -> grpc.Channel:
+    """Open a channel as Ray does, by its variables of TLS, but without a token.
+
+    Raises:
+        ClusterError: the variables are not set, or name no certificates.
+    """
+    if os.environ.get(_USE_TLS, "0").lower() not in ("1", "true"):
+        return grpc.insecure_channel(address)
+    try:
+        chain, key, authority = load_certs_from_env()
+    except OSError as error:
+        raise ClusterError(f"{_USE_TLS}: {error.filename}: {reason_of(error)}") from error
+    except RuntimeError as error:
+        raise ClusterError(str(error)) from error
+    return grpc.secure_channel(address, grpc.ssl_channel_credentials(authority, key, chain))
 
 
 def disconnect() -> None:
