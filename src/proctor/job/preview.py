@@ -18,7 +18,7 @@ from proctor.job.planned import RefusedTask
 from proctor.job.planning import JobPlan
 from proctor.job.request import Request, opened_job, request_resume, request_run
 from proctor.job.resume import Decision, SlotAction, find_unmatched
-from proctor.job.sealing import check_belonging
+from proctor.job.sealing import check_belonging, check_ledger
 from proctor.job.store import ChosenEnvironment
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ async def preview_run(options: JobOptions, *, is_run: bool = False) -> Preview:
 
     Raises:
         InputError: the options are invalid or something they name is unavailable.
+        LedgerError: with `is_run`, trials could not be sealed into the ledger.
     """
     request = await request_run(options)
     return await _preview(request, request.plan(), is_run=is_run)
@@ -70,6 +71,7 @@ async def preview_resume(
 
     Raises:
         InputError: something the job needs is unavailable.
+        LedgerError: with `is_run`, trials could not be sealed into the ledger.
     """
     with opened_job(directory) as job:
         request = await request_resume(job, options, is_run=is_run)
@@ -77,7 +79,10 @@ async def preview_resume(
 
 
 async def _preview(request: Request, plan: JobPlan, *, is_run: bool) -> Preview:
-    check_belonging(request)
+    if is_run:
+        check_ledger(request)
+    else:
+        check_belonging(request)
     if plan.todo:
         check_options(plan.prepared.config.environment)
     unplanned = [named.trial for named in plan.unplanned]

@@ -24,6 +24,7 @@ from proctor.job.request import Request
 from proctor.job.slots import Slot
 from proctor.ledger.belonging import REMEDY, Content, find_content, label_agent
 from proctor.ledger.keys import SigningKey, find_key
+from proctor.ledger.lock import check_local
 from proctor.ledger.log import is_ledger
 from proctor.ledger.place import open_or_create, open_reader, open_writer
 from proctor.ledger.query import list_trials
@@ -174,7 +175,7 @@ def check_ledger(request: Request) -> None:
     """Check that trials can be sealed into the ledger; creates a missing key, but not the ledger.
 
     Raises:
-        LedgerError: the directory is not a ledger.
+        LedgerError: the directory is not a ledger, or on a network file system.
         KeyFileError: there is no key for it.
         DamageError: it does not match its signature.
         InputError: the experiment contains other trials.
@@ -187,6 +188,8 @@ def check_ledger(request: Request) -> None:
         with open_writer(options.directory, key) as ledger:
             ledger.refresh()
             ledger.check_key()
+    else:
+        check_local(options.directory)
     check_belonging(request)
 
 

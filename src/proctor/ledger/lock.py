@@ -52,9 +52,16 @@ def check_local(directory: Path) -> None:
     if kind := find_network(directory):
         raise LedgerError(
             f"{directory}: on {kind}, a network file system; locks and atomic replacement "
-            "are not reliable there, and two writers would break the ledger. Write to one on "
-            "a local disk, and copy it; reading it here is fine"
+            "are not reliable there, and two writers would break the ledger. "
+            f"{_remedy_of(directory)}"
         )
+
+
+def _remedy_of(directory: Path) -> str:
+    # As the copy of a server's ledger is named.
+    if directory.parts[-3:-1] == ("proctor", "ledgers"):
+        return "Set XDG_STATE_HOME to a directory on a local disk: copies of ledgers are kept there"
+    return "Write to one on a local disk, and copy it; reading it here is fine"
 
 
 def _open_directory(directory: Path) -> int:
