@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.bench import Bench, cpu_seconds, entry_point, figure, run_module, run_python
-from benchmarks.growth_data import load_growth_ledger, open_for_writing
+from benchmarks.growth_data import append_trials, load_growth_ledger, open_for_writing
 from benchmarks.row import Row, share_of
 from benchmarks.sizes import name_of_size
 from proctor.ledger.claims.proof import make_inclusion
@@ -17,6 +17,7 @@ from proctor.ledger.withhold import Why, withhold_trial
 _SMALL = 20_000
 _LARGE = 1_000_000
 _PROOFS = 100
+_TOGETHER = 100
 _BOARD_SECONDS = 30.0
 _BOARD_MB = 500.0
 
@@ -57,6 +58,17 @@ def proof_seconds(directory: Path) -> float:
         for seq in range(0, step * _PROOFS, step):
             make_inclusion(ledger, seq % checkpoint.tree.size, checkpoint)
         return (time.process_time() - start) / _PROOFS
+
+
+def seal_seconds(directory: Path) -> float:
+    """Seal and index one trial, of many that are signed together."""
+    with open_for_writing(directory) as ledger:
+        # Numbers that no trial has, also if this ran before.
+        first = ledger.refresh().tree.size
+        start = time.process_time()
+        append_trials(ledger, range(first, first + _TOGETHER))
+        ledger.refresh()
+        return (time.process_time() - start) / _TOGETHER
 
 
 def _board_rows(bench: Bench, directory: Path, name: str) -> Iterator[Row]:

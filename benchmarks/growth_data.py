@@ -36,7 +36,7 @@ def load_growth_ledger(bench: Bench, trials: int) -> Path:
         # Withholding writes a segment anew: the first one has the same size in all ledgers.
         ledger.log = FileLog(directory, segment_size=_SEGMENT)
         for batch in itertools.batched(range(trials), _BATCH):
-            _append(ledger, batch)
+            append_trials(ledger, batch)
     (directory / "whole").touch()
     return directory
 
@@ -46,7 +46,8 @@ def open_for_writing(directory: Path) -> OpenLedger:
     return OpenLedger.open(directory, key=load_key(directory / "key"))
 
 
-def _append(ledger: OpenLedger, numbers: Sequence[int]) -> None:
+def append_trials(ledger: OpenLedger, numbers: Sequence[int]) -> None:
+    """Seal trials of these numbers with one signature."""
     draw = random.Random(numbers[0])
     drafts: list[AnyEntry] = [_make_trial(ledger, number, draw) for number in numbers]
     ledger.artifacts.settle()

@@ -150,12 +150,13 @@ def test_a_cluster_that_cannot_be_used_is_a_sentence(
     assert not site.job.exists()
 
 
-def test_ctrl_c_ends_sandboxes_and_resume_works_elsewhere(site: Site) -> None:
+@pytest.mark.parametrize("on", ["ray", pytest.param(CLIENT, marks=pytest.mark.soak)])
+def test_ctrl_c_ends_sandboxes_and_resume_works_elsewhere(site: Site, on: str) -> None:
     site.make_task("t")
     command = "touch /tmp/done; echo begun > /logs/agent/begun; sleep ${SECONDS_TO_SLEEP:-0}"
     words = ("--command", command, "-k", 4, "--ae", "SECONDS_TO_SLEEP=${SECONDS_TO_SLEEP}")
     site.variables["SECONDS_TO_SLEEP"] = "600"
-    with site.running(4, *words) as driver:
+    with site.running(4, *words, on=on) as driver:
         # Not the group: nsenter has become the driver.
         driver.send_signal(signal.SIGINT)
         assert time_until(lambda: not site.find_asleep()) < 2

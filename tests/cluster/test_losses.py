@@ -13,16 +13,18 @@ import pytest
 from proctor.ledger.counting import RESTARTED
 from proctor.ledger.verification.verify import verify_ledger
 from tests.cluster.drivers import TASK, Site, finish
-from tests.cluster.ray_cluster import find_below, kill_all, wait_until
+from tests.cluster.ray_cluster import CLIENT, find_below, kill_all, wait_until
+from tests.serve.servers import serving
 
 # Goes on as soon as its sleep is ended.
 WORDS = ("--command", "touch /tmp/done; echo begun > /logs/agent/begun; sleep ${PAUSE:-600}; true")
 PAUSED = ("--ae", "PAUSE=${PAUSE}")
 
 
-def test_a_killed_worker_is_an_attempt_of_its_own(site: Site) -> None:
+@pytest.mark.parametrize("on", ["ray", pytest.param(CLIENT, marks=pytest.mark.soak)])
+def test_a_killed_worker_is_an_attempt_of_its_own(site: Site, on: str) -> None:
     site.make_task("t")
-    with site.running(1, *WORDS, "-k", 2) as driver:
+    with site.running(1, *WORDS, "-k", 2, on=on) as driver:
         os.kill(site.find_worker_asleep(), signal.SIGKILL)
         ran = site.wake_all(driver)
     assert ran.code == 0, ran.err
@@ -104,6 +106,29 @@ def test_a_job_whose_link_died_stops_with_a_sentence_and_is_resumed(site: Site) 
     ran = site.proctor("resume", site.job)
     assert ran.code == 0, ran.err
     check_plan(site, 2)
+
+
+@pytest.mark.soak
+def test_a_server_that_is_killed_under_a_job_gets_its_trials_later(site: Site) -> None:
+    site.make_task("t")
+    (site.top / "served").mkdir()
+    with site.cluster.entered(), serving(site.top / "served") as served:
+        site.variables |= served.machine(experiments=("job",)).env
+        words = (*WORDS, "-k", 4, "-n", 2, "--ledger", served.url)
+        with site.running(2, *words) as driver:
+            site.wake(1)
+            wait_until(served.trials)
+            served.stop(signal.SIGKILL)
+            os.kill(site.find_worker_asleep(), signal.SIGKILL)
+            ran = site.wake_all(driver)
+        assert ran.code == 0, ran.err
+        assert site.rewards() == [1.0] * 4
+        served.start()
+        assert site.proctor("ledger", "sync", "--ledger", served.url).code == 0
+        names = {f"{lost.parent.parent.name}.attempt-1" for lost in site.lost()}
+        assert len(names) == 1
+        assert sorted(served.trials()) == sorted(names | {trial.name for trial in site.trials})
+    assert verify_ledger(served.directory).damage == []
 
 
 @dataclass
