@@ -16,11 +16,18 @@ from backports import zstd
 
 from proctor.digest import sha256_hex
 from proctor.errors import DamageError, ForkError, LedgerError, MissingArtifactError, ProctorError
-from proctor.ledger.entry import FORMAT, KeyEntry, NoteEntry, decode_line, encode_entry
+from proctor.ledger.entry import (
+    FORMAT,
+    KeyEntry,
+    NoteEntry,
+    TrialEntry,
+    decode_line,
+    encode_entry,
+)
 from proctor.ledger.keys import SigningKey, make_key
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.note import sign_checkpoint
-from proctor.ledger.remote.mirror import open_mirror
+from proctor.ledger.remote.mirror import connect, open_mirror
 from proctor.ledger.tiles import TILE, parse_tile_path
 from proctor.ledger.tree import Tree, leaf_hash, root_of
 from tests.ledger.ledgers import ORIGIN
@@ -41,6 +48,10 @@ class Liar:
     """A checkpoint to show in place of the true one."""
     acknowledged: int | None = None
     """A position to acknowledge whatever is submitted with."""
+    is_new: bool = True
+    """Whether it says that what is submitted was not there before."""
+    keeps_last: bool = False
+    """Whether it keeps the last entry of a submission, and acknowledges the others with it."""
     answer: Callable[[str], tuple[int, dict[str, str], bytes] | None] = lambda _: None
     """An answer to a path, in place of the usual one."""
 
@@ -84,10 +95,15 @@ class Liar:
             return 200, {}, msgspec.json.encode({"name": msgspec.json.decode(body)["name"]})
         if path == "/artifacts/missing":
             return 200, {}, b'{"missing": []}'
-        if self.acknowledged is not None:
-            entries = [{"seq": self.acknowledged, "is_new": True} for _ in body.splitlines()]
-            return 200, {}, msgspec.json.encode({"entries": entries})
-        return 500, {}, b"{}"
+        place, lines = self.acknowledged, body.splitlines()
+        if self.keeps_last:
+            place, entry = len(self.lines), decode_line(lines[-1], "a line")
+            assert isinstance(entry, TrialEntry)
+            self.lines.append(encode_entry(msgspec.structs.replace(entry, at=AT, seq=place)))
+        if place is None:
+            return 500, {}, b"{}"
+        entries = [{"seq": place, "is_new": self.is_new} for _ in lines]
+        return 200, {}, msgspec.json.encode({"entries": entries})
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -257,19 +273,61 @@ def test_another_ledger_under_the_same_address_is_caught(liar: Liar, machine: Ma
         machine.fetch()
 
 
+@pytest.mark.parametrize("is_new", [True, False])
 @pytest.mark.parametrize(
     ("place", "message"),
     [(3, "acknowledged entry 3 with other content"), (900, "acknowledged entry 900")],
 )
 def test_what_was_acknowledged_must_be_there(
-    liar: Liar, machine: Machine, place: int, message: str
+    liar: Liar, machine: Machine, place: int, message: str, is_new: bool
 ) -> None:
-    liar.acknowledged = place
+    liar.acknowledged, liar.is_new = place, is_new
     machine.seal("promised")
     # By the next command too, and by every one after it.
     for _ in range(2):
         with pytest.raises(ForkError, match=message):
             machine.fetch()
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_what_waited_and_was_acknowledged_must_be_there(
+    liar: Liar, machine: Machine, is_new: bool
+) -> None:
+    assert machine.seal("promised")[0].status == "waiting"
+    liar.acknowledged, liar.is_new = 3, is_new
+    with machine.using(), contextlib.closing(connect(machine.fetch(), machine.env)) as mirror:
+        mirror.check_writable(machine.key)
+        assert mirror.send_waiting() == 1
+    for _ in range(2):
+        with pytest.raises(ForkError, match="acknowledged entry 3 with other content"):
+            machine.fetch()
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_one_entry_is_not_kept_in_place_of_several(
+    liar: Liar, machine: Machine, is_new: bool
+) -> None:
+    liar.keeps_last, liar.is_new = True, is_new
+    machine.seal("kept")
+    assert size_of(machine) == 5
+    machine.seal("dropped", "kept-too")
+    with pytest.raises(ForkError, match="acknowledged entry 5 with other content"):
+        machine.fetch()
+
+
+@pytest.mark.parametrize("place", ["-1", '"3"', "true", "1e400", "null"])
+def test_a_position_that_is_none_is_no_acknowledgement(
+    liar: Liar, machine: Machine, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    answer = b'{"entries": [{"seq": %s, "is_new": true}]}' % place.encode()
+    taken = Liar.take
+
+    def take(self: Liar, path: str, body: bytes) -> tuple[int, dict[str, str], bytes]:
+        return (200, {}, answer) if path == "/submit" else taken(self, path, body)
+
+    monkeypatch.setattr(Liar, "take", take)
+    with pytest.raises(LedgerError, match="not an answer of proctor serve"):
+        machine.seal("promised")
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ import msgspec
 from proctor.backoff import find_retry_after
 from proctor.errors import ConflictError, DamageError, LedgerError, NotSealedError
 from proctor.files import read_head
-from proctor.ledger.entry import LARGEST_ENTRY
+from proctor.ledger.entry import LARGEST_ENTRY, Seq
 from proctor.ledger.machines import sign_enrolment
 from proctor.ledger.note import LARGEST_NOTE, Signer
 from proctor.ledger.place import hide_secrets
@@ -186,6 +186,18 @@ def split_bundle(pieces: Iterable[bytes], width: int, where: str) -> Iterator[by
         raise DamageError(f"{where}: {count} lines and {len(rest)} bytes; expected {width} lines")
 
 
+class Acknowledged(msgspec.Struct, frozen=True):
+    """What a server says of an entry that was submitted."""
+
+    seq: Seq
+    is_new: bool
+    """False: the same trial, plan or supersession was there before."""
+
+
+class _Submitted(msgspec.Struct, frozen=True):
+    entries: list[Acknowledged]
+
+
 class LedgerClient:
     """A connection to a server: a `Source`, and what takes submissions."""
 
@@ -328,8 +340,8 @@ class LedgerClient:
             if left < 0:
                 raise LedgerError(f"{self.url}: the upload of {sha256} does not advance")
 
-    def submit(self, lines: Sequence[bytes], artifacts: bytes = b"") -> list[tuple[int, bool]]:
-        """Submit entries; returns the position of each, and whether it is new.
+    def submit(self, lines: Sequence[bytes], artifacts: bytes = b"") -> list[Acknowledged]:
+        """Submit entries; returns where each is.
 
         `artifacts` are packed ones that the server stores first.
 
@@ -341,13 +353,10 @@ class LedgerClient:
         """
         body = b"\n".join(lines) + b"\n"
         params = {"entries": str(len(body))} if artifacts else None
-        answer = _decode(
-            self._ask("POST", "/submit", content=body + artifacts, params=params), self.url
-        )
-        found = answer.get("entries")
+        found = self._ask("POST", "/submit", content=body + artifacts, params=params)
         try:
-            places = [(int(each["seq"]), bool(each["is_new"])) for each in found or ()]
-        except (TypeError, KeyError, ValueError):
+            places = msgspec.json.decode(found, type=_Submitted).entries
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             places = []
         if len(places) != len(lines):
             raise LedgerError(f"{self.url}: not an answer of proctor serve")

@@ -36,6 +36,8 @@ from proctor.ledger.entry import (
     WithholdEntry,
     decode_line,
     encode_entry,
+    evidence_digest,
+    record_digest,
 )
 from proctor.ledger.handover import Chain, Handover
 from proctor.ledger.ledger import REMOTE
@@ -48,6 +50,7 @@ from proctor.ledger.reader import WAITING, LedgerReader
 from proctor.ledger.remote.artifacts import FetchedArtifacts
 from proctor.ledger.remote.client import (
     S3,
+    Acknowledged,
     LedgerClient,
     PublishedError,
     Source,
@@ -57,7 +60,7 @@ from proctor.ledger.remote.client import (
 )
 from proctor.ledger.remote.connections import UnreachableError
 from proctor.ledger.remote.outbox import Outbox, split
-from proctor.ledger.remote.spool import MachineName, Promises, Spool
+from proctor.ledger.remote.spool import MachineName, Promise, Promises, Spool
 from proctor.ledger.signature import check_signature
 from proctor.ledger.tiles import TILE
 from proctor.ledger.tree import Frontier
@@ -188,13 +191,13 @@ class Mirror:
         self.artifacts = FetchedArtifacts(directory, client)
         self.problem: str | None = None
         """Why the server could not be reached; None if it was."""
-        self._outbox = Outbox(url, self.spool, self.artifacts)
+        self._outbox = Outbox(url, self.spool, self.artifacts, self._promise)
         self.refused = self._outbox.refused
         """Sentences about waiting entries that the server refused."""
         self._log = FileLog(directory)
         self._memory = memory
         self._machine: str | None = None
-        # Positions that the server promised, with the digests of the entries there.
+        # What the server acknowledged and the copy did not show yet.
         self._promises = Promises(directory / "promises.jsonl")
         self._names = MachineName(directory / "machine")
         self._fetched = directory / "fetched"
@@ -456,15 +459,19 @@ class Mirror:
     def _submit(self, drafts: Sequence[AnyEntry], lines: Sequence[bytes]) -> list[int] | None:
         """The positions of entries; None if the server cannot be reached."""
         try:
-            places = self._outbox.send(self._server, drafts, lines)
+            return self._outbox.send(self._server, drafts, lines)
         except UnreachableError as error:
             self.problem = str(error)
             return None
-        new = {seq: draft for (seq, is_new), draft in zip(places, drafts, strict=True) if is_new}
+
+    def _promise(self, drafts: Sequence[AnyEntry], places: Sequence[Acknowledged]) -> None:
+        """Remember what the server acknowledged: the next fetch must show it."""
+        pairs = zip(drafts, places, strict=True)
         with self._log.locked():
-            self._promises.add({seq: _digest(draft) for seq, draft in new.items()})
-        self._outbox.drop(drafts)
-        return [seq for seq, _ in places]
+            self._promises.add(
+                (place.seq, _digest(draft) if place.is_new else _digest_same(draft))
+                for draft, place in pairs
+            )
 
     def send_waiting(self) -> int:
         """Send what waits; returns the number of entries sent.
@@ -483,18 +490,20 @@ class Mirror:
             self.problem = None
         return self._machine
 
-    def _check_promises(self, ledger: LedgerReader, promised: Mapping[int, str]) -> None:
+    def _check_promises(self, ledger: LedgerReader, promised: set[Promise]) -> None:
         """Check that entries which the server acknowledged are where it said."""
         if not promised:
             return
         size = ledger.refresh().tree.size
-        for seq, digest in promised.items():
+        for seq, digest in sorted(promised):
             if seq >= size:
                 raise ForkError(
                     f"{self.url}: the server acknowledged entry {seq}, and shows {size:,} entries"
                 )
             entry = ledger.entry(seq)
-            if not isinstance(entry, Withheld) and _digest(entry) != digest:
+            if isinstance(entry, Withheld):
+                continue
+            if digest not in (_digest(entry), _digest_same(entry)):
                 raise ForkError(
                     f"{self.url}: the server acknowledged entry {seq} with other content than it "
                     "shows there"
@@ -506,3 +515,10 @@ class Mirror:
 def _digest(entry: AnyEntry) -> str:
     draft = msgspec.structs.replace(entry, at="", seq=0, signed=msgspec.UNSET)
     return sha256_hex(encode_entry(draft))
+
+
+def _digest_same(entry: AnyEntry) -> str:
+    """A digest of what a server compares before it says that an entry was there already."""
+    if isinstance(entry, TrialEntry):
+        return sha256_hex(f"{record_digest(entry)} {evidence_digest(entry)}".encode())
+    return _digest(entry)

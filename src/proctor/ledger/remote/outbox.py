@@ -5,12 +5,12 @@ server has it.
 """
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from proctor.errors import ConflictError, LedgerError, MissingArtifactError, NotSealedError
 from proctor.ledger.entry import LARGEST_ENTRY, AnyEntry, TrialEntry, Withheld, decode_line
 from proctor.ledger.remote.artifacts import FetchedArtifacts
-from proctor.ledger.remote.client import PIECE, LedgerClient, pack_artifact
+from proctor.ledger.remote.client import PIECE, Acknowledged, LedgerClient, pack_artifact
 from proctor.ledger.remote.spool import Spool
 
 # Bytes of artifacts that are sent without asking which of them the server has.
@@ -26,10 +26,18 @@ _MOST_KNOWN = 100_000
 class Outbox:
     """Entries on their way to a server, with their evidence."""
 
-    def __init__(self, url: str, spool: Spool, artifacts: FetchedArtifacts) -> None:
+    def __init__(
+        self,
+        url: str,
+        spool: Spool,
+        artifacts: FetchedArtifacts,
+        acknowledged: Callable[[Sequence[AnyEntry], Sequence[Acknowledged]], None],
+    ) -> None:
         self._url = url
         self._spool = spool
         self._artifacts = artifacts
+        # Called with whatever the server acknowledges, before anything of it is removed here.
+        self._acknowledged = acknowledged
         # Digests of artifacts that the server has.
         self._known: set[str] = set()
         self.refused: list[str] = []
@@ -37,8 +45,8 @@ class Outbox:
 
     def send(
         self, server: LedgerClient, drafts: Sequence[AnyEntry], lines: Sequence[bytes]
-    ) -> list[tuple[int, bool]]:
-        """Send entries; returns the position of each, and whether it is new. Call `drop` then.
+    ) -> list[int]:
+        """Send entries; returns the position of each.
 
         Raises:
             UnreachableError: the server cannot be reached; it may have sealed them.
@@ -47,9 +55,12 @@ class Outbox:
             LedgerError: it refuses to answer.
             MissingArtifactError: evidence is neither there nor here.
         """
-        return server.submit(lines, self._upload(server, drafts))
+        places = server.submit(lines, self._upload(server, drafts))
+        self._acknowledged(drafts, places)
+        self._drop(drafts)
+        return [place.seq for place in places]
 
-    def drop(self, drafts: Sequence[AnyEntry]) -> None:
+    def _drop(self, drafts: Sequence[AnyEntry]) -> None:
         """Remove evidence that the server has now; the trials still have their files."""
         if len(self._known) > _MOST_KNOWN:
             self._known.clear()
@@ -86,8 +97,6 @@ class Outbox:
         refused: dict[bytes, str] = {}
         for some, part in split(drafts, lines):
             refused |= self._find_refused(server, some, part)
-        pairs = zip(drafts, lines, strict=True)
-        self.drop([draft for draft, line in pairs if line not in refused])
         if refused:
             kept = self._spool.refuse(name, refused)
             reasons = dict.fromkeys(refused.values())

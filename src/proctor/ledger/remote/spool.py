@@ -14,7 +14,7 @@ import contextlib
 import os
 import re
 import socket
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -128,38 +128,44 @@ class Spool:
         return [name for name in found if name.endswith(".jsonl") and name[:_DIGITS].isdecimal()]
 
 
-class Promises:
-    """Positions that a server acknowledged, with the digests of the entries, in a file.
+type Promise = tuple[int, str]
+"""A position that a server acknowledged, and a digest of what must be there.
 
-    They are checked with the next fetch. The file is not made durable: after a power cut, the
+One position may be promised for several entries, of which a server that lies keeps one.
+"""
+
+
+class Promises:
+    """What a server acknowledged, in a file.
+
+    It is checked with the next fetch. The file is not made durable: after a power cut, the
     last ones are not checked.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def add(self, promised: Mapping[int, str]) -> None:
+    def add(self, promised: Iterable[Promise]) -> None:
         """Add positions."""
-        lines = [msgspec.json.encode([seq, digest]) + b"\n" for seq, digest in promised.items()]
+        lines = [msgspec.json.encode(each) + b"\n" for each in promised]
         with contextlib.suppress(OSError), self._path.open("ab") as file:
             file.write(b"".join(lines))
 
-    def read(self) -> dict[int, str]:
+    def read(self) -> set[Promise]:
         """What was promised and not checked yet."""
         try:
             lines = self._path.read_bytes().splitlines()
         except FileNotFoundError:
-            return {}
-        found: dict[int, str] = {}
+            return set()
+        found: set[Promise] = set()
         for line in lines:
             with contextlib.suppress(msgspec.MsgspecError):
-                seq, digest = msgspec.json.decode(line, type=tuple[int, str])
-                found[seq] = digest
+                found.add(msgspec.json.decode(line, type=tuple[int, str]))
         return found
 
-    def forget(self, checked: Mapping[int, str]) -> None:
+    def forget(self, checked: set[Promise]) -> None:
         """Forget what was checked."""
-        left = {seq: digest for seq, digest in self.read().items() if seq not in checked}
+        left = self.read() - checked
         with contextlib.suppress(OSError):
             self._path.unlink(missing_ok=True)
         if left:
