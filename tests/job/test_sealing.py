@@ -117,6 +117,22 @@ def test_a_sealed_trial_that_is_run_again_stands_beside_its_former_self(
     assert {certificate["trial"] for certificate in certificates} == set(sealed)
 
 
+def test_a_rerun_that_was_not_sealed_is_sealed_by_the_next_resume(
+    dataset: Path, tmp_path: Path, options: LedgerOptions
+) -> None:
+    config = make_config(dataset, tmp_path / "jobs", agents=[agent("Flaky", fails=1)])
+    job = run(config, ledger=options).directory
+    names = {trial.name for trial in trial_dirs(job)}
+    # As if it was killed between the results and their sealing.
+    resume(job, also=frozenset({"ConnectionError"}), is_sealed=False)
+    assert set(sealed_in(options.directory)) == names
+    for _ in range(2):
+        resume(job, ledger=options.directory)
+        sealed = sealed_in(options.directory)
+        assert set(sealed) == names | {f"{name}.rerun-1" for name in names}
+        assert {sealed[name].status for name in names} == {"superseded"}
+
+
 def test_a_trial_that_holds_a_secret_is_not_sealed_and_the_others_are(
     dataset: Path, tmp_path: Path, options: LedgerOptions
 ) -> None:

@@ -11,6 +11,9 @@ from pathlib import Path
 import httpx
 import pytest
 
+from proctor.ledger.keeping import JobFiles
+from proctor.ledger.reader import WAITING
+from proctor.ledger.sealing import seal
 from proctor.ledger.verification.verify import verify_ledger
 from tests.cli.programs import Ran
 from tests.cli.test_view import viewing
@@ -18,7 +21,7 @@ from tests.faults.site import wait_until
 from tests.ledger.ledgers import record_bytes
 from tests.serve.agents import Second
 from tests.serve.commands import at, owner_of
-from tests.serve.servers import Machine, ServedLedger, serving
+from tests.serve.servers import Machine, ServedLedger, serving, submission_of
 
 pytestmark = pytest.mark.process
 
@@ -173,6 +176,57 @@ def test_a_run_goes_on_when_its_server_stops_and_its_trials_are_sent_later(
     names = [path.parent.name for path in job.glob("*/config.json")]
     assert sorted(sealed_in(served, job)) == sorted(names)
     assert verify_ledger(served.directory).is_sound
+
+
+@pytest.mark.parametrize("is_up", [True, False])
+def test_a_trial_that_waits_and_is_run_again_is_sealed_beside_it(
+    tmp_path: Path, is_up: bool
+) -> None:
+    with serving(tmp_path, is_encrypted=False) as served:
+        machine, job = served.machine(), tmp_path / "node-1/jobs/again"
+        machine.fetch()
+        served.stop()
+        words = ("-l", 1, "--ak", "fails=1", "--ledger", served.url)
+        ran = run(machine, "again", *words, agent="tests.job.agents:Flaky")
+        assert f"ledger: {served.url}: 0 sealed, 1 waiting for the server\n" in ran.out, ran
+        if is_up:
+            served.start()
+        ran = at(machine, "resume", job, "--also", "ConnectionError", "-q")
+        said = "1 sealed\n" if is_up else "0 sealed, 1 waiting for the server\n"
+        assert (ran.code, said in ran.out) == (0, True), ran
+        if not is_up:
+            served.start()
+            assert at(machine, "ledger", "sync", "--ledger", served.url).code == 0
+        (name,) = (path.parent.name for path in job.glob("*/config.json"))
+        for _ in range(2):
+            assert served.trials() == [name, f"{name}.rerun-1"]
+            assert at(machine, "resume", job, "-q").code == 0
+        shown = at(machine, "show", name, "--ledger", served.url)
+        assert "superseded" in shown.out, shown
+        assert not list(copies_of(machine).glob("*/spool/refused"))
+        assert verify_ledger(served.directory).is_sound
+
+
+def test_what_waits_and_is_sealed_again_has_the_same_files_of_its_job(tmp_path: Path) -> None:
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job/result.json").write_text("{}")
+    with serving(tmp_path, is_encrypted=False) as served:
+        machine = served.machine()
+        machine.fetch()
+        served.stop()
+        files = JobFiles(root=tmp_path / "job", files=("result.json",))
+        for _ in range(2):
+            with machine.opened(is_fetched=False) as ledger:
+                (sealed,) = seal(ledger, [replace(submission_of("of-a-job"), job_files=files)])
+            assert (sealed.seq, sealed.status) == (WAITING, "waiting")
+            # It goes on changing, which is no conflict.
+            (tmp_path / "job/result.json").write_text('{"n": 2}')
+        served.start()
+        assert (
+            json.loads(at(machine, "ledger", "sync", "--ledger", served.url, "--json").out)["sent"]
+            == 1
+        )
+        assert served.trials() == ["of-a-job"]
 
 
 # Everything else

@@ -27,6 +27,7 @@ from proctor.harbor.configs import EnvironmentConfig, JobConfig
 from proctor.harbor.declared import SCRIPT
 from proctor.harbor.lock import render_lock
 from proctor.harbor.stats import JobResult, render_result
+from proctor.job.attempts import count_attempts
 from proctor.job.classes import check_classes
 from proctor.job.durable import Durable
 from proctor.job.flakes import Flakes, find_flakes, render_flakes
@@ -321,15 +322,20 @@ class Running:
 
 
 def _seal_finished(plan: JobPlan, sealer: Sealer | None) -> None:
-    """Seal trials that a killed run had not sealed, or that ran before there was a ledger."""
+    """Seal trials that a killed run had not sealed, or that ran before there was a ledger.
+
+    A trial that was run again has the name of a sealed one: whether it is sealed itself is found
+    out when it is read.
+    """
     done = [decision for decision in plan.decisions if decision.row is not None]
     if sealer is None or not done:
         return
     experiment = plan.prepared.settings.experiment or plan.prepared.config.job_name
     sealed = find_sealed_names(sealer.trials.directory, experiment)
     for decision in done:
-        if decision.trial not in sealed:
-            sealer.put(plan.directory / decision.trial)
+        trial = plan.directory / decision.trial
+        if decision.trial not in sealed or count_attempts(str(trial)):
+            sealer.put(trial)
 
 
 def _write_own_files(plan: JobPlan, request: Request, files: JobFiles) -> None:

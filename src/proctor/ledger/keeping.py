@@ -16,7 +16,7 @@ from proctor.errors import NotSealedError
 from proctor.files import open_plain
 from proctor.ledger.admission import is_evidence_path
 from proctor.ledger.entry import EvidenceFile, TrialEntry
-from proctor.ledger.reader import LedgerReader, SealedTrial
+from proctor.ledger.reader import WAITING, LedgerReader, SealedTrial
 
 JOB_PREFIX = "_job/"
 """Prefix of the job's files in the evidence; no file of a trial may have it."""
@@ -60,8 +60,10 @@ class EvidenceWriter:
             OSError: a file cannot be read or written.
         """
         if found is not None:
-            sealed = self.ledger.entry(found.seq)
-            files = sealed.evidence if isinstance(sealed, TrialEntry) else ()
+            files = found.waiting
+            if found.seq != WAITING:
+                sealed = self.ledger.entry(found.seq)
+                files = sealed.evidence if isinstance(sealed, TrialEntry) else ()
             return [file for file in files if file.path.startswith(JOB_PREFIX)]
         if job_files not in self._job_files:
             self._job_files[job_files] = [*self.put(open_job_files(job_files), is_new=True)]

@@ -292,15 +292,18 @@ class OpenLedger:
     def keep_up(self) -> None:
         """Refresh the index if another process, or the server, has appended since."""
         if self.remote is not None:
-            self.remote.fetch(self)
+            self.remote.fetch(self, self.key)
         if self._read_checkpoint() != self._signed:
             self.refresh()
 
     def find_sealed(self, experiment_id: str, trial_id: str) -> SealedTrial | None:
-        """The sealed trial with these ids, or None; call `keep_up` or `refresh` first."""
+        """The sealed trial with these ids, or None: see `LedgerReader`."""
         if self._is_behind:
             self.refresh()
         found = self.index.find_trial(experiment_id, trial_id)
+        if found is None and self.remote is not None and self.key is not None:
+            # Once it is sent, another trial of this name would be refused.
+            return self.remote.find_waiting(experiment_id, trial_id)
         return SealedTrial(*found) if found else None
 
     def line(self, seq: int) -> bytes:

@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from typing import Protocol, Self
 
 from proctor.ledger.artifacts import ArtifactStore
-from proctor.ledger.entry import AnyEntry, Withheld
+from proctor.ledger.entry import AnyEntry, EvidenceFile, Withheld
 from proctor.ledger.log import LogStore
 from proctor.ledger.note import Checkpoint, Signer
 from proctor.ledger.trial_index import TrialIndex
+
+WAITING = -1
+"""Position of an entry that waits for a server which could not be reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,10 +24,13 @@ class SealedTrial:
     """Position and digests of a sealed trial."""
 
     seq: int
+    """WAITING if it is not sealed yet."""
     record: str
     """SHA-256 of its record."""
     evidence: str | None
     """SHA-256 over the list of its evidence; None if the entry was withheld."""
+    waiting: tuple[EvidenceFile, ...] = ()
+    """The evidence of one that waits: there is no entry that has it."""
 
 
 class LedgerReader(Protocol):
@@ -76,7 +82,10 @@ class LedgerReader(Protocol):
         ...
 
     def find_sealed(self, experiment_id: str, trial_id: str) -> SealedTrial | None:
-        """The sealed trial with these ids, or None; call `keep_up` or `refresh` first."""
+        """The sealed trial with these ids, or None; call `keep_up` or `refresh` first.
+
+        In a copy that was opened for writing, also one that waits for the server.
+        """
         ...
 
     def keep_up(self) -> None:
@@ -124,10 +133,6 @@ class LedgerWriter(LedgerReader, Protocol):
         ...
 
 
-WAITING = -1
-"""Position of an entry that waits for a server which could not be reached."""
-
-
 class Remote(Protocol):
     """The server that owns a ledger; what is on this machine is a copy."""
 
@@ -153,13 +158,23 @@ class Remote(Protocol):
         """
         ...
 
-    def fetch(self, ledger: LedgerReader) -> None:
-        """Update the copy, and send what waits; a server that cannot be reached is no error.
+    def fetch(self, ledger: LedgerReader, key: Signer | None) -> None:
+        """Send what waits, if there is a key, and update the copy.
+
+        A server that cannot be reached is no error.
 
         Raises:
             DamageError: the server shows another history than before.
             LedgerError: it refuses to answer.
         """
+
+    def find_waiting(self, experiment_id: str, trial_id: str) -> SealedTrial | None:
+        """The trial with these ids that waits for the server, or None.
+
+        Raises:
+            LedgerError: what waits cannot be read.
+        """
+        ...
 
     def submit(self, ledger: LedgerReader, drafts: Sequence[AnyEntry], key: Signer) -> list[int]:
         """Submit entries, signed by this machine's key; returns their positions, or WAITING.

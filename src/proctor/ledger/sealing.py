@@ -439,9 +439,8 @@ def _make_answer(
     before: Mapping[tuple[str, str], SealedTrial],
 ) -> Sealed:
     name = (new.subject.experiment_id, new.subject.trial_id)
-    if name in places:
-        status = "waiting" if places[name] == WAITING else new.status
-        return Sealed(places[name], *name, new.subject.record, status, is_new=True)
-    found = before[name]
-    status = new.status if found.evidence is not None else "withheld"
-    return Sealed(found.seq, *name, new.subject.record, status, is_new=False)
+    is_new = name in places
+    seq = places[name] if is_new else before[name].seq
+    status = new.status if is_new or before[name].evidence is not None else "withheld"
+    status = "waiting" if seq == WAITING else status
+    return Sealed(seq, *name, new.subject.record, status, is_new=is_new)

@@ -13,7 +13,7 @@ from itertools import count, takewhile
 from pathlib import Path
 
 from proctor.ledger.entry import Subject, SupersedeEntry, TrialEntry
-from proctor.ledger.reader import LedgerReader, LedgerWriter
+from proctor.ledger.reader import WAITING, LedgerReader, LedgerWriter, SealedTrial
 from proctor.ledger.row import read_row
 from proctor.ledger.sealing import (
     Sealed,
@@ -65,12 +65,16 @@ def find_before(ledger: LedgerReader, submission: Submission, trial: str) -> Sea
         if found is None:
             return None
         if found.record == identify_submission(rename_trial(submission, known)).record:
-            sealed = ledger.entry(found.seq)
-            status = "withheld"
-            if isinstance(sealed, TrialEntry):
-                status = read_row(sealed).status
+            status = _status_of(ledger, found)
             return Sealed(found.seq, name.experiment_id, known, found.record, status, is_new=False)
     return None
+
+
+def _status_of(ledger: LedgerReader, found: SealedTrial) -> str:
+    if found.seq == WAITING:
+        return "waiting"
+    sealed = ledger.entry(found.seq)
+    return read_row(sealed).status if isinstance(sealed, TrialEntry) else "withheld"
 
 
 def group_reruns(statuses: Mapping[str, str]) -> dict[str, list[str]]:

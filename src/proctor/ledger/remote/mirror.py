@@ -46,7 +46,7 @@ from proctor.ledger.machines import sign_entries
 from proctor.ledger.memory import Memory, Seen, default_memory_path
 from proctor.ledger.note import Checkpoint, Signer, parse_checkpoint, parse_verifier_key
 from proctor.ledger.place import open_reader
-from proctor.ledger.reader import WAITING, LedgerReader
+from proctor.ledger.reader import WAITING, LedgerReader, SealedTrial
 from proctor.ledger.remote.artifacts import FetchedArtifacts
 from proctor.ledger.remote.client import (
     S3,
@@ -239,14 +239,25 @@ class Mirror:
                 "sealed without the server"
             ) from error
 
-    def fetch(self, ledger: LedgerReader, *, is_forced: bool = False) -> None:
-        """Update the copy, unless that was done a moment ago: see `Remote`."""
-        if not is_forced and self._is_fresh():
+    def fetch(
+        self, ledger: LedgerReader, key: Signer | None = None, *, is_forced: bool = False
+    ) -> None:
+        """Send what waits, and update the copy: see `Remote`.
+
+        Not if that was done, or tried in vain, a moment ago.
+        """
+        sender = key if self.spool else None
+        is_fresh = not is_forced and self._is_fresh()
+        if is_fresh and (sender is None or self.problem is not None):
             return
         self.problem, self._tried = None, time.monotonic()
-        # Read first: what another process is promised later need not be in this checkpoint.
-        promised = self._promises.read()
         try:
+            if sender is not None:
+                # First, so that the copy shows what is sealed of it.
+                self._enrol(sender)
+                self.send_waiting()
+            # Read first: what another process is promised later need not be in this checkpoint.
+            promised = self._promises.read()
             with self._log.locked():
                 ledger.refresh()
                 position = ledger.index.position()
@@ -434,6 +445,10 @@ class Mirror:
             FileArtifacts.remove(self.artifacts, file.sha256)
 
     # Writing
+
+    def find_waiting(self, experiment_id: str, trial_id: str) -> SealedTrial | None:
+        """The trial with these ids that waits for the server: see `Remote`."""
+        return self.spool.find_trial(experiment_id, trial_id)
 
     def submit(self, ledger: LedgerReader, drafts: Sequence[AnyEntry], key: Signer) -> list[int]:
         """Submit entries, signed by this machine's key: see `Remote`."""

@@ -22,8 +22,11 @@ import msgspec
 from proctor.digest import sha256_hex
 from proctor.errors import LedgerError
 from proctor.files import replace_durably, replace_file, sync_directory
+from proctor.ledger.entry import TrialEntry, decode_line, evidence_digest
 from proctor.ledger.lock import locked
 from proctor.ledger.note import Signer
+from proctor.ledger.reader import WAITING, SealedTrial
+from proctor.ledger.row import read_row
 
 _DIGITS = 20
 
@@ -33,6 +36,28 @@ class Spool:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        # The trials of each batch, by experiment and name; a batch never changes.
+        self._trials: dict[str, dict[tuple[str, str], SealedTrial]] = {}
+
+    def find_trial(self, experiment_id: str, trial_id: str) -> SealedTrial | None:
+        """The trial with these ids in a batch, or None.
+
+        Raises:
+            LedgerError: a batch cannot be read.
+        """
+        names = self._names()
+        self._trials = {name: self._trials[name] for name in names if name in self._trials}
+        for name in names:
+            if name not in self._trials:
+                self._trials[name] = dict(map(_identify, self._load_trials(name)))
+        wanted = (experiment_id, trial_id)
+        return next((each[wanted] for each in self._trials.values() if wanted in each), None)
+
+    def _load_trials(self, name: str) -> Iterator[TrialEntry]:
+        for line in self._read(name) or ():
+            entry = decode_line(line, f"{self._directory / name}: an entry")
+            if isinstance(entry, TrialEntry):
+                yield entry
 
     def add(self, lines: Sequence[bytes]) -> None:
         """Store a batch.
@@ -67,13 +92,17 @@ class Spool:
             LedgerError: one cannot be read.
         """
         for name in self._names():
-            try:
-                data = (self._directory / name).read_bytes()
-            except FileNotFoundError:
-                continue  # another process has sent it since
-            except OSError as error:
-                raise LedgerError(f"{self._directory / name}: cannot be read: {error}") from error
-            yield name, data.splitlines()
+            if (lines := self._read(name)) is not None:
+                yield name, lines
+
+    def _read(self, name: str) -> list[bytes] | None:
+        """The lines of a batch; None if another process has sent it since."""
+        try:
+            return (self._directory / name).read_bytes().splitlines()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise LedgerError(f"{self._directory / name}: cannot be read: {error}") from error
 
     @contextlib.contextmanager
     def sending(self) -> Iterator[None]:
@@ -126,6 +155,12 @@ class Spool:
         except FileNotFoundError:
             return []
         return [name for name in found if name.endswith(".jsonl") and name[:_DIGITS].isdecimal()]
+
+
+def _identify(entry: TrialEntry) -> tuple[tuple[str, str], SealedTrial]:
+    subject = read_row(entry).subject
+    found = SealedTrial(WAITING, subject.record, evidence_digest(entry), entry.evidence)
+    return (subject.experiment_id, subject.trial_id), found
 
 
 type Promise = tuple[int, str]
