@@ -119,6 +119,21 @@ def test_a_job_is_resumed_on_another_machine_and_without_a_copy(
     assert verify_ledger(served.directory).is_sound
 
 
+def test_a_dry_run_of_a_resume_does_not_contact_the_server(served: ServedLedger) -> None:
+    machine, stranger = served.machine(), served.machine(has_token=False)
+    assert run(machine, "previewed", "--ledger", served.url).code == 0
+    job = job_of(machine, "previewed")
+    # Nobody listens there.
+    nowhere = "https://127.0.0.1:1"
+    state = {**json.loads((job / "proctor.json").read_text()), "ledger": nowhere}
+    (job / "proctor.json").write_text(json.dumps(state))
+    for words in ((), ("--ledger", nowhere)):
+        ran = at(stranger, "resume", job, *words, "--dry-run")
+        assert ran.code == 0, ran
+        assert not copies_of(stranger).exists()
+    assert at(stranger, "resume", job, "-q").code == 2
+
+
 def test_a_job_of_an_earlier_version_names_the_path_of_a_copy(served: ServedLedger) -> None:
     machine, other = served.machine(), served.machine()
     assert run(machine, "older", "--ledger", served.url).code == 0

@@ -291,8 +291,9 @@ async def request_resume(job: OpenJob, options: ResumeOptions, *, is_run: bool =
         InputError: something the job needs is unavailable.
     """
     trials_dir = find_trials_dir(job.directory, job.origin, job.config)
-    # Before anything is fetched: it may be on another machine, which does not answer.
-    ledger = _find_ledger(job, options)
+    # Before anything is fetched: it may be on another machine, which does not answer. A preview of
+    # a job that was admitted when it began needs none.
+    ledger = _find_ledger(job, options) if is_run else None
     check_secrets_used(job.config, options.secrets, f"{job.directory}/{CONFIG}")
     config = job.config
     if is_run:
