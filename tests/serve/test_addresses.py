@@ -198,7 +198,8 @@ def test_a_trial_that_waits_and_is_run_again_is_sealed_beside_it(
     tmp_path: Path, is_up: bool
 ) -> None:
     with serving(tmp_path, is_encrypted=False) as served:
-        machine, job = served.machine(), tmp_path / "node-1/jobs/again"
+        machine = served.machine()
+        job = job_of(machine, "again")
         machine.fetch()
         served.stop()
         words = ("-l", 1, "--ak", "fails=1", "--ledger", served.url)

@@ -2,13 +2,14 @@
 
 import socket
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from proctor.errors import LedgerError
+from proctor.errors import DamageError, LedgerError
 from proctor.ledger.remote.client import LedgerClient, check_url
 from proctor.ledger.remote.connections import Connections, UnreachableError
 
@@ -160,7 +161,60 @@ def test_a_full_disk_is_not_the_servers_fault() -> None:
         Path("/dev/full").open("wb", buffering=0) as full,
         pytest.raises(OSError, match="No space left"),
     ):
-        LedgerClient(url, None).save_artifact("0" * 64, full)
+        LedgerClient(url, None).save_artifact("0" * 64, full, 2)
+
+
+@pytest.mark.parametrize("header", [b"content-length: 1000000000000", b"connection: close"])
+def test_no_more_of_an_artifact_is_written_than_it_may_have(header: bytes, tmp_path: Path) -> None:
+    answer = b"HTTP/1.1 200 OK\r\n" + header + b"\r\n\r\n" + b"x" * (3 << 20)
+    with answering([answer]) as url, (tmp_path / "artifact").open("wb") as file:
+        with pytest.raises(DamageError, match=f"^{url}/artifacts/.*: more than 2,000,000 bytes"):
+            LedgerClient(url, None).save_artifact("0" * 64, file, 2_000_000)
+        assert file.tell() <= 2_000_000
+
+
+@contextmanager
+def trickling(head: bytes) -> Iterator[str]:
+    """A server that goes on sending a few bytes at a time after this, until the client leaves."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            connection, _ = listening.accept()
+            with connection, suppress(OSError):
+                connection.recv(1 << 16)
+                connection.sendall(head)
+                while True:
+                    connection.sendall(b"x")
+                    time.sleep(0.01)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"HTTP/1.1 200 OK\r\ncontent-length: 1000000\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nfffff\r\n",
+        b"HTTP/1.1 200 OK\r\nx: ",
+    ],
+    ids=["body", "chunk", "headers"],
+)
+def test_a_server_that_trickles_is_unreachable(
+    head: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{Connections.__module__}._WINDOW_SEC", 0.3)
+    with trickling(head) as url, pytest.raises(UnreachableError, match=r"too slow: \d+ bytes in"):
+        ask(Connections(url, {}))
+
+
+def test_a_slow_server_that_ends_its_answer_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(f"{Connections.__module__}._WINDOW_SEC", 0.0)
+    monkeypatch.setattr(f"{Connections.__module__}._LEAST_BYTES", 2)
+    with answering([b"HTTP/1.1 200 OK\r\n\r\nhi"]) as url:
+        assert ask(Connections(url, {})) == (200, b"hi")
 
 
 @pytest.mark.parametrize("token", ["a\nb: c", "schlüssel", "\x00"])

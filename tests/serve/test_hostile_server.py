@@ -6,6 +6,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -26,6 +27,8 @@ from proctor.ledger.entry import (
 )
 from proctor.ledger.keys import SigningKey, make_key
 from proctor.ledger.ledger import OpenLedger
+from proctor.ledger.lock import locked
+from proctor.ledger.memory import default_memory_path
 from proctor.ledger.note import sign_checkpoint
 from proctor.ledger.remote.mirror import connect, open_mirror
 from proctor.ledger.tiles import TILE, parse_tile_path
@@ -375,6 +378,75 @@ def test_evidence_that_is_something_else_is_not_believed(liar: Liar, machine: Ma
                 ledger.artifacts.load(digest, 12)
         liar.artifacts[digest] = zstd.compress(b"the evidence")
         assert ledger.artifacts.load(digest, 12) == b"the evidence"
+
+
+def test_evidence_without_end_is_not_fetched(
+    liar: Liar, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = b"the evidence"
+    digest, compressed = sha256_hex(content), zstd.compress(content)
+    # Frames that hold nothing: what is unpacked is the evidence all the same.
+    size = 1 << 20
+    liar.artifacts[digest] = compressed + b"\x50\x2a\x4d\x18" + size.to_bytes(4, "little")
+    liar.artifacts[digest] += bytes(size)
+    with machine.opened() as ledger:
+        with pytest.raises(MissingArtifactError, match="more than 65,548 bytes"):
+            ledger.artifacts.load(digest, len(content))
+        with monkeypatch.context() as small:
+            small.setattr("proctor.ledger.remote.artifacts.find_room", lambda _: 1 << 19)
+            with pytest.raises(MissingArtifactError, match="more than 524,288 bytes"):
+                ledger.artifacts.open(digest)
+        copy = next((machine.home / ".local/state/proctor/ledgers").iterdir())
+        assert not [path for path in (copy / "artifacts").rglob("*") if path.is_file()]
+        ledger.artifacts.open(digest).close()
+        assert ledger.artifacts.load(digest, len(content)) == content
+
+
+def test_a_server_that_takes_its_time_holds_back_no_other_ledger(
+    liar: Liar, machine: Machine
+) -> None:
+    asked, may_go_on = threading.Event(), threading.Event()
+
+    def answer(path: str) -> None:
+        if path.startswith("/tile/"):
+            asked.set()
+            may_go_on.wait(60)
+
+    machine.fetch()
+    liar.add("more")
+    liar.answer = answer
+    with machine.using(), ThreadPoolExecutor(1) as pool:
+        fetching = pool.submit(open_mirror, machine.url, machine.env, lambda _: None)
+        try:
+            assert asked.wait(60)
+            with locked(default_memory_path(machine.env), 1.0):
+                assert not fetching.done()
+        finally:
+            may_go_on.set()
+        fetching.result()
+    assert size_of(machine) == 5
+
+
+def test_what_another_command_sees_meanwhile_is_compared_too(liar: Liar, machine: Machine) -> None:
+    # The same ledger at another address has another copy, and the same memory.
+    url = machine.url.replace("127.0.0.1", "localhost")
+    times: list[str] = []
+
+    def answer(path: str) -> None:
+        if path.startswith("/tile/") and not times:
+            times.append(path)
+            liar.add("meanwhile")
+            open_mirror(url, machine.env, lambda _: None)
+            if is_rewritten:
+                liar.lines = liar.lines[:-1]
+
+    liar.answer, is_rewritten = answer, False
+    assert size_of(machine) == 5
+    forget_copy(machine)
+    times.clear()
+    is_rewritten = True
+    with pytest.raises(ForkError, match="were signed before"):
+        machine.fetch()
 
 
 def test_a_server_that_hangs_up_leaves_the_copy_as_it_was(liar: Liar, machine: Machine) -> None:

@@ -28,7 +28,14 @@ from backports import zstd
 from proctor.contained import make_below, open_below
 from proctor.digest import is_digest, sha256_copy, sha256_hex
 from proctor.errors import AlteredArtifactError, DamageError, MissingArtifactError
-from proctor.files import find_room, sync_directory, sync_file, try_lock, write_small
+from proctor.files import (
+    LARGEST_UNPACKED,
+    find_room,
+    sync_directory,
+    sync_file,
+    try_lock,
+    write_small,
+)
 from proctor.ledger.entry import EvidenceFile
 
 # Temporary directories of writers: artifacts/sha256/.HEX.tmp/
@@ -98,8 +105,6 @@ def _open(directory: Path, more: int = 0) -> int:
 
 
 _LEVEL = 3
-# Bytes of an artifact of unknown size.
-_LARGEST = 1 << 40
 LARGEST_LOADED = 1 << 29
 """Bytes: the largest artifact that `load` reads into memory, 512 MiB."""
 # Bytes. Smaller files are hashed in memory first, and not written if they are stored already.
@@ -158,7 +163,7 @@ class _Frames:
 
 
 def _check_compressed(file: BinaryIO, sha256: str, size: int | None) -> None:
-    limit = cast(BinaryIO, _Bounded(_LARGEST if size is None else size))
+    limit = cast(BinaryIO, _Bounded(LARGEST_UNPACKED if size is None else size))
     try:
         with zstd.open(file, "rb") as plain:
             found = sha256_copy(cast(BinaryIO, plain), limit)
@@ -346,7 +351,8 @@ class FileArtifacts(ArtifactStore):
     def put_compressed(self, sha256: str, size: int | None, source: BinaryIO) -> bool:
         """Add an artifact that is compressed already; the size of its content may be unknown.
 
-        It is durable and has its name after `settle`. Returns False if it was there.
+        Of unknown size, it has at most `LARGEST_UNPACKED` bytes. It is durable and has its name
+        after `settle`. Returns False if it was there.
 
         Raises:
             AlteredArtifactError: the content has another digest or size.

@@ -4,7 +4,8 @@
     $XDG_STATE_HOME/proctor/checkpoints/evidence/SHA256…/SIZE-ID      contradictory checkpoints
 
 A file is replaced atomically and is durable when `keep` returns. Callers hold the lock from reading
-the last checkpoint until they store the next. Signatures are not checked here.
+the last checkpoint until they store the next; those who fetch in between read it once more under
+the lock, and begin again if it is another one. Signatures are not checked here.
 """
 
 import contextlib

@@ -11,6 +11,7 @@ from backports import zstd
 
 from proctor.digest import sha256_hex
 from proctor.errors import DamageError, LedgerError, MissingArtifactError
+from proctor.files import find_room
 from proctor.ledger.artifacts import FileArtifacts
 from proctor.ledger.remote.client import Source
 from proctor.ledger.remote.connections import UnreachableError
@@ -18,6 +19,8 @@ from proctor.ledger.remote.connections import UnreachableError
 # Bytes of an artifact that is held in memory, and of all of them.
 _SMALL = 1 << 18
 _MOST_HELD = 64 << 20
+# Bytes by which an artifact may be larger compressed than it is: zstd needs less.
+_OVERHEAD = 1 << 16
 
 
 class FetchedArtifacts(FileArtifacts):
@@ -32,10 +35,18 @@ class FetchedArtifacts(FileArtifacts):
 
     def open(self, sha256: str) -> BinaryIO:
         """Open the compressed file; fetch it first if it is missing."""
+        return self._open(sha256, None)
+
+    def copy_sealed(self, sha256: str, size: int, target: BinaryIO | None) -> None:
+        """Write an artifact's content to a stream; no more than the sealed size is fetched."""
+        self._open(sha256, size).close()
+        super().copy_sealed(sha256, size, target)
+
+    def _open(self, sha256: str, size: int | None) -> BinaryIO:
         try:
             return self.open_here(sha256)
         except MissingArtifactError:
-            self._fetch(sha256)
+            self._fetch(sha256, size)
         return super().open(sha256)
 
     def open_here(self, sha256: str) -> BinaryIO:
@@ -79,15 +90,18 @@ class FetchedArtifacts(FileArtifacts):
                 self.put_compressed(sha256, found[0], io.BytesIO(found[1]))
         self.settle()
 
-    def _fetch(self, sha256: str) -> None:
+    def _fetch(self, sha256: str, size: int | None) -> None:
         with self._fetching:
             part = self.path_of(sha256).with_suffix(f".{os.getpid()}-{threading.get_ident()}.part")
             try:
                 part.parent.mkdir(parents=True, exist_ok=True)
+                largest = find_room(str(part.parent))
+                if size is not None:
+                    largest = min(largest, size + size // 64 + _OVERHEAD)
                 with part.open("wb+") as file:
-                    self._client.save_artifact(sha256, file)
+                    self._client.save_artifact(sha256, file, largest)
                     file.seek(0)
-                    self.put_compressed(sha256, None, file)
+                    self.put_compressed(sha256, size, file)
                 self.settle()
             except UnreachableError as error:
                 raise MissingArtifactError(f"artifact {sha256}: {error}") from error

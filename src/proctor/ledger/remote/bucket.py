@@ -30,7 +30,7 @@ from obstore.store import S3Store
 from proctor.errors import DamageError, LedgerError
 from proctor.ledger.note import LARGEST_NOTE
 from proctor.ledger.publishing import ARTIFACTS, CHECKPOINT, THREADS, TILES, Stored
-from proctor.ledger.remote.client import S3, check_bucket_url, split_bundle
+from proctor.ledger.remote.client import S3, check_bucket_url, save_pieces, split_bundle
 from proctor.ledger.remote.connections import UnreachableError
 from proctor.ledger.tiles import TILE, parse_tile_path, tile_path
 
@@ -301,9 +301,10 @@ class BucketClient:
                     if at >= first:
                         yield line
 
-    def save_artifact(self, sha256: str, target: BinaryIO) -> None:
+    def save_artifact(self, sha256: str, target: BinaryIO, largest: int) -> None:
         """Write an artifact to a file: see `Source`."""
-        target.writelines(self._bucket.stream(f"{ARTIFACTS}/{sha256}"))
+        path = f"{ARTIFACTS}/{sha256}"
+        save_pieces(self._bucket.stream(path), target, largest, f"{self.url}/{path}")
 
     def missing(self, digests: Sequence[str]) -> set[str]:
         """Which artifacts are not there: see `Source`."""

@@ -149,12 +149,12 @@ class Source(Protocol):
         """
         ...
 
-    def save_artifact(self, sha256: str, target: BinaryIO) -> None:
+    def save_artifact(self, sha256: str, target: BinaryIO, largest: int) -> None:
         """Write the compressed bytes of an artifact to a file.
 
         Raises:
             UnreachableError: it cannot be reached.
-            DamageError: it does not have it.
+            DamageError: it does not have it, or sends more than `largest` bytes.
             LedgerError: it refuses.
         """
         ...
@@ -184,6 +184,20 @@ def split_bundle(pieces: Iterable[bytes], width: int, where: str) -> Iterator[by
         yield from whole
     if count != width or rest:
         raise DamageError(f"{where}: {count} lines and {len(rest)} bytes; expected {width} lines")
+
+
+def save_pieces(pieces: Iterable[bytes], target: BinaryIO, largest: int, where: str) -> None:
+    """Write what arrives in pieces to a file.
+
+    Raises:
+        DamageError: it is more than `largest` bytes.
+    """
+    n_bytes = 0
+    for piece in pieces:
+        n_bytes += len(piece)
+        if n_bytes > largest:
+            raise DamageError(f"{where}: more than {largest:,} bytes")
+        target.write(piece)
 
 
 class Acknowledged(msgspec.Struct, frozen=True):
@@ -240,16 +254,11 @@ class LedgerClient:
         with self._streaming(f"/{path}") as pieces:
             yield from split_bundle(pieces, width, f"{self.url}/{path}")
 
-    def save_artifact(self, sha256: str, target: BinaryIO) -> None:
-        """Write the compressed bytes of an artifact to a file.
-
-        Raises:
-            UnreachableError: the server cannot be reached.
-            DamageError: it does not have it.
-            LedgerError: it refuses.
-        """
-        with self._streaming(f"/artifacts/sha256/{sha256}") as pieces:
-            target.writelines(pieces)
+    def save_artifact(self, sha256: str, target: BinaryIO, largest: int) -> None:
+        """Write the compressed bytes of an artifact to a file: see `Source`."""
+        path = f"/artifacts/sha256/{sha256}"
+        with self._streaming(path) as pieces:
+            save_pieces(pieces, target, largest, f"{self.url}{path}")
 
     @contextlib.contextmanager
     def _streaming(self, path: str) -> Iterator[Iterator[bytes]]:

@@ -5,14 +5,16 @@ to another server.
 """
 
 import contextlib
+import io
 import os
 import select
 import socket
 import ssl
+import time
 import weakref
 from collections.abc import Iterator, Mapping
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
-from typing import cast
+from typing import Any, cast
 from urllib.parse import quote, urlsplit
 
 import certifi
@@ -23,12 +25,51 @@ from proctor.sentence import without_number
 _CONNECT_SEC = 5.0
 _ANSWER_SEC = 30.0
 _CHUNK = 1 << 20
+# Seconds of waiting for a server after which it must have sent so many bytes, again and again.
+_WINDOW_SEC = 60.0
+_LEAST_BYTES = 4096 * 60
 # ValueError: a name of a host that cannot be encoded, a size of a chunk that is none.
 _BROKEN = (OSError, HTTPException, ValueError)
 
 
 class UnreachableError(Exception):
     """The server cannot be reached now; what it would have got can be sent later."""
+
+
+class _Paced(io.RawIOBase):
+    """What a server sends. One that trickles is given up: it would hold its readers for ever."""
+
+    def __init__(self, raw: io.RawIOBase) -> None:
+        self._raw = raw
+        # Since the last look. Time that the reader takes for itself does not count.
+        self._waited_sec = 0.0
+        self._n_bytes = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        began = time.monotonic()
+        n_bytes: int = self._raw.readinto(buffer)
+        self._waited_sec += time.monotonic() - began
+        self._n_bytes += n_bytes
+        # The end of an answer is never late.
+        if n_bytes and self._waited_sec > _WINDOW_SEC:
+            if self._n_bytes < _LEAST_BYTES:
+                seconds = int(self._waited_sec)
+                raise TimeoutError(f"too slow: {self._n_bytes:,} bytes in {seconds} seconds")
+            self._waited_sec, self._n_bytes = 0.0, 0
+        return n_bytes
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Response(HTTPResponse):
+    def __init__(self, sock: socket.socket, *args: Any, **kwargs: Any) -> None:
+        super().__init__(sock, *args, **kwargs)
+        self.fp = io.BufferedReader(_Paced(self.fp.detach()))
 
 
 class Connections:
@@ -65,6 +106,8 @@ class Connections:
             if response.isclosed() and connection.sock is not None:
                 self._idle.append(connection)
             else:
+                # Both: a response that ends its connection has the socket to itself.
+                response.close()
                 connection.close()
 
     def close(self) -> None:
@@ -90,6 +133,7 @@ class Connections:
             if connection.sock is None:
                 connection.connect()
                 cast(socket.socket, connection.sock).settimeout(_ANSWER_SEC)
+                connection.response_class = _Response
             # A server that refuses a large body answers before it has read it.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                 connection.request(method, self._prefix + path, body, self._headers)

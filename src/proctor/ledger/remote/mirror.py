@@ -166,6 +166,10 @@ def load_bucket() -> ModuleType:
         ) from error
 
 
+class _SeenMeanwhileError(LedgerError):
+    """Another command stored another checkpoint of the ledger while it was fetched."""
+
+
 @dataclass(slots=True)
 class _Copying:
     """What is known while new lines are added to the copy."""
@@ -289,6 +293,9 @@ class Mirror:
         served = parse_checkpoint(data, f"{self.url}/checkpoint")
         try:
             return self._copy_tree(served, frontier.copy(), place, ledger)
+        except _SeenMeanwhileError:
+            if tries == 1:
+                raise
         except DamageError:
             # Partial bundles disappear when a larger tree is published.
             if tries == 1 or self.client.checkpoint() == data:
@@ -298,30 +305,50 @@ class Mirror:
     def _copy_tree(
         self, served: Checkpoint, frontier: Frontier, place: Place, ledger: LedgerReader | None
     ) -> list[int]:
+        seen = self._memory.find(served.origin)
+        if ledger is not None and served.origin != ledger.checkpoint().origin:
+            raise ForkError(
+                f"{self.url}: it now shows another ledger, {served.origin!r}; the copy is of "
+                f"{ledger.checkpoint().origin!r}"
+            )
+        keys = list(seen.keys) if seen else []
+        if ledger is not None and not keys:
+            keys = [parse_verifier_key(ledger.index.position().key)]
+        if frontier.size == 0:
+            keys = []
+        copying = _Copying(frontier, place, Chain(keys), seen.checkpoint if seen else None)
+        self._check_size(served, copying)
+        start, known = place, frontier.size
+        try:
+            self._add_lines(served, copying)
+            self._check_tree(served, copying, seen)
+            self._remember(served, copying, seen, is_first=known == 0)
+        except (DamageError, LedgerError):
+            # Lines after the signed size are not part of the copy: set them aside.
+            with contextlib.suppress(OSError):
+                self._log.set_aside(start)
+            raise
+        data = served.render()
+        if not self._log.has_checkpoint():
+            self._log.write_checkpoint(data, is_new=True)
+        elif self._log.read_checkpoint() != data:
+            self._log.write_checkpoint(data)
+        return copying.withheld
+
+    def _remember(
+        self, served: Checkpoint, copying: _Copying, seen: Seen | None, *, is_first: bool
+    ) -> None:
+        """Store the checkpoint, unless another command has seen another one meanwhile.
+
+        Only here is the memory locked, which all ledgers share: fetching takes as long as the
+        server likes.
+        """
         with self._memory.locked():
-            seen = self._memory.find(served.origin)
-            if ledger is not None and served.origin != ledger.checkpoint().origin:
-                raise ForkError(
-                    f"{self.url}: it now shows another ledger, {served.origin!r}; the copy is of "
-                    f"{ledger.checkpoint().origin!r}"
+            if self._memory.find(served.origin) != seen:
+                raise _SeenMeanwhileError(
+                    f"{self.url}: other commands keep fetching the same ledger; try again"
                 )
-            keys = list(seen.keys) if seen else []
-            if ledger is not None and not keys:
-                keys = [parse_verifier_key(ledger.index.position().key)]
-            if frontier.size == 0:
-                keys = []
-            copying = _Copying(frontier, place, Chain(keys), seen.checkpoint if seen else None)
-            self._check_size(served, copying)
-            start, known = place, frontier.size
-            try:
-                self._add_lines(served, copying)
-                self._check_tree(served, copying, seen)
-            except (DamageError, LedgerError):
-                # Lines after the signed size are not part of the copy: set them aside.
-                with contextlib.suppress(OSError):
-                    self._log.set_aside(start)
-                raise
-            if seen is None or seen.checkpoint.tree.size < served.tree.size or known == 0:
+            if seen is None or seen.checkpoint.tree.size < served.tree.size or is_first:
                 self._memory.keep(
                     Seen(
                         checkpoint=served,
@@ -329,12 +356,6 @@ class Mirror:
                         is_key_given=seen is not None and seen.is_key_given,
                     )
                 )
-        data = served.render()
-        if not self._log.has_checkpoint():
-            self._log.write_checkpoint(data, is_new=True)
-        elif self._log.read_checkpoint() != data:
-            self._log.write_checkpoint(data)
-        return copying.withheld
 
     def _check_size(self, served: Checkpoint, copying: _Copying) -> None:
         """Refuse a history that is shorter than what was seen, or differs at the same size."""
