@@ -1,10 +1,14 @@
 """All hashing: SHA-256 in lower-case hex, and the few older hashes that other formats require."""
 
 import hashlib
+import os
 import re
 from collections.abc import Iterable
-from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
+
+if TYPE_CHECKING:
+    # Every fork of the sandbox's zygote would copy its memory.
+    from pathlib import Path
 
 _CHUNK = 1 << 20
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -49,7 +53,19 @@ def sha256_pieces(pieces: Iterable[bytes]) -> str:
     return hasher.hexdigest()
 
 
-def sha256_file(path: Path) -> str:
+def sha256_start(fd: int, size: int) -> str:
+    """SHA-256, in hex, of the next `size` bytes of an open file, or of fewer if it ends before.
+
+    A file that another process writes meanwhile may grow without end.
+    """
+    hasher = hashlib.sha256()
+    while size and (chunk := os.read(fd, min(size, _CHUNK))):
+        hasher.update(chunk)
+        size -= len(chunk)
+    return hasher.hexdigest()
+
+
+def sha256_file(path: "Path") -> str:
     """SHA-256 of a file, in hex, read in pieces."""
     hasher = hashlib.sha256()
     with path.open("rb") as file:

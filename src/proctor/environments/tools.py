@@ -28,6 +28,8 @@ CHANGED, MOVED, ADDED, BUILT = "changed", "moved", "added", "built"
 
 # Top-level directories that can contain tools.
 _TOPS = frozenset({"usr", "bin", "sbin", "lib", "lib64", "etc", "root", "home"})
+# Top-level names that are checked at most: an agent can create a million.
+_MOST_TOPS = 1000
 
 # The shell and the basic tools, which every system has and no task asks to build.
 _TOOLS = frozenset(
@@ -98,8 +100,8 @@ class File:
 class Changes(Protocol):
     """An image and what the agent wrote on top of it. Paths are absolute, as seen inside."""
 
-    def list_tops(self) -> set[str]:
-        """Return the top-level names that were written, or below which something was."""
+    def list_tops(self) -> Iterator[str]:
+        """Yield the top-level names that were written, or below which something was."""
         ...
 
     def resolve(self, directory: str) -> str:
@@ -167,9 +169,15 @@ def find_changed_tools(changes: Changes, lookup: Lookup) -> list[ChangedFile]:
 
 
 def is_touched(changes: Changes, lookup: Lookup) -> bool:
-    """Whether anything was written where a tool could be: a fast check, usually negative."""
+    """Whether anything was written where a tool could be: a fast check, usually negative.
+
+    Also where so many names were written that checking them is not fast.
+    """
     ways = {place.split("/")[1] for place in (*lookup.path, *lookup.homes) if place.count("/")}
-    return not changes.list_tops().isdisjoint(_TOPS | ways | set(_ABOVE_TESTS))
+    names = _TOPS | ways | set(_ABOVE_TESTS)
+    return any(
+        number >= _MOST_TOPS or top in names for number, top in enumerate(changes.list_tops())
+    )
 
 
 def mark_tools(changes: Changes, lookup: Lookup) -> dict[str, str]:

@@ -8,6 +8,7 @@ The first line counts the paths of each class, and states whether the list is co
 environments that know their image have an account.
 """
 
+import asyncio
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -65,7 +66,8 @@ async def note_changes(run: TrialRun, environment: Environment, step: Step | Non
         return
     try:
         written, is_cut = await environment.list_written(account.marks)
-        account.around = environment.surroundings()
+        # In a thread, as what follows: an agent can leave much to read and to classify.
+        account.around = await asyncio.to_thread(environment.surroundings)
     except Exception as error:  # noqa: BLE001 - an environment may raise anything; the trial goes on
         reason = run.describe(error).exception_message
         run.add_finding(
@@ -73,6 +75,14 @@ async def note_changes(run: TrialRun, environment: Environment, step: Step | Non
         )
         run.account = None
         return
+    account.is_cut = is_cut
+    await asyncio.to_thread(_note, run, account, written, step)
+
+
+def _note(
+    run: TrialRun, account: ChangeAccount, written: Sequence[Change], step: Step | None
+) -> None:
+    """Classify what was written before the verification."""
     made = frozenset(
         each.path for each in written if each.kind == "directory" and each.how == "created"
     )
@@ -84,7 +94,7 @@ async def note_changes(run: TrialRun, environment: Environment, step: Step | Non
     account.imports = find_test_imports(account.changes, account.around, made, text)
     account.unasked = find_unasked(account.changes, account.around, made, text)
     account.merged = find_merged(account.changes, account.around, text)
-    account.is_cut, account.is_noted = is_cut, True
+    account.is_noted = True
     _find(run, account)
     write_account(run.paths, account, step)
 
@@ -93,11 +103,48 @@ async def note_late_changes(
     run: TrialRun, environment: Environment, step: Step | None = None
 ) -> None:
     """Record changes during the verification, and what the agent's programs opened in it."""
-    await _list_late(run, environment, step)
-    if run.account is not None:
-        late = (each for each in run.account.late if each.place is not Place.SYSTEM)
-        find_opened(run, run.opened, {each.path for each in late})
-        _find_late_system(run, run.account)
+    account = run.account
+    if account is None:
+        return
+    written = await _list_late(run, account, environment)
+    await asyncio.to_thread(_note_late, run, account, written, step)
+
+
+async def _list_late(
+    run: TrialRun, account: ChangeAccount, environment: Environment
+) -> Sequence[Change] | None:
+    """List what was written since the environment was built; None if that is not possible."""
+    if not isinstance(environment, Accounting):
+        return None
+    known = {**account.marks, **{each.path: each.mark for each in account.changes}}
+    try:
+        written, _ = await environment.list_written(known, is_hashing=False)
+    except Exception as error:  # noqa: BLE001 - an environment may raise anything; the score stands
+        run.logger.warning("what changed during verification cannot be listed: %s", error)
+        return None
+    return written
+
+
+def _note_late(
+    run: TrialRun,
+    account: ChangeAccount,
+    written: Sequence[Change] | None,
+    step: Step | None,
+) -> None:
+    """Classify what was written during the verification, and what was opened."""
+    if written is not None:
+        made = frozenset(each.path for each in written if each.kind == "directory")
+        classifier = Classifier(account.around, _find_named(run), made)
+        account.late = [
+            msgspec.structs.replace(each, when=Phase.VERIFICATION, place=classifier.classify(each))
+            for each in written
+            if each.when is Phase.AGENT
+        ]
+        if account.late:
+            write_account(run.paths, account, step)
+    late = (each for each in account.late if each.place is not Place.SYSTEM)
+    find_opened(run, run.opened, {each.path for each in late})
+    _find_late_system(run, account)
 
 
 def _find_late_system(run: TrialRun, account: ChangeAccount) -> None:
@@ -123,27 +170,6 @@ def _is_program(change: Change, account: ChangeAccount) -> bool:
         return False
     directory, _, name = change.path.rpartition("/")
     return directory in account.around.search_path or bool(_LOADED.search(name))
-
-
-async def _list_late(run: TrialRun, environment: Environment, step: Step | None) -> None:
-    account = run.account
-    if account is None or not isinstance(environment, Accounting):
-        return
-    known = {**account.marks, **{each.path: each.mark for each in account.changes}}
-    try:
-        written, _ = await environment.list_written(known, is_hashing=False)
-    except Exception as error:  # noqa: BLE001 - an environment may raise anything; the score stands
-        run.logger.warning("what changed during verification cannot be listed: %s", error)
-        return
-    made = frozenset(each.path for each in written if each.kind == "directory")
-    classifier = Classifier(account.around, _find_named(run), made)
-    account.late = [
-        msgspec.structs.replace(each, when=Phase.VERIFICATION, place=classifier.classify(each))
-        for each in written
-        if each.when is Phase.AGENT
-    ]
-    if account.late:
-        write_account(run.paths, account, step)
 
 
 def _find_named(run: TrialRun) -> frozenset[str]:

@@ -1,12 +1,17 @@
 """Everything that was written in an overlay is listed, and nothing leads the reader elsewhere."""
 
+import asyncio
 import os
 import stat
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from proctor.digest import sha256_hex
+from proctor.environments.sandbox import accounting, mapped, walk
+from proctor.environments.sandbox.blueprint import Part
 from proctor.environments.sandbox.walk import Layers, Limits, Written, list_written
 
 
@@ -130,3 +135,60 @@ def test_directories_without_end_do_not_take_all_descriptors(layers: Layers) -> 
     assert len(found) >= 99
     # Fewer if what an earlier test left is collected meanwhile.
     assert len([*Path("/proc/self/fd").iterdir()]) <= before
+
+
+def test_of_a_file_that_grows_while_it_is_read_only_its_size_is_read(
+    layers: Layers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path(layers.upper) / "log"
+    path.write_bytes(b"0123456789")
+    read_xattrs = walk._read_xattrs
+
+    def grow(fd: int) -> dict[str, str]:
+        # After its size is known, before it is read: a terabyte.
+        os.truncate(path, 1 << 40)
+        return read_xattrs(fd)
+
+    monkeypatch.setattr(walk, "_read_xattrs", grow)
+    found, _ = listed(layers)
+    assert (found["/log"].size, found["/log"].sha256) == (10, sha256_hex(b"0123456789"))
+
+
+@pytest.mark.parametrize("part", ["walk", "links"])
+def test_whatever_an_agent_left_the_event_loop_does_not_wait_for_its_list(
+    layers: Layers, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    make_depth_of_long_names(Path(layers.upper))
+    (Path(layers.upper) / "way").symlink_to("/etc/../" * 100)
+    threads: list[int] = []
+
+    def note[**P, Made](work: Callable[P, Made]) -> Callable[P, Made]:
+        def noting(*args: P.args, **options: P.kwargs) -> Made:
+            threads.append(threading.get_ident())
+            return work(*args, **options)
+
+        return noting
+
+    monkeypatch.setattr(mapped, "is_all_powerful", lambda: True)
+    if part == "walk":
+        monkeypatch.setitem(mapped.WORK, "walk", note(mapped.WORK["walk"]))
+    else:
+        monkeypatch.setattr(accounting, "find_ends", note(accounting.find_ends))
+    parts = [Part(layers.target, layers.lowers, layers.upper, "")]
+    changes, is_cut = asyncio.run(accounting.list_changes(parts, {}, is_hashing=True))
+    assert not is_cut
+    assert {each.path.rpartition("/")[2] for each in changes} >= {"way", "deepest"}
+    assert threading.get_ident() not in threads
+    assert threads
+
+
+def make_depth_of_long_names(top: Path) -> None:
+    """A file so deep that no path leads there: the kernel refuses those of 4096 bytes."""
+    place = os.open(top, os.O_DIRECTORY)
+    for _ in range(17):
+        os.mkdir("d" * 255, dir_fd=place)
+        deeper = os.open("d" * 255, os.O_DIRECTORY, dir_fd=place)
+        os.close(place)
+        place = deeper
+    os.close(os.open("deepest", os.O_CREAT | os.O_WRONLY, dir_fd=place))
+    os.close(place)

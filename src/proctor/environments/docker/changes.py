@@ -125,7 +125,9 @@ class ChangedContainer(Inside):
 
     async def mark_tools(self) -> Mapping[str, str]:
         """Return marks of the image's tools that were rewritten; see ToolRestoring."""
-        return {} if (seen := self._seen_here()) is None else mark_tools(*seen)
+        if (seen := self._seen_here()) is None:
+            return {}
+        return await asyncio.to_thread(mark_tools, *seen)
 
     def _seen_here(self) -> tuple[LayeredChanges, Lookup] | None:
         """Return the changes; None if the files are not on this machine, or none are relevant."""

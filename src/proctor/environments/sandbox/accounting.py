@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -18,7 +18,6 @@ from proctor.environments.sandbox.blueprint import Part
 from proctor.environments.sandbox.changes import LayeredChanges
 from proctor.environments.sandbox.command import PATH
 from proctor.environments.sandbox.mapped import run_mapped
-from proctor.environments.sandbox.transfer import is_small
 from proctor.environments.sandbox.walk import DELETED, Limits, Written
 from proctor.environments.tools import Kind
 from proctor.trial.changes import Change, Phase, Surroundings
@@ -261,41 +260,40 @@ async def list_changes(
     limits = Limits(is_hashing=is_hashing)
     # Files in memory are in no layer, and would count as deleted.
     on_disk = {path: mark for path, mark in known.items() if not path.startswith(f"{DEVICES}/")}
-    is_short = _are_small([part.upper for part in parts])
-    written, is_cut = await run_mapped("walk", layers, on_disk, limits, is_short=is_short)
+    written, is_cut = await run_mapped("walk", layers, on_disk, limits)
+    if not written:
+        return [], is_cut
+    # In a thread too: an agent can leave links that take long to follow, and what packages
+    # installed is read.
+    return await asyncio.to_thread(_describe_all, parts, written, is_hashing=is_hashing), is_cut
+
+
+def _describe_all(
+    parts: Sequence[Part], written: Iterable[Sequence[Any]], *, is_hashing: bool
+) -> list[Change]:
     entries = [Written(*each) for each in written]
     image = LayeredChanges(tuple(parts))
     ends = find_ends(image, entries)
-    installed: frozenset[str] = frozenset()
-    if is_hashing and image.dpkg.has_lists:
-        # In a thread, because it reads every file.
-        installed = await asyncio.to_thread(_find_installed, image, entries)
-    changes = [_change_of(each, ends.get(each.path, "")) for each in entries]
+    has_lists = is_hashing and image.dpkg.has_lists
     return [
-        msgspec.structs.replace(each, is_installed=True) if each.path in installed else each
-        for each in changes
-    ], is_cut
+        _change_of(
+            each,
+            ends.get(each.path, ""),
+            is_installed=has_lists and _is_installed(image, each),
+        )
+        for each in entries
+    ]
 
 
-def _are_small(uppers: Iterable[str]) -> bool:
-    try:
-        return all(map(is_small, uppers))
-    except OSError:
-        # The walk says what is wrong.
-        return False
-
-
-def _find_installed(image: LayeredChanges, written: Iterable[Written]) -> frozenset[str]:
-    return frozenset(
-        entry.path
-        for entry in written
-        if not entry.is_known
+def _is_installed(image: LayeredChanges, entry: Written) -> bool:
+    return (
+        not entry.is_known
         and entry.how != DELETED
         and image.is_installed(entry.path, is_new=not entry.in_image)
     )
 
 
-def _change_of(written: Written, end: str) -> Change:
+def _change_of(written: Written, end: str, *, is_installed: bool) -> Change:
     is_gone = written.how == "deleted"
     return Change(
         path=written.path,
@@ -312,6 +310,7 @@ def _change_of(written: Written, end: str) -> Change:
         xattrs=dict(written.xattrs),
         in_image=written.in_image,
         mark=written.mark,
+        is_installed=is_installed,
     )
 
 

@@ -67,13 +67,13 @@ class LayeredChanges:
 
     parts: tuple[Part, ...]
 
-    def list_tops(self) -> set[str]:
-        """Return the top-level names below which something was written."""
-        tops = {
-            name for part in self.parts if part.target == "/" for name, _ in _scan(part.upper, "")
-        }
-        deeper = [part for part in self.parts if part.target != "/"]
-        return tops | {part.target.split("/")[1] for part in deeper if any(_scan(part.upper, ""))}
+    def list_tops(self) -> Iterator[str]:
+        """Yield the top-level names below which something was written."""
+        for part in self.parts:
+            if part.target == "/":
+                yield from (name for name, _ in _scan(part.upper, ""))
+            elif any(_scan(part.upper, "")):
+                yield part.target.split("/")[1]
 
     def resolve(self, directory: str) -> str:
         """Resolve symlinks of a directory in the image."""

@@ -520,7 +520,9 @@ class SandboxEnvironment(Inside):
     async def mark_tools(self) -> Mapping[str, str]:
         """Return marks of the image's tools that were rewritten; see ToolRestoring."""
         changes, lookup = self._changes(), self._lookup()
-        return mark_tools(changes, lookup) if is_touched(changes, lookup) else {}
+        if not is_touched(changes, lookup):
+            return {}
+        return await asyncio.to_thread(mark_tools, changes, lookup)
 
     def _changes(self) -> LayeredChanges:
         return LayeredChanges(self._held.slot.parts if self._held.slot else ())

@@ -2,9 +2,9 @@
 
     await run_mapped("walk", parts, known, limits)
 
-As root, the runner itself does it, in a thread unless it is short. For an unprivileged user, files
-of a sandbox's other users belong to subordinate ids, or have modes that exclude their owner: a
-child process in a user namespace does the work. Large copies are always made by a child, because a
+As root, the runner itself does it, in a thread. For an unprivileged user, files of a sandbox's
+other users belong to subordinate ids, or have modes that exclude their owner: a child process in a
+user namespace does the work. Large copies are always made by a child, because a
 thread cannot be killed.
 """
 
@@ -36,12 +36,8 @@ _START = (
 _PACKAGES = Path(__file__).resolve().parents[3]
 
 
-async def run_mapped(
-    work: str, *arguments: object, apart: bool = False, is_short: bool = False
-) -> Any:
+async def run_mapped(work: str, *arguments: object, apart: bool = False) -> Any:
     """Run a function of mapped_work.WORK; `apart`: in a child process even as root.
-
-    `is_short`: as root, on the event loop, because handing it to a thread takes longer.
 
     Raises:
         SandboxError: it failed, or took too long.
@@ -49,8 +45,6 @@ async def run_mapped(
     """
     if is_all_powerful() and not apart:
         try:
-            if is_short:
-                return WORK[work](*arguments)
             return await asyncio.to_thread(WORK[work], *arguments)
         except TooLargeError as error:
             raise StateTooLargeError(str(error)) from error

@@ -13,10 +13,9 @@ import stat
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain
 from typing import NamedTuple
 
-from proctor.digest import sha256_hex, sha256_pieces
+from proctor.digest import sha256_hex, sha256_start
 
 CREATED, CHANGED, DELETED, REPLACED = "created", "changed", "deleted", "replaced"
 
@@ -32,7 +31,6 @@ _OWN_NOTES = frozenset(
 _LONGEST_VALUE = 256
 # Depth of directories. Each level keeps files open, one for each layer.
 _DEEPEST = 100
-_PIECE = 1 << 18
 _KINDS = {
     stat.S_IFREG: "file",
     stat.S_IFDIR: "directory",
@@ -228,7 +226,7 @@ class _Walk:
         if size > self._n_bytes:
             return _Content(xattrs=xattrs)
         self._n_bytes -= size
-        return _Content(_hash(fd, size), "", xattrs)
+        return _Content(sha256_start(fd, size), "", xattrs)
 
 
 def _open_level(path: str, upper: int, lowers: tuple[int, ...]) -> _Level:
@@ -331,10 +329,3 @@ def _render_value(value: bytes) -> str:
     if len(value) > _LONGEST_VALUE:
         return f"sha256:{sha256_hex(value)}"
     return value.decode(errors="backslashreplace")
-
-
-def _hash(fd: int, size: int) -> str:
-    first = os.read(fd, min(size + 1, _PIECE))
-    if len(first) == size:
-        return sha256_hex(first)
-    return sha256_pieces(chain((first,), iter(lambda: os.read(fd, _PIECE), b"")))
