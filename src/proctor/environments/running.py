@@ -10,7 +10,6 @@ from typing import Protocol
 
 from proctor.environments.harbor_interface import HarborInterface
 from proctor.environments.sandbox.output import KEPT, LITTLE, Finished, Hearing
-from proctor.environments.sandbox.transfer import Seen
 from proctor.errors import SlowTransferError
 from proctor.sentence import count_of
 from proctor.trial.environment import Capabilities, ExecResult, SeenFile
@@ -28,7 +27,7 @@ _SHOWN = 20
 
 
 class RunningEnvironment(HarborInterface, Protocol):
-    """A running environment; implement `_exec`, `_put`, `_fetch`, `_look`, `_kind_of`."""
+    """A running environment; implement `_exec`, `_put`, `_fetch`, `_kind_of`."""
 
     _phase: str = "agent"
     """Phase of findings about commands and downloads."""
@@ -77,10 +76,6 @@ class RunningEnvironment(HarborInterface, Protocol):
         Raises:
             SlowTransferError: it timed out; the files copied so far are kept.
         """
-        ...
-
-    async def _look(self, places: Sequence[str], limit: int) -> Sequence[Seen]:
-        """List the files at or below these paths."""
         ...
 
     async def _kind_of(self, path: str) -> str | None:
@@ -184,8 +179,7 @@ class RunningEnvironment(HarborInterface, Protocol):
 
     async def list_files(self, places: Sequence[str], limit: int) -> Sequence[SeenFile]:
         """List the files at or below these paths; see Listing."""
-        found = await self._look(places, limit)
-        return [SeenFile(file.path, file.size, file.sha256) for file in found]
+        ...
 
     async def is_dir(self, path: str, user: str | int | None = None) -> bool:
         """Whether a path is a directory."""
@@ -196,6 +190,6 @@ class RunningEnvironment(HarborInterface, Protocol):
         return await self._kind_of(path) == "file"
 
 
-def has_files_in_memory(files: Sequence[Seen] | Sequence[SeenFile]) -> bool:
+def has_files_in_memory(files: Sequence[SeenFile]) -> bool:
     """Whether files were created below /dev, which starts with only devices and links."""
     return any(file.size is not None or file.path.startswith(f"{MEMORY}/") for file in files)

@@ -15,14 +15,13 @@ from proctor.environments.sandbox import transfer
 from proctor.environments.sandbox.archive import (
     BrokenArchiveError,
     Limits,
-    Receiver,
     Sender,
     pack_head,
 )
 from proctor.environments.sandbox.box import Box
 from proctor.environments.sandbox.channel import Message
 from proctor.environments.sandbox.unpack import unpack
-from proctor.errors import SandboxError, SlowTransferError
+from proctor.errors import SlowTransferError
 from proctor.trial.environment import Process
 from proctor.trial.finding import Finding, FindingCode
 from tests.environments.orders import order_of
@@ -76,10 +75,6 @@ def test_a_file_of_many_holes_is_the_same_on_the_other_side(tmp_path: Path, step
     stream.seek(0)
     unpack(stream, tmp_path / "target", "name", Limits())
     assert (tmp_path / "target").read_bytes() == source.read_bytes()
-    stream.seek(0)
-    receiver = Receiver(stream)
-    for _ in receiver.entries():
-        assert b"".join(receiver.pieces()) == source.read_bytes()
 
 
 def runs(size: int, *pairs: tuple[int, int]) -> bytes:
@@ -128,39 +123,6 @@ class Stalled:
             return await answer
         finally:
             os.close(self._file)
-
-
-class Listing:
-    """Somebody who answers a listing with a text, or not at all."""
-
-    def __init__(self, archive: object) -> None:
-        self._archive = archive
-
-    async def pose(
-        self, _request: Mapping[str, object], *files: int
-    ) -> tuple[int, asyncio.Future[Message]]:
-        assert not files
-        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        if self._archive is not None:
-            answer.set_result({"archive": self._archive})
-        return 1, answer
-
-    async def hear_out(self, _number: int, answer: asyncio.Future[Message]) -> Message:
-        return await answer
-
-
-@pytest.mark.parametrize(
-    "archive", ["", "nothing", "\u20ac", 7, entry(b"D", "a").decode("latin-1")]
-)
-def test_a_listing_that_is_no_archive_is_refused(archive: object) -> None:
-    with pytest.raises(SandboxError, match=r"archive|listing"):
-        asyncio.run(transfer.list_little(Listing(archive), {}))
-
-
-def test_a_listing_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transfer, "PATIENCE_SEC", 0.1)
-    with pytest.raises(SlowTransferError, match="took too long"):
-        asyncio.run(transfer.list_little(Listing(None), {}))
 
 
 def test_of_what_takes_too_long_whole_files_are_kept(

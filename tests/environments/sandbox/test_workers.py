@@ -3,17 +3,24 @@
 import asyncio
 import hashlib
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from proctor.digest import sha256_pieces
+from proctor.environments.sandbox import box as box_module
 from proctor.environments.sandbox.blueprint import Command
 from proctor.environments.sandbox.box import Box
-from proctor.environments.sandbox.transfer import Seen
-from proctor.errors import SandboxError
+from proctor.environments.sandbox.channel import Message
+from proctor.environments.sandbox.router import Router
+from proctor.errors import SandboxError, SlowTransferError
+from proctor.trial.environment import SeenFile
 from tests.environments.sandbox.boxes import said, shell, use
 
+# Of 200 MiB of zeros.
+ZEROS = sha256_pieces(bytes(1 << 20) for _ in range(200))
 OTHERS = "for p in $(cd /proc; echo [0-9]*); do [ $p = 1 ] || [ $p = $$ ] || "
 WORKERS = "for p in $(grep -l '^proctor-worker' /proc/[0-9]*/comm); do p=${p%/comm}; "
 
@@ -129,7 +136,7 @@ def test_an_errand_does_not_wait_for_a_long_one(tmp_path: Path) -> None:
 
 
 def test_files_are_listed_with_their_digests(tmp_path: Path) -> None:
-    async def run(box: Box) -> tuple[list[Seen], int]:
+    async def run(box: Box) -> tuple[list[SeenFile], int]:
         script = (
             "mkdir -p /a/b /a/empty; echo 1 > /a/b/one; ln -s /etc/passwd /a/link; mkfifo /a/pipe;"
             "head -c 5000 /dev/zero > /a/zeros; head -c 400000 /dev/zero > /large"
@@ -140,11 +147,11 @@ def test_files_are_listed_with_their_digests(tmp_path: Path) -> None:
 
     found, n_first = use(tmp_path, run)
     assert found == [
-        Seen("/a/b/one", 2, hashlib.sha256(b"1\n").hexdigest()),
-        Seen("/a/link", None, None),
-        Seen("/a/pipe", None, None),
-        Seen("/a/zeros", 5000, hashlib.sha256(bytes(5000)).hexdigest()),
-        Seen("/large", 400_000, None),
+        SeenFile("/a/b/one", 2, hashlib.sha256(b"1\n").hexdigest()),
+        SeenFile("/a/link", None, None),
+        SeenFile("/a/pipe", None, None),
+        SeenFile("/a/zeros", 5000, hashlib.sha256(bytes(5000)).hexdigest()),
+        SeenFile("/large", 400_000, None),
     ]
     assert n_first == 2
 
@@ -155,7 +162,7 @@ def test_files_are_copied_and_listed_whatever_their_size(tmp_path: Path, n_bytes
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / os.fsdecode(b"\xe9\xc3\xa9")).write_bytes(data)
 
-    async def run(box: Box) -> list[Seen]:
+    async def run(box: Box) -> list[SeenFile]:
         await box.put(tmp_path / "in", "/in")
         return list(await box.list_files(["/in"], 10))
 
@@ -165,12 +172,51 @@ def test_files_are_copied_and_listed_whatever_their_size(tmp_path: Path, n_bytes
 
 
 def test_a_large_file_is_listed_too(tmp_path: Path) -> None:
-    async def run(box: Box) -> list[Seen]:
+    async def run(box: Box) -> list[SeenFile]:
         await shell(box, "head -c 3000000 /dev/zero > /large")
         return list(await box.list_files(["/large"], 1))
 
     digest = hashlib.sha256(bytes(3_000_000)).hexdigest()
-    assert use(tmp_path, run) == [Seen("/large", 3_000_000, digest)]
+    assert use(tmp_path, run) == [SeenFile("/large", 3_000_000, digest)]
+
+
+def test_a_long_listing_is_one_exchange_and_the_runner_hashes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    pose = Router.pose
+
+    async def note(
+        router: Router, request: Mapping[str, object], *files: int
+    ) -> tuple[int, asyncio.Future[Message]]:
+        asked.append(request["op"])
+        return await pose(router, request, *files)
+
+    async def run(box: Box) -> list[SeenFile]:
+        await shell(box, "truncate -s 200M /hole; mkdir /many; cd /many; seq 10000 | xargs touch")
+        with monkeypatch.context() as patch:
+            patch.setattr(hashlib, "sha256", None)
+            patch.setattr(Router, "pose", note)
+            return await box.list_files(["/hole", "/many"], 1000)
+
+    seen = use(tmp_path, run)
+    assert seen[0] == SeenFile("/hole", 200 << 20, ZEROS)
+    assert [file.path for file in seen[1:3]] == ["/many/1", "/many/10"]
+    assert (len(seen), asked) == (1000, ["list_files"])
+
+
+def test_a_listing_that_does_not_come_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(box_module, "PATIENCE_SEC", 0.02)
+
+    async def run(box: Box) -> str | None:
+        await shell(box, "truncate -s 200M /hole")
+        with pytest.raises(SlowTransferError, match="took too long"):
+            await box.list_files(["/hole"], 1)
+        return await box.kind_of("/hole")
+
+    assert use(tmp_path, run) == "file"
 
 
 @pytest.mark.parametrize("user", ["root", "nobody"])

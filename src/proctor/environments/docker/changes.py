@@ -33,7 +33,7 @@ from proctor.environments.sandbox.privileges import is_all_powerful
 from proctor.environments.sandbox.walk import CHANGED, CREATED, DELETED, Limits
 from proctor.environments.tools import Lookup, find_changed_tools, is_touched, mark_tools
 from proctor.trial.changes import Change, Phase, Surroundings
-from proctor.trial.environment import ChangedFile, SeenFile
+from proctor.trial.environment import ChangedFile
 from proctor.trial.order import EnvironmentOrder
 
 _HOW = {"A": CREATED, "C": CHANGED, "D": DELETED}
@@ -88,9 +88,7 @@ class ChangedContainer(Inside):
         changes, is_cut = await list_changes(self._layers, in_layers, is_hashing=is_hashing)
         # Through /proc, which includes the container's mounts; the merged root does not.
         whole = MergedFiles(f"/proc/{self._first}/root")
-        found = await whole.list_files([DEVICES], MOST_DEVICES)
-        in_memory = [SeenFile(file.path, file.size, file.sha256) for file in found]
-        changes += changes_in_memory(in_memory, known)
+        changes += changes_in_memory(await whole.list_files([DEVICES], MOST_DEVICES), known)
         listed = {change.path for change in changes}
         own = self._etc_files.list_changes(known)
         changes += (change for change in own if change.path not in listed)

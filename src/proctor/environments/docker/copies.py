@@ -19,14 +19,10 @@ from proctor.environments.docker.program import end_call, explain, run_docker, s
 from proctor.environments.docker.tar_archive import TarArchive, below_top, open_tar
 from proctor.environments.sandbox.archive import BrokenArchiveError, Limits
 from proctor.environments.sandbox.box import MOST_ENTRIES, MOST_LISTED
-from proctor.environments.sandbox.transfer import (
-    BYTES_PER_SEC,
-    PATIENCE_SEC,
-    Seen,
-    explain_slow,
-)
+from proctor.environments.sandbox.transfer import BYTES_PER_SEC, PATIENCE_SEC, explain_slow
 from proctor.environments.sandbox.unpack import unpack
 from proctor.errors import DockerError, EngineError, SlowTransferError
+from proctor.trial.environment import SeenFile
 
 _PIECE = 1 << 18
 # Without the set-user-id and set-group-id bits.
@@ -84,9 +80,9 @@ class CopiedFiles:
                 raise
             raise SlowTransferError(explain_slow(seconds)) from error
 
-    async def list_files(self, places: Sequence[str], n_files: int) -> Sequence[Seen]:
+    async def list_files(self, places: Sequence[str], n_files: int) -> Sequence[SeenFile]:
         """See Files."""
-        seen: list[Seen] = []
+        seen: list[SeenFile] = []
         for place in places:
             if len(seen) < n_files:
                 look = partial(_list, place=place, n_files=n_files - len(seen))
@@ -174,9 +170,9 @@ def _first_kind(stream: BinaryIO) -> str:
     return "file" if member.isreg() else "directory" if member.isdir() else "other"
 
 
-def _list(stream: BinaryIO, place: str, n_files: int) -> list[Seen]:
+def _list(stream: BinaryIO, place: str, n_files: int) -> list[SeenFile]:
     """List the files in the tar of a path, with digests of those that are not too large."""
-    seen: list[Seen] = []
+    seen: list[SeenFile] = []
     n_left = MOST_LISTED
     with open_tar(stream) as tar:
         for member in tar:
@@ -190,7 +186,7 @@ def _list(stream: BinaryIO, place: str, n_files: int) -> list[Seen]:
             if member.isreg() and member.size <= n_left and (file := tar.extractfile(member)):
                 n_left -= member.size
                 digest = sha256_pieces(iter(lambda file=file: file.read(_PIECE), b""))  # type: ignore[misc]
-            seen.append(Seen(path, member.size if member.isreg() else None, digest))
+            seen.append(SeenFile(path, member.size if member.isreg() else None, digest))
     return seen
 
 

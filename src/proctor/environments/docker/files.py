@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from proctor.environments.sandbox.transfer import Seen
+from proctor.trial.environment import SeenFile
 
 MOST_BYTES = 8 << 30
 """Limit for one download, so that an agent cannot fill the host's disk."""
@@ -33,7 +33,7 @@ class Files(Protocol):
         """
         ...
 
-    async def list_files(self, places: Sequence[str], n_files: int) -> Sequence[Seen]:
+    async def list_files(self, places: Sequence[str], n_files: int) -> Sequence[SeenFile]:
         """List the files at or below these paths, with digests of those that are not too large."""
         ...
 

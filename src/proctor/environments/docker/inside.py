@@ -14,9 +14,8 @@ from proctor.environments.docker.files import Files
 from proctor.environments.docker.image import Image
 from proctor.environments.running import RunningEnvironment
 from proctor.environments.sandbox.output import Finished
-from proctor.environments.sandbox.transfer import Seen
 from proctor.errors import DockerError
-from proctor.trial.environment import ExecResult
+from proctor.trial.environment import ExecResult, SeenFile
 from proctor.trial.finding import Finding
 from proctor.trial.order import EnvironmentOrder
 
@@ -152,7 +151,8 @@ class Inside(RunningEnvironment):
             now.is_owed = True
             raise
 
-    async def _look(self, places: Sequence[str], limit: int) -> Sequence[Seen]:
+    async def list_files(self, places: Sequence[str], limit: int) -> Sequence[SeenFile]:
+        """List the files at or below these paths; see Listing."""
         return await self._now().files.list_files(places, limit)
 
     async def _kind_of(self, path: str) -> str | None:

@@ -16,13 +16,14 @@ from typing import Any
 
 from proctor.environments.docker.files import MOST_BYTES
 from proctor.environments.sandbox.archive import BrokenArchiveError, Limits
-from proctor.environments.sandbox.box import MOST_ENTRIES, MOST_LISTED
+from proctor.environments.sandbox.box import MOST_ENTRIES, MOST_LISTED, seen_in
 from proctor.environments.sandbox.channel import close_all
 from proctor.environments.sandbox.file_ops import OPERATIONS
-from proctor.environments.sandbox.transfer import Seen, pack_into, receive_listing
+from proctor.environments.sandbox.transfer import pack_into
 from proctor.environments.sandbox.unpack import unpack
 from proctor.environments.sandbox.users import User, find_user
 from proctor.errors import ContainerDiedError, DockerError
+from proctor.trial.environment import SeenFile
 
 _PIECE = 1 << 18
 
@@ -55,13 +56,21 @@ class MergedFiles:
         name = source.rstrip("/").rpartition("/")[2]
         request: dict[str, object] = {"source": source}
         request |= {"n_bytes": limits.n_bytes, "n_entries": limits.n_entries}
-        return await self._send("take", request, lambda file: unpack(file, target, name, limits))
+        ours, theirs = os.pipe2(os.O_CLOEXEC)
+        reading = asyncio.get_running_loop().run_in_executor(
+            None, _read, ours, lambda file: unpack(file, target, name, limits)
+        )
+        files = [theirs]
+        sending = self._do(lambda: OPERATIONS["take"](request, files), files)
+        made, sent = await asyncio.gather(reading, sending, return_exceptions=True)
+        _raise_first([each for each in (sent, made) if isinstance(each, BaseException)])
+        return made  # type: ignore[return-value]
 
-    async def list_files(self, places: Sequence[str], n_files: int) -> Sequence[Seen]:
+    async def list_files(self, places: Sequence[str], n_files: int) -> Sequence[SeenFile]:
         """See Files."""
         request: dict[str, object] = {"places": list(places)}
         request |= {"n_files": n_files, "n_bytes": MOST_LISTED}
-        return await self._send("list_files", request, receive_listing)
+        return seen_in(await self._do(lambda: OPERATIONS["list_files"](request, [])))
 
     async def kind_of(self, path: str) -> str | None:
         """See Files."""
@@ -88,18 +97,6 @@ class MergedFiles:
             UnknownUserError: there is no such user.
         """
         return await self._do(lambda: find_user(name))
-
-    async def _send[Made](
-        self, operation: str, request: dict[str, object], work: Callable[..., Made]
-    ) -> Made:
-        """Pack something in the root, and unpack it here."""
-        ours, theirs = os.pipe2(os.O_CLOEXEC)
-        reading = asyncio.get_running_loop().run_in_executor(None, _read, ours, work)
-        files = [theirs]
-        sending = self._do(lambda: OPERATIONS[operation](request, files), files)
-        made, sent = await asyncio.gather(reading, sending, return_exceptions=True)
-        _raise_first([each for each in (sent, made) if isinstance(each, BaseException)])
-        return made  # type: ignore[return-value]
 
     async def _do[Made](self, action: Callable[[], Made], files: list[int] | None = None) -> Made:
         """Run `action` in a new thread whose root directory is this one.

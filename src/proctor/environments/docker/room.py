@@ -53,12 +53,11 @@ from proctor.environments.sandbox.limits import Limits
 from proctor.environments.sandbox.link import settled
 from proctor.environments.sandbox.locks import locked_soon
 from proctor.environments.sandbox.output import Finished
-from proctor.environments.sandbox.transfer import Seen
 from proctor.environments.sandbox.users import UnknownUserError, User, find_user
 from proctor.environments.sandbox.watch import watched
 from proctor.errors import DockerError
 from proctor.sentence import reason_of
-from proctor.trial.environment import ExecResult, OpenedFile
+from proctor.trial.environment import ExecResult, OpenedFile, SeenFile
 
 # The top level of a container's root, and how a room gets the same
 #
@@ -241,9 +240,9 @@ class RoomFiles:
         """See Files."""
         return await self._of(source).take(source, target)
 
-    async def list_files(self, places: Sequence[str], n_files: int) -> Sequence[Seen]:
+    async def list_files(self, places: Sequence[str], n_files: int) -> Sequence[SeenFile]:
         """See Files."""
-        seen: list[Seen] = []
+        seen: list[SeenFile] = []
         for files in (self._fresh, self._outside):
             mine = [place for place in places if self._of(place) is files]
             if mine and len(seen) < n_files:

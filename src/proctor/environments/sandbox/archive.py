@@ -13,7 +13,7 @@ relative to the top, whose name is empty. Uses only the standard library.
 import os
 import stat
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import BinaryIO
@@ -101,30 +101,6 @@ class Sender:
             self._send_entry(os.path.realpath(path), "", status)
         self._stream.write(_HEAD.pack(END, 0, 0, 0, 0))
         self._stream.flush()
-
-    def list_files(self, places: Sequence[str], n_files: int) -> None:
-        """Send the files at or below some paths, with absolute names, without following symlinks.
-
-        A regular file beyond the limits is refused with its size as the reason.
-        """
-        found = (path for place in places for path in _walk(place))
-        for path in islice(found, n_files):
-            self._list_file(path)
-        self._stream.write(_HEAD.pack(END, 0, 0, 0, 0))
-        self._stream.flush()
-
-    def _list_file(self, path: str) -> None:
-        try:
-            status = os.lstat(path)
-            if stat.S_ISREG(status.st_mode) and self._has_room_for(status.st_size):
-                self._send_file(path, path)
-            else:
-                is_plain = stat.S_ISREG(status.st_mode)
-                self._refuse(path, str(status.st_size) if is_plain else "no file")
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            self._refuse(path, error.strerror or "cannot be read")
 
     def _has_room_for(self, size: int) -> bool:
         limit = self._limits.n_bytes
@@ -282,22 +258,6 @@ def _seek(fd: int, at: int, whence: int, size: int) -> int:
         return size
 
 
-def _walk(place: str) -> Iterator[str]:
-    """Yield the files at or below a path; nothing if it does not exist."""
-    waiting = [place]
-    while waiting:
-        path = waiting.pop()
-        try:
-            if not stat.S_ISDIR(os.lstat(path).st_mode):
-                yield path
-                continue
-            with os.scandir(path) as found:
-                waiting += sorted((entry.path for entry in found), reverse=True)
-        except OSError:
-            # It does not exist, or was removed meanwhile.
-            continue
-
-
 def pack_head(kind: bytes, name: str, numbers: tuple[int, int, int]) -> bytes:
     """Pack the head of an entry; the numbers are mode, time and size."""
     encoded = os.fsencode(name)
@@ -338,13 +298,6 @@ class Receiver:
         data = self._read(self._n_left)
         self._n_left = 0
         return os.fsdecode(data)
-
-    def pieces(self) -> Iterator[bytes]:
-        """Yield the bytes of a file, including zeros for holes."""
-        for hole, data in self._parts():
-            yield from (bytes(size) for size in _cut(hole))
-            if data:
-                yield data
 
     def copy_to(self, fd: int) -> None:
         """Write the bytes of a file to an open, empty file.

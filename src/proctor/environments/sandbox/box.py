@@ -31,15 +31,14 @@ from proctor.environments.sandbox.link import Link, Questions, settled
 from proctor.environments.sandbox.output import Finished, Hearing, Output
 from proctor.environments.sandbox.router import Ends, Router
 from proctor.environments.sandbox.transfer import (
-    Seen,
-    list_little,
+    PATIENCE_SEC,
+    explain_slow,
     put_files,
-    receive_listing,
     take_files,
 )
 from proctor.environments.sandbox.unpack import unpack
-from proctor.errors import SandboxDiedError, SandboxError
-from proctor.trial.environment import Process
+from proctor.errors import SandboxDiedError, SandboxError, SlowTransferError
+from proctor.trial.environment import Process, SeenFile
 
 MOST_ENTRIES = 100_000
 """Default limit of files and directories in one download."""
@@ -52,6 +51,7 @@ _START = (
 )
 _PACKAGES = Path(__file__).resolve().parents[3]
 _FOUND = list[tuple[str, str, bool]]
+_LISTED = list[tuple[str, int | None, str | None]]
 # A process: its pid, and when it started, because pids are used again.
 type _Started = tuple[int, int]
 _BROKEN = "Broken pipe"
@@ -203,14 +203,21 @@ class Box:
 
     async def list_files(
         self, places: Sequence[str], n_files: int, *, room: int = 0, limit: int = MOST_LISTED
-    ) -> Sequence[Seen]:
-        """List the files at or below these paths, with digests of those that are not too large."""
+    ) -> list[SeenFile]:
+        """List the files at or below these paths, with digests of those that are not too large.
+
+        Raises:
+            SlowTransferError: it took too long.
+            SandboxError: the sandbox has ended.
+        """
         request = {"op": "list_files", "places": list(places), "room": room}
         request |= {"n_files": n_files, "n_bytes": limit}
-        listed = await list_little(self._router, request)
-        if listed is None:
-            return await take_files(self._router, request, receive_listing)
-        return listed
+        try:
+            async with asyncio.timeout(PATIENCE_SEC):
+                answer = await self._ask(request)
+        except TimeoutError as error:
+            raise SlowTransferError(explain_slow(PATIENCE_SEC)) from error
+        return seen_in(answer)
 
     async def kind_of(self, path: str, *, room: int = 0) -> str | None:
         """Return what is at a path, following links: file, directory, other, None for nothing."""
@@ -382,6 +389,11 @@ class Box:
             self._handle = -1
         if not self._gone.done():
             self._gone.set_result(None)
+
+
+def seen_in(answer: Message) -> list[SeenFile]:
+    """Return the files of the answer to `list_files`."""
+    return [SeenFile(*each) for each in msgspec.convert(answer["files"], _LISTED)]
 
 
 def _check(message: Message) -> Message:

@@ -6,24 +6,24 @@ leads nowhere that the agent could not go itself. Uses only the standard library
 
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from io import BytesIO
+from itertools import islice
 from typing import Any, BinaryIO
 
+from proctor.digest import sha256_start
 from proctor.environments.sandbox import tar_ops
 from proctor.environments.sandbox.archive import (
     DIRECTORY,
     FILE,
     LINK,
-    MOST_IN_MESSAGE,
     BrokenArchiveError,
     Entry,
     Limits,
     Receiver,
     Sender,
     as_bytes,
-    as_text,
 )
 from proctor.environments.sandbox.channel import Message
 from proctor.environments.sandbox.processes import STARTED, Facts, Lister, find_living, read_stat
@@ -101,30 +101,56 @@ def _take(request: dict[str, Any], files: list[int]) -> Message:
     return {}
 
 
-def _list_files(request: dict[str, Any], files: list[int]) -> Message:
-    """Pack the files at or below some paths, without a file into the answer if that is small."""
-    limits, what = Limits(request["n_bytes"]), (request["places"], request["n_files"])
-    if not files:
-        little = _Little()
-        with suppress(_TooMuchError):
-            Sender(little, limits).list_files(*what)
-            return {"archive": as_text(little.getvalue())}
-        return {"archive": None}
-    with os.fdopen(files.pop(0), "wb", _PIECE) as stream:
-        Sender(stream, limits).list_files(*what)
-    return {}
+def _list_files(request: dict[str, Any], _files: list[int]) -> Message:
+    """List the files at or below some paths: path, size and digest of each.
+
+    Size and digest are None unless it is a regular file, and the digest if all together have more
+    than `n_bytes`.
+    """
+    found = (each for place in request["places"] for each in _walk(place))
+    n_left, listed = int(request["n_bytes"]), []
+    for path, status in islice(found, request["n_files"]):
+        size, digest = (None, None)
+        if stat.S_ISREG(status.st_mode):
+            size, digest = _look_at(path, n_left)
+        if size is not None and digest is not None:
+            n_left -= size
+        listed.append((path, size, digest))
+    return {"files": listed}
 
 
-class _TooMuchError(Exception):
-    """An archive does not fit into an answer."""
+def _walk(place: str) -> Iterator[tuple[str, os.stat_result]]:
+    """Yield the files at or below a path, without following symlinks."""
+    waiting = [place]
+    while waiting:
+        path = waiting.pop()
+        # It may not exist, or be removed meanwhile.
+        with suppress(OSError):
+            status = os.lstat(path)
+            if not stat.S_ISDIR(status.st_mode):
+                yield path, status
+                continue
+            with os.scandir(path) as found:
+                waiting += sorted((entry.path for entry in found), reverse=True)
 
 
-class _Little(BytesIO):
-    def write(self, data: Any, /) -> int:
-        """Write, if there is not too much already."""
-        if self.tell() + len(data) > MOST_IN_MESSAGE:
-            raise _TooMuchError
-        return super().write(data)
+def _look_at(path: str, n_bytes: int) -> tuple[int | None, str | None]:
+    """Return the size of a regular file, and its digest unless it has more than `n_bytes`."""
+    try:
+        # A process inside may have replaced the file by a symlink or a pipe since it was found.
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None, None
+    try:
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            return None, None
+        size = status.st_size
+        return size, sha256_start(fd, size) if size <= n_bytes else None
+    except OSError:
+        return None, None
+    finally:
+        os.close(fd)
 
 
 def _kind_of(request: dict[str, Any], _files: list[int]) -> Message:

@@ -12,11 +12,10 @@ from proctor.environments.running import RunningEnvironment
 from proctor.environments.sandbox.blueprint import Command
 from proctor.environments.sandbox.box import Box
 from proctor.environments.sandbox.relay import Relay
-from proctor.environments.sandbox.transfer import Seen
 from proctor.environments.sandbox.watch import watched
 from proctor.errors import SandboxError, UnsupportedError
 from proctor.task.environment import Healthcheck
-from proctor.trial.environment import ExecResult, OpenedFile
+from proctor.trial.environment import ExecResult, OpenedFile, SeenFile
 from proctor.trial.finding import Finding
 from proctor.trial.order import EnvironmentOrder
 
@@ -122,7 +121,8 @@ class Inside(RunningEnvironment):
             now.is_owed = True
             raise
 
-    async def _look(self, places: Sequence[str], limit: int) -> Sequence[Seen]:
+    async def list_files(self, places: Sequence[str], limit: int) -> Sequence[SeenFile]:
+        """List the files at or below these paths; see Listing."""
         return await self._now().box.list_files(places, limit, room=self._room)
 
     async def _kind_of(self, path: str) -> str | None:

@@ -8,23 +8,18 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedReader, BytesIO, RawIOBase
 from pathlib import Path
 from typing import BinaryIO, Protocol, cast
 
-from proctor.digest import sha256_pieces
 from proctor.environments.sandbox.archive import (
-    FILE,
     MOST_IN_MESSAGE,
-    REFUSED,
     BrokenArchiveError,
     Limits,
-    Receiver,
     Sender,
-    as_bytes,
     as_text,
 )
 from proctor.environments.sandbox.channel import Message
@@ -110,14 +105,14 @@ def pack_small(source: str) -> bytes | None:
     Raises:
         OSError: the source does not exist.
     """
-    if not is_small(source):
+    if not _is_small(source):
         return None
     buffer = BytesIO()
     Sender(buffer, Limits()).send(source)
     return buffer.getvalue() if buffer.tell() <= _SMALL else None
 
 
-def is_small(source: str) -> bool:
+def _is_small(source: str) -> bool:
     """Whether a file is small, or a directory has few and small files.
 
     Raises:
@@ -322,56 +317,3 @@ def check_transfer[Made](ours: Outcome[Made], theirs: Message) -> Made:
     if error is not None:
         raise SandboxError(str(error)) from error
     return cast("Made", ours.made)
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """A file in a sandbox."""
-
-    path: str
-    size: int | None
-    """Size in bytes; None if it is not a regular file."""
-    sha256: str | None
-    """Digest; None if it is not a regular file, or too large to be sent."""
-
-
-async def list_little(asker: Asker, request: Mapping[str, object]) -> Sequence[Seen] | None:
-    """Request a listing without a pipe; None if it is too long for that.
-
-    Raises:
-        SlowTransferError: it took too long.
-        SandboxError: the other side failed.
-    """
-    try:
-        async with asyncio.timeout(PATIENCE_SEC):
-            number, answer = await asker.pose(request)
-            message = await asker.hear_out(number, answer)
-    except TimeoutError as error:
-        raise SlowTransferError(explain_slow(PATIENCE_SEC)) from error
-    archive = message.get("archive")
-    outcome: Outcome[Sequence[Seen] | None] = Outcome()
-    if archive is not None:
-        try:
-            outcome = Outcome(receive_listing(BytesIO(as_bytes(archive))))
-        except BrokenArchiveError as error:
-            outcome = Outcome(error=error)
-    return check_transfer(outcome, message)
-
-
-def receive_listing(stream: BinaryIO) -> Sequence[Seen]:
-    """Read the files of a listing.
-
-    Raises:
-        BrokenArchiveError: it is not a listing.
-    """
-    receiver = Receiver(stream)
-    seen = []
-    for entry in receiver.entries():
-        if entry.kind == FILE:
-            seen.append(Seen(entry.name, entry.size, sha256_pieces(receiver.pieces())))
-        elif entry.kind == REFUSED:
-            size = receiver.text()
-            seen.append(Seen(entry.name, int(size) if size.isdecimal() else None, None))
-        else:
-            raise BrokenArchiveError(f"{entry.name}: unexpected in a listing")
-    return seen
