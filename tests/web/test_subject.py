@@ -54,6 +54,17 @@ def test_the_list_of_a_job_has_the_facts_of_its_report() -> None:
     assert count > 150
 
 
+def test_a_job_whose_clock_was_set_back_has_no_duration(tmp_path: Path) -> None:
+    job = shutil.copytree(JOBS / JOB, tmp_path / JOB)
+    result = json.loads((job / "result.json").read_text())
+    times = {"started_at": "2026-11-15T10:00:01", "finished_at": "2026-11-15T10:00:02.5"}
+    (job / "result.json").write_text(json.dumps(result | times))
+    assert JobFiles(job).glance().seconds == 1.5
+    for end in ("2026-11-15T10:00:00", "2026-11-15T10:00:02Z", "yesterday", None):
+        (job / "result.json").write_text(json.dumps(result | times | {"finished_at": end}))
+        assert JobFiles(job).glance().seconds is None
+
+
 def test_a_job_and_a_ledger_give_the_same_trial(sealed: Path) -> None:
     first = min(each.name for each in (JOBS / JOB).iterdir() if each.is_dir())
     found = []

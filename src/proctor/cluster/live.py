@@ -18,7 +18,8 @@ from proctor.cluster.archive import unpack
 from proctor.cluster.link import Live
 from proctor.errors import RecordError, TrialError
 from proctor.files import open_plain, replace_file, write_all
-from proctor.job.attempts import ATTEMPTS, RESULT, list_names
+from proctor.job.attempts import RESULT, list_names
+from proctor.ledger.submission import ATTEMPTS
 from proctor.trial.clock import SYSTEM
 from proctor.trial.opening import begin_result, find_redactor
 from proctor.trial.recording import Recording

@@ -21,21 +21,15 @@ import msgspec
 
 from proctor.files import read_small, write_atomic
 from proctor.ledger.counting import ATTEMPT
+from proctor.ledger.submission import ATTEMPTS
 from proctor.record.read import replace_id
 
-ATTEMPTS = "attempts"
 RESULT = "result.json"
 
 
 def count_attempts(trial_dir: str) -> int:
     """The highest number of an attempt that is kept or being moved; 0 if there is none."""
     return max(map(_number_of, list_names(f"{trial_dir}/{ATTEMPTS}")), default=0)
-
-
-def list_attempts(trial_dir: str) -> list[int]:
-    """The numbers of the kept attempts, in order."""
-    names = list_names(f"{trial_dir}/{ATTEMPTS}")
-    return sorted(filter(None, (_number_of(name) for name in names if not name.startswith("."))))
 
 
 def is_being_kept(trial_dir: str) -> bool:

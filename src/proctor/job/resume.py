@@ -29,11 +29,12 @@ from proctor.harbor.configs import RetryConfig
 from proctor.harbor.documents import TRIAL
 from proctor.harbor.stats import CANCELLED, Trial
 from proctor.harbor.trial import claimed_trial
-from proctor.job.attempts import ATTEMPTS, count_attempts, is_being_kept, list_names
+from proctor.job.attempts import count_attempts, is_being_kept, list_names
 from proctor.job.foreign import ExpectedConfig, load_foreign, match_foreign
 from proctor.job.retry import is_retried
 from proctor.job.slots import Slot
 from proctor.job.store import NamedSlot
+from proctor.ledger.submission import ATTEMPTS
 from proctor.record.ids import check_id
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import msgspec
 
@@ -23,7 +24,7 @@ from proctor.harbor.trial_result import (
     counted,
     render_trial_result,
 )
-from proctor.job.attempts import ATTEMPTS, count_attempts, keep_attempt, list_attempts, take_over
+from proctor.job.attempts import count_attempts, keep_attempt, take_over
 from proctor.job.durable import Durable
 from proctor.job.options import MOST_LOST
 from proctor.job.progress import Progress, local_now
@@ -32,6 +33,7 @@ from proctor.job.retry import is_retried, retry_delay
 from proctor.job.sealing import Sealer
 from proctor.job.store import JobFiles
 from proctor.job.watch import Watch
+from proctor.ledger.submission import ATTEMPTS, list_attempts
 from proctor.sentence import count_of
 from proctor.trial.executor import Executor, TrialOutcome, is_cancelled
 from proctor.trial.finding import ATTEMPT, Finding, Level, level_of, render_findings
@@ -67,15 +69,16 @@ def carry_findings(trial_dir: str) -> Carried:
     """Load the findings of all kept attempts at a trial; if there are too many, the most severe."""
     found: list[Finding] = []
     problems: list[str] = []
-    for number in list_attempts(trial_dir):
+    for attempt in list_attempts(Path(trial_dir)):
+        path = f"{attempt}/findings.json"
         try:
-            found += _load(trial_dir, number)
+            found += _load(trial_dir, path, int(attempt.name))
         except FileNotFoundError:
             # An attempt without findings has no such file.
             continue
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            path = f"{trial_dir}/{ATTEMPTS}/{number}/findings.json"
-            problems.append(f"{path}: the findings of attempt {number} cannot be read: {error}")
+            name = attempt.name
+            problems.append(f"{path}: the findings of attempt {name} cannot be read: {error}")
     if len(found) > MOST:
         problems.append(
             f"{trial_dir}: {len(found) - MOST} of {len(found)} findings of earlier attempts are "
@@ -85,9 +88,8 @@ def carry_findings(trial_dir: str) -> Carried:
     return Carried(tuple(sorted(gravest, key=_number_of)), tuple(problems))
 
 
-def _load(trial_dir: str, number: int) -> Iterator[Finding]:
-    data = read_inside(trial_dir, f"{trial_dir}/{ATTEMPTS}/{number}/findings.json", _LARGEST)
-    for finding in _decode(data):
+def _load(trial_dir: str, path: str, number: int) -> Iterator[Finding]:
+    for finding in _decode(read_inside(trial_dir, path, _LARGEST)):
         # Skip findings carried over from earlier attempts: they are read where they were made.
         if ATTEMPT not in finding.detail:
             yield msgspec.structs.replace(

@@ -17,7 +17,7 @@ from proctor.harbor.agents import CHAT, CHAT_KEY, SHORTEST_CHAT_KEY, find_keys
 from proctor.harbor.configs import AgentConfig, JobConfig
 from proctor.harbor.env import is_sensitive, resolve_env
 from proctor.harbor.stats import ADHOC
-from proctor.job.attempts import ATTEMPTS, list_names
+from proctor.job.attempts import list_names
 from proctor.job.options import LedgerOptions, SealedTrials
 from proctor.job.planning import Prepared
 from proctor.job.request import Request
@@ -31,7 +31,7 @@ from proctor.ledger.query import list_trials
 from proctor.ledger.reader import LedgerReader, LedgerWriter
 from proctor.ledger.run_plan import digest_settings
 from proctor.ledger.sealing import Sealed, Secrets
-from proctor.ledger.submission import has_record
+from proctor.ledger.submission import ATTEMPTS, has_record
 from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.trial_sealing import seal_trials
 

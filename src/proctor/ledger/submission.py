@@ -33,6 +33,7 @@ from proctor.reward.score import Unscored
 from proctor.trial.finding import FindingCode
 
 ATTEMPTS = "attempts"
+"""Directory of a trial with its kept attempts, each in a directory named after its number."""
 _MOST_NAMED = 100
 
 
@@ -64,8 +65,8 @@ def list_attempts(trial: Path) -> list[Path]:
         names = [path.name for path in kept.iterdir()] if is_here else []
     except OSError as error:
         raise NotSealedError(f"{trial}: cannot be read: {error.strerror}") from error
-    numbers = sorted(int(name) for name in names if name.isascii() and name.isdigit())
-    return [kept / str(number) for number in numbers]
+    numbers = (name for name in names if name.isascii() and name.isdigit())
+    return [kept / name for name in sorted(numbers, key=int)]
 
 
 def has_record(trial: Path) -> bool:

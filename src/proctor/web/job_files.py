@@ -11,13 +11,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
+
+import msgspec
 
 from proctor.errors import JobError, NotSealedError
 from proctor.exchange.harbor_trial import time_phases
-from proctor.harbor.documents import JOB, LOCK, STATE, JobDocument, load_details
+from proctor.harbor.documents import JOB, LOCK, STATE, JobDocument, TimedPhase, load_details
 from proctor.harbor.job import PublishedResult
+from proctor.harbor.record import find_seconds
 from proctor.harbor.render import render_json
 from proctor.harbor.trial import load_trial
 from proctor.ledger.counting import ATTEMPT, NOT_COUNTED, RESTARTED, SET_ASIDE, UNSEALED
@@ -171,7 +173,7 @@ class JobFiles:
             completed=published.count("n_completed_trials") if published else None,
             errored=published.count("n_errored_trials") if published else None,
             cost_usd=_find_cost(published),
-            seconds=_seconds(result.started_at, result.finished_at) if result else None,
+            seconds=_find_seconds(result) if result else None,
             published=_find_metrics(published),
             problems=tuple(problems),
         )
@@ -359,12 +361,10 @@ def _task_of(name: str) -> str:
     return shown_name(name.rpartition("__")[0] or name)
 
 
-def _seconds(start: str | None, end: str | None) -> float | None:
-    if start is None or end is None:
-        return None
+def _find_seconds(result: JobDocument) -> float | None:
     try:
-        return (datetime.fromisoformat(end) - datetime.fromisoformat(start)).total_seconds()
-    except (ValueError, TypeError, OverflowError):
+        return find_seconds(msgspec.convert(result, TimedPhase, from_attributes=True))
+    except msgspec.ValidationError:
         return None
 
 

@@ -20,6 +20,7 @@ from proctor.ledger.review import Remark, list_remarks
 from proctor.ledger.row import TrialRow
 from proctor.ledger.sealing import Submission
 from proctor.ledger.submission import (
+    ATTEMPTS,
     TrialContext,
     has_record,
     list_attempts,
@@ -202,7 +203,7 @@ def _with_record(known: Known, place: Path) -> Known:
 
 def _find_related_places(place: Path, trial: str) -> tuple[str, ...]:
     base, mark, _ = trial.rpartition(ATTEMPT)
-    is_kept = bool(mark) and place.parent.name == "attempts"
+    is_kept = bool(mark) and place.parent.name == ATTEMPTS
     whole = place.parent.parent if is_kept else place
     name = base if is_kept else trial
     try:
