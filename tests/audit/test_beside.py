@@ -31,7 +31,7 @@ def test_retried_attempts_that_were_kept_are_not_called_gone(tmp_path: Path) -> 
         make_trial(find_trial(job, "a") / "attempts" / number, "a", "0", **FAILED)
     (note,) = notes_of(job)
     assert note.kind is Kind.KEPT_ATTEMPTS
-    assert note.message == "2 earlier attempts, in <trial>/attempts and in no number"
+    assert note.message == "2 earlier attempts, in <trial>/attempts, not counted"
 
 
 def test_of_the_retried_attempts_only_the_missing_ones_are_called_gone(tmp_path: Path) -> None:
@@ -53,11 +53,11 @@ def test_a_trial_of_an_earlier_plan_is_in_no_number_and_says_what_it_scored(tmp_
     (job / "a__torn" / "result.json").write_text("{")
     old, torn = notes_of(job)
     assert (old.kind, torn.kind) == (Kind.EARLIER_PLAN, Kind.EARLIER_PLAN)
-    assert old.message.endswith('in no number; it scored {"reward":0.25}')
+    assert old.message.endswith('not counted; it scored {"reward":0.25}')
     assert torn.message.endswith("it has no readable result")
     scoring = score_jobs([load_job(str(job))], DEFAULT_PROFILE)
     assert scoring.denominators.run == 2
-    assert "job: 2 trials of earlier plans: kept, and in no number" in scoring.notes
+    assert "job: 2 trials of earlier plans: kept, not counted" in scoring.notes
 
 
 def test_a_trial_that_no_file_sets_aside_still_fails_the_audit(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_refused_tasks_are_named(tmp_path: Path) -> None:
     (note,) = notes_of(job)
     assert note.message.startswith("tasks/b: could not be run when the job was planned")
     assert (
-        "job: 1 task refused, and in no number"
+        "job: 1 task refused, not counted"
         in score_jobs([load_job(str(job))], DEFAULT_PROFILE).notes
     )
 

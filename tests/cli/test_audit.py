@@ -159,7 +159,7 @@ def test_a_run_is_the_same_as_its_copy(proctor: Proctor, tmp_path: Path) -> None
     copy = copy_job("12-nan-oracle", tmp_path)
     ran = proctor("audit", COPIED / "12-nan-oracle", "--against", copy)
     assert ran.code == 0
-    assert ran.out == "12-nan-oracle and 12-nan-oracle: every task came to the same\n"
+    assert ran.out == "12-nan-oracle and 12-nan-oracle: all tasks have the same result\n"
 
 
 def test_two_runs_differ_task_by_task(proctor: Proctor) -> None:
@@ -204,11 +204,11 @@ def test_rewards_may_be_compared_with_a_tolerance(proctor: Proctor, tmp_path: Pa
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--epsilon", "0.5"], "--epsilon goes with --against"),
-        (["--epsilon", "0"], "--epsilon goes with --against"),
+        (["--epsilon", "0.5"], "--epsilon requires --against"),
+        (["--epsilon", "0"], "--epsilon requires --against"),
         (
             ["--against", NOP, "--run-metric-scripts"],
-            "--run-metric-scripts does not go with --against",
+            "--run-metric-scripts cannot be combined with --against",
         ),
     ],
 )

@@ -93,8 +93,8 @@ def test_csv_and_markdown_survive_odd_names(proctor: Proctor, where: Path) -> No
     [
         (["--dataset", "nope"], f"the datasets are {DATASET}"),
         (["--dataset", DATASET, "--at", "99"], "expected a position from 1 to 5, not 99"),
-        (["--at", "3"], "--at goes with --dataset"),
-        (["--dataset", DATASET, "--csv", "--json"], "does not go with"),
+        (["--at", "3"], "--at requires --dataset"),
+        (["--dataset", DATASET, "--csv", "--json"], "cannot be combined with"),
         (["--dataset", DATASET, "--policy", "nope"], "one of leaderboard, terminal-bench-2-1"),
     ],
 )
@@ -158,8 +158,8 @@ def test_a_dry_run_of_a_plan_seals_nothing(
         (["audit", "nope", "--plan"], "no plan is named 'nope'"),
         (["audit", "nope", "--plan", "3"], "entry 3 is not a plan of nope"),
         (["audit", "a", "b", "--plan"], "--plan audits one experiment; 2 were given"),
-        (["audit", "a", "--plan", "--against", "b"], "--plan does not go with --against"),
-        (["audit", "a", "--ledger", "b"], "--ledger goes with --rerun"),
+        (["audit", "a", "--plan", "--against", "b"], "--plan cannot be combined with --against"),
+        (["audit", "a", "--ledger", "b"], "--ledger requires --rerun"),
         (["audit"], "Missing argument 'JOBS...'"),
     ],
 )

@@ -153,7 +153,7 @@ def test_a_policy_needs_a_score_record(
 ) -> None:
     ran = proctor("check", certificate, "--policy", tmp_path / "absent")
     assert (ran.code, ran.out) == (2, "")
-    assert "--policy goes with jobs, experiments and score records; none was given" in ran.err
+    assert "--policy requires a job, an experiment or a score record" in ran.err
     ran = proctor("check", certificate, record, "--policy", tmp_path / "absent")
     assert "absent: cannot be read" in ran.err
 

@@ -95,11 +95,11 @@ def test_a_directory_of_jobs_is_one_submission(proctor: Proctor, policy: Path) -
         (["absent"], "no ledger at"),
         ([JOB / "lock.json", JOB], "lock.json is a file"),
         ([next(JOB.glob("pass-two__*"))], "this is one trial; expected the job directory"),
-        ([JOB, "--key", "x"], "--key goes with the ledger that it was sealed into"),
-        ([JOB, "--since", "x"], "--since goes with the ledger that it was sealed into"),
+        ([JOB, "--key", "x"], "--key requires --ledger"),
+        ([JOB, "--since", "x"], "--since requires --ledger"),
         ([JOB, "--ledger", "absent"], "absent: there is no ledger to compare"),
-        ([JOB, "--evidence", "x"], "--evidence means nothing for a policy of jobs"),
-        ([COPIED.parent / "tasks" / "binary" / "pass-two"], "a task; --policy goes with jobs"),
+        ([JOB, "--evidence", "x"], "--evidence cannot be used with a policy of jobs"),
+        ([COPIED.parent / "tasks" / "binary" / "pass-two"], "a task; --policy requires a job"),
     ],
 )
 def test_what_is_no_submission_is_exit_2(
@@ -111,10 +111,10 @@ def test_what_is_no_submission_is_exit_2(
 
 
 @pytest.mark.parametrize("option", ["--ledger", "--since"])
-def test_a_ledger_goes_with_a_policy(proctor: Proctor, option: str, tmp_path: Path) -> None:
+def test_a_ledger_requires_a_policy(proctor: Proctor, option: str, tmp_path: Path) -> None:
     ran = proctor("check", JOB / "lock.json", option, tmp_path)
     assert ran.code == 2
-    assert f"{option} goes with --policy" in ran.err
+    assert f"{option} requires --policy" in ran.err
 
 
 def test_a_policy_that_is_none_is_exit_2(proctor: Proctor, tmp_path: Path) -> None:

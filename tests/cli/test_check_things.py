@@ -105,7 +105,7 @@ def test_an_option_without_its_companion_is_refused(
 ) -> None:
     ran = proctor("check", trace, option, trace.parent)
     assert (ran.code, ran.out) == (2, "")
-    assert f"{option} goes with" in ran.err
+    assert f"{option} requires" in ran.err
 
 
 def test_nothing_to_check_is_wrong_use(proctor: Proctor) -> None:

@@ -87,7 +87,7 @@ def test_groups_of_one_job_are_compared_with_each_other(proctor: Proctor) -> Non
         ((ORACLE, MIXED, "--b", "oracle"), "3 tasks only in B (acme/packaged-name, fractional, "),
         ((ORACLE, "nowhere"), "nowhere: there is no such directory, and no ledger at "),
         ((ORACLE, JOBS.parent / "README.md"), "README.md"),
-        ((ORACLE, SCRIPTED, "--json", "--markdown"), "--json does not go with --markdown"),
+        ((ORACLE, SCRIPTED, "--json", "--markdown"), "--json cannot be combined with --markdown"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_with_a_sentence(

@@ -62,14 +62,17 @@ def test_a_dataset_is_fetched_shown_and_verified(proctor: Proctor, site: Site) -
     ran = proctor("dataset", "fetch", "set")
     assert ran.code == 0, ran.err
     assert ran.out.splitlines()[0] == "set@1.0: 2 tasks, 2 here"
-    assert ran.out.splitlines()[-1] == "  2 fetched, 0 there before, 0 refused"
+    assert ran.out.splitlines()[-1] == "  2 fetched, 0 already cached, 0 refused"
     at = site.repository.first
     assert ran.err.splitlines() == [
         f"fetching 2 tasks of {site.url} at {at}",
         f"fetched 2 tasks of {site.url}",
     ]
     again = proctor("dataset", "fetch", "set@1.0")
-    assert (again.err, again.out.splitlines()[-1]) == ("", "  0 fetched, 2 there before, 0 refused")
+    assert (again.err, again.out.splitlines()[-1]) == (
+        "",
+        "  0 fetched, 2 already cached, 0 refused",
+    )
     document = json.loads(proctor("dataset", "show", "set", "--json").out)
     assert document["dataset_id"] == "set@1.0"
     assert f"  digest {document['digest']}\n" in ran.out

@@ -169,10 +169,10 @@ def test_errors_are_counted_in_trials_or_shares(proctor: Proctor, text: str) -> 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([PASSING], "nothing is asked for"),
+        ([PASSING], "no threshold given"),
         ([PASSING, "--min-mean", "nan"], "expected a number"),
         ([PASSING, "--max-cost-usd", "-1"], "expected a number, 0 or more"),
-        ([PASSING, "--min-mean", "0", "--max-drop", "1"], "--max-drop goes with --against"),
+        ([PASSING, "--min-mean", "0", "--max-drop", "1"], "--max-drop requires --against"),
         ([PASSING, "--min-mean", "0", "--planned", "3"], "--planned is for experiments"),
         ([PASSING, "--min-mean", "0", "--json", "--markdown", "-"], "both are for stdout"),
         ([PASSING, "--min-mean", "0", "--reward-key", "x"], "no trial has a reward 'x'"),

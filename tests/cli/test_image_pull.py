@@ -221,9 +221,18 @@ def test_a_registry_that_cannot_be_reached_is_said_with_what_base_would_do(
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (("-e", "docker"), "--offline does not go with -e docker, which pulls images by itself"),
-        (("--builder", "buildah"), "--offline does not go with --builder buildah, which pulls"),
-        (("--builder", "docker"), "--offline does not go with --builder docker, which pulls"),
+        (
+            ("-e", "docker"),
+            "--offline cannot be combined with -e docker, which pulls images by itself",
+        ),
+        (
+            ("--builder", "buildah"),
+            "--offline cannot be combined with --builder buildah, which pulls",
+        ),
+        (
+            ("--builder", "docker"),
+            "--offline cannot be combined with --builder docker, which pulls",
+        ),
     ],
 )
 def test_offline_is_refused_where_another_program_pulls(

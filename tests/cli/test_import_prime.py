@@ -117,7 +117,7 @@ def test_what_came_before_a_failure_is_sealed_and_the_same_command_goes_on(
         assert "20 samples found: 20 imported, 0 already there, 0 refused\n" in failed.out
         assert "HTTP 401: expired; is the key of PRIME_API_KEY still valid" in failed.err
         assert failed.err.endswith(
-            "not all samples were read: the same command goes on from here\n"
+            "not all samples were read: run the same command again to continue\n"
         )
         ran = proctor(*arguments(server, "--page-size", "10"))
         assert "5 imported, 20 already there" in ran.out

@@ -55,7 +55,7 @@ def test_a_sample_that_stands_in_a_file_twice_comes_in_once(
     ran = proctor("import", "prime", *saved(EVALUATION, [small(1), small(2), small(1)]))
     assert ran.code == 0
     assert "2 samples found: 2 imported, 0 already there, 0 refused" in ran.out
-    assert "note: 1 sample more came under an id that was there" in ran.out
+    assert "note: 1 sample skipped: duplicates of others" in ran.out
 
 
 def test_an_answer_that_is_called_result_json_makes_no_trial_of_harbors(
@@ -112,7 +112,7 @@ def test_options_that_do_not_go_together_are_refused(
         ([], "no evaluation is named"),
         (options[:2], "--evaluation-json and --samples-json go together"),
         (["ev1", *options[2:]], "--evaluation-json and --samples-json go together"),
-        ([*options, "--retries", "3"], "--retries does not go with --evaluation-json"),
+        ([*options, "--retries", "3"], "--retries cannot be combined with --evaluation-json"),
         (["other", *options], "evaluation 'ev1'; EVAL_ID is 'other'"),
         (["ev1", "--evaluation-json", "x", "--samples-json", "x"], "x: cannot be read: No such"),
     ):

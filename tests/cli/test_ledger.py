@@ -254,7 +254,7 @@ def test_filters_and_columns(proctor: Proctor) -> None:
         (("--dataset", "nix"), 0),
     ):
         assert len(json.loads(proctor("ledger", "list", "--json", *arguments).out)) == n
-    assert proctor("ledger", "list", "--model", "nix").out == "no trial fits\n"
+    assert proctor("ledger", "list", "--model", "nix").out == "no trial matches\n"
     ran = proctor("ledger", "list", "--columns", "trial,seq", "-l", "1")
     assert ran.out.splitlines() == ["trial    seq", "trial-x    6"]
 
@@ -269,7 +269,7 @@ def test_filters_and_columns(proctor: Proctor) -> None:
         (["--columns", "seq,nix"], "--columns 'nix'; expected some of seq"),
         (["--columns", "seq,seq"], "a column occurs twice"),
         (["--since", "soon"], "since is 'soon'; expected a time"),
-        (["--json", "--csv"], "--csv does not go with --json"),
+        (["--json", "--csv"], "--csv cannot be combined with --json"),
         (["-l", "0"], "0 is not in the range"),
         (["--status", "lost"], "'lost' is not one of"),
     ],
@@ -343,8 +343,11 @@ def test_a_withholding_without_a_word_is_refused(proctor: Proctor) -> None:
     for arguments, sentence in (
         ((), "--reason is missing"),
         (("--reason", " "), "the reason is empty"),
-        (("--reason", "r", "--restore", "x"), "--restore does not go with --reason"),
-        (("--reason", "r", "--evidence-only", "--evidence", "x"), "does not go with --evidence"),
+        (("--reason", "r", "--restore", "x"), "--restore cannot be combined with --reason"),
+        (
+            ("--reason", "r", "--evidence-only", "--evidence", "x"),
+            "cannot be combined with --evidence",
+        ),
         (("--reason", "r", "--evidence", "nix"), "has no evidence 'nix'"),
     ):
         ran = proctor("ledger", "withhold", ONE, *arguments)

@@ -29,7 +29,7 @@ MISSING = (
 def test_the_line_is_on_stdout_and_its_reading_on_stderr(proctor: Proctor, thing: Path) -> None:
     ran = proctor("outcome", thing)
     assert (ran.code, ran.out) == (0, f"{LINE}\n")
-    reading = "its reader, at exit code 0, makes of it: completed, score 0.6666666666666666"
+    reading = "agent-challenge reads it (exit code 0) as: completed, score 0.6666666666666666"
     assert ran.err == f"{reading}\n"
 
 
@@ -170,15 +170,15 @@ def test_exactly_one_thing_is_asked_for(proctor: Proctor, arguments: list[object
     [
         (
             [BINARY, "--exit-code", 5, "--timed-out", "--keep", "x"],
-            "--exit-code goes with --stdout",
+            "--exit-code requires --stdout",
         ),
-        ([BINARY, "--timed-out"], "--timed-out goes with --stdout"),
-        ([BINARY, "--attempt", 1], "--attempt goes with --reason"),
-        ([BINARY, "--run-id", "r"], "--run-id goes with --score-record"),
-        ([BINARY, "--aggregate", "mean"], "--aggregate goes with --score-record"),
-        ([BINARY, "--keep", "off"], "--keep goes with --score-record"),
-        (["--reason", "x", "--score-record", "f"], "--score-record goes with JOB"),
-        (["--stdout", "x", *ENDED, "--attempt", 2], "--attempt goes with --reason"),
+        ([BINARY, "--timed-out"], "--timed-out requires --stdout"),
+        ([BINARY, "--attempt", 1], "--attempt requires --reason"),
+        ([BINARY, "--run-id", "r"], "--run-id requires --score-record"),
+        ([BINARY, "--aggregate", "mean"], "--aggregate requires --score-record"),
+        ([BINARY, "--keep", "off"], "--keep requires --score-record"),
+        (["--reason", "x", "--score-record", "f"], "--score-record requires JOB"),
+        (["--stdout", "x", *ENDED, "--attempt", 2], "--attempt requires --reason"),
     ],
 )
 def test_an_option_of_another_mode_is_refused(

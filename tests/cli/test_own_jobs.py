@@ -22,7 +22,7 @@ def test_an_audit_finds_the_attempts_that_were_kept(
     audit = proctor("audit", only_job(tmp_path))
     assert audit.code == 0, audit.out
     assert "kept-attempts" in audit.out
-    assert "1 earlier attempt, in <trial>/attempts and in no number" in audit.out
+    assert "1 earlier attempt, in <trial>/attempts, not counted" in audit.out
     assert "gone" not in audit.out
 
 
@@ -112,7 +112,7 @@ def test_a_dry_run_calls_trials_as_they_will_be_called(run: Run, tmp_path: Path)
 def test_a_job_without_verification_says_that_it_has_no_scores(run: Run) -> None:
     ran = run("-p", TASKS, *NULL, "--disable-verification")
     assert ran.code == 0
-    assert "no trial was verified, and none has a score: --disable-verification" in ran.out
+    assert "verification was disabled: no scores" in ran.out
 
 
 def test_the_line_of_an_unfinished_job_comes_with_a_note(

@@ -108,7 +108,7 @@ def test_a_dash_stands_for_stdout(
 @pytest.mark.parametrize(
     ("output", "more", "said"),
     [
-        ("-", ("--json",), "--json goes with -o FILE: stdout holds one or the other"),
+        ("-", ("--json",), "--json requires -o FILE: stdout holds one or the other"),
         ("-", ("--pins", "-"), "--pins takes a file; --json prints the pins on stdout"),
         ("record.json", ("--pins", "-"), "--pins takes a file; --json prints the pins on stdout"),
     ],

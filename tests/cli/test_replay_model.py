@@ -207,8 +207,8 @@ def test_what_cannot_be_replayed_is_refused_before_anything_runs(
         (again, "tasks", r"no recording is left for 1 trial of 2 trials \(two\)"),
         (["--replay-model", "gone"], "tasks/one", "gone: no such directory; expected"),
         (["--replay-model", "tasks"], "tasks/one", "no agent/model-calls.jsonl in it"),
-        ([*again, "--no-gateway"], "tasks/one", "--no-gateway does not go with"),
-        (["--on-difference", "live"], "tasks/one", "--on-difference goes with --replay-model"),
+        ([*again, "--no-gateway"], "tasks/one", "--no-gateway cannot be combined with"),
+        (["--on-difference", "live"], "tasks/one", "--on-difference requires --replay-model"),
     ]
     for words, tasks, sentence in refusals:
         ran = run(proctor, *words, tasks=tasks)

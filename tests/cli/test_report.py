@@ -119,8 +119,8 @@ def test_a_report_of_a_ledger_says_what_it_rests_on(proctor: Proctor) -> None:
         (("nowhere",), "nowhere: there is no such directory, and no ledger"),
         ((SCRIPTED, "-o", SCRIPTED / "r.html"), "proctor writes nothing into what it reads"),
         ((SCRIPTED, "-o", "/nowhere/r.html"), "/nowhere/r.html: cannot be written: "),
-        ((SCRIPTED, "--site", "x", "-o", "y"), "--site does not go with -o"),
-        ((SCRIPTED, "--json", "--format", "html"), "--json does not go with --format"),
+        ((SCRIPTED, "--site", "x", "-o", "y"), "--site cannot be combined with -o"),
+        ((SCRIPTED, "--json", "--format", "html"), "--json cannot be combined with --format"),
     ],
 )
 def test_what_cannot_be_reported_is_refused_with_a_sentence(

@@ -144,7 +144,7 @@ def test_the_result_line_is_last(resume: Resume, job: Path) -> None:
         ([str(TASKS)], "no config.json in it"),
         (["x", "-n", "0"], "expected a whole number from 1 on, or auto"),
         (["x", "--ae", "A"], "--ae: A has no value"),
-        (["x", "--json", "--result-line"], "--json does not go with --result-line"),
+        (["x", "--json", "--result-line"], "--json cannot be combined with --result-line"),
     ],
 )
 def test_bad_use_is_a_sentence(proctor: Proctor, arguments: list[str], said: str) -> None:

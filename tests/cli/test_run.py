@@ -215,7 +215,7 @@ def test_a_bad_task_is_named_and_the_rest_runs(run: Run, tmp_path: Path) -> None
     make_task(tasks / "bad", agent="timeout_sec = 'soon'")
     ran = run("-p", tasks, *NULL)
     assert ran.code == 3
-    assert "refused, and in no number: 1 task" in ran.out
+    assert "refused (not counted): 1 task" in ran.out
     assert "  bad: " in ran.out
     assert "nop__tasks: 1 run, 1 scored" in ran.out
     document = json.loads(run("-p", tasks, *NULL, "--json").out)
@@ -303,7 +303,7 @@ def test_without_a_terminal_tasks_get_variables_only_with_yes(run: Run, tmp_path
     tasks = make_task(tmp_path / "tasks" / "one", **WANTING).parent
     ran = run("-p", tasks, *NULL, PROCTOR_TEST_A="1")
     assert (ran.code, ran.out) == (2, "")
-    assert "--yes lets them have those listed above" in ran.err
+    assert "pass --yes to allow them" in ran.err
     assert not (tmp_path / "jobs").exists()
     assert run("-p", tasks, *NULL, "-y", PROCTOR_TEST_A="1").code == 0
 

@@ -137,7 +137,7 @@ def test_the_script_is_one_that_bash_reads(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("on", "options", "sentence"),
     [
-        ("ray", ("--nodes=4",), "--slurm-arg goes with --on slurm"),
+        ("ray", ("--nodes=4",), "--slurm-arg requires --on slurm"),
         ("slurm", ("nodes=4",), "expected an option of sbatch, such as --slurm-arg=--nodes=4"),
         ("slurm", ("--nodes=4\n#SBATCH -n9",), "expected an option of sbatch"),
         ("slurm", ("--array=1-3",), "proctor sets this itself"),

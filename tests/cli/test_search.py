@@ -118,7 +118,7 @@ def test_nothing_found_is_said_and_is_no_error(ledger: Path, proctor: Proctor) -
     [
         (["foo:bar"], "is not a filter"),
         (['"open'], "has an unclosed quote"),
-        (["x", "--trials", "--rank"], "--trials does not go with --rank"),
+        (["x", "--trials", "--rank"], "--trials cannot be combined with --rank"),
         (["x", "--page", "0"], "0 is not in the range"),
         (["x", "--limit", str(10**30)], "expected no more than 10000 a page"),
         (["x", "--since", "soon"], "expected a time"),

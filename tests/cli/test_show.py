@@ -240,7 +240,7 @@ def test_options_that_do_not_fit_are_refused(
     paths = {"trace": trace, "record": DATA / "g1x.json", "conversation": row}
     ran = proctor("show", paths[name], *options)
     assert (ran.code, ran.out) == (2, "")
-    assert re.search(f"{options[0]} (does not go with|means nothing for) ", ran.err)
+    assert re.search(f"{options[0]} (cannot be combined with|cannot be used with) ", ran.err)
 
 
 def test_what_cannot_be_shown_is_named(proctor: Proctor) -> None:

@@ -132,11 +132,14 @@ def test_what_is_withheld_is_no_damage(proctor: Proctor, ledger: Ledger) -> None
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["0", "--changes"], "--changes means nothing for an entry that is not a trial"),
-        (["changed", "--changes", "--step", "1"], "--step means nothing for --changes"),
-        (["changed", "--changes", "--raw"], "--changes does not go with --raw"),
-        (["changed", "--changes", "--evidence", "x"], "--changes does not go with --evidence"),
-        (["changed", "--changes", "--full", "--json"], "--json does not go with --full"),
+        (["0", "--changes"], "--changes cannot be used with an entry that is not a trial"),
+        (["changed", "--changes", "--step", "1"], "--step cannot be used with --changes"),
+        (["changed", "--changes", "--raw"], "--changes cannot be combined with --raw"),
+        (
+            ["changed", "--changes", "--evidence", "x"],
+            "--changes cannot be combined with --evidence",
+        ),
+        (["changed", "--changes", "--full", "--json"], "--json cannot be combined with --full"),
     ],
 )
 def test_what_does_not_go_together_is_refused(

@@ -73,14 +73,14 @@ def test_options_for_a_trial_mean_nothing_for_a_job(
 ) -> None:
     ran = proctor("show", ERRORS, *options)
     assert (ran.code, ran.out) == (2, "")
-    assert f"{options[0]} means nothing for a job" in ran.err
+    assert f"{options[0]} cannot be used with a job" in ran.err
 
 
 def test_failed_means_nothing_for_a_trial(proctor: Proctor) -> None:
     trial = next(each for each in ERRORS.iterdir() if each.is_dir())
     ran = proctor("show", trial, "--failed")
     assert (ran.code, ran.out) == (2, "")
-    assert "--failed means nothing for a trial" in ran.err
+    assert "--failed cannot be used with a trial" in ran.err
 
 
 def test_people_read_interrupted_and_programs_the_class_that_harbor_writes(

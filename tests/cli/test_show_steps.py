@@ -93,7 +93,7 @@ def test_a_step_that_fits_is_shown_whole_and_says_why(proctor: Proctor, trace: P
 def test_where_nothing_fits_that_is_said(proctor: Proctor, trace: Path, options: list[str]) -> None:
     ran = proctor("show", trace, *options)
     assert (ran.code, ran.out) == (0, "")
-    assert ran.err == f"proctor: {trace}: no step fits\n"
+    assert ran.err == f"proctor: {trace}: no step matches\n"
 
 
 @pytest.mark.parametrize(

@@ -73,7 +73,7 @@ def test_a_script_gets_everything(proctor: Proctor) -> None:
 def test_a_task_that_harbor_does_not_take_has_digests_and_says_so(proctor: Proctor) -> None:
     ran = proctor("task", "digest", TASKS / "partial" / "no-tests")
     assert ran.code == 0
-    assert ran.out.splitlines()[-1].startswith("  harbor does not take it: no tests/test.sh; ")
+    assert ran.out.splitlines()[-1].startswith("  harbor rejects it: no tests/test.sh; ")
 
 
 def test_several_paths_are_kept_apart(proctor: Proctor) -> None:
@@ -93,7 +93,7 @@ def test_control_characters_in_names_are_spelled_out(proctor: Proctor, tmp_path:
 @pytest.mark.parametrize(
     ("files", "path", "sentence"),
     [
-        ({}, "gone", "there is nothing; expected a task directory or a dataset of them"),
+        ({}, "gone", "does not exist; expected a task directory or a dataset of them"),
         ({"file": ""}, "file", "not a directory; expected a task directory or a dataset of them"),
         ({"set/a": ""}, "set", "no task.toml; expected a task directory or a dataset of them"),
         ({"set/a/b": ""}, "set", "no task.toml, neither here nor in its 1 directories; expected"),

@@ -180,7 +180,7 @@ def test_an_invalid_task_is_not_run(
         (["task/tests"], "task/tests: no task.toml in it; expected one task; `proctor task new "),
         (["task", "-k", "0"], "'-k'"),
         (["task", "-e", "moon"], "'sandbox', 'docker'"),
-        (["task", "-e", "docker", "--base", "host"], "--base goes with --env sandbox"),
+        (["task", "-e", "docker", "--base", "host"], "--base requires --env sandbox"),
     ],
 )
 def test_wrong_use_is_refused(
@@ -202,4 +202,4 @@ def test_a_variable_of_the_host_needs_consent(tmp_path: Path, proctor: Proctor) 
     task = make(tmp_path / "task", {"task.toml": wants})
     ran = proctor("task", "try", task)
     assert (ran.code, ran.out) == (2, "")
-    assert "--yes lets them have those listed above" in ran.err
+    assert "pass --yes to allow them" in ran.err

@@ -129,7 +129,7 @@ def test_hostile_text_is_harmless(proctor: Proctor, tmp_path: Path) -> None:
         (["nowhere"], "there is no such file"),
         ([LABELLED / "labels.jsonl"], "left no trace"),
         ([TRACE, "--judge", "m"], "--judge needs --judge-url"),
-        ([TRACE, "--agree"], "--agree goes with --judge"),
+        ([TRACE, "--agree"], "--agree requires --judge"),
         ([TRACE, "--judge", "m", "--judge-url", "ftp://x"], "--judge-url is 'ftp://x'"),
         (
             [TRACE, "--judge", "m", "--judge-url", "http://x", "--judge-key-env", "NO_SUCH_KEY"],

@@ -385,7 +385,7 @@ def test_a_file_that_never_appears_is_not_waited_for_for_ever(
 def test_two_amounts_are_one_too_many(proctor: Proctor, path: Path) -> None:
     ran = proctor("trace", "follow", "--from-start", "--lines", 10, path)
     assert ran.code == 2
-    assert "--lines does not go with --from-start" in ran.err
+    assert "--lines cannot be combined with --from-start" in ran.err
 
 
 def printed(number: int) -> str:

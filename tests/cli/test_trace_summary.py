@@ -124,7 +124,7 @@ def test_sealed_trials_are_summed_up_by_name_and_by_filter(
     one = proctor("trace", "summary", names[0])
     assert one.out.startswith(f"trial          night/{names[0]}")
     none = proctor("trace", "summary", "--experiment", "other")
-    assert (none.code, none.out) == (0, "no trial fits\n")
+    assert (none.code, none.out) == (0, "no trial matches\n")
 
 
 def test_compat_prints_the_peers_numbers(proctor: Proctor, trace: Path) -> None:

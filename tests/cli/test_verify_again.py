@@ -228,7 +228,7 @@ def test_what_is_no_number_from_0_to_100_is_refused(proctor: Proctor, value: str
 def test_it_does_not_go_without_verification(proctor: Proctor, tmp_path: Path) -> None:
     words = ("--disable-verification", "--verify-again", 1)
     ran = proctor("run", "-p", make_task(tmp_path / "task"), *NULL, *words)
-    assert (ran.code, "goes with verification, which is disabled" in ran.err) == (2, True)
+    assert (ran.code, "requires verification, which is disabled" in ran.err) == (2, True)
 
 
 def test_resume_keeps_the_setting_and_makes_the_same_of_the_same_trials(

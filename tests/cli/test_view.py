@@ -126,7 +126,7 @@ def test_what_is_neither_a_ledger_nor_a_job_is_refused(proctor: Proctor, tmp_pat
     file.write_text("x")
     trial = next(each for each in JOB.iterdir() if each.is_dir())
     for place, sentence in (
-        (tmp_path / "nothing", "there is nothing; expected a ledger"),
+        (tmp_path / "nothing", "does not exist; expected a ledger"),
         (empty, "empty directory"),
         (other, "not a Harbor job directory"),
         (file, "this is a file"),

@@ -29,7 +29,7 @@ def test_a_cluster_is_named(on: str) -> None:
     [
         ("slurp", False, "expected local, ray, ray://HOST:PORT or slurm"),
         ("host:6379", False, "expected local, ray, ray://HOST:PORT or slurm"),
-        ("local", True, "--insecure-cluster goes with --on ray"),
+        ("local", True, "--insecure-cluster requires --on ray"),
     ],
 )
 def test_another_place_is_wrong_usage(on: str, is_insecure: bool, said: str) -> None:

@@ -64,7 +64,7 @@ def test_ctrl_c_meanwhile_keeps_the_score_and_resume_has_nothing_to_do(site: Sit
     site.check_nothing_left()
     resumed = site.resume(PAUSE="0")
     assert (resumed.code, "kept from before: 1 trial" in resumed.out) == (0, True)
-    assert "not verified again, or not so often: 1 trial" in resumed.out
+    assert "not re-verified, or fewer times than requested: 1 trial" in resumed.out
 
 
 def test_ctrl_c_in_the_clean_room_keeps_the_score(site: Site) -> None:

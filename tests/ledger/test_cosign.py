@@ -98,7 +98,7 @@ def test_the_command_makes_a_key_once_and_prints_the_public_one(
     assert key.stat().st_mode & 0o777 == 0o600
     again = proctor(*arguments)
     assert (again.code, facts["public_key"] in again.out) == (0, True)
-    assert "was cosigned already" in again.out
+    assert "already cosigned; unchanged" in again.out
     public = parse_verifier_key(facts["public_key"])
     checkpoint = parse_checkpoint(copy.read_bytes(), "copy")
     assert check_signature(checkpoint, public, "copy") == facts["time"]

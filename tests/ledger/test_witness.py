@@ -318,7 +318,7 @@ def test_the_command_shows_a_fork_with_exit_1(
     both = proctor(
         "ledger", "cosign", first, *state, "--proof", "p", "--ledger", Path(ledger.where)
     )
-    assert (both.code, "does not go with" in both.err) == (2, True)
+    assert (both.code, "cannot be combined with" in both.err) == (2, True)
 
 
 def test_checkpoints_are_remembered_in_the_users_state_directory() -> None:

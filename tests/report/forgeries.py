@@ -23,12 +23,12 @@ from tests.report.cases import (
 
 type Forge = Callable[[bytes], bytes]
 
-TREE = "The entries are in the tree that the checkpoint signs"
+TREE = "The entries are in the tree signed by the checkpoint"
 SIGNED = "The ledger's key signed the checkpoint"
-EVIDENCE = "The evidence is what was sealed"
-LEFT_OUT = "What was left out is accounted for"
+EVIDENCE = "The evidence matches what was sealed"
+LEFT_OUT = "Every missing file has a reason"
 READABLE = "The data in the page can be read"
-REMARKS = "What was said later is about this record"
+REMARKS = "Later entries refer to this record"
 REWARD = "The reward follows from the reward file"
 PAGE = "The page says what its data says"
 

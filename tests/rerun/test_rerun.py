@@ -278,11 +278,11 @@ def test_a_trial_without_a_reward_has_nothing_to_compare(again: Again, job: Path
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--seed", "1"), "--seed goes with --rerun"),
+        (("--seed", "1"), "--seed requires --rerun"),
         (("--rerun", "0"), "'--rerun': 0 is not in the range"),
         (("--rerun", "1", "-e", "null"), "--env is 'null'; expected one of sandbox"),
-        (("--rerun", "1", "--profile", "harbor-0.25"), "--rerun does not go with --profile"),
-        (("--rerun", "1", "--ledger", "x"), "--ledger goes with a claim"),
+        (("--rerun", "1", "--profile", "harbor-0.25"), "--rerun cannot be combined with --profile"),
+        (("--rerun", "1", "--ledger", "x"), "--ledger requires a claim"),
         (("--rerun", "1", "-o", "{job}/new"), "nothing is written into what is audited"),
         (("--rerun", "1", "{job}"), "--rerun is of one job or one claim; 2 were given"),
         (("--rerun", "1", "--tasks", "{job}/gone"), "/gone: no directory; expected one with tasks"),

@@ -107,7 +107,10 @@ def test_now_shows_nothing_that_was_withheld_since(ledger: Ledger) -> None:
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [([], "Missing argument 'QUERY…', or --update"), (["--update", "x"], "does not go with")],
+    [
+        ([], "Missing argument 'QUERY…', or --update"),
+        (["--update", "x"], "cannot be combined with"),
+    ],
 )
 def test_a_query_or_an_update_is_expected(
     words: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

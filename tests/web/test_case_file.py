@@ -89,7 +89,7 @@ def verdict_of(page: Page) -> str:
 
 def test_an_honest_file_passes_every_check(shared: Page, honest: bytes, tmp_path: Path) -> None:
     open_file(shared, tmp_path / "case.html", honest)
-    assert verdict_of(shared).startswith("8 checks passed, none failed; 1 could not be made.")
+    assert verdict_of(shared).startswith("8 checks passed, none failed; 1 could not be run.")
     assert shared.locator(".score").inner_text() == "Reward 1.0"
     assert "verifier/reward.txt holds" in shared.locator(".checks").inner_text()
     assert "reward-seeded" in shared.locator("main").inner_text()
@@ -147,10 +147,7 @@ def test_a_page_that_was_cut_never_says_that_it_was_checked(
     path.write_bytes(honest[: int(len(honest) * part)])
     page.goto(path.as_uri())
     assert page.locator(".verdict").count() == 0
-    assert (
-        "Nothing on this page has been checked yet" in page.locator("body").inner_text()
-        or part < 0.1
-    )
+    assert "Nothing below has been verified" in page.locator("body").inner_text() or part < 0.1
 
 
 def test_without_script_the_score_the_pins_and_the_first_steps_are_there(
@@ -163,7 +160,7 @@ def test_without_script_the_score_the_pins_and_the_first_steps_are_there(
     page.goto(path.as_uri())
     text = page.locator("main").inner_text()
     context.close()
-    for words in ("has been checked yet", "Image", "Root of its tree", "step 1 tool_call bash"):
+    for words in ("Nothing below has been verified", "Image", "Root hash", "step 1 tool_call bash"):
         assert words in text
     assert text.index("Reward") < text.index("Task revision")
 
@@ -248,15 +245,15 @@ def test_what_came_by_another_way_is_compared(page: Page, tmp_path: Path) -> Non
     assert "cosigned the checkpoint of this case, at 2023-11-14" in compare(
         page, str(witness.cosigner)
     )
-    assert compare(page, str(stranger)).startswith("NOT THE SAME")
+    assert compare(page, str(stranger)).startswith("DIFFERENT")
     assert compare(page, newest.render().decode()).startswith("same")
-    assert "takes a consistency proof" in compare(page, older.render().decode())
-    assert "stayed as they were" in compare(page, grown)
+    assert "paste the consistency proof" in compare(page, older.render().decode())
+    assert "did not change" in compare(page, grown)
     assert compare(page, newest.tree.root.hex()).startswith("same")
     assert compare(page, base64.b64encode(newest.tree.root).decode()).startswith("same")
     assert compare(page, record).startswith("same")
-    assert compare(page, "0" * 64).startswith("NOT THE SAME")
-    assert compare(page, "rubbish").startswith("NOT THE SAME")
+    assert compare(page, "0" * 64).startswith("DIFFERENT")
+    assert compare(page, "rubbish").startswith("DIFFERENT")
 
 
 HOSTILE = "</script><script>window.ran=1</script><img src=x onerror=window.ran=1>\u202e\x1b[31m\x00"
@@ -334,7 +331,7 @@ def test_what_was_left_out_is_told_as_not_checked(
 ) -> None:
     forged = redo(honest, drop_file("verifier/test-stdout.txt", "size"))
     open_file(shared, tmp_path / "case.html", forged)
-    assert verdict_of(shared).startswith("7 checks passed, none failed; 2 could not be made.")
+    assert verdict_of(shared).startswith("7 checks passed, none failed; 2 could not be run.")
     assert (
         "verifier/test-stdout.txt (too large to be embedded)"
         in shared.locator(".checks").inner_text()

@@ -285,4 +285,4 @@ def test_a_job_has_no_ledger() -> None:
         for path in ("/ledger", "/ledger/entries/1", "/ledger/verification"):
             found = httpx.get(address + path, verify=NO_TLS, trust_env=False)
             assert found.status_code == 404
-            assert "no ledger is looked at" in found.text
+            assert "this viewer shows jobs, not a ledger" in found.text

@@ -65,13 +65,13 @@ _decode = msgspec.json.Decoder(list[_Seen]).decode
 
 
 def audit_beside(job: Job) -> Iterator[Finding]:
-    """Notes about what is in none of the job's numbers."""
+    """Notes about what the job does not count."""
     yield from _audit_attempts(job)
     for directory in job.set_aside:
-        message = f"{os.path.basename(directory)}: of an earlier plan, in no number"
+        message = f"{os.path.basename(directory)}: of an earlier plan, not counted"
         yield Finding(Kind.EARLIER_PLAN, directory, f"{message}; {_describe_end(directory)}")
     for task in job.refused:
-        message = f"{task}: could not be run when the job was planned, and is in no number"
+        message = f"{task}: could not be run when the job was planned; not counted"
         yield Finding(Kind.REFUSED_TASK, f"{job.directory}/proctor.json", message, task)
     yield from _audit_findings(job)
 
@@ -84,7 +84,7 @@ def _audit_attempts(job: Job) -> Iterator[Finding]:
         message = f"retried attempts that are gone: {gone}; harbor keeps only the last"
         yield Finding(Kind.LOST_ATTEMPTS, f"{job.directory}/result.json", message, str(gone))
     if kept:
-        message = f"{count_of(len(kept), 'earlier attempt')}, in <trial>/attempts and in no number"
+        message = f"{count_of(len(kept), 'earlier attempt')}, in <trial>/attempts, not counted"
         yield Finding(Kind.KEPT_ATTEMPTS, kept[0], message, str(len(kept)))
 
 

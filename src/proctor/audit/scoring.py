@@ -262,9 +262,9 @@ def _notes_of_job(job: Job) -> Iterator[str]:
         yield f"{job.name}: {n} without a result.json"
     if job.set_aside:
         trials = count_of(len(job.set_aside), "trial")
-        yield f"{job.name}: {trials} of earlier plans: kept, and in no number"
+        yield f"{job.name}: {trials} of earlier plans: kept, not counted"
     if job.refused:
-        yield f"{job.name}: {count_of(len(job.refused), 'task')} refused, and in no number"
+        yield f"{job.name}: {count_of(len(job.refused), 'task')} refused, not counted"
 
 
 def _notes_of_metric(key: str, metric: ScoredMetric) -> Iterator[str]:

@@ -58,7 +58,7 @@ _OPTIONS = (
     click.option(
         "--offline",
         is_flag=True,
-        help="With --rerun: pull no images: those that the trials ran on must be there.",
+        help="With --rerun: do not pull images; they must already be in the store.",
     ),
     click.option(
         "--tasks",
@@ -362,7 +362,7 @@ def _compare(left: Job, right: Job, epsilon: float, *, as_json: bool) -> int:
         columns = ("task", "attempt", "what", left.name, right.name)
         print_table(columns, [_row(difference) for difference in differences], fold=columns)
     else:
-        print_line(f"{left.name} and {right.name}: every task came to the same")
+        print_line(f"{left.name} and {right.name}: all tasks have the same result")
     return 1 if differences else 0
 
 

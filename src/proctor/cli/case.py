@@ -82,7 +82,7 @@ def _check_sealed(trial: str, directory: str | None) -> None:
         return
     name = Path(trial).resolve().name
     raise InputError(
-        f"{trial}: a directory, which anybody could have edited; a case file is made of a sealed "
+        f"{trial}: a directory, which anyone could have edited; a case file is made of a sealed "
         f"trial: `proctor ledger seal {trial} --experiment NAME --ledger "
         f"{choose_directory(directory)}` seals it, then `proctor case NAME/{name}`"
     )
@@ -132,4 +132,6 @@ def _print(made: MadeCase, output: str) -> None:
     for found in judge_reward(opened):
         print_line(f"  `proctor check` will fail it: {found.message}")
     print_line(f"  key  {opened.keys[-1].key}")
-    print_line("  Send the key or a checkpoint through another channel: who has it can compare.")
+    print_line(
+        "  Send the key or a checkpoint through another channel, so that the recipient can compare."
+    )

@@ -161,7 +161,7 @@ def _are_submissions(things: tuple[str, ...]) -> bool:
     files = [thing for thing in things if Path(thing).is_file()]
     if files and len(files) < len(things):
         raise click.UsageError(
-            f"--policy goes with jobs and experiments, or with a score record; {files[0]} is a file"
+            f"--policy takes jobs and experiments, or one score record; {files[0]} is a file"
         )
     return not files
 
@@ -201,15 +201,11 @@ def _find_other_way(path: str) -> str:
 
 def _check_used(kinds: set[FileKind], options: _CheckOptions) -> None:
     if options.policy is not None and FileKind.SCORE_RECORD not in kinds:
-        raise click.UsageError(
-            "--policy goes with jobs, experiments and score records; none was given"
-        )
+        raise click.UsageError("--policy requires a job, an experiment or a score record")
     if options.evidence and FileKind.RECORD not in kinds:
-        raise click.UsageError("--evidence goes with a trial record; none was given")
+        raise click.UsageError("--evidence requires a trial record")
     if options.keys and not kinds & _SIGNED:
-        raise click.UsageError(
-            "--key goes with a ledger, checkpoint, proof, claim or case file; none was given"
-        )
+        raise click.UsageError("--key requires a ledger, checkpoint, proof, claim or case file")
 
 
 def _print(found: Checked) -> None:

@@ -71,8 +71,8 @@ def _check_used(things: tuple[str, ...], options: PolicyOptions) -> None:
         for option, value in (("--since", options.since), ("--key", options.keys)):
             if value:
                 raise InputError(
-                    f"{things[0]}: a directory; {option} goes with the ledger that it was sealed "
-                    "into, which --ledger names"
+                    f"{things[0]}: a directory; {option} requires --ledger, the ledger that it "
+                    "was sealed into"
                 )
 
 
@@ -139,7 +139,7 @@ def _checked_job(path: str) -> str:
     thing = find_file_kind(path)
     if thing not in (FileKind.JOB, FileKind.DATASET, FileKind.TRIAL):
         what = "name one of its experiments" if thing is FileKind.LEDGER else "expected a job"
-        raise InputError(f"{path}: a {thing}; --policy goes with jobs and experiments; {what}")
+        raise InputError(f"{path}: a {thing}; --policy requires a job or an experiment; {what}")
     return str(Path(path))
 
 

@@ -51,9 +51,9 @@ def _dataset_argument[**P, R](function: Callable[P, R]) -> Callable[P, R]:
 def command() -> None:
     """List, fetch and verify datasets of tasks by name.
 
-    A dataset is a list of tasks in git repositories, in a registry: a JSON file of harbor's form.
-    Without a registry, published datasets are known by name. Tasks are fetched once and then used
-    without a network, by `proctor run -d NAME@VERSION` too.
+    A dataset is a list of tasks in git repositories. A registry is a JSON file in harbor's format
+    that lists datasets by name; without one, the published datasets are listed. Tasks are fetched
+    once and then used without a network, by `proctor run -d NAME@VERSION` too.
 
     Example: proctor dataset list
     """
@@ -134,9 +134,11 @@ def show(dataset: str, registry_path: str | None, registry_url: str | None, as_j
 
 @command.command("fetch")
 @_dataset_argument
-@click.option("-i", "--include", multiple=True, metavar="GLOB", help="Only tasks matching GLOB.")
-@click.option("-x", "--exclude", multiple=True, metavar="GLOB", help="No tasks matching GLOB.")
-@click.option("--again", is_flag=True, help="Fetch tasks again that are in the cache.")
+@click.option(
+    "-i", "--include", multiple=True, metavar="GLOB", help="Include only tasks matching GLOB."
+)
+@click.option("-x", "--exclude", multiple=True, metavar="GLOB", help="Exclude tasks matching GLOB.")
+@click.option("--again", is_flag=True, help="Fetch tasks even if they are cached.")
 @click.option("-q", "--quiet", is_flag=True, help="Do not show progress.")
 @json_option
 def fetch(
@@ -170,7 +172,7 @@ def fetch(
     _print_head(cached)
     fetched = len(tasks) - refused - (0 if again else before)
     print_line(
-        f"  {max(fetched, 0)} fetched, {0 if again else before} there before, {refused} refused"
+        f"  {max(fetched, 0)} fetched, {0 if again else before} already cached, {refused} refused"
     )
     _print_refused(cached.tasks)
     return 3 if refused else 0

@@ -21,7 +21,7 @@ def command(directory: str, as_json: bool) -> int:
     and no model is called: agents, models, tasks, costs and traces are invented, and the numbers
     say nothing about anything real. There are 4 agents, 3 models, 30 tasks and 5 attempts, with
     errors of several kinds, and an agent that plants its reward. The same bytes are written every
-    time, signed with a demo key that everybody has. DIR has to be empty or missing.
+    time, signed with a public demo key. DIR must be empty or missing.
 
     Example: proctor demo-data demo
     """

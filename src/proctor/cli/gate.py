@@ -348,7 +348,7 @@ def _check_options(*, as_json: bool, junit: str | None, markdown: str | None) ->
     asked = [click.get_current_context().params[name] for name in _CONDITIONS]
     # A limit of 0 is a limit, although it is falsy.
     if all(value is None or value is False for value in asked):
-        raise click.UsageError("nothing is asked for; expected a limit, such as --min-mean 0.5")
+        raise click.UsageError("no threshold given; pass one, such as --min-mean 0.5")
     check_companions({"max_drop": "against"})
     if junit == STDOUT:
         raise click.UsageError("--junit is -; expected a file: stdout has the verdict")
@@ -359,7 +359,7 @@ def _check_options(*, as_json: bool, junit: str | None, markdown: str | None) ->
     ):
         raise click.UsageError(f"--junit and --markdown are both {junit}; expected two files")
     if as_json and markdown == STDOUT:
-        raise click.UsageError("--json does not go with --markdown -: both are for stdout")
+        raise click.UsageError("--json cannot be combined with --markdown -: both are for stdout")
 
 
 def _print(judged: list[Judged], miss: Miss | None, *, as_json: bool, page: str | None) -> None:

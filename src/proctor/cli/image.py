@@ -44,9 +44,17 @@ def command() -> None:
 
 @command.command("pull")
 @click.argument("reference", metavar="REF")
-@click.option("--platform", metavar="OS/ARCH", help="As in linux/arm64.  [default: this machine's]")
+@click.option(
+    "--platform",
+    metavar="OS/ARCH",
+    help="Platform, such as linux/arm64.  [default: this machine's]",
+)
 @click.option("--as", "name", metavar="NAME", help="Name to store it under.  [default: REF]")
-@click.option("--offline", is_flag=True, help="Only check that it is there; contact no registry.")
+@click.option(
+    "--offline",
+    is_flag=True,
+    help="Only check that the image is in the store; do not contact a registry.",
+)
 @json_option
 def pull(
     reference: str, platform: str | None, name: str | None, offline: bool, as_json: bool
@@ -56,8 +64,8 @@ def pull(
     REF is a name as in Docker: debian:12, registry.example.org/org/name:tag, or with a digest:
     debian@sha256:… Users and passwords come from ~/.docker/config.json and its credential helpers,
     mirrors from ~/.config/proctor/registries.toml. Layers are stored once and shared between
-    images. If the tag has moved since, the name gets the new image. A pull that broke off goes on
-    where it ended.
+    images. If the tag has moved, the name is reassigned to the new image. An interrupted pull
+    continues where it stopped.
 
     Example: proctor image pull debian:12
     """
@@ -187,11 +195,11 @@ def import_(
 
     An image with its layers comes from `docker save debian:12 -o debian.tar`, or from an OCI image
     layout (a directory, or a tar archive of it). Its variables, working directory, user, ENTRYPOINT
-    and HEALTHCHECK are imported too. If there are several images, NAME selects one by its
-    tags. A root file system is a directory or a tar archive, as written by `docker export`, and has
-    no such settings: pass those that matter as options. Archives are plain, or compressed with
-    gzip, xz, bzip2 or zstd. The image is used by a Dockerfile that is FROM this name, by a task
-    with this docker_image, and by --base.
+    and HEALTHCHECK are imported too. If there are several images, NAME selects one by its tags. A
+    root file system is a directory or a tar archive, as written by `docker export`, and has no such
+    settings: pass those that matter as options. Archives are plain, or compressed with gzip, xz,
+    bzip2 or zstd. The name can be used in FROM of a Dockerfile, as docker_image of a task, and with
+    --base.
 
     Example: proctor image import debian:12 debian.tar
     """
@@ -285,7 +293,7 @@ def remove(name: str, as_json: bool) -> int:
 
 
 @command.command("prune")
-@click.option("--all", "is_all", is_flag=True, help="Remove all that no run is using.")
+@click.option("--all", "is_all", is_flag=True, help="Remove everything that no run is using.")
 @click.option(
     "--limit",
     metavar="SIZE",
@@ -295,8 +303,9 @@ def remove(name: str, as_json: bool) -> int:
 def prune(is_all: bool, limit: str | None, as_json: bool) -> int:
     """Remove pulled and built images and layers of Dockerfiles, the least recently used first.
 
-    The next run that needs one pulls or builds it again. What a run is using stays, and so do
-    imported images, which do not count. Every pull and every build removes down to the limit too.
+    The next run that needs one pulls or builds it again. Images that a run is using and imported
+    images are kept; imported images do not count towards the limit. Every pull and every build also
+    prunes down to the limit.
 
     Example: proctor image prune --limit 20GB
     """

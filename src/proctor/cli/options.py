@@ -25,9 +25,7 @@ def check_companions(companions: Mapping[str, str]) -> None:
     context = click.get_current_context()
     for name, companion in companions.items():
         if _is_given(context, name) and not _is_given(context, companion):
-            raise click.UsageError(
-                f"{_shown(context, name)} goes with {_shown(context, companion)}"
-            )
+            raise click.UsageError(f"{_shown(context, name)} requires {_shown(context, companion)}")
 
 
 def check_apart(first: str, second: str) -> None:
@@ -39,7 +37,7 @@ def check_apart(first: str, second: str) -> None:
     context = click.get_current_context()
     if _is_given(context, first) and _is_given(context, second):
         raise click.UsageError(
-            f"{_shown(context, first)} does not go with {_shown(context, second)}"
+            f"{_shown(context, first)} cannot be combined with {_shown(context, second)}"
         )
 
 
@@ -52,7 +50,7 @@ def check_unused(what: str, **values: object) -> None:
     context = click.get_current_context()
     for name, value in values.items():
         if value not in (None, False, ()):
-            raise click.UsageError(f"{_shown(context, name)} means nothing for {what}")
+            raise click.UsageError(f"{_shown(context, name)} cannot be used with {what}")
 
 
 def is_given(name: str) -> bool:

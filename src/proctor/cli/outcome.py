@@ -152,7 +152,7 @@ def _show_line(job: str, *, as_json: bool) -> None:
         raise
     _print_result(data, as_json=as_json)
     if data is not None and not _has_finished(data) and not as_json:
-        note = "the job did not run to its end, which the line does not say"
+        note = "the line does not show that the job was interrupted"
         click.echo(f"note: {job}: {note}", err=True)
 
 
@@ -166,7 +166,7 @@ def _print_result(data: bytes | None, *, as_json: bool, is_explained: bool = Tru
     print_line(line)
     if not is_explained:
         return
-    click.echo(f"its reader, at exit code 0, makes of it: {_sentence(reading)}", err=True)
+    click.echo(f"agent-challenge reads it (exit code 0) as: {_sentence(reading)}", err=True)
     if note := explain_resolved(summary):
         click.echo(note, err=True)
 

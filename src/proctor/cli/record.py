@@ -57,9 +57,9 @@ def make(
     """Make a TrialRecord from a harbor TRIAL directory.
 
     Rewards are read and scored as `proctor score` does. Without --task the record is partial, and
-    the output says what would make it complete. With --task, whose digests must match those that
-    the trial ran, every file of the task is pinned by its SHA-256. Nothing is written into the
-    trial, and an existing record is never changed.
+    the output says what would make it complete. With --task, every file of the task is pinned by
+    its SHA-256; the task's digests must match those that the trial recorded. Nothing is written
+    into the trial, and an existing record is never changed.
 
     Example: proctor record make jobs/nightly/fix-bug__a1B2c3D --experiment nightly -o record.json
     """
@@ -121,7 +121,7 @@ def _check_streams(output: str, pins: str | None, *, as_json: bool) -> None:
     if pins == STDOUT:
         raise click.UsageError("--pins takes a file; --json prints the pins on stdout")
     if as_json and output == STDOUT:
-        raise click.UsageError("--json goes with -o FILE: stdout holds one or the other")
+        raise click.UsageError("--json requires -o FILE: stdout holds one or the other")
 
 
 def _write(output: str, data: bytes, read: Sequence[str]) -> None:

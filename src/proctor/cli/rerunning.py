@@ -49,7 +49,7 @@ def rerun(jobs: Sequence[str], given: Mapping[str, Any], *, as_json: bool) -> in
         known = ", ".join(find_usable())
         raise click.UsageError(f"--env is {environment!r}; expected one of {known}")
     if given["base"] is not None and environment not in (None, "sandbox"):
-        raise click.UsageError("--base goes with --env sandbox")
+        raise click.UsageError("--base requires --env sandbox")
     tasks = [Path(place) for place in given["task_dirs"]]
     for place in tasks:
         if not place.is_dir():
@@ -131,7 +131,7 @@ class _Account:
 def _load_trials(path: str, ledger: str | None) -> Trials:
     if Path(path).is_dir():
         if ledger is not None:
-            raise click.UsageError("--ledger goes with a claim; a job has its evidence in itself")
+            raise click.UsageError("--ledger requires a claim; a job has its evidence in itself")
         return load_job_trials(path)
     thing = find_file_kind(path)
     if thing is not FileKind.CLAIM:

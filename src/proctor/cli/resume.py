@@ -95,9 +95,9 @@ def command(
 
     The job may have been killed, or started by harbor. Trials with a result are kept, trials
     without one are run. A trial that is run again keeps what its earlier attempt left in
-    attempts/N. A task, agent or image that has changed since makes a new trial beside the old one.
-    Secrets that are redacted in the job's files must be given with --ae or as environment
-    variables; a dry run needs none. Trials that a kill left unsealed are sealed.
+    attempts/N. If a task, agent or image has changed since, a new trial is added beside the old
+    one. Secrets that are redacted in the job's files must be given with --ae or as environment
+    variables; a dry run needs none. Trials that a killed run left unsealed are sealed.
 
     Exit codes are those of `proctor run`.
 

@@ -52,11 +52,11 @@ from proctor.job.preview import preview_run
 def command(**given: Any) -> int:
     """Run an agent on tasks: many trials in one job.
 
-    Flags, job directory and scores are harbor's. The default environment is a sandbox on this
-    machine, without a daemon, on the images that tasks name: missing ones are pulled from their
-    registries. Every attempt is kept; resume a stopped job with `proctor resume`. Press Ctrl-C once
-    to end the trials and keep their records, twice to stop immediately. Each trial is sealed into
-    the ledger when it ends.
+    Flags, job directories and scores are compatible with harbor's. The default environment is a
+    sandbox on this machine, without a daemon, on the images that tasks name: missing ones are
+    pulled from their registries. Every attempt is kept; resume a stopped job with `proctor resume`.
+    Press Ctrl-C once to end the trials and keep their records, twice to stop immediately. Each
+    trial is sealed into the ledger when it ends.
 
     Exit code 0: done. 2: wrong usage or bad input; nothing was run. 3: done, but some trials were
     not scored or some tasks were refused. 130: interrupted. With --result-line: 0 unless the job

@@ -129,7 +129,7 @@ _SNIPPET = 200
     help="Print one line per trial, with its number of matches.",
 )
 @click.option(
-    "--now", "is_now", is_flag=True, help="Search what is indexed already, and say what is not."
+    "--now", "is_now", is_flag=True, help="Search only what is indexed, and report what is not."
 )
 @click.option(
     "--update",
@@ -171,7 +171,7 @@ def command(
     if not words and not is_update:
         raise click.UsageError("Missing argument 'QUERY…', or --update.")
     if words and is_update:
-        raise click.UsageError("--update does not go with a QUERY")
+        raise click.UsageError("--update cannot be combined with a QUERY")
     if is_update:
         return _update(directory)
     if not by_trial and (wanted.limit or 0) > COUNTED:

@@ -27,9 +27,9 @@ from proctor.serve.writer import revoke
               help="Port to listen on; 0 picks a free one.")  # fmt: skip
 @click.option("--tls-certificate", type=PATH, help="Certificate, with its chain, in PEM form.")
 @click.option("--tls-key", type=PATH, help="Private key of the certificate, in PEM form.")
-@click.option("--public", is_flag=True, help="Let everybody read; writing still needs a token.")
+@click.option("--public", is_flag=True, help="Let anyone read; writing still requires a token.")
 @click.option("--max-artifact", metavar="MB", type=click.IntRange(1), default=8192,
-              show_default=True, help="Largest evidence file that is taken.")  # fmt: skip
+              show_default=True, help="Maximum size of an evidence file.")  # fmt: skip
 @click.option("--witness", "witnesses", nargs=2, multiple=True, metavar="URL KEY",
               help="Witness to cosign checkpoints, and its public key; repeatable.")  # fmt: skip
 @json_option
@@ -51,8 +51,8 @@ def command(
 
     Other machines name it as `--ledger https://HOST:PORT` in run, resume, import, seal, verify,
     board, compare, report, search and view, with a token in PROCTOR_TOKEN. What they submit is
-    checked again before it is sealed; this machine alone signs. Outside of this machine, a
-    certificate is required. Runs until interrupted.
+    checked again before it is sealed; only this machine signs. A certificate is required to listen
+    on other addresses than loopback. Runs until interrupted.
 
     Example: proctor serve --ledger ledger
     """
@@ -79,7 +79,7 @@ def command(
         print_stderr(f"the ledger {options.directory}: {server.address} (Ctrl-C ends it)")
         if not server.served.tokens.read() and not public:
             print_stderr(
-                "nobody can use it yet: `proctor serve token add NAME [--write]` makes a token"
+                "no tokens exist yet: `proctor serve token add NAME [--write]` makes a token"
             )
     server.run()
     return 0
@@ -135,7 +135,7 @@ def add_token(
     if experiments and not may_write:
         raise InputError(
             "--experiment limits what is written: it needs --write. A reader verifies the whole "
-            "ledger; `proctor ledger claim` gives somebody one experiment with its proof"
+            "ledger; `proctor ledger claim` shares one experiment with its proof"
         )
     tokens = _tokens(directory or context.obj)
     made = tokens.add(name, may_write=may_write, experiments=experiments)
@@ -151,7 +151,7 @@ def add_token(
 @json_option
 @click.pass_context
 def list_tokens(context: click.Context, directory: str | None, as_json: bool) -> int:
-    """List the tokens by name; nobody can print them again.
+    """List the tokens by name; they cannot be printed again.
 
     Example: proctor serve token list --ledger ledger
     """

@@ -22,7 +22,7 @@ def show(thing: str, options: ShowOptions) -> None:
 
     Raises:
         InputError: it is none of them, or cannot be read.
-        UsageError: an option means nothing for it.
+        UsageError: an option cannot be used with it.
     """
     kind = find_file_kind(thing)
     if kind is not FileKind.JOB:

@@ -307,7 +307,7 @@ def _fields(row: TrialRow, entry: TrialEntry) -> Iterator[tuple[str, str]]:
     if cost := (record.get("cost") or {}).get("estimated_cost_usd"):
         yield "cost", f"{render_money(cost)}{f', {entry.cost_basis}' if entry.cost_basis else ''}"
     if entry.score is not None:
-        yield "marked by", entry.score.profile
+        yield "scored by", entry.score.profile
     if entry.slot is not None:
         yield "slot", f"attempt {entry.slot.attempt} at {entry.slot.task}"
     if entry.source is not None:
@@ -355,7 +355,7 @@ def _show_entry(ledger: LedgerReader, seq: int, options: ShowOptions) -> None:
     line = ledger.line(seq)
     entry = ledger.entry(seq)
     if options.evidence is not None:
-        raise click.UsageError("--evidence means nothing for an entry that is not a trial")
+        raise click.UsageError("--evidence cannot be used with an entry that is not a trial")
     if options.raw:
         send_bytes(line)
         return

@@ -131,4 +131,4 @@ def print_document(document: object) -> None:
 def warn_if_empty(name: str, view: View) -> None:
     """Report that no step matches, if steps were selected."""
     if not view.shown and not view.selection.is_all:
-        print_stderr(f"proctor: {printable(name)}: no step fits")
+        print_stderr(f"proctor: {printable(name)}: no step matches")

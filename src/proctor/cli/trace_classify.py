@@ -92,7 +92,7 @@ def render_many(trials: Sequence[LabelledTrial], held: LabelReport, by: str) -> 
     """Render several trials: a line each, then the totals."""
     lines = [
         f"labels by {by}; shares in %; distances from good runs at the same task (t) or",
-        "of its family (f): of what follows what, and of its order, 0 (the same) to 1",
+        "of its family (f): label transitions (follow), label order (order); 0 = same, to 1",
         "",
         f"{'trial':<{_NAME}} turns  exe  ver  del  exp  follow order  runs  reward",
     ]
@@ -170,13 +170,14 @@ def render_judge(report: JudgeReport) -> list[str]:
     lines = [
         "",
         f"{report.name} (answered by {answered}), prompt {facts['prompt_version']}:",
-        f"  {count_of(facts['turns'], 'label')}, {facts['known_from_before']:,} of them known from "
-        f"before; {count_of(facts['unlabelled'], 'turn')} without one",
-        f"  {count_of(facts['requests'], 'request')} now, {facts['retries']:,} tried again; tokens "
+        f"  {count_of(facts['turns'], 'label')}, {facts['known_from_before']:,} from cache; "
+        f"{count_of(facts['unlabelled'], 'turn')} unlabelled",
+        f"  {count_of(facts['requests'], 'request')}, "
+        f"{count_of(facts['retries'], 'retry', 'retries')}; tokens "
         f"{_count(facts['tokens_in'])} in, {_count(facts['tokens_out'])} out; {cost} in all",
     ]
     lines += [f"  {note}" for note in facts["notes"]]
-    return lines + ([f"  not asked to the end: {facts['refusal']}"] if facts["refusal"] else [])
+    return lines + ([f"  stopped early: {facts['refusal']}"] if facts["refusal"] else [])
 
 
 def _count(tokens: int | None) -> str:

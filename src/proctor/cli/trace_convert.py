@@ -65,7 +65,7 @@ def convert(
     """
     output = None if output == STDOUT else output
     if as_json and output is None:
-        raise click.UsageError("--json goes with --output: stdout holds one or the other")
+        raise click.UsageError("--json requires --output: stdout holds one or the other")
     if target == "atif":
         check_unused("ATIF", no_header=no_header)
     else:

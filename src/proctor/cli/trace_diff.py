@@ -144,8 +144,8 @@ def _only_trace(
         with opened_traces(trial, with_output=True, only_output=only_output) as traces:
             if only_output and not traces:
                 raise InputError(
-                    f"{thing}: has a trace but no recorded output, and of the other trial only the "
-                    "output was recorded; expected two of the same sort"
+                    f"{thing}: has a trace but no recorded output, and the other trial has only an "
+                    "output; compare two traces or two outputs"
                 )
             found = [trace for trace in traces if part in (None, trace.part)]
             if not found:

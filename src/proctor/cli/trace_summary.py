@@ -127,7 +127,7 @@ def _error_fields(found: ExperimentSummary) -> Iterator[tuple[str, str]]:
     yield "error rate", f"{rate} ({found.tool_errors:,} of {results})"
     if found.tool_errors:
         yield "error reasons", render_counts(found.by_reason)
-        over = f"{found.recovered:,} of them got over the first one"
+        over = f"{found.recovered:,} recovered from the first"
         yield "with errors", f"{count_of(found.with_errors, 'trial')}, {over}"
 
 
@@ -240,7 +240,7 @@ def _print(trials: list[TrialSummary]) -> None:
     width = terminal_width()
     lines: Iterator[str] = iter(())
     if not trials:
-        print_line("no trial fits")
+        print_line("no trial matches")
     elif len(trials) == 1:
         lines = render_trial(trials[0], width or _PLAIN_WIDTH)
     else:
@@ -285,7 +285,7 @@ def _print_compat(found: list[Compared], *, as_json: bool) -> None:
         print_json(msgspec.to_builtins({"trials": found, "aggregate": whole}))
         return
     if not found:
-        print_line("no trial fits")
+        print_line("no trial matches")
         return
     names = [name for name in Signals.__struct_fields__ if name != "first_error"]
     rows = [

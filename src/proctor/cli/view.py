@@ -25,7 +25,7 @@ def command(
 
     The server is reachable from this machine only, and runs until it is interrupted: Ctrl-C ends it
     with exit code 0. Reading requires nothing; writing, such as a review, requires the token in the
-    printed address. The address of one job leads to its page, others to the list.
+    printed address. For one job the address opens its page, otherwise the list.
 
     Example: proctor view jobs/nightly
     """

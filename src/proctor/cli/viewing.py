@@ -102,7 +102,7 @@ def find_subject(thing: str | None, directory: str | None) -> Subject:
     place = choose_directory(directory if thing is None else thing or ".")
     if not place.exists():
         raise InputError(
-            f"{place}: there is nothing; expected a ledger, a job's directory or a directory of "
+            f"{place}: does not exist; expected a ledger, a job's directory or a directory of "
             "jobs, such as `proctor view jobs/nightly`"
         )
     if is_ledger(place) or (place / "entries").is_dir():
@@ -115,7 +115,7 @@ def find_subject(thing: str | None, directory: str | None) -> Subject:
     try:
         load_job(str(place))
     except JobError as error:
-        raise InputError(f"{error}; nor is it a ledger") from error
+        raise InputError(f"{error}; not a ledger either") from error
     return Subject(jobs=(place,))
 
 

@@ -147,13 +147,13 @@ def _check_offline(environment: EnvironmentConfig, tasks: Iterable[Task]) -> Non
     if environment.import_path == SANDBOX and is_external(environment):
         builder = environment.kwargs["builder"]
         raise UnsupportedError(
-            f"--offline does not go with --builder {builder}, which pulls images by itself; use "
-            "--builder sandbox"
+            f"--offline cannot be combined with --builder {builder}, which pulls images by "
+            "itself; use --builder sandbox"
         )
     if environment.import_path not in (SANDBOX, NULL):
         raise UnsupportedError(
-            f"--offline does not go with -e {environment_name_for(environment)}, which pulls "
-            "images by itself; use -e sandbox"
+            f"--offline cannot be combined with -e {environment_name_for(environment)}, "
+            "which pulls images by itself; use -e sandbox"
         )
     if environment.import_path == SANDBOX and environment.kwargs.get("builder") != "sandbox":
         find = import_module("proctor.environments.sandbox.roots.bases").find_other_builder

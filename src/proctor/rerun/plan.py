@@ -267,7 +267,7 @@ def _find_environment(
         ours |= {"type": other.type, "import_path": other.import_path, "kwargs": {}}
     if base is not None:
         if (wanted or was) != "sandbox":
-            raise NotReplayableError(f"--base goes with the sandbox; it ran in {was}")
+            raise NotReplayableError(f"--base requires the sandbox; it ran in {was}")
         ours["kwargs"] = {"base": base}
     return recorded.model_copy(update=ours)
 

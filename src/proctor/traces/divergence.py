@@ -339,7 +339,7 @@ def describe_divergence(found: Divergence, *, is_output: bool = False) -> str:
         case First.NEITHER:
             return "All actions are the same, and so are the answers."
         case First.ENVIRONMENT:
-            parted = " The agents act the same to the end." if found.action is None else ""
+            parted = " All actions are the same." if found.action is None else ""
             return f"{shared}; the environment's answer differs first.{parted}"
         case First.AGENT:
             if not found.prefix:

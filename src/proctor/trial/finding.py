@@ -183,7 +183,7 @@ def sort_codes(codes: Iterable[str]) -> list[str]:
 
 
 _MEANINGS: dict[str, str] = {
-    FindingCode.REWARD_PLANTED: "A reward lay there before the verifier began; it did not count.",
+    FindingCode.REWARD_PLANTED: "A reward file existed before the verifier; it did not count.",
     FindingCode.TESTS_PLANTED: "Test files existed before the task's own; they were not run.",
     FindingCode.TESTS_CHANGED: "Tests changed while the verifier ran.",
     FindingCode.SYSTEM_CHANGED: "System files that the tests may use were changed.",

@@ -62,13 +62,13 @@ async def check_before_tests(run: TrialRun, environment: Environment) -> bool:
     if rewards:
         run.add_finding(
             FindingCode.REWARD_PLANTED,
-            f"{_count(rewards)} lay in {verifier} before the verifier began",
+            f"{_count(rewards)} existed in {verifier} before the verifier started",
             files=_describe(rewards),
         )
     if planted:
         run.add_finding(
             FindingCode.TESTS_PLANTED,
-            f"{_count(planted)} lay in {tests} before the tests were put there",
+            f"{_count(planted)} existed in {tests} before the tests were copied there",
             files=_describe(planted),
         )
     return bool(seen)

@@ -137,7 +137,7 @@ def _compare_counts(run: TrialRun, context: AgentContext, use: ModelUse) -> None
         run.add_finding(
             FindingCode.MODEL_USE_DIFFERS,
             f"the agent reports {said['agent']:,} {first}, its provider {said['provider']:,}; the "
-            "provider's counts stand",
+            "provider's counts are used",
             **{name.replace(" ", "_"): value for name, value in differing.items()},
         )
 

@@ -148,7 +148,8 @@ async def verify_again(
         reverification.reason = f"{described.exception_type}: {described.exception_message}"
     finally:
         if reverification.reason is not None:
-            run.logger.warning("not verified again, or not so often: %s", reverification.reason)
+            text = "not re-verified, or fewer times than requested: %s"
+        run.logger.warning(text, reverification.reason)
         _write(run)
 
 

@@ -73,7 +73,7 @@ def _show_board(request: Request) -> Response:
 
 def _need(ledger: LedgerReader | None) -> LedgerReader:
     if ledger is None:
-        raise NotThereError("boards are made from a ledger; what is looked at here is jobs")
+        raise NotThereError("boards are made from a ledger; this viewer shows jobs")
     return ledger
 
 

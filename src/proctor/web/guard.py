@@ -59,7 +59,7 @@ class Guard:
         name, _, port = host.partition(":")
         hosts = self._hosts
         if hosts is not None and (name not in hosts or (port and not port.isdecimal())):
-            raise HTTPException(400, f"this viewer is asked by {' or '.join(hosts)} alone")
+            raise HTTPException(400, f"only {' or '.join(hosts)} may connect to this viewer")
         if len(request.scope.get("raw_path") or b"") > _LONGEST_PATH:
             raise HTTPException(414, f"an address has at most {_LONGEST_PATH:,} characters")
 

@@ -54,7 +54,7 @@ OUTCOMES: Final = {
     "full": "full reward",
     "part": "part of the reward",
     "none": "reward 0",
-    "errored": "errored, whatever it scored",
+    "errored": "errored (scored or not)",
     "unscored": "ended without a reward",
     RUNNING: "no result yet",
     BROKEN: "cannot be read",

@@ -178,7 +178,7 @@ async def _show_verification(request: Request) -> Response:
 def _begin(request: Request) -> AsyncIterator[Report]:
     subject: Subject = request.app.state.subject
     if subject.ledger is None:
-        raise NotThereError("no ledger is looked at: these are plain job directories")
+        raise NotThereError("this viewer shows jobs, not a ledger")
     return begin_verification(request, subject.ledger)
 
 

@@ -51,7 +51,7 @@ async def stream_events(request: Request) -> Response:
     if request.method == "HEAD":
         return Response(media_type="text/event-stream")
     if listeners.number >= MOST_LISTENERS:
-        raise HTTPException(503, "too many pages are open that listen", {"Retry-After": "10"})
+        raise HTTPException(503, "too many open live pages", {"Retry-After": "10"})
     stream = _watch(subject, name, listeners, (known, version))
     return StreamingResponse(stream, media_type="text/event-stream")
 

@@ -79,6 +79,6 @@ def _print(taken: ImportedBundle, *, is_trusted: bool) -> None:
     if bundle.hidden:
         print_line(f"unchecked   {describe_hidden(bundle)}")
     if taken.remarks:
-        print_line(f"remarks     {taken.remarks}")
+        print_line(f"later       {taken.remarks}")
     if taken.without:
-        print_line(f"evidence    {taken.without} files are not in the bundle; put down as withheld")
+        print_line(f"evidence    {taken.without} files are not in the bundle; recorded as withheld")

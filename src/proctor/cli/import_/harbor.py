@@ -53,12 +53,12 @@ def command(
 
     JOB is a job directory, or a directory of jobs. A record is made for every trial, as `proctor
     record make` does; trials run by proctor already have one. Trials that are already sealed are
-    left unchanged, so a job can be imported again when more of it is done. In a job that is not
+    left unchanged, so a job can be imported again when more trials have ended. In a job that is not
     marked as finished, trials without a result are left for later, or imported as killed with
     --killed. `proctor export --format harbor` restores the files.
 
     Each job is audited as `proctor audit` does: the first line says whether its published numbers
-    follow from the evidence. What does not follow is imported too.
+    follow from the evidence. Jobs whose numbers do not follow are imported too.
 
     Exit code 3: trials were refused or left for later. 2: nothing was sealed.
 

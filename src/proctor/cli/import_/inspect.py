@@ -46,7 +46,7 @@ def command(
     LOG is an .eval or .json file, or a directory of logs. Each trial keeps its sample byte for
     byte, and its messages as trajectory.jsonl. A score that is not a number is not a reward: the
     trial is not scored, with the reason. Samples that are already sealed are left unchanged, so a
-    log can be imported again when more of it is done. `proctor export --format inspect` writes
+    log can be imported again when it has more samples. `proctor export --format inspect` writes
     logs that Inspect opens. inspect_ai need not be installed.
 
     A refused sample does not stop the others: the exit code is then 3, or 2 if nothing was sealed.

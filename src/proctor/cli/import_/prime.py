@@ -210,7 +210,7 @@ def _conclude(
         code = print_reconciliation(outcome, noun=_NOUN, as_json=False, ledger=ledger)
     if samples.failure is not None:
         raise PrimeError(
-            f"{samples.failure}; not all samples were read: the same command goes on from here"
+            f"{samples.failure}; not all samples were read: run the same command again to continue"
         )
     return code or (0 if samples.is_settled else _SOME_MISSING)
 
@@ -218,7 +218,7 @@ def _conclude(
 def _find_notes(samples: Listing, outcome: Reconciliation) -> Iterator[str]:
     if outcome.reworded:
         stated = count_of(outcome.reworded, "sample")
-        yield f"{stated} already there: what Prime says about the evaluation is another now"
+        yield f"{stated} already there: Prime's metadata of the evaluation has changed"
     if samples.failure is not None:
         return
     often = f"it was read {count_of(samples.n_readings, 'time')}"
@@ -229,11 +229,11 @@ def _find_notes(samples: Listing, outcome: Reconciliation) -> Iterator[str]:
             "once the evaluation is finished"
         )
     elif samples.last.is_cut:
-        yield f"the same samples came again and again, without an end; {often}"
+        yield f"the same samples kept repeating; {often}"
     elif not samples.is_settled:
         yield f"the list of samples changed each time, and {often}; import again later"
     elif samples.last.repeated:
         repeated = count_of(samples.last.repeated, _NOUN)
-        yield f"{repeated} more came under an id that was there; the same content is skipped"
+        yield f"{repeated} skipped: duplicates of others"
     elif samples.n_readings > 1:
         yield f"the list of samples changed while it was read, so {often}"

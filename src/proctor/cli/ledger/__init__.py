@@ -44,7 +44,7 @@ COMMANDS = {
     "watch": "Watch ledgers and report forks, rollbacks, duplicates, withholdings and damage.",
     "review": "Record your verdict on a trial, without changing the trial.",
     "withhold": "Remove bytes but keep their digests, or restore them.",
-    "sync": "Fetch what is new in a served ledger, and send what waits for it.",
+    "sync": "Fetch what is new in a served ledger, and send queued entries.",
     "publish": "Publish a ledger as static files to TARGET: s3://BUCKET/PREFIX or a directory.",
     "stats": "Show counts and bytes per experiment.",
 }

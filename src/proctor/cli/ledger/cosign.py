@@ -34,7 +34,7 @@ from proctor.ledger.place import local_directory
     type=PATH,
     help="Ledger directory, to prove that it only grew since the last checkpoint.",
 )
-@click.option("--proof", type=PATH, help="Consistency proof of the same, without the ledger.")
+@click.option("--proof", type=PATH, help="Consistency proof, instead of --ledger.")
 @state_option
 @json_option
 def command(
@@ -86,7 +86,7 @@ def command(
             }
         )
         return 0
-    how = "cosigned" if done.is_new else "was cosigned already, and stays as it is"
+    how = "cosigned" if done.is_new else "already cosigned; unchanged"
     print_line(f"{checkpoint}: {how}; the key to check it with is")
     print_line(str(key.cosigner))
     return 0

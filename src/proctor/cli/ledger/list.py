@@ -168,7 +168,7 @@ def _print_csv(
 
 def _print_table(rows: Sequence[TrialRow], columns: Sequence[str], wanted: TrialFilter) -> None:
     if not rows:
-        send("no trial is sealed yet" if wanted == TrialFilter() else "no trial fits")
+        send("no trial is sealed yet" if wanted == TrialFilter() else "no trial matches")
         return
     right = [heading_of(name) for name in NUMBERS]
     headings = [heading_of(name) for name in columns]

@@ -22,15 +22,13 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 @click.command("publish")
 @click.argument("target")
 @ledger_option
-@click.option(
-    "--all", "is_all", is_flag=True, help="Send every file again, also those that are there."
-)
+@click.option("--all", "is_all", is_flag=True, help="Send every file, even those already there.")
 @json_option
 def command(target: str, directory: str | None, is_all: bool, as_json: bool) -> int:
     """Publish a ledger as static files to TARGET: s3://BUCKET/PREFIX or a directory.
 
-    The files are the checkpoint, hash tiles, entries and evidence under the paths that `proctor
-    serve` answers. Everybody who can read them reads and verifies the ledger with `--ledger
+    The files are the checkpoint, hash tiles, entries and evidence, under the same paths as on
+    `proctor serve`. Anyone who can read them can read and verify the ledger with `--ledger
     s3://BUCKET/PREFIX`, or with `--ledger https://HOST/PATH` where a web server serves them.
 
     Only what is new is sent, and the checkpoint last. A published ledger is never replaced by

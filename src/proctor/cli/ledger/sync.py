@@ -23,11 +23,12 @@ _SOME_REFUSED = 3
 @ledger_option
 @json_option
 def command(directory: str | None, as_json: bool) -> int:
-    """Fetch what is new in a served ledger, and send what waits for it.
+    """Fetch what is new in a served ledger, and send queued entries.
 
-    A run whose server cannot be reached goes on; its trials wait on this machine and are sent by
-    this command, or before the next ones are. The server seals nothing twice. What it refuses is
-    kept apart, with the reason; the exit code is then 3.
+    If the server of a run cannot be reached, the run continues and queues its trials on this
+    machine. They are sent by this command, or before the next trials. The server never seals a
+    trial twice. Trials that it refuses are kept separately, with the reason; the exit code is then
+    3.
 
     Example: proctor ledger sync --ledger https://ledger.example.org
     """

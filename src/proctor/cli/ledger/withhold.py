@@ -59,7 +59,7 @@ def command(
 ) -> int:
     """Remove bytes but keep their digests, or restore them.
 
-    Use this for a leaked key, or 300 GB that nobody needs. First an entry is sealed that states
+    Use this for a leaked key, or 300 GB of unneeded evidence. First an entry is sealed that states
     what is removed, why and by whom; then the bytes are deleted. All proofs stay valid, and
     `verify` counts what is withheld. Evidence that another trial names too stays until that trial
     is withheld as well. After a crash, run the same command again. To withhold an entry that is not

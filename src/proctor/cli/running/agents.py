@@ -72,7 +72,7 @@ def _is_class(agent: str) -> bool:
 def _check_takes(agent: str | None, kwargs: object) -> None:
     # harbor would accept these and ignore them.
     if kwargs and agent in _WITHOUT_ARGUMENTS:
-        raise click.UsageError(f"--ak goes with an agent that takes arguments; {agent} takes none")
+        raise click.UsageError(f"--ak requires an agent that takes arguments; {agent} takes none")
 
 
 def _names_agent(flags: RunFlags) -> bool:
@@ -82,19 +82,19 @@ def _names_agent(flags: RunFlags) -> bool:
 
 def _check_flags(flags: RunFlags) -> None:
     if flags.agent is not None and flags.agent_import_path is not None:
-        raise click.UsageError("--agent does not go with --agent-import-path")
+        raise click.UsageError("--agent cannot be combined with --agent-import-path")
     is_command = flags.shell_command is not None or flags.agent == COMMAND
     if flags.shell_command is not None and (
         flags.agent not in (None, COMMAND) or flags.agent_import_path is not None
     ):
-        raise click.UsageError("--command is an agent by itself; it goes with no other")
+        raise click.UsageError("--command cannot be combined with another agent")
     if flags.shell_command is not None and not flags.shell_command.strip():
         raise click.UsageError("--command is empty; expected a shell command")
     if flags.agent_tree is not None and not is_command:
-        raise click.UsageError("--agent-tree goes with --command")
+        raise click.UsageError("--agent-tree requires --command")
     if flags.models and not _names_agent(flags):
         raise click.UsageError(
-            "--model goes with --agent, --agent-import-path or --command: without one of them "
+            "--model requires --agent, --agent-import-path or --command: without one of them "
             "no agent would use the model"
         )
     if not all(model.strip() for model in flags.models):

@@ -84,22 +84,20 @@ def _check_flags(flags: RunFlags) -> None:
     sources = {"--path": flags.path, "--dataset": flags.dataset, "--task": flags.task}
     given = [name for name, value in sources.items() if value is not None]
     if len(given) > 1:
-        raise click.UsageError(f"{given[0]} does not go with {given[1]}")
+        raise click.UsageError(f"{given[0]} cannot be combined with {given[1]}")
     if flags.task_git_commit is not None and flags.task_git_url is None:
-        raise click.UsageError("--task-git-commit goes with --task-git-url")
+        raise click.UsageError("--task-git-commit requires --task-git-url")
     if flags.task_git_url is not None and flags.path is None:
-        raise click.UsageError(
-            "--task-git-url goes with --path, the task's place in the repository"
-        )
+        raise click.UsageError("--task-git-url requires --path, the task's place in the repository")
     in_git = (flags.dataset or "").startswith(PREFIX)
     if (flags.registry_path or flags.registry_url) and (flags.dataset is None or in_git):
-        raise click.UsageError("--registry-path and --registry-url go with --dataset NAME")
+        raise click.UsageError("--registry-path and --registry-url require --dataset NAME")
     if flags.registry_path is not None and flags.registry_url is not None:
-        raise click.UsageError("--registry-path does not go with --registry-url")
+        raise click.UsageError("--registry-path cannot be combined with --registry-url")
     if _is_filtered(flags) and flags.path is None and flags.dataset is None:
         raise click.UsageError(
             "--include-task-name, --exclude-task-name and --n-tasks choose from a dataset; "
-            "they go with --path or --dataset"
+            "they require --path or --dataset"
         )
 
 
@@ -230,7 +228,7 @@ def set_environment(config: JobConfig, flags: RunFlags) -> None:
 
 def _choose(environment: EnvironmentConfig, flags: RunFlags) -> None:
     if flags.environment is not None and flags.environment_import_path is not None:
-        raise click.UsageError("--env does not go with --environment-import-path")
+        raise click.UsageError("--env cannot be combined with --environment-import-path")
     if flags.environment_import_path is not None:
         environment.type, environment.import_path = None, flags.environment_import_path
     elif flags.environment is not None:
@@ -268,14 +266,14 @@ def _set_own(where: str, environment: EnvironmentConfig, name: str) -> None:
 
 def _set_own_argument(environment: EnvironmentConfig, name: str, value: str) -> None:
     if environment.import_path != SANDBOX:
-        raise click.UsageError(f"--{name} goes with --env sandbox")
+        raise click.UsageError(f"--{name} requires --env sandbox")
     if environment.kwargs.setdefault(name, value) != value:
-        raise click.UsageError(f"--{name} and --ek {name}=… say different things")
+        raise click.UsageError(f"--{name} and --ek {name}=… conflict")
 
 
 def _set_host_ports(environment: EnvironmentConfig, ports: Sequence[str]) -> None:
     if environment.import_path != SANDBOX:
-        raise click.UsageError("--allow-host-port goes with --env sandbox")
+        raise click.UsageError("--allow-host-port requires --env sandbox")
     named = environment.kwargs.get("host_ports") or []
     environment.kwargs["host_ports"] = [*([named] if isinstance(named, str) else named), *ports]
 
@@ -411,10 +409,10 @@ def _set_verifier(config: JobConfig, flags: RunFlags) -> None:
         config.verifier.import_path = flags.verifier_import_path
     config.verifier.kwargs.update(parse_arguments("--verifier-kwarg", flags.verifier_kwargs))
     if flags.verifier_kwargs and config.verifier.import_path is None:
-        raise click.UsageError("--verifier-kwarg goes with --verifier-import-path")
+        raise click.UsageError("--verifier-kwarg requires --verifier-import-path")
     config.verifier.disable = flags.disable_verification or config.verifier.disable
     if flags.verify_again and config.verifier.disable:
-        raise click.UsageError("--verify-again goes with verification, which is disabled")
+        raise click.UsageError("--verify-again requires verification, which is disabled")
 
 
 def _check_config(config: JobConfig) -> None:
@@ -463,11 +461,11 @@ def _make_models(flags: RunFlags) -> dict[str, object]:
     ]
     if given and not flags.gateway:
         raise click.UsageError(
-            "--no-gateway does not go with --model-endpoint, --replay-model and limits, which are "
-            "the gateway's"
+            "--no-gateway cannot be combined with --model-endpoint, --replay-model and limits: "
+            "they need the gateway"
         )
     if flags.on_difference is not None and replay is None:
-        raise click.UsageError("--on-difference goes with --replay-model")
+        raise click.UsageError("--on-difference requires --replay-model")
     if replay is not None and not replay.is_dir():
         found = "a file" if replay.exists() else "no such directory"
         raise InputError(f"{replay}: {found}; expected the directory of a trial or a job")

@@ -76,9 +76,7 @@ def check_there(needs: Iterable[Need], host: Mapping[str, str], remedy: str) -> 
     """
     missing = [need for need in needs if need.is_needed and need.variable not in host]
     if missing:
-        _print_needs(
-            "Tasks of this job take these variables from the host, which has not got them:", missing
-        )
+        _print_needs("These host variables are required but not set:", missing)
         raise InputError(
             f"{count_of(len(missing), 'variable')} missing, {missing[0].variable} first; {remedy}"
         )
@@ -93,12 +91,12 @@ def check_needs(needs: Iterable[Need], given: Collection[str], *, yes: bool) -> 
     asked = [need for need in needs if need.variable not in given]
     if not asked or yes:
         return True
-    _print_needs("Tasks of this job want these variables of yours:", asked)
+    _print_needs("Tasks of this job request these host variables:", asked)
     # Without a terminal nobody can answer, and CI must not pass secrets to tasks by default.
     if not (sys.stdin and sys.stdin.isatty() and sys.stderr.isatty()):
         raise InputError(
-            "tasks request variables of the host, and there is no terminal to ask; --yes lets them "
-            "have those listed above"
+            "tasks request host variables, and there is no terminal to ask; pass --yes to allow "
+            "them"
         )
     return click.confirm("Proceed?", default=True, err=True)
 

@@ -46,7 +46,7 @@ def check_no_extra(command: str, extra: Sequence[str]) -> None:
         meant = f"to run this program as the agent, write `proctor {command} -p TASKS {options}`"
     else:
         meant = "tasks are given with -p DIRECTORY, an agent with -a NAME or --command CMD"
-    raise click.UsageError(f"{printable(word)} stands without an option; {printable(meant)}")
+    raise click.UsageError(f"{printable(word)} is not an option value; {printable(meant)}")
 
 
 def check_agents(config: JobConfig) -> None:

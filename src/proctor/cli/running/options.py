@@ -317,7 +317,7 @@ agent_options: Decorator = section(
     ),
 )
 
-OFFLINE_HELP = "Pull no images: those that tasks need must be there."
+OFFLINE_HELP = "Do not pull images; they must already be in the store."
 
 environment_options: Decorator = section(
     "Environment",
@@ -433,7 +433,8 @@ model_options: Decorator = section(
     option(
         "--gateway/--no-gateway",
         default=True,
-        help="Record what agents with a model ask it, and keep its key out of the environment.",
+        help="Record the requests of agents to their model, and keep its key out of the "
+        "environment.",
     ),
     option("--max-cost", type=_DOLLARS, help="Limit what the model of one trial may cost."),
     option("--max-tokens", type=_FROM_1, help="Limit the tokens of one trial."),
@@ -451,8 +452,8 @@ model_options: Decorator = section(
     option(
         "--on-difference",
         type=click.Choice(["stop", "live", "position"]),
-        help="At a request that --replay-model has no answer for: end the trial, ask the model "
-        "from there on, or give the next recorded answer.  [default: stop]",
+        help="What to do at a request that --replay-model has no answer for: end the trial, ask "
+        "the model from there on, or give the next recorded answer.  [default: stop]",
     ),
 )
 
@@ -466,10 +467,9 @@ SLURM_HELP = (
     "SBATCH_*]"
 )
 SCRIPT_HELP = "Print the batch script of --on slurm instead of submitting it."
-INSECURE_HELP = "Use a cluster without token authentication, where anybody may run code."
+INSECURE_HELP = "Use a cluster without token authentication, where anyone can run code."
 LOST_HELP = (
-    "How often to run a trial again because the machine of the cluster that ran it died.  "
-    f"[default: {MOST_LOST}]"
+    f"Number of times to rerun a trial whose machine of the cluster died.  [default: {MOST_LOST}]"
 )
 
 job_options: Decorator = section(
@@ -521,7 +521,7 @@ planned_options: Decorator = section(
 
 record_options: Decorator = section(
     "Records",
-    option("--experiment", help="Experiment to name in the records.  [default: the job name]"),
+    option("--experiment", help="Name of the experiment in the records.  [default: the job name]"),
     option(
         "--extend-experiment",
         is_flag=True,

@@ -34,7 +34,7 @@ def choose_slurm(on: str, options: tuple[str, ...], *, print_script: bool) -> Sl
     if on != SLURM:
         if options or print_script:
             name = "--slurm-arg" if options else "--print-script"
-            raise click.UsageError(f"{name} goes with --on slurm")
+            raise click.UsageError(f"{name} requires --on slurm")
         return None
     _load_slurm().check_slurm_options(options)
     return SlurmOptions(options, print_script)
@@ -67,10 +67,10 @@ def choose_place(on: str, *, is_insecure: bool) -> OpenExecutor | None:
     """
     if on == LOCAL:
         if is_insecure:
-            raise click.UsageError("--insecure-cluster goes with --on ray")
+            raise click.UsageError("--insecure-cluster requires --on ray")
         return None
     if on == SLURM and is_insecure:
-        raise click.UsageError("--insecure-cluster goes with --on ray; a pilot job has a token")
+        raise click.UsageError("--insecure-cluster requires --on ray; a pilot job has a token")
     if on not in (_RAY, SLURM) and not on.startswith(f"{_RAY}://"):
         raise click.UsageError(f"--on {on}: expected local, ray, ray://HOST:PORT or slurm")
     if util.find_spec(_RAY) is None or util.find_spec("grpc") is None:

@@ -143,9 +143,9 @@ def _render_rest(preview: Preview) -> Iterator[str]:
     for task in preview.refused:
         yield f"refused: {task.name}: {task.reason}"
     for trial in preview.unplanned:
-        yield f"in no number: {trial}, of an earlier plan"
+        yield f"not counted: {trial} (earlier plan)"
     for name in preview.strangers:
-        yield f"left alone: {name}, no trial of this job"
+        yield f"ignored: {name} is not a trial of this job"
     yield from (f"note: {note}" for note in preview.notes)
 
 

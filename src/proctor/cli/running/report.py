@@ -95,7 +95,7 @@ def _render_not_again(missed: list[NotReverified]) -> Iterator[str]:
     for reason, trials in list(reasons.items())[:_MOST]:
         more = " …" if len(trials) > 1 else ""
         text = f"{count_of(len(trials), 'trial')}, {trials[0]}{more}"
-        yield f"  not verified again, or not so often: {text}: {reason}"
+        yield f"  not re-verified, or fewer times than requested: {text}: {reason}"
 
 
 def describe_flakes(flakes: Flakes | None) -> object:
@@ -297,7 +297,7 @@ def render_report(report: Report) -> Iterator[str]:
     if _is_more_to_count(outcome):
         yield from render_parts(outcome.counts)
     if not outcome.is_marked:
-        yield "no trial was verified, and none has a score: --disable-verification"
+        yield "verification was disabled: no scores"
     directory = shorten_path(outcome.directory)
     yield from render_errors(directory, _exceptions_of(outcome), report.errors)
     yield from _render_usage(outcome)
@@ -311,7 +311,7 @@ def render_report(report: Report) -> Iterator[str]:
     yield from (f"note: {note}" for note in outcome.notes)
     if outcome.unplanned:
         trials = count_of(len(outcome.unplanned), "trial")
-        yield f"note: {trials} of earlier plans: kept, and in no number"
+        yield f"note: {trials} of earlier plans: kept, not counted"
     yield ""
     yield from _render_next(report)
 
@@ -390,7 +390,7 @@ def render_findings(findings: Mapping[str, list[str]]) -> Iterator[str]:
 def _render_refused(outcome: JobOutcome) -> Iterator[str]:
     if not outcome.refused:
         return
-    yield f"refused, and in no number: {count_of(len(outcome.refused), 'task')}"
+    yield f"refused (not counted): {count_of(len(outcome.refused), 'task')}"
     for task in outcome.refused[:_MOST_REFUSED]:
         yield f"  {task.name}: {task.reason}"
     if len(outcome.refused) > _MOST_REFUSED:

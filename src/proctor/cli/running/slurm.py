@@ -172,7 +172,7 @@ class _Following:
     def _remedy(self) -> str:
         if self.directory.exists():
             return f"Continue with: proctor resume {self.directory} --on slurm"
-        return "No trial had begun: run it again"
+        return "No trial started; run the command again"
 
     def _print_new(self) -> None:
         sys.stdout.flush()

@@ -105,7 +105,7 @@ def _load(path: str) -> _Task | _Dataset:
     directory = Path(path)
     try:
         if not directory.is_dir():
-            what = "not a directory" if directory.exists() else "there is nothing"
+            what = "not a directory" if directory.exists() else "does not exist"
             raise InputError(f"{path}: {what}; expected a task directory or a dataset of them")
         if is_task_directory(directory):
             return _load_task(path)
@@ -157,7 +157,7 @@ def _print_task(task: _Task, *, with_files: bool) -> None:
     if with_files:
         _print_files(task)
     for fault in task.faults:
-        print_line(f"  harbor does not take it: {fault}")
+        print_line(f"  harbor rejects it: {fault}")
 
 
 def _print_files(task: _Task) -> None:
@@ -178,7 +178,7 @@ def _print_dataset(dataset: _Dataset, *, with_files: bool) -> None:
         _print_rows(dataset.tasks)
     for one in dataset.skipped:
         reasons = "; ".join(map(str, one.faults))
-        print_line(f"{one.name}: harbor does not take it: {reasons}")
+        print_line(f"{one.name}: harbor rejects it: {reasons}")
     print_line(f"dataset digest v1  {dataset.digest}")
 
 

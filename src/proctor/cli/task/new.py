@@ -26,9 +26,9 @@ def command(name: str, output: str, as_json: bool) -> int:
     """Create a task that passes with its solution and fails without it.
 
     Writes DIR/NAME with task.toml, an instruction, a Dockerfile, a solution and tests, and never
-    overwrites anything. It asks for a file with one word: edit the files where their comments say
-    so, and the instruction; `proctor task try` checks the task. With ORGANISATION/NAME, task.toml
-    names the organisation too.
+    overwrites anything. The new task asks for a file with one word. Edit the instruction, and the
+    other files where their comments say so; `proctor task try` checks the task. With
+    ORGANISATION/NAME, task.toml names the organisation too.
 
     Example: proctor task new fix-bug
     """

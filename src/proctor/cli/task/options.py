@@ -37,7 +37,7 @@ _OPTIONS = (
         help="Program that builds a Dockerfile for the sandbox.  [default: auto, the sandbox]",
     ),
     click.option(
-        "-y", "--yes", is_flag=True, help="Let the task have the host's variables that it names."
+        "-y", "--yes", is_flag=True, help="Allow the task to read the host variables it names."
     ),
 )
 
@@ -77,7 +77,7 @@ def make_environment(
     given = {"base": base, "builder": builder}
     kwargs = {option: value for option, value in given.items() if value is not None}
     if kwargs and name != "sandbox":
-        raise click.UsageError(f"--{next(iter(kwargs))} goes with --env sandbox")
+        raise click.UsageError(f"--{next(iter(kwargs))} requires --env sandbox")
     default = find_default_base(env) if name == "sandbox" else None
     if default is not None:
         kwargs.setdefault("base", default)

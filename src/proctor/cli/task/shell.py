@@ -46,8 +46,8 @@ def command(
     It starts as an agent does: in the working directory, as the agent's user, with the task's
     variables and network, on the image that the task names, which is pulled if it is missing. In a
     task of several steps, it is set up for the first one. Commands can
-    be given on standard input too. Everything is removed when the shell ends, whose exit code is
-    that of this command.
+    be given on standard input too. Everything is removed when the shell ends. The command exits
+    with the shell's exit code.
 
     Example: echo 'ls -la' | proctor task shell tasks/fix-bug
     """
@@ -91,7 +91,7 @@ def _explain(job: Path) -> str:
     failures = (
         each for trial in find_in_files(str(job)) for each in read_failures(trial, None).exceptions
     )
-    return next((f"{each.title}: {each.line}" for each in failures), "the reason is not known")
+    return next((f"{each.title}: {each.line}" for each in failures), "unknown reason")
 
 
 class Shell:

@@ -86,8 +86,8 @@ def command(
     """Run a task with and without its solution, and report what is wrong with it.
 
     The agent `oracle` runs solution/solve.sh and must pass in every attempt; the agent `nop` does
-    nothing and must not pass. The tests run twice on the files that an attempt left, and must agree
-    with themselves. The image that the task names is pulled if it is missing. Nothing is written to
+    nothing and must not pass. The tests run twice on the files that an attempt left, and must give
+    the same result. The image that the task names is pulled if it is missing. Nothing is written to
     your ledger.
 
     Exit code 0: the task is fine. 1: something is wrong with it. 2: wrong usage or bad input.
@@ -301,7 +301,7 @@ def _judge_oracle(oracle: AgentTrials, report: Report) -> None:
         report.add("oracle-failed", message, failed, explained=True)
     elif not report.has(_TESTS_FLAKY):
         # Tests that disagree with themselves explain it; the solution need not be at fault.
-        message = f"the solution fails now and then: {oracle}; expected a reward of 1 in each"
+        message = f"the solution fails intermittently: {oracle}; expected a reward of 1 in each"
         report.add("oracle-flaky", message, failed, explained=True)
 
 
@@ -325,7 +325,7 @@ def _judge_tests(flakes: Flakes | None, report: Report) -> None:
         if task.n_differing:
             step = f" of step {task.step}" if task.step else ""
             message = (
-                f"the tests{step} disagree with themselves about the same files: "
+                f"the tests{step} gave different results on the same files: "
                 f"{task.n_differing} of {count_of(task.verifications, 'verification')} differ"
             )
             report.add(_TESTS_FLAKY, message)

@@ -44,7 +44,7 @@ from proctor.report.case.page import FoundPage, differs_from, parse_page, render
 from proctor.sentence import count_of, reason_of
 
 _ELSE = (
-    "that no other entry of the ledger is about it: this needs the ledger",
+    "that no other entry of the ledger refers to it: this needs the ledger",
     "that the run happened as the record says: an owner can seal an invented one",
 )
 
@@ -69,7 +69,7 @@ def check_case_file(path: str, given: Sequence[str] = ()) -> Checked:
         return Checked(
             path=path,
             thing=FileKind.CASE,
-            summary="it cannot be parsed, and proves nothing",
+            summary="it cannot be parsed, so it proves nothing",
             diagnostics=(Diagnostic("damaged", str(error)),),
         )
     tally = Tally()
@@ -205,9 +205,7 @@ def _check_remarks(opened: OpenedCase) -> Iterator[Diagnostic]:
             case _:
                 named = set()
         if opened.record not in named:
-            yield Diagnostic(
-                "foreign-entry", f"entry {seq} is about something else than this trial"
-            )
+            yield Diagnostic("foreign-entry", f"entry {seq} refers to another trial")
 
 
 def _judge_page(page: bytes, opened: OpenedCase) -> Iterator[Diagnostic]:

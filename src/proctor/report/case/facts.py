@@ -27,10 +27,10 @@ def list_facts(opened: OpenedCase) -> list[Section]:
         ("Trial", list(_trial(opened.entry))),
         ("Pins", list(_pins(opened.entry))),
         ("Findings", list(_findings(opened.entry)) or [("Findings", "none")]),
-        ("Said of it later", list(_remarks(opened)) or [("Entries", "none")]),
+        ("Later entries", list(_remarks(opened)) or [("Entries", "none")]),
         ("Place in the ledger", list(_proof(opened))),
         ("Evidence", list(_evidence(opened)) or [("Files", "none")]),
-        ("First steps", list(_steps(opened)) or [("Trace", "none that is embedded")]),
+        ("First steps", list(_steps(opened)) or [("Trace", "none is embedded")]),
     ]
 
 
@@ -49,11 +49,11 @@ def _score(opened: OpenedCase) -> Iterator[Fact]:
         yield file.path, held or "not embedded"
     if not files:
         yield "Reward file", "none among the evidence"
-    yield "Marked by", entry.at("score", "profile").say()
+    yield "Scored by", entry.at("score", "profile").say()
     yield "Counted as", certificate.at("rewards").say()
     yield "Basis", certificate.at("basis").say()
     yield "Exception", certificate.at("exception").say()
-    yield "Counted in", certificate.at("group").say()
+    yield "Group", certificate.at("group").say()
 
 
 def _trial(entry: Spelled) -> Iterator[Fact]:
@@ -65,9 +65,9 @@ def _trial(entry: Spelled) -> Iterator[Fact]:
     yield "Agent", record.at("agent", "adapter").say()
     yield "Model", record.at("agent", "model").say()
     yield "When", record.at("timestamp").say()
-    yield "Seconds", record.at("timing", "total_seconds").say()
+    yield "Duration in seconds", record.at("timing", "total_seconds").say()
     yield "Cost in USD", record.at("cost", "estimated_cost_usd").say()
-    yield "Cost is", entry.at("cost_basis").say()
+    yield "Cost basis", entry.at("cost_basis").say()
     yield "Record", record.at("completeness").say()
     yield "Instruction", record.at("inputs", "instruction").say()
 
@@ -104,11 +104,11 @@ def _say_remark(entry: Spelled) -> str:
         case "supersede":
             heir, subject = _say_subject(entry.at("by")), _say_subject(entry.at("subject"))
             cause = entry.at("cause").say()
-            return f"{heir} stands in for {subject} ({cause}), by {by}: {reason}"
+            return f"{heir} replaces {subject} ({cause}), by {by}: {reason}"
         case "rescore":
-            return f"marked again by {entry.at('score', 'profile').say()}, by {by}: {reason}"
+            return f"rescored by {entry.at('score', 'profile').say()}, by {by}: {reason}"
         case "withhold":
-            return f"bytes were taken out, by {by}: {reason}"
+            return f"bytes withheld by {by}: {reason}"
         case _:
             return f"{entry.at('kind').say()} by {by}: {entry.at('text').say()}"
 
@@ -123,11 +123,11 @@ def _proof(opened: OpenedCase) -> Iterator[Fact]:
     yield "Sealed at", opened.entry.at("at").say()
     yield "Record's SHA-256", opened.record
     yield "Ledger", on_one_line(checkpoint.origin)
-    yield "Its entries", str(checkpoint.tree.size)
-    yield "Root of its tree", checkpoint.tree.root.hex()
-    yield "Its key", on_one_line(opened.keys[-1].key if opened.keys else "")
+    yield "Ledger size", str(checkpoint.tree.size)
+    yield "Root hash", checkpoint.tree.root.hex()
+    yield "Ledger key", on_one_line(opened.keys[-1].key if opened.keys else "")
     yield "Checkpoint", on_one_line(opened.case.checkpoint)
-    yield "Way to the root", " ".join(opened.path) or "empty: it is the only entry"
+    yield "Inclusion path", " ".join(opened.path) or "empty: it is the only entry"
 
 
 def _evidence(opened: OpenedCase) -> Iterator[Fact]:

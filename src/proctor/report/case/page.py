@@ -31,9 +31,9 @@ _END: Final = b"</script>"
 _STYLE_MARK: Final = "the style's SHA-256"
 _LONGEST_NAME: Final = 400
 NOTICE: Final = (
-    "Nothing on this page has been checked yet. A script in this file checks it and says so here; "
-    "where this sentence stays, no script ran, and what stands below is only what whoever made the "
-    "file wrote. `proctor check` checks it without a browser."
+    "Nothing below has been verified; it is what the file's author wrote. A script in this file "
+    "verifies it and replaces this sentence with the result; if you can read this, no script ran. "
+    "`proctor check` verifies it without a browser."
 )
 
 

@@ -79,7 +79,7 @@ async function refilter() {
   if (at === null) {
     rows.total = 0;
     list.draw();
-    $("window").append(make("p", "empty", "No entry fits."));
+    $("window").append(make("p", "empty", "No entry matches."));
     $("position").textContent = "no entry fits";
   } else {
     await list.show(at);

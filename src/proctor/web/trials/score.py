@@ -232,7 +232,7 @@ def _tell(
     for file in files:
         yield _describe_file(file)
         if file.beside:
-            yield f"{file.beside} lies beside it and decides nothing: reward.json goes first."
+            yield f"{file.beside} is ignored: reward.json takes precedence."
     if basis is None:
         yield "No certified values are stored: the reward is only what the record states."
     else:

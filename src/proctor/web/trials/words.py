@@ -40,7 +40,7 @@ CAUSES: Final[dict[str, str]] = {
     CauseKind.VERIFIER: "the verifier gave no number that counts",
     CauseKind.INFRASTRUCTURE: "machines, networks, endpoints, or somebody who stopped it",
     CauseKind.LIMIT: "a limit of time, turns, tokens, money or context ended it",
-    CauseKind.CHEATING: "what was found about its integrity speaks against it",
+    CauseKind.CHEATING: "an integrity finding casts doubt on it",
 }
 """Who caused a failure."""
 

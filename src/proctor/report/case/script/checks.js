@@ -1,10 +1,10 @@
 "use strict";
-// Everything that can be checked of a case without anything else: each check says what it did and what came of it.
-// A check is {state, title, detail}; state is passed, failed or open. An open one could not be made.
+// Every check that needs nothing but the case itself, with what it did and its result.
+// A check is {state, title, detail}; state is passed, failed or open. An open one could not be run.
 
 const LARGEST_UNPACKED = 2 ** 29;
 
-/** Check a case's data; `found.shown` has what the page may show of it, null where nothing is to be relied on. */
+/** Check a case's data; `found.shown` is what the page may show, null if nothing can be trusted. */
 async function checkCase(text) {
   const found = { checks: [], shown: null };
   const run = async (title, work) => {
@@ -23,12 +23,12 @@ async function checkCase(text) {
     return ["passed", `A case file of format ${data.format}, written by proctor ${data.proctor}.`];
   });
   if (!shown) return found;
-  await run("The entries are in the tree that the checkpoint signs", () => checkEntries(data, shown));
+  await run("The entries are in the tree signed by the checkpoint", () => checkEntries(data, shown));
   await run("The ledger's key signed the checkpoint", () => checkSigner(data, shown));
-  await run("The evidence is what was sealed", () => checkEvidence(data, shown));
-  await run("What was left out is accounted for", () => checkLeftOut(shown));
+  await run("The evidence matches what was sealed", () => checkEvidence(data, shown));
+  await run("Every missing file has a reason", () => checkLeftOut(shown));
   await run("The reward follows from the reward file", () => checkReward(shown));
-  await run("What was said later is about this record", () => checkRemarks(shown));
+  await run("Later entries refer to this record", () => checkRemarks(shown));
   await run("Cosignatures", () => checkCosigners(shown));
   found.shown = shown;
   return found;
@@ -70,15 +70,15 @@ function readCase(text) {
 
 function expectKeys(node, keys, what) {
   const found = node.kind === "object" ? [...node.value.keys()] : [];
-  if (found.sort().join() !== [...keys].sort().join()) throw new Error(`${what} has other keys than a case file's`);
+  if (found.sort().join() !== [...keys].sort().join()) throw new Error(`${what} has unexpected or missing keys`);
 }
 
-/** What the page may show: the trial's entry as it is spelled, and what goes with it. Nothing of it is checked yet. */
+/** What the page may show: the trial's entry as stored, with its evidence. Nothing of it is checked yet. */
 async function readShown(data) {
   const own = data.entries.find(({ seq, line }) => seq === data.trial && line !== null);
   if (!own) throw new Error("the trial's own entry is not in the data");
   const entry = parseJson(own.line);
-  if (entry.at("kind").string !== "trial") throw new Error("the entry is no trial");
+  if (entry.at("kind").string !== "trial") throw new Error("the entry is not a trial");
   const remarks = [];
   let key = "";
   for (const { seq, line } of data.entries) {
@@ -109,7 +109,7 @@ function readFile(node) {
   const sha = node.at("sha256").string;
   const path = node.at("path").string;
   if (path === null || !/^[0-9a-f]{64}$/.test(sha ?? "") || !Number.isSafeInteger(size) || size < 0) {
-    throw new Error("the entry's list of evidence is none");
+    throw new Error("the entry's list of evidence is invalid");
   }
   return { path, sha256: sha, size };
 }
@@ -123,14 +123,14 @@ async function checkEntries(data, shown) {
     const hash = line === null ? readPath([leaf])[0] : await leafHash(toUtf8(line));
     await checkInclusion(hash, seq, shown.note.tree, readPath(path));
     if (line !== null && parseJson(line).at("seq").raw !== String(seq)) {
-      throw new Error(`entry ${seq} says that it is another one`);
+      throw new Error(`entry ${seq} has the number of another entry`);
     }
   }
   const size = shown.note.tree.size;
   return [
     "passed",
     `The trial is entry ${shown.seq} of ${size}. ${countOf(data.entries.length, "entry", "entries")} of the ledger are ` +
-      `in this page; each was hashed and followed to the root ${toHex(shown.note.tree.root)}.`,
+      `in this page; each was hashed and proven to be under the root ${toHex(shown.note.tree.root)}.`,
   ];
 }
 
@@ -148,7 +148,7 @@ async function checkSigner(data, shown) {
     const root = entry.at("root").string;
     if (key !== null) {
       await checkHandover(key, { origin, keyText: text, signature: entry.at("signature").string, seq, root });
-      if (isBound && root === null) throw new Error(`entry ${seq} names a key for no place`);
+      if (isBound && root === null) throw new Error(`entry ${seq} names a key without its position in the log`);
       if (root !== null && root !== (await rootBefore(seq, shown.note.tree.size, readPath(path)))) {
         throw new Error(`entry ${seq} names a key for another log: the root before it differs`);
       }
@@ -162,27 +162,27 @@ async function checkSigner(data, shown) {
   await checkNoteSignature(shown.note, key);
   return [
     "passed",
-    `${key.text} signed it, the key that the ledger itself names. Whether that is the right key, only somebody outside ` +
-      "this file can say: compare it below.",
+    `It is signed by ${key.text}, the key named in the ledger. This file cannot prove whose key that is: compare it ` +
+      "below.",
   ];
 }
 
 async function checkEvidence(data, shown) {
   const named = new Map(shown.evidence.map((file) => [file.sha256, file]));
   const unpacked = data.files.reduce((sum, [sha]) => sum + (named.get(sha)?.size ?? 0), 0);
-  if (unpacked > LARGEST_UNPACKED) throw new Error(`the files in the page have ${unpacked} bytes unpacked, which is too much`);
+  if (unpacked > LARGEST_UNPACKED) throw new Error(`the files in the page have ${unpacked} bytes unpacked; the limit is ${LARGEST_UNPACKED}`);
   for (const [sha, packed] of data.files) {
     const file = named.get(sha);
     if (file === undefined) throw new Error(`the page holds a file ${sha} that the entry does not name`);
     const bytes = await inflate(fromBase64(packed ?? "") ?? new Uint8Array(), file.size);
     if (bytes !== null && toHex(await sha256(bytes)) === sha) shown.files.set(sha, bytes);
-    else shown.altered.set(sha, `${file.path} is not what was sealed: its bytes do not have the SHA-256 ${sha}`);
+    else shown.altered.set(sha, `${file.path} is not what was sealed: its SHA-256 is not ${sha}`);
   }
   if (shown.altered.size) throw new Error([...shown.altered.values()].join("; "));
   const embedded = shown.evidence.filter(({ sha256: sha }) => shown.files.has(sha)).length;
   const total = shown.evidence.length;
   if (total && !embedded) return ["open", `None of the ${total} files is in this page.`];
-  return ["passed", `${embedded} of ${countOf(total, "file")} are in this page, and each has the SHA-256 that the entry names.`];
+  return ["passed", `${embedded} of ${countOf(total, "file")} are in this page, and each has its sealed SHA-256.`];
 }
 
 async function checkLeftOut(shown) {
@@ -191,14 +191,14 @@ async function checkLeftOut(shown) {
   for (const { path, sha256: sha } of away) {
     const why = shown.leftOut.get(sha);
     if (why !== "size" && why !== "withheld") {
-      throw new Error(`${path} is named by the entry, is not in the page, and nothing says why`);
+      throw new Error(`${path} is named by the entry, but missing in the page without a reason`);
     }
     if (why === "withheld" && !isToldWithheld(shown, sha)) {
-      throw new Error(`${path} is said to be withheld; no entry of the ledger in this page says so`);
+      throw new Error(`${path} is marked as withheld, but no entry in the page withholds it`);
     }
   }
   const told = away.map(({ path, sha256: sha }) => `${path} (${LEFT_OUT[shown.leftOut.get(sha)]})`);
-  return ["open", `Not in this page, and so not checked: ${told.join(", ")}. The entry has their digests.`];
+  return ["open", `Not in this page, so not checked: ${told.join(", ")}. The entry has their digests.`];
 }
 
 function isToldWithheld(shown, sha) {
@@ -217,8 +217,8 @@ async function checkReward(shown) {
     !evaluation.at("reward").isNothing || hasMembers(evaluation.at("breakdown")) || hasMembers(certificate.at("rewards"));
   const derived = deriveRewards(shown);
   if (typeof derived === "string") {
-    if (isScored) throw new Error(`the reward cannot be shown: ${derived}`);
-    return ["open", `The record has no reward, which was not derived: ${derived}.`];
+    if (isScored) throw new Error(`the reward cannot be derived: ${derived}`);
+    return ["open", `The record has no reward, and none could be derived: ${derived}.`];
   }
   const differences = derived.map((each) => findDifference(each, evaluation, certificate));
   const at = differences.indexOf(null);
@@ -269,25 +269,25 @@ async function checkRemarks(shown) {
     if (entry === null) continue;
     const named = [entry.at("subject", "record").string, entry.at("by", "record").string];
     named.push(...entry.at("about").items.map((each) => each.string));
-    if (!named.includes(shown.recordSha256)) throw new Error(`entry ${seq} is about another trial`);
+    if (!named.includes(shown.recordSha256)) throw new Error(`entry ${seq} refers to another trial`);
   }
   const entries = countOf(shown.remarks.length, "entry", "entries");
-  const told = shown.remarks.length ? `${entries}, about the SHA-256 of this record.` : "No such entry is in this page.";
-  return ["passed", `${told} That the ledger holds no other one takes the whole ledger.`];
+  const told = shown.remarks.length ? `${entries} with the SHA-256 of this record.` : "No such entry is in this page.";
+  return ["passed", `${told} Proving that there are no others requires the whole ledger.`];
 }
 
 async function checkCosigners(shown) {
   const others = shown.note.signatures.filter(({ name, keyId }) => !shown.key.startsWith(`${name}+${keyId}+`));
-  if (!others.length) return ["open", "Nobody but the ledger's owner signed this checkpoint."];
+  if (!others.length) return ["open", "Only the ledger's owner signed this checkpoint."];
   const names = others.map(({ name, keyId }) => `${onOneLine(name)}+${keyId}`).join(", ");
-  return ["open", `There are lines by ${names}. Paste a public key of theirs below to check one.`];
+  return ["open", `It has signatures by ${names}. Paste their public key below to check one.`];
 }
 
 function countOf(number, noun, plural) {
   return `${number} ${number === 1 ? noun : plural || `${noun}s`}`;
 }
 
-/** Hold something that came by another way against the case: a key, a checkpoint, a root, a digest or a consistency proof. */
+/** Compare the case with a key, checkpoint, root, digest or consistency proof from another source. */
 async function compareWith(pasted, shown) {
   const text = pasted.trim();
   try {
@@ -305,35 +305,35 @@ async function compareKey(key, shown) {
   if (time === null) return ["passed", `This key signed the checkpoint of this case.`];
   const when = new Date(Number(time) * 1000);
   const told = Number.isNaN(when.valueOf()) ? `second ${time}` : when.toISOString();
-  return ["passed", `This key cosigned the checkpoint of this case, at ${told} as that cosigner says.`];
+  return ["passed", `This key cosigned the checkpoint of this case, at ${told} according to the cosigner.`];
 }
 
 async function compareNote(note, shown) {
   const { origin, tree } = shown.note;
   if (note.origin !== origin) throw new Error(`that is a checkpoint of ${note.origin}; this case is of ${origin}`);
   if (note.tree.size !== tree.size) {
-    return ["open", `That checkpoint has ${note.tree.size} entries, this one ${tree.size}. Whether one grew from the other ` +
-      "takes a consistency proof, which `proctor ledger prove --since` writes: paste it here."];
+    return ["open", `That checkpoint has ${note.tree.size} entries, this one ${tree.size}. To prove that one grew from the ` +
+      "other, paste the consistency proof that `proctor ledger prove --since` writes."];
   }
   if (!isSame(note.tree.root, tree.root)) {
-    throw new Error("as many entries, and another root: there are two histories of this ledger");
+    throw new Error("same number of entries, different root: this ledger has two histories");
   }
   return ["passed", "The checkpoint of this case has the same size and the same root."];
 }
 
 async function compareProof(proof, shown) {
   if (proof.at("format").string !== "proctor-proof-1" || proof.at("kind").string !== "consistency") {
-    throw new Error("that is no consistency proof");
+    throw new Error("that is not a consistency proof");
   }
   const [older, newer] = ["older", "newer"].map((name) => readNote(proof.at(name).string ?? ""));
-  if (older.origin !== newer.origin || newer.origin !== shown.note.origin) throw new Error("a proof of another ledger");
+  if (older.origin !== newer.origin || newer.origin !== shown.note.origin) throw new Error("that is a proof of another ledger");
   await checkConsistency(older.tree, newer.tree, readPath(proof.at("path").items.map((each) => each.string)));
   const own = shown.note.tree;
   if (![older.tree, newer.tree].some((tree) => tree.size === own.size && isSame(tree.root, own.root))) {
-    throw new Error("the proof is right, but neither of its checkpoints is the one of this case");
+    throw new Error("the proof is valid, but neither of its checkpoints is this case's");
   }
   return ["passed", `The ledger grew from ${older.tree.size} to ${newer.tree.size} entries, and the first ${older.tree.size} ` +
-    "stayed as they were; one of the two is the checkpoint of this case. Their signatures were not looked at."];
+    "did not change; one of the two is the checkpoint of this case. Their signatures were not checked."];
 }
 
 function compareHash(text, shown) {
@@ -342,5 +342,5 @@ function compareHash(text, shown) {
   if (toHex(hash) === shown.recordSha256) return ["passed", "That is the SHA-256 of this record."];
   const file = shown.evidence.find(({ sha256: sha }) => sha === toHex(hash));
   if (file) return ["passed", `That is the SHA-256 of ${onOneLine(file.path)}.`];
-  throw new Error("that is neither the root, nor the record's digest, nor that of a file of the evidence");
+  throw new Error("that is not the root, the record's digest or the digest of an evidence file");
 }

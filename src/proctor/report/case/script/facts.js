@@ -1,6 +1,6 @@
 "use strict";
-// What the page says of a trial, as sections of labels and values, out of what was checked and nothing else. The text that
-// stands in the file for readers without script is made by the same rules, and is held against this.
+// The facts of a trial as sections of labels and values, made only from checked bytes. The text in the file for readers
+// without JavaScript is made by the same rules (facts.py) and compared with this.
 
 const LONGEST_FACT = 600;
 const FIRST_STEPS = 8;
@@ -27,7 +27,7 @@ function listFacts(shown) {
     ["Trial", trialFacts(shown)],
     ["Pins", pinFacts(shown)],
     ["Findings", findingFacts(shown)],
-    ["Said of it later", remarkFacts(shown)],
+    ["Later entries", remarkFacts(shown)],
     ["Place in the ledger", proofFacts(shown)],
     ["Evidence", evidenceFacts(shown)],
     ["First steps", stepFacts(shown)],
@@ -44,11 +44,11 @@ function scoreFacts(shown) {
     ["Reward", evaluation.at("reward").isNothing ? unscored : say(evaluation.at("reward"))],
     ["Rewards", say(evaluation.at("breakdown"))],
     ...rewardFileFacts(shown),
-    ["Marked by", say(entry.at("score", "profile"))],
+    ["Scored by", say(entry.at("score", "profile"))],
     ["Counted as", say(certificate.at("rewards"))],
     ["Basis", say(certificate.at("basis"))],
     ["Exception", say(certificate.at("exception"))],
-    ["Counted in", say(certificate.at("group"))],
+    ["Group", say(certificate.at("group"))],
   ];
 }
 
@@ -71,9 +71,9 @@ function trialFacts({ entry }) {
     ["Agent", say(record.at("agent", "adapter"))],
     ["Model", say(record.at("agent", "model"))],
     ["When", say(record.at("timestamp"))],
-    ["Seconds", say(record.at("timing", "total_seconds"))],
+    ["Duration in seconds", say(record.at("timing", "total_seconds"))],
     ["Cost in USD", say(record.at("cost", "estimated_cost_usd"))],
-    ["Cost is", say(entry.at("cost_basis"))],
+    ["Cost basis", say(entry.at("cost_basis"))],
     ["Record", say(record.at("completeness"))],
     ["Instruction", say(record.at("inputs", "instruction"))],
   ];
@@ -113,12 +113,12 @@ function sayRemark(entry) {
       const names = [entry.at("by"), entry.at("subject")].map(
         (each) => `${say(each.at("experiment_id"))}/${say(each.at("trial_id"))}`,
       );
-      return `${names[0]} stands in for ${names[1]} (${say(entry.at("cause"))}), by ${by}: ${say(entry.at("reason"))}`;
+      return `${names[0]} replaces ${names[1]} (${say(entry.at("cause"))}), by ${by}: ${say(entry.at("reason"))}`;
     }
     case "rescore":
-      return `marked again by ${say(entry.at("score", "profile"))}, by ${by}: ${say(entry.at("reason"))}`;
+      return `rescored by ${say(entry.at("score", "profile"))}, by ${by}: ${say(entry.at("reason"))}`;
     case "withhold":
-      return `bytes were taken out, by ${by}: ${say(entry.at("reason"))}`;
+      return `bytes withheld by ${by}: ${say(entry.at("reason"))}`;
     default:
       return `${say(entry.at("kind"))} by ${by}: ${say(entry.at("text"))}`;
   }
@@ -130,11 +130,11 @@ function proofFacts({ seq, entry, recordSha256, note, noteText, key, path }) {
     ["Sealed at", say(entry.at("at"))],
     ["Record's SHA-256", recordSha256],
     ["Ledger", onOneLine(note.origin)],
-    ["Its entries", String(note.tree.size)],
-    ["Root of its tree", toHex(note.tree.root)],
-    ["Its key", onOneLine(key)],
+    ["Ledger size", String(note.tree.size)],
+    ["Root hash", toHex(note.tree.root)],
+    ["Ledger key", onOneLine(key)],
     ["Checkpoint", onOneLine(noteText)],
-    ["Way to the root", path.join(" ") || "empty: it is the only entry"],
+    ["Inclusion path", path.join(" ") || "empty: it is the only entry"],
   ];
 }
 
@@ -149,14 +149,14 @@ function evidenceFacts({ evidence, files, leftOut }) {
 
 function stepFacts(shown) {
   const found = findFirstTrace(shown);
-  if (!found) return [["Trace", "none that is embedded"]];
+  if (!found) return [["Trace", "none is embedded"]];
   return readTrace(found.path, found.bytes, FIRST_STEPS).map(({ step, role, tool, text }) => [
     onOneLine(`step ${step} ${role} ${tool}`),
     onOneLine(text) || "empty",
   ]);
 }
 
-/** The trace to look at first: of the embedded ones, the first in which there is anything. */
+/** The trace to show first: the first embedded one that is not empty. */
 function findFirstTrace(shown) {
   return listTraces(shown).find(({ path, bytes }) => readTrace(path, bytes, 1).length);
 }

@@ -1,26 +1,24 @@
 "use strict";
-// The page: what was checked is said first, and everything below it is made from the bytes that were checked.
+// The page: the results of the checks first; everything below is rendered from the checked bytes.
 
 const STYLE_SHA256 = "the style's SHA-256";
 const NOTICE =
-  "Nothing on this page has been checked yet. A script in this file checks it and says so here; where this sentence " +
-  "stays, no script ran, and what stands below is only what whoever made the file wrote. `proctor check` checks it " +
-  "without a browser.";
+  "Nothing below has been verified; it is what the file's author wrote. A script in this file verifies it and replaces " +
+  "this sentence with the result; if you can read this, no script ran. `proctor check` verifies it without a browser.";
 const STATES = { passed: ["good", "checked"], failed: ["bad", "FAILED"], open: ["warn", "not checked"] };
 const PROVES = [
-  "If every check passed, the record, its evidence and what was said of it are byte for byte what the holder of the " +
-    "ledger's key had in the ledger when the checkpoint was signed. Nobody without that key can have changed them.",
-  "It does not prove that the run happened as it says: an owner can seal a run that never took place. It does not prove that " +
-    "the key belongs to whom you think: anybody can make a ledger. Compare the key with one that came to you by another way.",
-  "It does not prove that this is the owner's only history. A checkpoint that you or a cosigner kept from before binds the " +
-    "owner: compare it below.",
-  "It does not prove that the script of this page is proctor's: whoever writes a page can write one that says what they like. " +
-    "`proctor check FILE` reads the same data, runs nothing of the page, and says whether the script is the one it would " +
-    "have written.",
+  "If every check passed, the record, its evidence and the later entries are byte for byte what the ledger contained when " +
+    "the holder of its key signed the checkpoint. Nobody without that key can have changed them.",
+  "It does not prove that the run happened as described: the owner of a ledger can seal a run that never took place. It does " +
+    "not prove who owns the key: anyone can make a ledger. Compare the key with one from a source you trust.",
+  "It does not prove that the owner has only one history. An earlier checkpoint, kept by you or by a cosigner, does: compare " +
+    "it below.",
+  "It does not prove that this page's script is proctor's: a forged page can display anything. `proctor check FILE` reads the " +
+    "same data without running the page, and reports whether the script is the one that proctor writes.",
 ];
 const IMAGES = { "89504e47": "image/png", ffd8ff: "image/jpeg", "47494638": "image/gif", 52494646: "image/webp" };
 
-/** The element that holds the facts for readers without script, as it must stand in the file. */
+/** The element with the facts for readers without JavaScript, as the file must have it. */
 function makePlain(facts, name) {
   const sections = facts.map(([title, pairs]) => make("section", "", make("h2", "", title), makePairs(pairs)));
   const main = make("main", "", make("h1", "", name), make("p", "notice", NOTICE), ...sections);
@@ -37,7 +35,7 @@ function nameOf({ entry }) {
   return onOneLine(`${say(record.at("experiment_id"))}/${say(record.at("trial_id"))}`, 400);
 }
 
-/** See that the file shows nothing but what follows from its data, and lets no other script run. */
+/** Check that the file shows only what follows from its data, and allows no other script. */
 async function checkPage(plain, facts, shown) {
   const title = "The page says what its data says";
   const expected = makePlain(facts, nameOf(shown));
@@ -46,16 +44,16 @@ async function checkPage(plain, facts, shown) {
     const [found, wanted] = [texts(plain), texts(expected)];
     const at = wanted.findIndex((text, place) => text !== found[place]);
     const quote = (text) => JSON.stringify(onOneLine(text ?? "", 80));
-    const what = at < 0 ? "something was added" : `${quote(found[at])} stands where the data gives ${quote(wanted[at])}`;
-    return { state: "failed", title, detail: `The text in the file is not what follows from the data: ${what}.` };
+    const what = at < 0 ? "something was added" : `it has ${quote(found[at])}, the data give ${quote(wanted[at])}`;
+    return { state: "failed", title, detail: `The text in the file does not match its data: ${what}.` };
   }
   if (!(await isBare(shown))) {
     const detail =
-      "Something was added to this page, or what keeps other scripts out was changed. An extension of your browser can " +
-      "have done it: look again without.";
+      "Something was added to this page, or the policy that blocks other scripts was changed. A browser extension can be " +
+      "the cause: open the page again without extensions.";
     return { state: "failed", title, detail };
   }
-  const detail = "The text for readers without script is what follows from the data; nothing else stands in the file.";
+  const detail = "The text shown without JavaScript matches the data, and the file contains nothing else.";
   return { state: "passed", title, detail };
 }
 
@@ -78,14 +76,14 @@ async function isBare(shown) {
   );
 }
 
-/** What came of all checks, in one sentence. */
+/** The result of all checks, in one sentence. */
 function judge(checks) {
   const failed = checks.filter(({ state }) => state === "failed").length;
   const open = checks.filter(({ state }) => state === "open").length;
   if (failed) return ["bad", `${failed === 1 ? "A check" : `${failed} checks`} FAILED: do not rely on what this page shows.`];
   const passed = checks.length - open;
-  const left = open ? `; ${open} could not be made` : "";
-  return ["good", `${passed} checks passed, none failed${left}. Whose ledger it is, only a key from elsewhere shows.`];
+  const left = open ? `; ${open} could not be run` : "";
+  return ["good", `${passed} checks passed, none failed${left}. To verify whose ledger it is, compare its key below.`];
 }
 
 function makeVerdict(checks) {
@@ -100,8 +98,8 @@ function makeChecks(checks) {
     const [tone, word] = STATES[state];
     return make("li", "", make("span", `tag ${tone}`, word), " ", make("b", "", title), make("p", "", detail));
   }));
-  return make("section", "", make("h2", "", "What was checked in your browser"), list,
-    make("h3", "", "What this proves, and what not"), make("ul", "", ...PROVES.map((text) => make("li", "", text))));
+  return make("section", "", make("h2", "", "Checks run in your browser"), list,
+    make("h3", "", "What this proves, and what it does not"), make("ul", "", ...PROVES.map((text) => make("li", "", text))));
 }
 
 function makeComparison(shown) {
@@ -114,10 +112,10 @@ function makeComparison(shown) {
   button.type = "button";
   button.addEventListener("click", async () => {
     const [state, detail] = await compareWith(field.value, shown);
-    const word = { passed: "same", failed: "NOT THE SAME", open: "open" }[state];
+    const word = { passed: "same", failed: "DIFFERENT", open: "undecided" }[state];
     answer.replaceChildren(make("span", `tag ${STATES[state][0]}`, word), ` ${detail}`);
   });
-  const words = "A public key, a checkpoint, a root, a digest or a consistency proof that came to you by another way: ";
+  const words = "A public key, checkpoint, root, digest or consistency proof from another source: ";
   return make("section", "noprint", make("h2", "", "Compare with what you have"), make("label", "", words, field), button, answer);
 }
 
@@ -193,11 +191,11 @@ function makeCase(found, facts) {
   const main = make("main", "", make("p", "soft", "proctor case file"), make("h1", "", nameOf(shown)),
     makeVerdict(found.checks), make("p", "score", "Reward ", make("strong", "", reward)),
     makeChecks(found.checks), makeComparison(shown),
-    section("Score"), section("Trial"), section("Pins"), section("Findings"), section("Said of it later"), makeTraces(shown),
+    section("Score"), section("Trial"), section("Pins"), section("Findings"), section("Later entries"), makeTraces(shown),
     makeFiles(shown, "Verifier output", isOfVerifier), makeFiles(shown, "Other files", (path) => !isOfVerifier(path)),
     section("Evidence"),
-    section("Place in the ledger", makeFolded("Checkpoint, as it is signed", shown.noteText),
-      makeFolded("Entry, as it is stored", shown.line), makeFolded("Record, as it is hashed", shown.entry.at("record").raw)));
+    section("Place in the ledger", makeFolded("Checkpoint, as signed", shown.noteText),
+      makeFolded("Entry, as stored", shown.line), makeFolded("Record, as hashed", shown.entry.at("record").raw)));
   main.id = "case";
   main.querySelector(".score").after(makeContents(main));
   return main;
@@ -222,12 +220,12 @@ async function openCase() {
   const data = document.getElementById("case-data");
   if (!globalThis.crypto?.subtle || !globalThis.DecompressionStream || !"".toWellFormed) {
     plain.querySelector(".notice").textContent =
-      "Nothing was checked: this browser lacks WebCrypto or DecompressionStream. `proctor check` checks this file.";
+      "Nothing was verified: this browser lacks WebCrypto or DecompressionStream. Run `proctor check` on this file instead.";
     return;
   }
   const found = await checkCase(data.textContent);
   if (!found.shown) {
-    const title = make("h1", "", "A case file that is damaged");
+    const title = make("h1", "", "Damaged case file");
     plain.replaceWith(make("main", "", title, makeVerdict(found.checks), makeChecks(found.checks)));
     return;
   }
@@ -240,7 +238,7 @@ async function openCase() {
   main.querySelectorAll("section").forEach((section) => section.follow?.());
 }
 
-/** Line ends between the elements of the file, which mean nothing. */
+/** Line ends between the elements of the file, which have no meaning. */
 function blanksIn(root) {
   const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
   const blanks = [];

@@ -50,7 +50,7 @@ async function checkConsistency(older, newer, path) {
   if (older.size > newer.size) throw new Error(`a tree of ${newer.size} cannot have grown from one of ${older.size}`);
   if (older.size === 0 || older.size === newer.size) {
     const fits = older.size === 0 || isSame(older.root, newer.root);
-    if (path.length || !fits) throw new Error("two trees that do not fit together");
+    if (path.length || !fits) throw new Error("the proof's path does not fit the sizes of its trees");
     return;
   }
   let [place, size] = [older.size - 1, newer.size];
@@ -71,7 +71,7 @@ async function checkConsistency(older, newer, path) {
 function readPath(hashes) {
   return hashes.map((text) => {
     const hash = typeof text === "string" ? fromHex(text) : null;
-    if (!hash || hash.length !== 32) throw new Error("a hash of the path is none: expected 64 hex digits");
+    if (!hash || hash.length !== 32) throw new Error("a hash of the path is invalid: expected 64 hex digits");
     return hash;
   });
 }
@@ -81,7 +81,7 @@ function readNote(text) {
   const found = /^([^\n]+)\n(0|[1-9][0-9]{0,15})\n([A-Za-z0-9+/]{43}=)\n\n((?:[^\n]+\n)*)$/.exec(text);
   const root = found && fromBase64(found[3]);
   if (!root || root.length !== 32) {
-    throw new Error("no checkpoint: expected origin, size and root, an empty line, and signatures");
+    throw new Error("not a checkpoint: expected origin, size and root, an empty line, and signatures");
   }
   const signatures = found[4].split("\n").slice(0, -1).map(readSignature);
   return { origin: found[1], tree: { size: Number(found[2]), root }, signatures, body: text.slice(0, text.indexOf("\n\n") + 1) };
@@ -90,7 +90,7 @@ function readNote(text) {
 function readSignature(line) {
   const found = /^— ([^ ]+) ([A-Za-z0-9+/=]+)$/.exec(line);
   const coded = found && fromBase64(found[2]);
-  if (!coded || coded.length <= 4) throw new Error("a signature line of the checkpoint is none");
+  if (!coded || coded.length <= 4) throw new Error("a signature line of the checkpoint is invalid");
   return { name: found[1], keyId: toHex(coded.subarray(0, 4)), payload: coded.subarray(4) };
 }
 
@@ -99,7 +99,7 @@ async function readKey(text) {
   const found = /^([^+\s]+)\+([0-9a-f]{8})\+([A-Za-z0-9+/=]+)$/.exec(text);
   const coded = found && fromBase64(found[3]);
   if (!coded || coded.length !== 33 || ![LOG_KEY, COSIGNER_KEY].includes(coded[0])) {
-    throw new Error("no public key: expected name+key id+key");
+    throw new Error("not a public key: expected name+key id+key");
   }
   const keyId = toHex((await sha256(joinBytes(toUtf8(`${found[1]}\n`), coded))).subarray(0, 4));
   if (keyId !== found[2]) throw new Error(`the key's id is ${keyId}, not ${found[2]}`);

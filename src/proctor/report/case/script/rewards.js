@@ -11,7 +11,7 @@ const ODD_FLOAT = /^([+-]?)(?:(inf|infinity)|nan)$/i;
 const HEX_FLOAT = /^(-?)0x([01])\.([0-9a-f]{1,13})p([+-](?:0|[1-9][0-9]{0,3}))$/;
 const HEX_ODD = { nan: NaN, inf: Infinity, "-inf": -Infinity };
 const IN_STEP = /^steps\/(.+)\/verifier\/reward\.(?:json|txt)$/s;
-const NO_REWARD_FILE = "there is no reward file at verifier/ among the evidence";
+const NO_REWARD_FILE = "the evidence has no reward file in verifier/";
 
 /** What the files of a case give: a list of {source, rewards}, one for each way that harbor has; rewards is null where
  * there are none. A text says why the files do not give anything. */
@@ -50,7 +50,7 @@ function findExcuse(result, part) {
 }
 
 function deriveSteps(shown, result, found) {
-  if (!result) return "result.json, which lists the steps, is not in the page or not readable";
+  if (!result) return "result.json, which lists the steps, is missing in the page or unreadable";
   const steps = result.at("step_results").items;
   const names = steps.map((step) => step.at("step_name").string);
   if (new Set(names).size < names.length) return "two steps have the same name and share their files";
@@ -157,7 +157,7 @@ function meanOf(verdicts) {
   if (!names.size) return null;
   const mean = (name) => {
     const total = exactSum(verdicts.map((rewards) => rewards.get(name) ?? 0n));
-    if (typeof total === "bigint" && !Number.isSafeInteger(Number(total))) throw new Error("the steps' rewards are too large to be added here");
+    if (typeof total === "bigint" && !Number.isSafeInteger(Number(total))) throw new Error("the steps' rewards are too large to add");
     return Number(total) / verdicts.length;
   };
   return new Map([...names].map((name) => [name, mean(name)]));

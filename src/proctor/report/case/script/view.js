@@ -1,5 +1,5 @@
 "use strict";
-// A long trace that stays usable: entries are made as they are scrolled to, and folded until somebody opens them.
+// Shows a long trace: entries are created on scrolling, and folded until opened.
 
 const AT_ONCE = 150;
 const LONGEST_SHOWN = 50000;
@@ -54,7 +54,7 @@ class TraceView {
   }
 
   makeFilters() {
-    this.role = make("select", "", make("option", "", "every role"));
+    this.role = make("select", "", make("option", "", "all roles"));
     for (const role of [...new Set(this.all.map((each) => each.role))]) {
       this.role.append(make("option", "", onOneLine(role, 40) || "no role"));
     }
@@ -113,7 +113,7 @@ class TraceView {
     this.earlier.hidden = this.from === 0;
     this.later.hidden = this.to >= this.wanted.length;
     const total = this.wanted.length.toLocaleString("en");
-    this.count.textContent = this.wanted.length ? `${total} of ${this.all.length.toLocaleString("en")} entries` : "No entry fits.";
+    this.count.textContent = this.wanted.length ? `${total} of ${this.all.length.toLocaleString("en")} entries` : "No entry matches.";
   }
 
   makeEntry(shown) {
@@ -138,7 +138,7 @@ class TraceView {
     if (text) details.append(makeText(text));
     const whole = typeof more === "string" ? more : JSON.stringify(more, null, 1);
     if (role === "unreadable") return;
-    const all = make("details", "all", make("summary", "soft", "All that the file says of it"));
+    const all = make("details", "all", make("summary", "soft", "Raw entry"));
     all.addEventListener("toggle", () => all.append(makeText(whole)), { once: true });
     if (!text) all.open = true;
     details.append(all);
@@ -154,7 +154,7 @@ class TraceView {
     const later = this.wanted.findIndex((each, place) => place > this.at && isFailure(each));
     const next = later < 0 ? this.wanted.findIndex(isFailure) : later;
     if (next >= 0) this.goToPlace(next);
-    else this.count.textContent = "There is no error.";
+    else this.count.textContent = "No errors.";
   }
 
   goToPlace(place) {
