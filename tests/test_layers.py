@@ -38,10 +38,9 @@ LAYERS = (
         "filesystems",
         "json_values",
         "plugin",
-        "sentence",
         "times",
     ),
-    ("errors",),
+    ("errors", "sentence"),
 )
 HEIGHT = {unit: -line for line, units in enumerate(LAYERS) for unit in units}
 

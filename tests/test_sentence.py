@@ -10,6 +10,7 @@ from proctor.sentence import (
     render_duration,
     render_errored,
     render_figure,
+    render_limit,
     render_money,
     render_size,
     shown,
@@ -104,6 +105,12 @@ def test_sizes_have_one_form() -> None:
         "1.0 MB",
         "5000.0 TB",
     ]
+
+
+def test_limits_are_written_as_they_are_set() -> None:
+    limits = [1 << 34, 16 << 20, 5 << 10, 1500, (1 << 20) + 1]
+    shown = ["16 GiB", "16 MiB", "5 KiB", "1,500 B", "1,048,577 B"]
+    assert [render_limit(each) for each in limits] == shown
 
 
 def test_colours_and_movements_of_the_cursor_are_removed() -> None:

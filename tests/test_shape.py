@@ -20,27 +20,42 @@ EXCUSES: dict[str, str] = {
     "src/proctor/traces/writer.py": "copied into containers as one file",
 }
 
-# Numbers for people have one form each, of these two modules. Elsewhere, decimals are set in:
+# Numbers for people have one form each, of these two modules. Elsewhere, decimals are set in the
+# following modules; templates of pages use filters.
 FORMATTERS = ("src/proctor/sentence.py", "src/proctor/report/page/figures.py")
 DECIMALS: dict[str, str] = {
+    "src/proctor/agents/chat/endpoint.py": "a limit in seconds, as it was given",
+    "src/proctor/agents/chat/limits.py": "limits of any unit, as they were given",
+    "src/proctor/cli/gate.py": "the bounds of an option",
+    "src/proctor/cli/selection.py": "a limit in whole seconds",
     "src/proctor/cli/summary_text.py": "tokens per second, a whole number",
+    "src/proctor/cli/trace.py": "a limit in seconds, as it was given",
     "src/proctor/cli/trace_classify.py": "columns of fixed width",
     "src/proctor/cluster/executor.py": "texts of exceptions",
     "src/proctor/cluster/nodes.py": "texts of exceptions",
+    "src/proctor/environments/docker/program.py": "a limit in whole seconds",
     "src/proctor/environments/sandbox/roots/download_sizes.py": "a limit in whole seconds",
     "src/proctor/environments/sandbox/roots/registry/blobs.py": "a limit in whole seconds",
     "src/proctor/environments/sandbox/roots/registry/client.py": "a limit in whole seconds",
     "src/proctor/environments/sandbox/transfer.py": "a limit in whole seconds",
+    "src/proctor/exchange/prime/client.py": "a limit in seconds, as it was given",
+    "src/proctor/gateway/server.py": "a limit in whole seconds",
     "src/proctor/job/running.py": "harbor's line about a retry",
-    "src/proctor/record/cost.py": "a limit in whole dollars",
+    "src/proctor/ledger/lock.py": "a limit in whole seconds",
+    "src/proctor/report/board/conditions.py": "a setting as it was given",
     "src/proctor/report/gate/junit.py": "seconds in JUnit's XML",
     "src/proctor/report/gate/limits.py": "a share as it was given",
     "src/proctor/report/page/scale.py": "marks of an axis",
     "src/proctor/report/page/svg.py": "coordinates",
+    "src/proctor/serve/witnesses.py": "a limit in whole seconds",
     "src/proctor/trial/trial_run.py": "stored in findings.json",
     "src/proctor/web/bars.py": "coordinates",
+    "src/proctor/web/templates/trial.html": "coordinates",
 }
-_DECIMALS = re.compile(r"\{[^{}\"]*:[+,<>]?\d*\.\d+[fge%]\}")
+_DECIMALS = re.compile(r"\{[^{}\"]*:[+,<>]?\d*(?:\.\d+)?[fge%]\}")
+_IN_TEMPLATE = re.compile(r"\.format\(|[\"'] % |\| *(?:format|round)\b")
+# Limits in bytes are written by `render_limit`.
+_SHIFTED = re.compile(r"\{[^{}\"]* >> [123]0(?::,)?\}")
 
 
 def length_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -123,10 +138,17 @@ def test_every_broad_except_says_why() -> None:
 
 
 def test_numbers_for_people_are_formatted_in_one_place() -> None:
-    files = sorted((ROOT / "src").rglob("*.py"))
-    found = [file for file in files if _DECIMALS.search(file.read_text(encoding="utf-8"))]
-    names = {file.relative_to(ROOT).as_posix() for file in found}
-    assert sorted(names - {*FORMATTERS}) == sorted(DECIMALS)
+    patterns = {"*.py": _DECIMALS, "*.html": _IN_TEMPLATE}
+    found = [name for glob, pattern in patterns.items() for name in names_of(glob, pattern)]
+    assert sorted({*found} - {*FORMATTERS}) == sorted(DECIMALS)
+    assert names_of("*.py", _SHIFTED) == []
+
+
+def names_of(glob: str, pattern: re.Pattern[str]) -> list[str]:
+    """The files of the package in which a pattern is found."""
+    files = sorted((ROOT / "src").rglob(glob))
+    found = [file for file in files if pattern.search(file.read_text(encoding="utf-8"))]
+    return [file.relative_to(ROOT).as_posix() for file in found]
 
 
 LONG_FUNCTION = "def f():\n" + "    x = 1\n" * FUNCTION_LINES

@@ -31,6 +31,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from proctor.errors import InputError
+from proctor.sentence import render_limit
 
 _FIRST_READ = 16384
 LARGEST_UNPACKED = 1 << 34
@@ -181,7 +182,7 @@ def _check_regular(fd: int, path: str) -> os.stat_result:
 def _read_all(fd: int, path: str, largest: int) -> bytes:
     status = _check_regular(fd, path)
     if status.st_size > largest:
-        raise OSError(errno.EFBIG, f"larger than {largest >> 20} MiB", path)
+        raise OSError(errno.EFBIG, f"larger than {render_limit(largest)}", path)
     # Read again from the start: joining the first block and the rest would hold both in memory.
     os.lseek(fd, 0, os.SEEK_SET)
     with os.fdopen(fd, "rb", buffering=0, closefd=False) as file:

@@ -10,6 +10,7 @@ _DECIMALS, _MOST_DECIMALS = 3, 9
 _LARGE, _HUGE = 1000, 1e15
 _MINUTE, _HOUR = 60, 3600
 _UNITS, _STEP = ("B", "kB", "MB", "GB", "TB"), 1000
+_LIMITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 # Characters of a value that a message quotes.
 _SHOWN = 60
 _ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]{0,20}[A-Za-z]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\))")
@@ -82,6 +83,14 @@ def render_size(n_bytes: float) -> str:
         n_bytes /= _STEP
         unit += 1
     return f"{n_bytes:.1f} {_UNITS[unit]}" if unit else f"{n_bytes:.0f} {_UNITS[0]}"
+
+
+def render_limit(n_bytes: int) -> str:
+    """Format a limit in bytes as it is set: 16 MiB, 64 KiB, 1,000 B."""
+    for unit, size in _LIMITS:
+        if n_bytes >= size and n_bytes % size == 0:
+            return f"{n_bytes // size:,} {unit}"
+    return f"{n_bytes:,} {_UNITS[0]}"
 
 
 def render_errored(number: int) -> str:

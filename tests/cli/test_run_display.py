@@ -149,7 +149,7 @@ def test_a_drawing_shows_the_bar_the_mean_and_each_trial() -> None:
     assert lines[2].startswith(
         "3 run = 2 scored + 1 missing (counted as 0); 2 errored (scored or not); 997 to go"
     )
-    assert re.fullmatch(r" +a-task-with-a-rather-long-name-0__x +agent +0:00 *", lines[3])
+    assert re.fullmatch(r" +a-task-with-a-rather-long-name-0__x +agent +\d\.\ds *", lines[3])
     assert "(attempt 2)" in lines[4]
 
 
@@ -157,9 +157,9 @@ def test_what_does_not_fit_is_counted_by_phase() -> None:
     trials = [RunningTrial(str(n), 1, float(n), "agent" if n % 3 else "verify") for n in range(9)]
     rows = render_running(trials, 3700.0, 4)
     assert rows[:3] == [
-        ("0", "verify", "1:01:40"),
-        ("1", "agent", "1:01:39"),
-        ("2", "agent", "1:01:38"),
+        ("0", "verify", "1h 01m"),
+        ("1", "agent", "1h 01m"),
+        ("2", "agent", "1h 01m"),
     ]
     assert rows[3] == ("… and 6 more", "4 agent, 2 verify", "")
 

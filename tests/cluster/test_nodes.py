@@ -57,7 +57,7 @@ def test_as_many_trials_fit_as_processors_and_memory_allow(demand: Demand, n: in
 
 def test_a_task_that_fits_nowhere_is_named() -> None:
     check_fit([SMALL, LARGE], {"a": Demand(16, 65536)})
-    with pytest.raises(ClusterError, match=r"fits task b: it takes 32 CPUs, 2,048 MB"):
+    with pytest.raises(ClusterError, match=r"fits task b: it takes 32 CPUs, 2,048 MiB"):
         check_fit([SMALL, LARGE], {"a": Demand(1, 1), "b": Demand(32, 2048)})
     with pytest.raises(ClusterError, match="no node that runs trials"):
         check_fit([], {})

@@ -57,7 +57,7 @@ def test_a_task_that_asks_for_nothing_is_refused(cpus: float, memory_mb: int) ->
     with pytest.raises(PolicyError) as caught:
         size_concurrency(nproc=1, mem_total_kib=GIB, task_cpus=cpus, task_memory_mb=memory_mb)
     assert str(caught.value) == (
-        f"a task asks for {cpus} cpus and {memory_mb} MB; expected more than 0"
+        f"a task asks for {cpus} cpus and {memory_mb} MiB; expected more than 0"
     )
 
 

@@ -99,7 +99,7 @@ def test_old_sizes_are_taken() -> None:
 
 def test_old_and_new_size_must_agree() -> None:
     assert parsed('[environment]\nmemory = "1G"\nmemory_mb = 1024').environment.memory_mb == 1024
-    with pytest.raises(TaskError, match="memory is '2G', 2048 MB, and memory_mb is 1024"):
+    with pytest.raises(TaskError, match="memory is '2G', 2048 MiB, and memory_mb is 1024"):
         parsed('[environment]\nmemory = "2G"\nmemory_mb = 1024')
 
 

@@ -72,7 +72,7 @@ def test_strange_names_and_many_files_are_listed_without_harm(tmp_path: Path) ->
     assert result.exception_info is None
     (finding,) = findings_of(stage)
     assert finding["message"] == (
-        "100 files or more lay in /logs/verifier before the verifier began"
+        "100 files or more existed in /logs/verifier before the verifier started"
     )
 
 

@@ -16,7 +16,7 @@ from proctor.cli.ledger.options import open_ledger
 from proctor.cli.ledger.progress import reading_progress
 from proctor.cli.options import PATH, check_apart, check_companions, is_given
 from proctor.cli.output import json_option, print_json, print_line
-from proctor.cli.table import print_table
+from proctor.cli.plain_table import print_rows
 from proctor.errors import InputError
 from proctor.harbor.job import Job, load_job
 from proctor.ledger.reader import LedgerReader
@@ -360,7 +360,7 @@ def _compare(left: Job, right: Job, epsilon: float, *, as_json: bool) -> int:
         print_json(document)
     elif differences:
         columns = ("task", "attempt", "what", left.name, right.name)
-        print_table(columns, [_row(difference) for difference in differences], fold=columns)
+        print_rows(columns, [_row(difference) for difference in differences], fold=columns)
     else:
         print_line(f"{left.name} and {right.name}: all tasks have the same result")
     return 1 if differences else 0

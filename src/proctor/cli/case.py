@@ -14,7 +14,7 @@ from proctor.ledger.query import find_trial
 from proctor.ledger.reader import LedgerReader
 from proctor.report.case.derivation import judge_reward
 from proctor.report.case.making import MadeCase, make_case
-from proctor.sentence import count_of
+from proctor.sentence import count_of, render_size
 
 _MEGABYTE = 1_000_000
 _DEFAULT = 20
@@ -123,12 +123,12 @@ def _print(made: MadeCase, output: str) -> None:
     embedded = sum(file.sha256 in opened.files for file in opened.evidence)
     print_line(
         f"{output}: {opened.name} with {embedded:,} of {count_of(len(opened.evidence), 'file')} of "
-        f"evidence, {len(made.page):,} bytes"
+        f"evidence, {render_size(len(made.page))}"
     )
     for file in opened.evidence:
         if why := opened.left_out.get(file.sha256):
-            reason = "withheld" if why == "withheld" else "too large; --max-size takes more"
-            print_line(f"  not in it: {file.path}, {file.size:,} bytes ({reason})")
+            reason = "withheld" if why == "withheld" else "too large; raise --max-size"
+            print_line(f"  not in it: {file.path}, {render_size(file.size)} ({reason})")
     for found in judge_reward(opened):
         print_line(f"  `proctor check` will fail it: {found.message}")
     print_line(f"  key  {opened.keys[-1].key}")

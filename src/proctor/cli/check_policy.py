@@ -12,7 +12,7 @@ from proctor.audit.file_kind import FileKind, find_file_kind
 from proctor.cli.ledger.options import choose_directory, open_ledger
 from proctor.cli.ledger.progress import reading_progress
 from proctor.cli.output import print_json, print_line
-from proctor.cli.table import print_table
+from proctor.cli.plain_table import print_rows
 from proctor.errors import InputError
 from proctor.ledger.claims.trust import load_verifier_key
 from proctor.ledger.note import VerifierKey
@@ -150,7 +150,7 @@ def _print(verdict: Verdict) -> None:
     print_line()
     columns = ("check", "result", "reasons")
     rows = [_row(outcome) for outcome in verdict.outcomes if outcome.is_asked]
-    print_table(columns, rows, fold=("reasons",))
+    print_rows(columns, rows, fold=("reasons",))
     print_line()
     for code, message, subjects in _group(verdict.of_submission()):
         print_line(f"{code}  {subjects or 'the submission'}: {message}")

@@ -9,8 +9,8 @@ import click
 from proctor.cli.fetching import make_report
 from proctor.cli.options import PATH, check_apart
 from proctor.cli.output import json_option, print_json, print_line
+from proctor.cli.plain_table import print_rows
 from proctor.cli.running.display import say
-from proctor.cli.table import print_table
 from proctor.harbor.configs import DatasetConfig
 from proctor.job.cache import Caches, find_caches
 from proctor.job.dataset_cache import (
@@ -95,7 +95,7 @@ def list_(registry_path: str | None, registry_url: str | None, as_json: bool) ->
         [one.name, one.version, f"{len(one.tasks):,}", one.description]
         for one in sorted(registry.datasets, key=lambda one: (one.name, one.version))
     ]
-    print_table(["name", "version", "tasks", "description"], rows, fold=["name", "description"])
+    print_rows(["name", "version", "tasks", "description"], rows, fold=["name", "description"])
     return 0
 
 
@@ -128,7 +128,7 @@ def show(dataset: str, registry_path: str | None, registry_url: str | None, as_j
         ]
         for task in cached.tasks
     ]
-    print_table(["task", "source", "state", "digest"], rows, fold=["task", "source"])
+    print_rows(["task", "source", "state", "digest"], rows, fold=["task", "source"])
     return 0
 
 

@@ -1,7 +1,7 @@
 """Prints tables without importing rich, which is slow: lists must be fast.
 
-On a terminal, the widest columns are cut until a row fits; cut texts end in `…`. Without a
-terminal, nothing is cut.
+On a terminal, the widest columns are cut or wrapped until a row fits; cut texts end in `…`. Without
+a terminal, nothing is cut or wrapped.
 """
 
 from collections.abc import Sequence
@@ -17,9 +17,10 @@ def print_rows(
     *,
     right: Sequence[str] = (),
     dear: Sequence[str] = (),
+    fold: Sequence[str] = (),
 ) -> None:
-    """Print rows under headings; `right` columns are numbers, `dear` ones are cut last."""
-    send("\n".join(draw_rows(headings, rows, right=right, dear=dear)))
+    """Print rows; `right` columns are numbers, `dear` ones are cut last, `fold` ones wrapped."""
+    send("\n".join(draw_rows(headings, rows, right=right, dear=dear, fold=fold)))
 
 
 def draw_rows(
@@ -28,12 +29,15 @@ def draw_rows(
     *,
     right: Sequence[str] = (),
     dear: Sequence[str] = (),
+    fold: Sequence[str] = (),
 ) -> list[str]:
     """The rows as lines, headings first."""
     return draw_table(
         headings,
         rows,
         right=[heading in right for heading in headings],
-        dear=[heading in dear for heading in headings],
+        # What is not wrapped is cut last if anything is wrapped.
+        dear=[heading in dear or bool(fold and heading not in fold) for heading in headings],
+        fold=[heading in fold for heading in headings],
         room=terminal_width(),
     )

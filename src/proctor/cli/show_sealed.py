@@ -51,7 +51,14 @@ from proctor.ledger.row import TrialRow
 from proctor.ledger.sealed_evidence import SealedEvidence
 from proctor.ledger.step_parts import LARGE, read_sealed_steps
 from proctor.record.comparable import render_model
-from proctor.sentence import printable, render_duration, render_figure, render_money, render_value
+from proctor.sentence import (
+    printable,
+    render_duration,
+    render_figure,
+    render_money,
+    render_size,
+    render_value,
+)
 from proctor.traces.failures import TrialFailures, read_failures
 from proctor.traces.traced_trial import Part, TracedTrial, open_parts
 from proctor.trial.finding import level_of
@@ -316,7 +323,7 @@ def _fields(row: TrialRow, entry: TrialEntry) -> Iterator[tuple[str, str]]:
 
 def _render_evidence(ledger: LedgerReader, entry: TrialEntry, *, is_full: bool) -> Iterator[str]:
     shown = entry.evidence if is_full else entry.evidence[:_MOST_FILES]
-    width = max((len(f"{file.size:,}") for file in shown), default=0)
+    width = max((len(render_size(file.size)) for file in shown), default=0)
     for file in shown:
         gone = "" if ledger.artifacts.holds(file.sha256) else "  (not here)"
         yield f"  evidence  {_render_file(file, width)}{gone}"
@@ -325,7 +332,7 @@ def _render_evidence(ledger: LedgerReader, entry: TrialEntry, *, is_full: bool) 
 
 
 def _render_file(file: EvidenceFile, width: int) -> str:
-    return f"{file.sha256[:16]}…  {file.size:>{width},}  {file.path}"
+    return f"{file.sha256[:16]}…  {render_size(file.size):>{width}}  {file.path}"
 
 
 def _render_remark(remark: AnyEntry | Withheld) -> str:

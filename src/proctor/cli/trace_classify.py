@@ -173,8 +173,8 @@ def render_judge(report: JudgeReport) -> list[str]:
         f"  {count_of(facts['turns'], 'label')}, {facts['known_from_before']:,} from cache; "
         f"{count_of(facts['unlabelled'], 'turn')} unlabelled",
         f"  {count_of(facts['requests'], 'request')}, "
-        f"{count_of(facts['retries'], 'retry', 'retries')}; tokens "
-        f"{_count(facts['tokens_in'])} in, {_count(facts['tokens_out'])} out; {cost} in all",
+        f"{count_of(facts['retries'], 'retry', 'retries')}; tokens {_count(facts['tokens_in'])} "
+        f"in, {_count(facts['tokens_out'])} out; {cost} in all",
     ]
     lines += [f"  {note}" for note in facts["notes"]]
     return lines + ([f"  stopped early: {facts['refusal']}"] if facts["refusal"] else [])

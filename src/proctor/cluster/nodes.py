@@ -29,7 +29,7 @@ class Demand(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         gpus = f" and {count_of(self.gpus, 'GPU')}" if self.gpus else ""
-        return f"{self.cpus:g} CPUs, {self.memory_mb:,} MB of memory{gpus}"
+        return f"{self.cpus:g} CPUs, {self.memory_mb:,} MiB of memory{gpus}"
 
 
 class Node(msgspec.Struct, frozen=True):
@@ -104,7 +104,7 @@ def check_fit(nodes: Sequence[Node], demands: Mapping[str, Demand]) -> None:
         raise ClusterError(
             f"no node of the cluster fits task {task}{others}: it takes {demand}; the largest "
             f"node has {max(n.cpus for n in nodes):g} CPUs, and the most memory of one is "
-            f"{max(n.memory_mb for n in nodes):,.0f} MB. Add a node, or pass --override-cpus or "
+            f"{max(n.memory_mb for n in nodes):,.0f} MiB. Add a node, or pass --override-cpus or "
             "--override-memory-mb"
         )
 

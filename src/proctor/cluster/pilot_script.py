@@ -93,7 +93,7 @@ start_node() {{
         --disable-usage-stats --include-log-monitor=false)
     memory=${{SLURM_MEM_PER_NODE:-$((${{SLURM_MEM_PER_CPU:-0}} * SLURM_CPUS_ON_NODE))}}
     if [ "$memory" -gt 0 ]; then
-        # In MB: a tenth for what travels, a tenth for Ray's processes, the rest for trials.
+        # In MiB: a tenth for what travels, a tenth for Ray's processes, the rest for trials.
         store=$((memory / 10 < 100 ? 100 : memory / 10 > 2000 ? 2000 : memory / 10))
         words+=(--object-store-memory=$((store << 20)))
         words+=(--memory=$(((memory - store - memory / 10) << 20)))

@@ -339,7 +339,7 @@ def _find(trial: MadeTrial) -> list[Finding]:
             Finding(
                 code=FindingCode.REWARD_PLANTED,
                 phase="verify",
-                message="1 file lay in /logs/verifier before the verifier began",
+                message="1 file existed in /logs/verifier before the verifier started",
                 detail={"files": [planted]},
             ),
             Finding(

@@ -111,12 +111,12 @@ class Budget:
         if most is None:
             return None
         if held.unpriced is not None:
-            return f"the limit of ${most:g} for a {self.owner} cannot be enforced: {held.unpriced}"
+            limit = f"the limit of {render_money(most)} for a {self.owner}"
+            return f"{limit} cannot be enforced: {held.unpriced}"
         # A request whose price is not known yet would otherwise pass a limit that is used up.
         is_over = after.cost_usd > most or held.cost_usd >= most
-        return (
-            self._describe("cost", f"${most:g}", render_money(held.cost_usd)) if is_over else None
-        )
+        limit, spent = render_money(most), render_money(held.cost_usd)
+        return self._describe("cost", limit, spent) if is_over else None
 
     def _describe(self, what: str, limit: str, spent: str) -> str:
         return (

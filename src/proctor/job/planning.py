@@ -62,7 +62,7 @@ def size_concurrency(
     """
     if task_cpus <= 0 or task_memory_mb <= 0:
         raise PolicyError(
-            f"a task asks for {task_cpus} cpus and {task_memory_mb} MB; expected more than 0"
+            f"a task asks for {task_cpus} cpus and {task_memory_mb} MiB; expected more than 0"
         )
     by_processor = math.floor(nproc / task_cpus)
     by_memory = mem_total_kib // (task_memory_mb * _KIB_PER_MB)

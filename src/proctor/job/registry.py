@@ -31,7 +31,7 @@ from proctor.harbor.configs import DatasetConfig, TaskConfig
 from proctor.job.cache import Caches
 from proctor.job.git_repository import check_git_url
 from proctor.job.published import RegistryDataset, list_published
-from proctor.sentence import reason_of, without_number
+from proctor.sentence import reason_of, render_limit, without_number
 
 # Choosing the newest version: head, else the highest by PEP 440, else the last by text
 
@@ -296,7 +296,7 @@ def _read_answer(url: str, answer: HTTPResponse) -> bytes:
     while piece := answer.read1(_PIECE):
         data += piece
         if len(data) > _LARGEST:
-            raise TaskError(f"{url}: the registry is larger than {_LARGEST >> 20} MiB")
+            raise TaskError(f"{url}: the registry is larger than {render_limit(_LARGEST)}")
         if time.monotonic() > until:
             raise TimeoutError(f"it took more than {_MOST_SECONDS} s")
     return bytes(data)

@@ -34,6 +34,7 @@ from proctor.files import (
 )
 from proctor.ledger.lock import check_local, locked
 from proctor.ledger.note import LARGEST_NOTE
+from proctor.sentence import render_limit
 
 SEGMENT_SIZE = 64 << 20
 _NAME = re.compile(r"[0-9]{6}\.jsonl")
@@ -199,7 +200,8 @@ def _split(log: LogStore, number: int, offset: int) -> Iterator[Line]:
         *whole, rest = (rest + chunk).split(b"\n")
         if len(rest) > _LONGEST_LINE:
             # proctor never writes such a line; a ledger from elsewhere must not exhaust the memory.
-            raise DamageError(f"segment {number}: a line of more than {_LONGEST_LINE >> 20} MiB")
+            longest = render_limit(_LONGEST_LINE)
+            raise DamageError(f"segment {number}: a line of more than {longest}")
         for data in whole:
             yield Line(Place(number, offset), data)
             offset += len(data) + 1

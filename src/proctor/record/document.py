@@ -28,6 +28,7 @@ from proctor.json_values import check_values
 from proctor.record.fields import check_json
 from proctor.record.model import TrialRecord
 from proctor.record.rules import check_complete
+from proctor.sentence import render_limit
 
 # pydantic names Python's types, but the author of a record writes JSON.
 _SHOWN = 60
@@ -274,7 +275,7 @@ def _find_plain(data: bytes) -> object:
 
 def render_too_large(size: int) -> str:
     """Message for a file that is too large to be a record."""
-    return f"{size:,} bytes; expected a record of at most {LARGEST >> 20} MiB"
+    return f"{size:,} bytes; expected a record of at most {render_limit(LARGEST)}"
 
 
 _KINDS = {

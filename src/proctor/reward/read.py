@@ -27,6 +27,7 @@ from proctor.json_values import check_values
 from proctor.reward.number import Rewards
 from proctor.reward.profile import DEFAULT_PROFILE, Profile
 from proctor.reward.score import Score, Scored, Unscored
+from proctor.sentence import render_limit
 
 # The deepest reward.json that harbor's interpreter parses; one more is a RecursionError there.
 _MAX_NESTING = 1493
@@ -197,6 +198,6 @@ def _read_present(path: str, kind: str, trial: str | None) -> bytes | None:
             ) from error
         if error.errno == errno.EFBIG:
             message = f"Failed to parse rewards from {kind} file {path}"
-            reason = f"it is larger than {LARGEST >> 20} MiB; expected a few numbers"
+            reason = f"it is larger than {render_limit(LARGEST)}; expected a few numbers"
             raise VerifierOutputParseError(f"{message}: {reason}") from error
         raise

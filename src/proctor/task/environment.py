@@ -136,7 +136,7 @@ def _with_megabytes(data: dict[str, Any], old: str, new: str) -> dict[str, Any]:
         message = "{old} is {size}, which is infinite; harbor aborts the whole job on it"
         raise PydanticCustomError(ENDS_HARBOR, message, {"old": old, "size": repr(size)}) from error
     if data.get(new, megabytes) != megabytes:
-        raise ValueError(f"{old} is {size!r}, {megabytes} MB, and {new} is {data[new]!r}")
+        raise ValueError(f"{old} is {size!r}, {megabytes} MiB, and {new} is {data[new]!r}")
     return {new: megabytes, **data}
 
 

@@ -17,6 +17,7 @@ from pydantic_core import ErrorDetails
 from proctor.diagnostic import Diagnostic
 from proctor.errors import TaskError
 from proctor.files import read_small
+from proctor.sentence import render_limit
 from proctor.task.config import TaskConfig
 from proctor.task.environment import ENDS_HARBOR
 from proctor.task.presence import is_file
@@ -66,7 +67,7 @@ def read_text(path: Path, largest: int | None = None) -> str:
         raise OSError(0, "is not a regular file", str(path))
     data = read_small(str(path))
     if largest is not None and len(data) > largest:
-        raise OSError(0, f"is larger than {largest >> 20} MiB", str(path))
+        raise OSError(0, f"is larger than {render_limit(largest)}", str(path))
     return data.decode().replace("\r\n", "\n").replace("\r", "\n")
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from proctor.record.reasons import RETRYABLE, ReasonCode, normalize_reason
+from proctor.sentence import render_figure
 from proctor.traces.failures import LogText, has_failed
 from proctor.traces.limits import Limit
 from proctor.traces.tool_errors import ToolError
@@ -374,7 +375,7 @@ def _agent_error(case: Case) -> _Found:
 def _scored_low(case: Case) -> _Found:
     if case.reward is None:
         return None
-    found = [quoted("evaluation.reward", f"{case.reward:g}")]
+    found = [quoted("evaluation.reward", render_figure(case.reward))]
     if failed := find_line(case.verifier_logs, FAILED):
         found.append(failed)
     if error := case.last_error:

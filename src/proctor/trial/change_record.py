@@ -11,7 +11,7 @@ from typing import Annotated
 import msgspec
 
 from proctor.json_values import MOST_VALUES, has_more_values
-from proctor.sentence import count_of, shown
+from proctor.sentence import count_of, render_limit, shown
 from proctor.trial.changes import Change, Phase, Place
 
 FORMAT = "proctor-changes-1"
@@ -19,7 +19,7 @@ MOST_LISTED = 50_000
 """Most paths in one file, when writing and when reading."""
 LARGEST = 1 << 26
 """Largest file, in bytes, that is read."""
-TOO_LARGE = f"it is larger than {LARGEST >> 20} MiB, and was not read"
+TOO_LARGE = f"it is larger than {render_limit(LARGEST)}, and was not read"
 PLACES = (Place.SYSTEM, Place.WORK, Place.HOME)
 """In display order."""
 _LONGEST_LINE = 1 << 18

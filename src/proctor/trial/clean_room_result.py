@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from proctor.json_values import check_values
-from proctor.sentence import count_of, render_duration, shown
+from proctor.sentence import count_of, render_duration, render_limit, shown
 from proctor.trial.finding import FindingCode
 
 FORMAT = "proctor-clean-room-1"
@@ -96,7 +96,7 @@ _decode = msgspec.json.Decoder(CleanRoomResult).decode
 def parse_clean_room(data: bytes) -> CleanRoomResult | str:
     """Parse clean-room.json; return a sentence if that fails."""
     if len(data) > LARGEST:
-        return f"it is larger than {LARGEST >> 20} MiB, and was not read"
+        return f"it is larger than {render_limit(LARGEST)}, and was not read"
     try:
         check_values(data)
         found = _decode(data)

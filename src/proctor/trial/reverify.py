@@ -87,7 +87,7 @@ async def _find_moving(watched: Watched, freezing: Freezing) -> str | None:
     if processes := await watched.list_processes():
         return f"{count_of(len(processes), 'process', 'processes')} of the agent still ran"
     if await freezing.holds_memory():
-        return "files lay in /dev, which is memory"
+        return "files were in /dev, which is memory"
     return None
 
 

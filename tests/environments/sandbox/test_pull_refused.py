@@ -424,7 +424,7 @@ def test_an_index_of_countless_manifests_is_refused(
         (b"{" * 5000, MANIFEST, "not a valid document of an image"),
         (b"[]", MANIFEST, "not a valid document of an image"),
         (b'{"config": {"digest": "md5:x"}, "layers": []}', MANIFEST, "expected sha256:"),
-        (b" " * (5 << 20), MANIFEST, "sends a document of more than 4,096 KiB; refused"),
+        (b" " * (5 << 20), MANIFEST, "sends a document of more than 4 MiB; refused"),
         (b"{}", "application/vnd.docker.distribution.manifest.v1+json", "of the first version"),
     ],
     ids=["deep", "list", "other digest", "large", "old"],

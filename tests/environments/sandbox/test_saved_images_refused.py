@@ -192,7 +192,7 @@ def test_a_bomb_ends_where_the_disk_would(
         shutil, "disk_usage", lambda _: SimpleNamespace(total=20 << 20, free=2 << 20)
     )
     saved = Saved((layer(directory("usr"), entry("big", size=1 << 22)),), packing)
-    assert "unpacks to more than 1,048,576 bytes" in refusal(layout_files(saved))
+    assert "unpacks to more than 1.0 MB" in refusal(layout_files(saved))
 
 
 def test_headers_without_end_are_refused(refusal: Callable[[Files], str]) -> None:

@@ -25,7 +25,7 @@ from proctor.cli.running.watching import (
 from proctor.harbor.stats import JobStats
 from proctor.harbor.trial_result import TrialResult
 from proctor.job.watch import Watch
-from proctor.sentence import printable
+from proctor.sentence import printable, render_duration
 
 _PER_SECOND = 4
 # Rows of the terminal that are left free.
@@ -109,11 +109,10 @@ class Drawing(Watch):
 
     def _bar(self, width: int) -> Table:
         progress = self._progress
-        seconds = int(progress.clock() - self._began)
         counts = f"{progress.n_done}/{progress.n_total}"
         if progress.n_kept:
             counts += f" ({progress.n_kept} kept)"
-        counts += f"  {seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+        counts += f"  {render_duration(progress.clock() - self._began)}"
         counts += f", {left}" if (left := render_left(progress)) else ""
         title = self._title[: max(width - len(counts) - _NARROWEST_BAR - 4, 8)]
         bar = ProgressBar(

@@ -2,10 +2,10 @@
 
 import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 from proctor.cli.output import print_json, print_line
+from proctor.cli.plain_table import print_rows
 from proctor.cli.width import terminal_width
 from proctor.environments.kinds import find_environment_name
 from proctor.job.preview import Preview
@@ -58,7 +58,6 @@ def _print_tasks(tasks: Sequence["TaskNeeds"]) -> None:
     # An organisation that all tasks have in common only takes room.
     is_common = len({task.name.rpartition("/")[0] for task in tasks}) == 1
     names = [task.name.rpartition("/")[2] if is_common else task.name for task in tasks]
-    # Without a terminal, tables have 80 columns.
     if (terminal_width() or 0) >= _WIDE:
         rows = [[name, *one, *two] for name, one, two in zip(names, images, needs, strict=True)]
         _print_table(["task", *_IMAGES, *_NEEDS], rows, ["task", "image"])
@@ -70,10 +69,8 @@ def _print_tasks(tasks: Sequence["TaskNeeds"]) -> None:
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[list[str]], fold: Sequence[str]) -> None:
-    # Imported late: tables are slow to import, and dry runs are rare.
-    table = import_module("proctor.cli.table")
     print_line()
-    table.print_table(columns, rows, fold=fold)
+    print_rows(columns, rows, fold=fold)
 
 
 def _row_of_needs(task: "TaskNeeds") -> list[str]:

@@ -168,7 +168,11 @@ def render_running(
     by_age = sorted(trials, key=lambda trial: trial.began)
     shown = by_age if len(by_age) <= rows else by_age[: max(rows - 1, 0)]
     lines = [
-        (printable(_name_of(trial)), _render_phase(trial), _clock_text(now - trial.began))
+        (
+            printable(_name_of(trial)),
+            _render_phase(trial),
+            render_duration(max(now - trial.began, 0)),
+        )
         for trial in shown
     ]
     if rest := by_age[len(shown) :]:
@@ -184,12 +188,6 @@ def _render_phase(trial: RunningTrial) -> str:
 
 def _name_of(trial: RunningTrial) -> str:
     return trial.name if trial.attempt == 1 else f"{trial.name} (attempt {trial.attempt})"
-
-
-def _clock_text(seconds: float) -> str:
-    minutes, rest = divmod(max(0, int(seconds)), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 def _render_rewards(rewards: dict[str, float | int] | None) -> str:

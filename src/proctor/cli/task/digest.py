@@ -11,7 +11,7 @@ from proctor.cli.output import json_option, print_json, print_line
 from proctor.diagnostic import Diagnostic
 from proctor.errors import InputError
 from proctor.report.page.columns import draw_table
-from proctor.sentence import count_of, printable
+from proctor.sentence import count_of, printable, render_size
 from proctor.task.dataset import Candidate, Dataset, is_task_directory, load_dataset
 from proctor.task.digests import TaskDigests, load_digests
 from proctor.task.directory import find_faults, find_name
@@ -150,7 +150,7 @@ def _print(found: _Task | _Dataset, *, with_files: bool) -> None:
 
 def _print_task(task: _Task, *, with_files: bool) -> None:
     digests = task.digests
-    print_line(f"{task.name}, {count_of(len(digests.files), 'file')}, {digests.size:,} bytes")
+    print_line(f"{task.name}, {count_of(len(digests.files), 'file')}, {render_size(digests.size)}")
     print_line(f"  task_checksum  {digests.task_checksum}")
     print_line(f"  lock digest    sha256:{digests.lock_digest}")
     print_line(f"  dataset v1     {digests.dataset_v1}")

@@ -33,6 +33,7 @@ from proctor.ledger.entry import AnyEntry, KeyEntry, Seq
 from proctor.ledger.handover import Handover, follow_handovers
 from proctor.ledger.note import Checkpoint, VerifierKey, parse_checkpoint
 from proctor.ledger.tree import leaf_hash
+from proctor.sentence import render_limit
 
 FORMAT = "proctor-claim-2"
 FIRST_FORMAT = "proctor-claim-1"
@@ -153,7 +154,7 @@ def parse_claim(data: bytes, where: str) -> Claim:
         ProofFileError: it is not a claim, or of another format.
     """
     if len(data) > LARGEST:
-        raise ProofFileError(f"{where}: more than {LARGEST >> 20} MiB")
+        raise ProofFileError(f"{where}: more than {render_limit(LARGEST)}")
     claim = parse_document(data, Claim, where)
     if claim.format not in (FORMAT, FIRST_FORMAT):
         raise ProofFileError(f"{where}: format is {claim.format[:60]!r}; expected {FORMAT!r}")

@@ -16,6 +16,7 @@ from proctor.errors import ProofFileError
 from proctor.files import read_input
 from proctor.json_values import MOST_VALUES, check_values
 from proctor.ledger.tree import HASH_SIZE
+from proctor.sentence import render_limit
 
 LARGEST = 1 << 28
 """Bytes, uncompressed; a claim of ten thousand trials has about 100 MB."""
@@ -48,7 +49,7 @@ def _unpack(data: bytes, path: str) -> bytes:
     except zstd.ZstdError as error:
         raise ProofFileError(f"{path}: incomplete or not zstd: {error}") from error
     if len(plain) > LARGEST:
-        raise ProofFileError(f"{path}: unpacks to more than {LARGEST >> 20} MiB")
+        raise ProofFileError(f"{path}: unpacks to more than {render_limit(LARGEST)}")
     if not unpacker.eof or unpacker.unused_data:
         what = "has bytes after its end" if unpacker.eof else "is incomplete"
         raise ProofFileError(f"{path}: the compressed file {what}")

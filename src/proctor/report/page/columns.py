@@ -1,7 +1,12 @@
-"""Tables of text. The widest columns are cut first to fit a terminal; cut cells end in `…`."""
+"""Tables of text. The widest columns are cut or wrapped first to fit a terminal.
 
+Cut cells end in `…`.
+"""
+
+import textwrap
 import unicodedata
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 
 from proctor.sentence import printable
 
@@ -15,23 +20,37 @@ def draw_table(
     *,
     right: Sequence[bool] = (),
     dear: Sequence[bool] = (),
+    fold: Sequence[bool] = (),
     room: int | None = None,
 ) -> list[str]:
     """The lines of a table, headings first; `right` columns are numbers, `dear` ones are cut last.
 
-    Nothing is cut if there is no room to fit into. Control characters in cells are escaped.
+    Cells of `fold` columns are wrapped instead of cut. Without a `room` to fit into, nothing is cut
+    or wrapped. Control characters in cells are escaped.
     """
     table = [headings, *(tuple(map(printable, row)) for row in rows)]
     columns = list(zip(*table, strict=True))
     widths = [max(map(width_of, column)) for column in columns]
     if room is not None:
         widths = fit_widths(widths, dear or [False] * len(columns), room)
-    is_right = right or [False] * len(columns)
-    placed = [
-        [place_cell(cell, width, is_right=number) for cell in column]
-        for column, width, number in zip(columns, widths, is_right, strict=True)
-    ]
-    return [(" " * GAP).join(row).rstrip() for row in zip(*placed, strict=True)]
+    is_right, is_folded = right or [False] * len(columns), fold or [False] * len(columns)
+    lines = []
+    for row in table:
+        cells = zip(row, widths, is_folded, strict=True)
+        parts = [_wrap(cell, width) if folds else [cell] for cell, width, folds in cells]
+        for line in zip_longest(*parts, fillvalue=""):
+            placed = zip(line, widths, is_right, strict=True)
+            shown = [place_cell(cell, width, is_right=number) for cell, width, number in placed]
+            lines.append((" " * GAP).join(shown).rstrip())
+    return lines
+
+
+def _wrap(cell: str, width: int) -> list[str]:
+    """A cell as lines of at most that width."""
+    if width_of(cell) <= width:
+        return [cell]
+    # A character of another script may take two columns.
+    return textwrap.wrap(cell, width if cell.isascii() else max(width // 2, 1))
 
 
 def fit_widths(widths: Sequence[int], is_dear: Sequence[bool], room: int) -> list[int]:

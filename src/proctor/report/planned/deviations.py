@@ -265,7 +265,10 @@ class _Judge:
         other = self.by_record.get(supersession.by_record)
         mine, theirs = trial.row.reward, other.row.reward if other else None
         if mine is not None and theirs is not None and theirs > mine:
-            message = f"{supersession.by} scored {theirs:g}, which is more than its {mine:g}"
+            message = (
+                f"{supersession.by} scored {render_figure(theirs)}, more than its "
+                f"{render_figure(mine)}"
+            )
             yield _of(trial, "picked-best", message, supersession.seq)
 
     def _check_retries(self) -> Iterator[Deviation]:

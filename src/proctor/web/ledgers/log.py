@@ -23,6 +23,7 @@ from proctor.ledger.row import TrialRow
 from proctor.ledger.signature import check_signature
 from proctor.ledger.trial_index import IndexedEntry, TrialFilter
 from proctor.ledger.withheld import list_unnamed, render_unnamed
+from proctor.sentence import render_figure
 from proctor.web.ledgers.entries import summarize_entry
 from proctor.web.subject import Subject
 
@@ -139,7 +140,7 @@ def _list_entry(ledger: LedgerReader, entry: IndexedEntry, trial: TrialRow | Non
     if kind == "":
         return Listed(seq, WITHHELD, at, "withheld; its hash stays", known)
     if trial is not None:
-        score = "not scored" if trial.reward is None else f"reward {trial.reward!r}"
+        score = "not scored" if trial.reward is None else f"reward {render_figure(trial.reward)}"
         return Listed(seq, kind, at, score, known)
     try:
         text, known = summarize_entry(ledger.entry(seq))

@@ -28,6 +28,7 @@ from proctor.environments.sandbox.tar_members import (
     Readable,
 )
 from proctor.errors import ImageError
+from proctor.sentence import render_limit, render_size
 
 EXPECTED = "expected a tar of a root file system, as `docker export` writes it"
 EXPECTED_LAYER = "expected a layer of an image, a plain or compressed tar archive"
@@ -99,15 +100,15 @@ class Budget:
         """
         if n_bytes > self._space:
             raise ImageError(
-                f"unpacks to more than {self._most_space:,} bytes, the free space on the disk of "
-                "the images without a reserve (at most 256 GiB); if it is not a decompression "
+                f"unpacks to more than {render_size(self._most_space)}, the free space on the disk "
+                "of the images without a reserve (at most 256 GiB); if it is not a decompression "
                 "bomb, set PROCTOR_CACHE to another directory"
             )
         if n_bytes > self._bytes:
             raise ImageError(
-                f"unpacks to more than {self._most_bytes:,} bytes; an image may have {_RATIO:,} "
-                f"times its compressed size and {_ALLOWANCE >> 30} GiB; refused as a decompression "
-                "bomb"
+                f"unpacks to more than {render_size(self._most_bytes)}; an image may have "
+                f"{_RATIO:,} times its compressed size and {render_limit(_ALLOWANCE)}; refused as "
+                "a decompression bomb"
             )
 
     def take_entry(self) -> None:

@@ -24,6 +24,7 @@ from proctor.environments.sandbox.roots.image_tar import (
 from proctor.environments.sandbox.tar_members import CheckedMember, members_of, take_member
 from proctor.errors import ImageError
 from proctor.files import open_plain
+from proctor.sentence import render_limit
 
 DOCKER = "manifest.json"
 LAYOUT = "oci-layout"
@@ -94,7 +95,7 @@ def read_document(files: SavedFiles, name: str) -> bytes | None:
     with file:
         data = file.read(LARGEST_DOCUMENT + 1)
     if len(data) > LARGEST_DOCUMENT:
-        raise ImageError(f"{name}: larger than {LARGEST_DOCUMENT >> 20} MiB; refused")
+        raise ImageError(f"{name}: larger than {render_limit(LARGEST_DOCUMENT)}; refused")
     return data
 
 

@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 from proctor.digest import sha256_copy, sha256_hex
 from proctor.errors import ImageError
+from proctor.sentence import render_limit
 
 # The kernel's limit.
 _MOST_LINKS = 40
@@ -135,11 +136,12 @@ class Tree:
         self._n_attributes -= sum(len(name) + len(value) for name, value in entry.xattrs)
         if self._n_names < 0:
             raise ImageError(
-                f"names and targets of symlinks take more than {_MOST_NAMES >> 20} MiB; refused"
+                f"names and targets of symlinks take more than {render_limit(_MOST_NAMES)}; refused"
             )
         if self._n_attributes < 0:
             raise ImageError(
-                f"attributes of directories take more than {_MOST_ATTRIBUTES >> 20} MiB; refused"
+                f"attributes of directories take more than {render_limit(_MOST_ATTRIBUTES)}; "
+                "refused"
             )
         self._entries[path] = entry
 

@@ -24,7 +24,7 @@ from proctor.backoff import find_retry_after
 from proctor.environments.sandbox.roots.registry.configuration import Endpoint, is_loopback
 from proctor.environments.sandbox.roots.registry.credentials import Credentials, find_credentials
 from proctor.errors import RegistryError, UnreachableRegistryError
-from proctor.sentence import printable, reason_of, shown, without_number
+from proctor.sentence import printable, reason_of, render_limit, shown, without_number
 
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MOST_REDIRECTS = 5
@@ -407,7 +407,7 @@ class RegistryClient:
                 )
             if len(data) > largest:
                 raise RegistryError(
-                    f"{response.url.host}: sends a document of more than {largest >> 10:,} KiB; "
+                    f"{response.url.host}: sends a document of more than {render_limit(largest)}; "
                     "refused"
                 )
         return bytes(data)
