@@ -304,7 +304,7 @@ def test_a_link_in_a_circle_is_no_place_for_a_certificate(
     link.symlink_to(link)
     ran = proctor("score", job, "--certificate", link)
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == (f"proctor: {link}: a link that leads round in a circle; expected a file\n")
+    assert ran.err == (f"proctor: {link}: a circular link; expected a file\n")
     assert link.is_symlink()
 
 

@@ -148,7 +148,7 @@ def test_a_dry_run_of_a_plan_seals_nothing(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["plan", "-p", TASKS], "no --experiment"),
+        (["plan", "-p", TASKS], "--experiment is missing"),
         (["plan", "-p", TASKS, "--experiment", "a/b"], "--experiment is 'a/b'"),
         (["plan", "-p", "nowhere", "--experiment", "x"], "nowhere: not there"),
         (["plan", "--experiment", "x"], "no tasks; expected --path"),

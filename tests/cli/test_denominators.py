@@ -7,7 +7,7 @@ from proctor.harbor.stats import Group
 from proctor.reward.metric import RewardColumn
 from proctor.reward.passk import pass_at_k
 
-NONE = ("pass@k", "none: it needs one reward of 0 or 1 from each trial")
+NONE = ("pass@k", "none: pass@k requires one reward of 0 or 1 from each trial")
 
 
 @pytest.mark.parametrize(

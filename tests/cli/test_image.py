@@ -117,7 +117,7 @@ def test_layers_are_listed_and_pruned(proctor: Proctor, cache: Path) -> None:
         (("import", "x", ".", "-e", "novalue"), "--env 'novalue'; expected KEY=VALUE"),
         (("import", "x", ".", "--workdir", "app"), "expected an absolute path"),
         (("prune", "--limit", "much"), "'much': expected a size such as 20GB, 500MB or 0"),
-        (("prune", "--all", "--limit", "1"), "--all and --limit exclude each other"),
+        (("prune", "--all", "--limit", "1"), "--all cannot be combined with --limit"),
         (("remove", "x"), "x:latest: no image of that name; the image store is empty"),
     ],
 )

@@ -50,7 +50,7 @@ def test_an_image_is_pulled_shown_and_removed(
     assert ran.out.startswith(f"{reference}: pulled, 2 layers, ")
     assert ran.out.splitlines()[1].startswith(f"  {reference}@sha256:")
     again = proctor("image", "pull", reference)
-    assert again.out.startswith(f"{reference}: nothing to do, this image is there already")
+    assert again.out.startswith(f"{reference}: nothing to do, this image is already in the store")
     assert proctor("image", "pull", "--offline", reference).code == 0
     offline = ("image", "pull", "--offline", reference, "--platform")
     assert proctor(*offline, "linux/amd64").code == 0
@@ -75,7 +75,7 @@ def test_a_moved_tag_is_said(proctor: Proctor, registry: SmallRegistry, bottom: 
     proctor("image", "pull", reference)
     publish(registry, bottom, "second")
     ran = proctor("image", "pull", reference)
-    assert f"the name was {reference}@sha256:" in ran.out
+    assert f"the name referred to {reference}@sha256:" in ran.out
 
 
 def run_one(proctor: Proctor, tmp_path: Path, *more: object) -> Any:

@@ -147,7 +147,7 @@ def test_a_rerun_pulls_the_recorded_digest_and_not_the_tag(
     assert (found["verdict"], found["notes"]) == ("reproduced", []), found
     assert stored(reference).digest == then.digest
     moved = proctor("image", "pull", reference)
-    assert "the name was" in moved.out
+    assert "the name referred to" in moved.out
     refused = rerun(job)
     assert (refused["verdict"], refused["code"]) == ("not replayable", 3)
     assert f"{reference}: the trial ran on sha256:{then.digest[:12]}…" in refused["reason"]

@@ -172,7 +172,7 @@ def test_a_renamed_evaluation_does_not_make_its_samples_others(
         ran = proctor(*arguments(server))
     assert ran.code == 0
     assert "3 samples found: 1 imported, 2 already there, 0 refused" in ran.out
-    assert "note: 2 samples already there: what Prime says about the evaluation" in ran.out
+    assert "note: 2 samples already there: Prime's metadata of the evaluation" in ran.out
     assert len(trial_ids(ledger)) == 3
 
 

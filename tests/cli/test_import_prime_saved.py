@@ -109,9 +109,9 @@ def test_options_that_do_not_go_together_are_refused(
 ) -> None:
     options = saved(EVALUATION, [small(1)])
     for given, said in (
-        ([], "no evaluation is named"),
-        (options[:2], "--evaluation-json and --samples-json go together"),
-        (["ev1", *options[2:]], "--evaluation-json and --samples-json go together"),
+        ([], "no evaluation given"),
+        (options[:2], "--evaluation-json and --samples-json must be given together"),
+        (["ev1", *options[2:]], "--evaluation-json and --samples-json must be given together"),
         ([*options, "--retries", "3"], "--retries cannot be combined with --evaluation-json"),
         (["other", *options], "evaluation 'ev1'; EVAL_ID is 'other'"),
         (["ev1", "--evaluation-json", "x", "--samples-json", "x"], "x: cannot be read: No such"),

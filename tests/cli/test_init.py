@@ -81,7 +81,7 @@ def test_nothing_is_overwritten_and_nothing_half_written(
     (here / name).write_text("mine")
     ran = proctor("init")
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err.startswith(f"proctor: {name}: exists already, and is not overwritten; ")
+    assert ran.err.startswith(f"proctor: {name}: exists and is not overwritten; ")
     assert names(here) == [name]
 
 
@@ -136,7 +136,7 @@ def test_a_task_that_exists_is_left_alone(here: Path, proctor: Proctor) -> None:
     (here / "tasks/one/task.toml").write_text("mine")
     ran = proctor("task", "new", "one")
     assert (ran.code, ran.out) == (2, "")
-    assert "tasks/one: exists already" in ran.err
+    assert "tasks/one: exists and is not overwritten" in ran.err
     assert (here / "tasks/one/task.toml").read_text() == "mine"
     assert names(here / "tasks") == ["one"]
 

@@ -283,7 +283,7 @@ def test_a_score_record_is_never_written_into_the_job(proctor: Proctor, tmp_path
     before = listing(job)
     ran = proctor("outcome", job, "--score-record", job / "record.json")
     assert (ran.code, ran.out) == (2, "")
-    assert "proctor writes nothing into what it reads" in ran.err
+    assert "proctor does not write into its input" in ran.err
     assert listing(job) == before
 
 

@@ -55,7 +55,7 @@ def test_a_partial_record_says_what_it_lacks(proctor: Proctor, trial: Path, reco
     assert (code, err) == (0, "")
     assert out.startswith(f"{record}: partial record of {trial.name}\n")
     assert hashlib.sha256(record.read_bytes()).hexdigest() in out
-    assert "to be complete: inputs.input_files is missing; it takes --task DIR" in out
+    assert "to be complete: inputs.input_files is missing; requires --task DIR" in out
     assert load_record(record).record.completeness == "partial"
 
 
@@ -100,7 +100,7 @@ def test_a_dash_stands_for_stdout(
     code, out, err = make(proctor, trial, Path("-"), "--pins", tmp_path / "pins.json")
     assert (code, out.encode()) == (0, record.read_bytes())
     assert err.startswith(f"-: partial record of {trial.name}\n")
-    assert "to be complete: inputs.input_files is missing; it takes --task DIR" in err
+    assert "to be complete: inputs.input_files is missing; requires --task DIR" in err
     assert json.loads((tmp_path / "pins.json").read_text())["trial_id"] == trial.name
     assert not (tmp_path / "-").exists()
 
@@ -140,7 +140,7 @@ def test_another_file_is_never_changed(
     for more in ((), ("--pins", tmp_path / "pins.json")):
         code, _, err = make(proctor, trial, record, *more)
         assert code == 2
-        assert f"{record}: another file is there; remove it first or name another" in err
+        assert f"{record}: exists and is not overwritten; remove it or choose another name" in err
         assert listing(tmp_path).keys() == before.keys()
         assert record.read_text() == "mine"
 
@@ -162,7 +162,7 @@ def test_nothing_is_written_into_the_trial(proctor: Proctor, trial: Path, record
     for option in (trial / "record.json", trial / "agent" / ".." / "record.json"):
         code, _, err = make(proctor, trial, option)
         assert code == 2
-        assert "proctor writes nothing into what it reads" in err
+        assert "proctor does not write into its input" in err
     assert make(proctor, trial, record, "--pins", trial / "pins.json")[0] == 2
     assert listing(trial) == before
     assert not record.exists()
@@ -373,7 +373,7 @@ def test_nothing_is_written_into_what_is_read(proctor: Proctor, tmp_path: Path) 
         for options in (["-o", target], ["-o", tmp_path / "r.json", "--pins", target]):
             ran = proctor("record", "make", trial, "--experiment", "e", "--task", task, *options)
             assert (ran.code, ran.out) == (2, "")
-            assert "proctor writes nothing into what it reads" in ran.err
+            assert "proctor does not write into its input" in ran.err
             assert not target.exists()
             assert not (tmp_path / "r.json").exists()
 

@@ -117,7 +117,7 @@ def test_a_report_of_a_ledger_says_what_it_rests_on(proctor: Proctor) -> None:
     [
         ((), "Missing argument 'RUN...'"),
         (("nowhere",), "nowhere: there is no such directory, and no ledger"),
-        ((SCRIPTED, "-o", SCRIPTED / "r.html"), "proctor writes nothing into what it reads"),
+        ((SCRIPTED, "-o", SCRIPTED / "r.html"), "proctor does not write into its input"),
         ((SCRIPTED, "-o", "/nowhere/r.html"), "/nowhere/r.html: cannot be written: "),
         ((SCRIPTED, "--site", "x", "-o", "y"), "--site cannot be combined with -o"),
         ((SCRIPTED, "--json", "--format", "html"), "--json cannot be combined with --format"),

@@ -29,7 +29,7 @@ def job(tmp_path: Path) -> Path:
 def test_alarms_come_first_with_their_level(job: Path) -> None:
     lines = list(render_findings(collect_findings(job, [*FOUND, "torn"])))
     assert lines == [
-        "integrity findings, in <trial>/findings.json; none changes a score:",
+        "integrity findings (<trial>/findings.json); scores are unchanged:",
         "  alarm   late-reward     2 trials, two …",
         "    A reward file changed after the test script had ended.",
         "  alarm   two-rewards     1 trial, two",

@@ -155,7 +155,7 @@ def test_a_certificate_inside_the_job_is_refused(
     before = listing(job)
     ran = proctor("score", job, "--certificate", job / inside)
     assert (ran.code, ran.out) == (2, "")
-    assert "proctor writes nothing into what it reads" in ran.err
+    assert "proctor does not write into its input" in ran.err
     assert listing(job) == before
 
 
@@ -171,7 +171,7 @@ def test_a_link_does_not_lead_a_certificate_into_the_job(proctor: Proctor, tmp_p
     ]:
         ran = proctor("score", job_path, "--certificate", target)
         assert (ran.code, ran.out) == (2, "")
-        assert "proctor writes nothing into what it reads" in ran.err
+        assert "proctor does not write into its input" in ran.err
     assert listing(job) == before
 
 

@@ -271,8 +271,8 @@ def test_media_are_named_and_not_dumped() -> None:
     image = "data:image/png;base64," + "iVBORw0KGgo" * 500
     entry = Entry(role="user", step=1, content=f"see {image} there", media=["a.png", "A" * 900])
     text = "\n".join(render_entry(entry, longest=None))
-    assert "see [image/png, 5,522 characters that are not shown] there" in text
-    assert "    media: a.png\n    media: base64, 900 characters that are not shown" in text
+    assert "see [image/png, 5,522 characters, not shown] there" in text
+    assert "    media: a.png\n    media: base64, 900 characters, not shown" in text
     assert "iVBORw0KGgo" not in text
 
 

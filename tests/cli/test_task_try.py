@@ -145,7 +145,7 @@ def test_trials_are_kept_where_they_are_asked_for(tmp_path: Path, proctor: Proct
     assert (kept / "try" / "result.json").exists()
     again = proctor("task", "try", task, "-k", "1", "-o", kept)
     assert (again.code, again.out) == (2, "")
-    assert f"{kept}: exists already" in again.err
+    assert f"{kept}: exists and is not overwritten" in again.err
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_a_job_is_shown_by_shares_and_says_who_left_no_trace(proctor: Proctor) -
     ran = proctor("trace", "classify", JOB)
     assert ran.code == 3
     assert "48 trials, 24 with labels, 48 turns: execution 100.0%" in ran.out
-    assert "it left no trace" in ran.out
+    assert "no trace: no trajectory" in ran.out
     assert "over 16 trials" in ran.out
     assert all(len(line) <= 80 for line in ran.out.splitlines())
 
@@ -127,7 +127,7 @@ def test_hostile_text_is_harmless(proctor: Proctor, tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         (["nowhere"], "there is no such file"),
-        ([LABELLED / "labels.jsonl"], "left no trace"),
+        ([LABELLED / "labels.jsonl"], "no trace: no trajectory"),
         ([TRACE, "--judge", "m"], "--judge needs --judge-url"),
         ([TRACE, "--agree"], "--agree requires --judge"),
         ([TRACE, "--judge", "m", "--judge-url", "ftp://x"], "--judge-url is 'ftp://x'"),

@@ -149,7 +149,7 @@ def test_another_file_is_never_overwritten(proctor: Proctor, tmp_path: Path) -> 
     assert proctor(*convert).code == 0, "the same again changes nothing"
     path.write_bytes(b"mine")
     ran = proctor(*convert)
-    said = f"proctor: {path}: another file is there; remove it first or name another\n"
+    said = f"proctor: {path}: exists and is not overwritten; remove it or choose another name\n"
     assert (ran.code, ran.out, ran.err) == (2, "", said)
     assert (path.read_bytes(), made != b"mine") == (b"mine", True)
 

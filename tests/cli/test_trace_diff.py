@@ -86,7 +86,7 @@ def test_sealed_trials_and_other_kinds_can_be_compared(
     assert "All actions are the same, and so are the answers." in out
     (trial,) = sorted((JOBS / "16-agent-nonzero").glob("pass-simple__*"))
     out = proctor("trace", "diff", trial, "one").out
-    assert "The two had different inputs before they began." in out
+    assert "The two started with different inputs." in out
 
 
 def write_output(trial: Path, *texts: str, code: int | None = None) -> Path:

@@ -299,12 +299,12 @@ def delete(path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "sentences"),
     [
-        (truncate, ["was cut; its lines are counted from 1 again"]),
+        (truncate, ["was truncated; lines are counted from 1 again"]),
         (replace, ["was replaced; the new file follows from its first line"]),
         (
             delete,
             [
-                "is gone; waiting for it to come back",
+                "was removed; waiting for it to reappear",
                 "was replaced; the new file follows from its first line",
             ],
         ),

@@ -78,7 +78,7 @@ def test_a_job_is_a_table_that_fits_and_what_it_comes_to(
     assert any(
         line.startswith("causes         task 3, infrastructure 1, limit 1") for line in lines
     )
-    assert "9 trials left no trace that could be used; no mean of a trace counts them." in lines
+    assert "No usable trace, so not counted in means over traces: 9 trials" in lines
 
 
 @pytest.mark.parametrize("columns", ["80", "200", "20"])
@@ -162,7 +162,7 @@ def test_what_is_not_there_gets_a_sentence(
 def test_filters_are_for_sealed_trials(proctor: Proctor, trace: Path) -> None:
     ran = proctor("trace", "summary", trace, "--model", "x")
     assert ran.code == 2
-    assert "filters choose among sealed trials only" in ran.err
+    assert "filters apply only to sealed trials" in ran.err
 
 
 def test_a_table_at_80_columns_has_names_that_can_be_given_to_show(proctor: Proctor) -> None:

@@ -32,7 +32,10 @@ def test_the_writer_is_written_to_a_file_but_not_over_another(
     path.write_bytes(b"mine")
     ran = proctor("trace", "writer", "-o", path)
     assert ran.code == 2
-    assert ran.err == f"proctor: {path}: another file is there; remove it first or name another\n"
+    assert (
+        ran.err
+        == f"proctor: {path}: exists and is not overwritten; remove it or choose another name\n"
+    )
     assert path.read_bytes() == b"mine"
 
 

@@ -238,7 +238,7 @@ def test_resume_keeps_the_setting_and_makes_the_same_of_the_same_trials(
     words = ("-p", task, *NULL, "-o", jobs, "--job-name", "job", "-k", 3)
     ran = proctor("run", *words, "--verify-again", 1)
     assert ran.code == 0, ran.err
-    assert "verified 1 time more, in flakes.json; none changes a score:" in ran.out
+    assert "verified 1 time more (flakes.json); scores are unchanged:" in ran.out
     assert "flake rate 0, 1 result in 6 verifications of 3 trials" in ran.out
     flakes = (jobs / "job" / "flakes.json").read_bytes()
     first = next(jobs.glob("job/*/result.json"))

@@ -67,7 +67,7 @@ def check_ours_agrees(place: Path, job: Path) -> None:
     resumed = proctor("resume", "jobs/job", cwd=place)
     assert resumed.code == 0, resumed.err
     assert f"kept from before: {N_TRIALS} trials" in resumed.out
-    assert f"and not sealed: {N_TRIALS - N_DONE} trials" in resumed.out
+    assert f"not sealed, no record.json: {N_TRIALS - N_DONE} trials" in resumed.out
     assert "is not a trial of this job" not in resumed.err
     assert (done_in(job), load_groups(job)) == (trials, groups)
     scored = proctor("score", "jobs/job", "--json", cwd=place)

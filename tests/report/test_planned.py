@@ -142,7 +142,7 @@ def test_a_replacement_after_the_score_was_known_is_late_and_picks_the_best(
     late, best = deviations(ledger)
     assert (late.kind, best.kind) == ("late-exclusion", "picked-best")
     assert "infrastructure: hm (eve); its score of 0 was known by then" in late.message
-    assert "scored 1, which is more than its 0" in best.message
+    assert "scored 1, more than its 0" in best.message
 
 
 def test_a_replacement_for_another_cause_is_named(ledger: Ledger) -> None:

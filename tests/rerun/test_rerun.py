@@ -283,10 +283,10 @@ def test_a_trial_without_a_reward_has_nothing_to_compare(again: Again, job: Path
         (("--rerun", "1", "-e", "null"), "--env is 'null'; expected one of sandbox"),
         (("--rerun", "1", "--profile", "harbor-0.25"), "--rerun cannot be combined with --profile"),
         (("--rerun", "1", "--ledger", "x"), "--ledger requires a claim"),
-        (("--rerun", "1", "-o", "{job}/new"), "nothing is written into what is audited"),
-        (("--rerun", "1", "{job}"), "--rerun is of one job or one claim; 2 were given"),
-        (("--rerun", "1", "--tasks", "{job}/gone"), "/gone: no directory; expected one with tasks"),
-        (("--rerun", "1", "-o", "{job}/result.json/new"), "nothing is written into what"),
+        (("--rerun", "1", "-o", "{job}/new"), "the audited job is never written to"),
+        (("--rerun", "1", "{job}"), "--rerun takes one job or one claim; 2 were given"),
+        (("--rerun", "1", "--tasks", "{job}/gone"), "/gone: no such directory; expected a directory"),
+        (("--rerun", "1", "-o", "{job}/result.json/new"), "the audited job is never"),
     ],
 )
 def test_wrong_use_is_refused_before_anything_is_written(

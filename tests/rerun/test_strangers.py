@@ -129,7 +129,7 @@ def test_a_task_gets_variables_of_this_machine_only_when_told(
     job = run_trial(tmp_path, scripted(tmp_path, HONEST))
     found = again(job)
     assert (found["verdict"], found["code"]) == ("not replayable", 3)
-    assert found["reason"] == "its task takes variables of this machine: WORD; --yes gives it"
+    assert found["reason"] == "its task requires host variables: WORD; pass --yes to allow"
     assert again(job, "--yes")["verdict"] == "reproduced"
 
 

@@ -178,7 +178,7 @@ def test_a_run_goes_on_when_its_server_stops_and_its_trials_are_sent_later(
         assert (listed.code, "the copy that was fetched last" in listed.err) == (0, True)
         assert "Errno" not in listed.err
         synced = at(machine, "ledger", "sync", "--ledger", served.url)
-        assert (synced.code, f"{found[2]} entries wait\n" in synced.err) == (2, True)
+        assert (synced.code, f"{found[2]} entries are queued\n" in synced.err) == (2, True)
         refused = run(stranger, "never", "--ledger", served.url)
         assert (refused.code, "there is no copy of this ledger yet" in refused.err) == (2, True)
         assert not job_of(stranger, "never").exists()

@@ -66,13 +66,13 @@ _OPTIONS = (
         multiple=True,
         type=PATH,
         metavar="DIR",
-        help="With --rerun: directory where the tasks are now.",
+        help="With --rerun: current directory of the tasks.",
     ),
     click.option(
         "--agent-tree",
         type=PATH,
         metavar="DIR",
-        help="With --rerun: directory where the agent's files are now, to run it again with the "
+        help="With --rerun: current directory of the agent's files, to run it again with the "
         "recorded answers of its model.",
     ),
     click.option(

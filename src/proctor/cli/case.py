@@ -57,7 +57,7 @@ def command(
     Example: proctor case nightly/fix-bug__a1B2c3D -o case.html
     """
     if output == STDOUT:
-        raise click.UsageError("-o is -; expected a file: a page is opened from a disk")
+        raise click.UsageError("-o is -; expected a file, because browsers open pages from a disk")
     _check_sealed(trial, directory)
     with open_ledger(directory) as ledger:
         made = _make(ledger, trial, checkpoint, max_size * _MEGABYTE)

@@ -117,7 +117,9 @@ class _SubmissionReader:
 
     def _find_key(self) -> VerifierKey | None:
         if len(self._asked.keys) > 1:
-            raise InputError(f"{len(self._asked.keys)} keys were given; a ledger has one")
+            raise InputError(
+                f"{len(self._asked.keys)} keys were given; expected one, the key of the ledger"
+            )
         return load_verifier_key(self._asked.keys[0]) if self._asked.keys else None
 
 
@@ -232,7 +234,7 @@ def _find_unchecked(verdict: Verdict) -> Iterator[str]:
     yield from verdict.unchecked
     silent = [str(outcome.check) for outcome in verdict.outcomes if not outcome.is_asked]
     if silent:
-        yield f"{', '.join(silent)}: the policy does not ask for it"
+        yield f"{', '.join(silent)}: not required by the policy"
 
 
 def _document(verdict: Verdict) -> dict[str, object]:

@@ -68,7 +68,7 @@ def _document(reaped: Reaped, *, dry_run: bool) -> dict[str, object]:
 
 def _lines(reaped: Reaped, *, dry_run: bool) -> Iterator[str]:
     if reaped.is_empty:
-        yield "nothing to clean: no killed run left anything behind"
+        yield "nothing to clean"
         return
     deed = "would be " if dry_run else ""
     if reaped.runs:

@@ -27,7 +27,7 @@ def render_passes(group: Group, estimates: Mapping[int, float]) -> Iterator[tupl
         yield f"pass@{k}", render_metric(estimate)
     fewest = min(Counter(group.tasks).values(), default=0)
     if not estimates and fewest > 1:
-        yield "pass@k", "none: it needs one reward of 0 or 1 from each trial"
+        yield "pass@k", "none: pass@k requires one reward of 0 or 1 from each trial"
 
 
 def _render_count(what: str, number: int) -> str:

@@ -351,7 +351,9 @@ def _check_options(*, as_json: bool, junit: str | None, markdown: str | None) ->
         raise click.UsageError("no threshold given; pass one, such as --min-mean 0.5")
     check_companions({"max_drop": "against"})
     if junit == STDOUT:
-        raise click.UsageError("--junit is -; expected a file: stdout has the verdict")
+        raise click.UsageError(
+            "--junit is -; expected a file, because the verdict is printed to stdout"
+        )
     if (
         junit is not None
         and markdown is not None
@@ -407,8 +409,8 @@ class _Reader:
         check_job(path)
         if planned is not None:
             raise InputError(
-                f"{path}: a job says itself how many trials were planned; --planned is for "
-                "experiments of a ledger"
+                f"{path}: --planned is for experiments of a ledger; a job records how many "
+                "trials were planned"
             )
         self.read.append(path)
         return measure_job(path, check_evidence=self.check_evidence, watch=reading_progress(path))

@@ -111,9 +111,9 @@ def _print_pulled(pulled: Pulled, *, as_json: bool) -> int:
             f"{render_size(image.size)}; {render_size(pulled.n_bytes)} downloaded"
         )
         if before is not None:
-            print_line(f"  the name was {before.pin} before")
+            print_line(f"  the name referred to {before.pin} before")
     else:
-        print_line(f"{image.name}: nothing to do, this image is there already")
+        print_line(f"{image.name}: nothing to do, this image is already in the store")
     _print_facts(image)
     if pulled.pruned.images or pulled.pruned.layers:
         print_line(f"  to stay within {LIMIT}: {_describe_pruned(pulled.pruned)}")
@@ -249,8 +249,7 @@ def list_(as_json: bool) -> int:
         return 0
     if not images:
         print_line(
-            "no images; `proctor image pull REF` or `proctor image import NAME (TAR|DIR)` brings "
-            "one in"
+            "no images; `proctor image pull REF` or `proctor image import NAME (TAR|DIR)` adds one"
         )
     rows = (_row(image, by_digest[image.digest]) for image in images)
     _print_table(("name", "digest", "size", "from", "last used"), rows)
@@ -310,7 +309,7 @@ def prune(is_all: bool, limit: str | None, as_json: bool) -> int:
     Example: proctor image prune --limit 20GB
     """
     if is_all and limit is not None:
-        raise click.UsageError("--all and --limit exclude each other")
+        raise click.UsageError("--all cannot be combined with --limit")
     most = 0 if is_all else store_limit() if limit is None else parse_size(limit)
     images = ImageStore()
     with _opened_layers() as layers:

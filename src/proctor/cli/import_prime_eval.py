@@ -7,7 +7,7 @@ from proctor.cli.import_ import prime
 command = copy.copy(prime.command)
 command.name = "import-prime-eval"
 command.help = (
-    "The name of `proctor import prime` in aec-bench.\n\n"
+    "Alias of `proctor import prime`, named as in aec-bench.\n\n"
     "`proctor import prime --help` explains it; the options are the same."
 )
 command.epilog = "Example: proctor import-prime-eval EVAL_ID --experiment nightly"

@@ -126,7 +126,7 @@ GROUPS = {
         "ledger": "Manage the sealed log: append-only, and verifiable by anyone.",
         "serve": "Serve a ledger to many machines, over HTTP or HTTPS.",
         "import": "Import runs into the ledger: from other systems, or from bundles.",
-        "import-prime-eval": "The name of `proctor import prime` in aec-bench.",
+        "import-prime-eval": "Alias of `proctor import prime`, named as in aec-bench.",
         "export": "Export sealed trials in a format that other tools read.",
         "record": "Make a trial record, or print the schema of records.",
     },

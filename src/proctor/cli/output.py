@@ -69,7 +69,7 @@ def write_new_file(path: Path, data: bytes, read: Sequence[str]) -> None:
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from error
     if not _holds(target, data):
-        raise InputError(f"{path}: another file is there; remove it first or name another")
+        raise InputError(f"{path}: exists and is not overwritten; remove it or choose another name")
 
 
 def write_numbered_file(name: str, ending: str, data: bytes, read: Sequence[str]) -> str:
@@ -115,9 +115,7 @@ def check_new(path: Path) -> None:
         InputError: something does.
     """
     if os.path.lexists(path):
-        raise InputError(
-            f"{path}: exists already, and is not overwritten; remove it, or choose another place"
-        )
+        raise InputError(f"{path}: exists and is not overwritten; remove it or choose another path")
 
 
 def _write_tree(directory: Path, files: Mapping[str, str]) -> None:
@@ -150,10 +148,10 @@ def _find_target(path: Path, read: Sequence[str]) -> Path:
     # written.
     target = Path(os.path.realpath(path))
     if target.is_symlink():
-        raise InputError(f"{path}: a link that leads round in a circle; expected a file")
+        raise InputError(f"{path}: a circular link; expected a file")
     for place in read:
         if target.is_relative_to(os.path.realpath(place)):
-            raise InputError(f"{path}: inside {place}; proctor writes nothing into what it reads")
+            raise InputError(f"{path}: inside {place}; proctor does not write into its input")
     return target
 
 

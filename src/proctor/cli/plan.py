@@ -107,7 +107,7 @@ def command(
 
 def _check_experiment(given: str | None) -> str:
     if given is None:
-        raise click.UsageError("no --experiment; expected the one that will be run")
+        raise click.UsageError("--experiment is missing; name the experiment that will be run")
     check_id(given, "--experiment")
     return given
 
@@ -157,8 +157,8 @@ def render_plan(plan: RunPlan) -> Iterator[str]:
         yield f"agent: {agent.agent}{model}, settings {agent.settings}{revision}"
     limits = ", ".join(f"{name} {value}" for name, value in plan.limits.items())
     yield f"in: {plan.environment}, {limits or 'default limits'}"
-    yield f"run again: at most {count_of(plan.retries.most, 'time')}"
-    yield f"left out of the numbers: for {', '.join(plan.exclusions) or 'no cause'}"
+    yield f"retries: at most {count_of(plan.retries.most, 'time')}"
+    yield f"exclusions allowed for: {', '.join(plan.exclusions) or 'no cause'}"
     if plan.note:
         yield f"note: {plan.note}"
     for each in plan.tasks[:_MOST_SHOWN]:

@@ -76,7 +76,7 @@ def make(
     )
     if must_complete and made.missing:
         fields = tuple(missing.field for missing in made.missing)
-        reasons = "; ".join(f"{each} (it takes {each.remedy})" for each in made.missing)
+        reasons = "; ".join(f"{each} (requires {each.remedy})" for each in made.missing)
         raise IncompleteRecordError(f"{trial}: not complete: {reasons}", fields)
     data = render_record(made.record)
     if pins is not None:
@@ -139,7 +139,7 @@ def _write_both(record: tuple[str, bytes], pins: tuple[str, bytes], read: Sequen
     """
     path = Path(pins[0])
     if record[0] != STDOUT and os.path.realpath(record[0]) == os.path.realpath(path):
-        raise InputError(f"{path}: the record goes there; name another file for the pins")
+        raise InputError(f"{path}: the record is written there; choose another file for the pins")
     was_there = os.path.lexists(path)
     write_new_file(path, pins[1], read)
     try:
@@ -206,7 +206,7 @@ def _describe(path: str, digest: str, made: MadeRecord) -> Iterator[str]:
     ):
         yield f"  {label:<13}  {text}"
     for each in made.missing:
-        yield f"  to be complete: {each}; it takes {each.remedy}"
+        yield f"  to be complete: {each}; requires {each.remedy}"
     for hidden in made.redactions:
         yield f"  redacted: {hidden['name']} {count_of(hidden['count'], 'time')}"
     for note in made.notes:

@@ -43,7 +43,7 @@ ACCOUNT = "reruns.json"
 def rerun(jobs: Sequence[str], given: Mapping[str, Any], *, as_json: bool) -> int:
     """Run a sample of a job or a claim again; returns the exit code."""
     if len(jobs) != 1:
-        raise click.UsageError(f"--rerun is of one job or one claim; {len(jobs)} were given")
+        raise click.UsageError(f"--rerun takes one job or one claim; {len(jobs)} were given")
     environment = given["environment"]
     if environment is not None and environment not in find_usable():
         known = ", ".join(find_usable())
@@ -53,7 +53,7 @@ def rerun(jobs: Sequence[str], given: Mapping[str, Any], *, as_json: bool) -> in
     tasks = [Path(place) for place in given["task_dirs"]]
     for place in tasks:
         if not place.is_dir():
-            raise InputError(f"--tasks {place}: no directory; expected one with tasks in it")
+            raise InputError(f"--tasks {place}: no such directory; expected a directory with tasks")
     trials = _load_trials(jobs[0], given["ledger_dir"])
     _check_apart(Path(given["jobs_dir"]), jobs[0])
     names = choose_trials(trials.names, given["rerun"], given["seed"])
@@ -131,7 +131,7 @@ class _Account:
 def _load_trials(path: str, ledger: str | None) -> Trials:
     if Path(path).is_dir():
         if ledger is not None:
-            raise click.UsageError("--ledger requires a claim; a job has its evidence in itself")
+            raise click.UsageError("--ledger requires a claim; a job contains its evidence")
         return load_job_trials(path)
     thing = find_file_kind(path)
     if thing is not FileKind.CLAIM:
@@ -142,7 +142,7 @@ def _load_trials(path: str, ledger: str | None) -> Trials:
 def _check_apart(jobs_dir: Path, audited: str) -> None:
     place = Path(os.path.realpath(jobs_dir))
     if Path(audited).is_dir() and place.is_relative_to(os.path.realpath(audited)):
-        raise InputError(f"{jobs_dir}: inside {audited}; nothing is written into what is audited")
+        raise InputError(f"{jobs_dir}: inside {audited}; the audited job is never written to")
 
 
 def _keep(directory: Path) -> str | None:
@@ -193,7 +193,7 @@ class _Runner:
         needs = list_needs((task.config for task in tasks), config)
         if needs and not self._yes:
             wanted = ", ".join(dict.fromkeys(need.variable for need in needs))
-            raise InputError(f"its task takes variables of this machine: {wanted}; --yes gives it")
+            raise InputError(f"its task requires host variables: {wanted}; pass --yes to allow")
 
 
 def _print(account: _Account, done: Reruns, kept: str | None) -> None:

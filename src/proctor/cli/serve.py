@@ -87,7 +87,7 @@ def command(
 
 def _find_tls(certificate: str | None, key: str | None) -> object:
     if (certificate is None) != (key is None):
-        raise InputError("--tls-certificate and --tls-key: expected both or neither")
+        raise InputError("--tls-certificate and --tls-key must be given together")
     if certificate is None or key is None:
         return None
     tls = import_module("proctor.web.server").Tls(Path(certificate), Path(key))

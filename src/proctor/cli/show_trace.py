@@ -76,7 +76,7 @@ def render_trace(source: Source, view: View) -> Iterator[str]:
         TraceError: it cannot be read.
     """
     for sentence in source.passed_over:
-        yield printable(f"[passed over: {sentence}]")
+        yield printable(f"[skipped: {sentence}]")
     if view.selection.is_all:
         yield from _RENDER[source.kind](source, view)
         return

@@ -192,7 +192,7 @@ def _render_recovery(error: ToolError) -> str:
 def _render_loops(loops: LoopSummary) -> str:
     if not loops.repeats:
         return "no call was repeated"
-    lines = [f"{count_of(loops.repeats, 'call')} had been made before"]
+    lines = [f"{count_of(loops.repeats, 'repeated call')}"]
     if run := loops.longest:
         steps = f"steps {run.first_step} to {run.last_step}"
         lines.append(f"{run.times} times in a row ({steps}): {_one_line(run.command or run.tool)}")
@@ -208,7 +208,7 @@ def _one_line(text: str, longest: int = 120) -> str:
 
 def _render_times(times: TimeSummary) -> str:
     if times.wall_seconds is None:
-        text = "unknown: no timestamps to tell it"
+        text = "unknown: no timestamps"
     else:
         text = f"{render_seconds(times.wall_seconds)}, idle {render_seconds(times.idle_seconds)}"
         text += f", tools {render_seconds(times.tool_seconds)}"
@@ -227,7 +227,7 @@ def _render_times(times: TimeSummary) -> str:
 
 def _render_writes(written: WriteSummary) -> str:
     if not written.calls:
-        return "nothing, as far as commands and arguments tell"
+        return "nothing, judging by commands and arguments"
     text = f"{count_of(written.files, 'file')} by {count_of(written.calls, 'call')}"
     text += f", first at step {written.first_step}"
     if written.seconds_to_first is not None:

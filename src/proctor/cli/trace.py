@@ -300,7 +300,7 @@ def _find_file(thing: str, idle_seconds: float | None, *, is_waiting: bool) -> s
             return str(found or thing)
         if not is_waiting:
             raise InputError(
-                f"{thing}: has none of agent/{', agent/'.join(_OF_TRIALS)}; expected "
+                f"{thing}: has no agent/{', agent/'.join(_OF_TRIALS)}; expected "
                 "a trajectory or the directory of a trial. --wait waits for its agent to begin"
             )
         if idle_seconds is not None and time.monotonic() - began >= idle_seconds:

@@ -158,7 +158,7 @@ def _loop(loop: Loop) -> str:
 
 def _mean(mean: Mean | None) -> str:
     if mean is None:
-        return "not defined: no trial has a good run of another to be compared with"
+        return "undefined: no trial has a good run of another trial to compare with"
     return f"{render_figure(mean.mean)} on average over {count_of(mean.trials, 'trial')}"
 
 

@@ -105,7 +105,7 @@ def diff(
     else:
         is_output = mine.kind is TraceKind.OUTPUT
         lines = list(_render(a, b, found, full=full, is_output=is_output))
-        lines[2:2] = [] if is_same else ["   The two had different inputs before they began."]
+        lines[2:2] = [] if is_same else ["   The two started with different inputs."]
         page(lambda: lines, is_wanted=not no_pager)
     return 0
 
@@ -257,9 +257,9 @@ def _render_hunks(found: Divergence, columns: int, *, full: bool, unit: str) -> 
         line = printable(f"  {_render_hunk(hunk, unit)}")
         yield next(break_line(line, columns)) if not full else line
     if left := len(found.hunks) - len(shown):
-        yield f"  … {left:,} more pieces; --full lists them"
+        yield f"  … {left:,} more sections; --full lists them"
     if found.hunks_left_out:
-        yield f"  … {found.hunks_left_out:,} more pieces that are not listed"
+        yield f"  … {found.hunks_left_out:,} more sections, not listed"
 
 
 def _render_hunk(hunk: Hunk, unit: str) -> str:

@@ -124,9 +124,7 @@ def _label_traces(trial: TracedTrial) -> LabelledTrial:
         return LabelledTrial(trial, parts, sources, passed_over)
 
 
-_NO_TRACE: Final = (
-    "it left no trace: no trajectory, no conversation, no ATIF file with a turn in it"
-)
+_NO_TRACE: Final = "no trace: no trajectory, conversation or ATIF file with a turn"
 
 
 def _label_part(trace: FoundTrace) -> Part:

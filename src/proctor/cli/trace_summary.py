@@ -227,13 +227,13 @@ def _summarise(
         processes = count_processors() if len(places) >= _MANY else 1
         for done, found in enumerate(map_paths(summarise_path, places, processes), 1):
             yield from found
-            show("trials summed up", done, len(places))
+            show("trials summarized", done, len(places))
         return
     with traced_trials(things, directory, wanted) as trials:
         waiting = list(trials)
         for done, trial in enumerate(waiting, 1):
             yield summarise_traced(trial, labelled=True)
-            show("trials summed up", done, len(waiting))
+            show("trials summarized", done, len(waiting))
 
 
 def _print(trials: list[TrialSummary]) -> None:
@@ -258,10 +258,10 @@ def _say_without_trace(trials: list[TrialSummary]) -> None:
         return
     print_line()
     if len(trials) == 1:
-        print_line("It left no trace that could be used: what is counted from one is 0 or unknown.")
+        print_line("It has no usable trace: numbers counted from a trace are 0 or unknown.")
         return
     which = count_of(len(without), "trial")
-    print_line(f"{which} left no trace that could be used; no mean of a trace counts them.")
+    print_line(f"No usable trace, so not counted in means over traces: {which}")
     for trial in [each for each in without if each.problem][:5]:
         problem = (trial.problem or "").removeprefix(f"{trial.name}: ")
         print_line(f"  {trial.name}: {problem}")

@@ -34,9 +34,9 @@ class Line(msgspec.Struct, frozen=True, gc=False):
 class Change(Enum):
     """What happened to the file, other than growing."""
 
-    CUT = "was cut; its lines are counted from 1 again"
+    CUT = "was truncated; lines are counted from 1 again"
     REPLACED = "was replaced; the new file follows from its first line"
-    GONE = "is gone; waiting for it to come back"
+    GONE = "was removed; waiting for it to reappear"
 
 
 class Tail:

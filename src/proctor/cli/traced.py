@@ -25,7 +25,7 @@ def traced_trials(
     in_files = [thing for thing in things if directory is None and os.path.lexists(thing)]
     if things and len(in_files) == len(things):
         if wanted != TrialFilter():
-            raise InputError(f"{things[0]}: a path; filters choose among sealed trials only")
+            raise InputError(f"{things[0]}: a path; filters apply only to sealed trials")
         yield (trial for thing in things for trial in find_in_files(thing))
         return
     _check_ledger(things, directory)
@@ -34,7 +34,7 @@ def traced_trials(
             yield trace_sealed(ledger, wanted)
             return
         if wanted != TrialFilter():
-            raise InputError(f"{things[0]}: a name; filters are for when nothing is named")
+            raise InputError(f"{things[0]}: a name; filters apply only if nothing is named")
         yield (
             trial
             for thing in things

@@ -54,7 +54,7 @@ def view(
     else:
         print_stderr(f"{_describe(subject)}: {opened} (Ctrl-C ends it)")
     if opens and not webbrowser.open(opened):
-        print_stderr("no browser could be started; open the address yourself")
+        print_stderr("no browser could be started; open the address manually")
     if subject.ledger is not None and find_url(subject.ledger) is not None:
         threading.Thread(target=_keep_up, args=(subject.ledger,), daemon=True).start()
     serve(app, listening)

@@ -120,10 +120,10 @@ def command(
     is then 3. `proctor import-prime-eval`, the name in aec-bench, is the same command.
     """
     if bool(evaluation_json) != bool(samples_json):
-        raise click.UsageError("--evaluation-json and --samples-json go together; one is missing")
+        raise click.UsageError("--evaluation-json and --samples-json must be given together")
     if evaluation_json is None and eval_id is None:
         raise click.UsageError(
-            "no evaluation is named; expected EVAL_ID, or --evaluation-json and --samples-json"
+            "no evaluation given; pass EVAL_ID, or --evaluation-json and --samples-json"
         )
     if evaluation_json is not None:
         for name in ("base_url", "page_size", "timeout", "retries"):

@@ -47,7 +47,5 @@ def command(
     print_line(f"  covered   the first {entry.size:,} entries of the ledger")
     print_line(f"  digest    {entry.digest}")
     print_line(f"  plan      {'none' if entry.plan is None else f'entry {entry.plan}'}")
-    print_line(
-        f"  withheld  {entry.unnamed:,} removed without a subject, so of an unknown experiment"
-    )
+    print_line(f"  withheld  {entry.unnamed:,} entries that name no trial: experiment unknown")
     return 0

@@ -44,7 +44,7 @@ def command(directory: str | None, as_json: bool) -> int:
         try:
             sent = remote.send_waiting()
         except UnreachableError as error:
-            raise LedgerError(f"{error}; {len(remote.spool):,} entries wait") from error
+            raise LedgerError(f"{error}; {len(remote.spool):,} entries are queued") from error
         remote.fetch(ledger, is_forced=True)
         ledger.refresh()
         size = ledger.checkpoint().tree.size

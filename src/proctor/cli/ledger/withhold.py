@@ -130,7 +130,7 @@ def _print_withheld(name: str, done: Withholding, *, as_json: bool) -> None:
     for digest, others in done.kept.items():
         more = ", …" if len(others) > _MOST_NAMED else ""
         named = ", ".join(others[:_MOST_NAMED])
-        print_line(f"  {digest[:_SHOWN]}… stays, it is also evidence of {named}{more}")
+        print_line(f"  {digest[:_SHOWN]}… kept: also evidence of {named}{more}")
 
 
 def _print_restored(name: str, restored: Restored, *, as_json: bool) -> None:
@@ -146,6 +146,6 @@ def _print_restored(name: str, restored: Restored, *, as_json: bool) -> None:
         return
     line = "its entry" if restored.line is not None else ""
     artifacts = count_of(len(restored.artifacts), "artifact") if restored.artifacts else ""
-    print_line(f"{name}: {' and '.join(filter(None, (line, artifacts)))} brought back")
+    print_line(f"{name}: {' and '.join(filter(None, (line, artifacts)))} restored")
     for digest in restored.missing:
         print_line(f"  still withheld: {digest}")

@@ -108,7 +108,7 @@ def _parse_given(flags: RunFlags) -> dict[str, Any]:
         kwargs["command"] = flags.shell_command
     if flags.agent_tree is not None:
         if not flags.agent_tree.is_dir():
-            raise InputError(f"{flags.agent_tree}: no directory; expected the agent's files")
+            raise InputError(f"{flags.agent_tree}: no such directory; expected the agent's files")
         kwargs["tree"] = str(flags.agent_tree.resolve())
     return {
         "kwargs": kwargs,

@@ -290,8 +290,8 @@ def _check_honoured(environment: EnvironmentConfig) -> None:
     for field in ("mounts", "extra_docker_compose"):
         if getattr(environment, field):
             raise InputError(
-                f"environment.{field}: the {name} has none; take it out of the config, or name "
-                "an environment class that does"
+                f"environment.{field}: not supported by the {name}; remove it from the config, "
+                "or name an environment class that supports it"
             )
 
 
@@ -308,8 +308,8 @@ def _check_hosts(config: JobConfig) -> None:
     for option, hosts in hosts_by_option.items():
         if hosts:
             raise InputError(
-                f"{option} {hosts[0]}: the {name} cannot allow single hosts; without it the "
-                "task's network_mode decides, public or no-network"
+                f"{option} {hosts[0]}: the {name} cannot allow individual hosts; without this "
+                "option the task's network_mode applies, public or no-network"
             )
 
 
@@ -428,10 +428,10 @@ def _check_config(config: JobConfig) -> None:
             f"{config.n_concurrent_trials}; expected 1 or more of each"
         )
     if config.plugins:
-        raise InputError("plugins: proctor runs none; take them out of the config")
+        raise InputError("plugins: not supported; remove them from the config")
     for path in config.extra_instruction_paths:
         if not path.is_file():
-            raise InputError(f"{path}: no file; expected one with a further instruction")
+            raise InputError(f"{path}: no such file; expected an additional instruction")
 
 
 def _make_settings(flags: RunFlags) -> Settings:
@@ -496,5 +496,5 @@ def _check_dataset(name: str | None) -> str | None:
 
 def _check_prompt(path: Path | None) -> Path | None:
     if path is not None and not path.is_file():
-        raise InputError(f"{path}: no file; expected one with the agent's system prompt")
+        raise InputError(f"{path}: no such file; expected the agent's system prompt")
     return path.resolve() if path is not None else None

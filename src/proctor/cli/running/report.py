@@ -68,7 +68,7 @@ def render_flakes(flakes: Flakes | None) -> Iterator[str]:
     """Render the agreement; tasks with the most disagreement come first."""
     if flakes is None:
         return
-    yield f"verified {count_of(flakes.n, 'time')} more, in flakes.json; none changes a score:"
+    yield f"verified {count_of(flakes.n, 'time')} more (flakes.json); scores are unchanged:"
     shown = sorted(flakes.tasks, key=lambda task: -task.flake_rate)
     for task in shown[:_MOST]:
         yield f"  {_render_task(task)}"
@@ -341,7 +341,7 @@ def _render_usage(outcome: JobOutcome) -> Iterator[str]:
     if counts.kept:
         yield f"kept from before: {count_of(counts.kept, 'trial')}"
     if counts.retried:
-        yield f"retries: {counts.retried}; what failed here is kept in <trial>/attempts"
+        yield f"retries: {counts.retried}; earlier attempts are kept in <trial>/attempts"
     tokens = [
         f"{value:,} {what}"
         for what, value in (
@@ -372,7 +372,7 @@ def render_findings(findings: Mapping[str, list[str]]) -> Iterator[str]:
     infos = {kind: trials for kind, trials in findings.items() if level_of(kind) is Level.INFO}
     shown = {kind: trials for kind, trials in findings.items() if kind not in infos}
     if shown:
-        yield "integrity findings, in <trial>/findings.json; none changes a score:"
+        yield "integrity findings (<trial>/findings.json); scores are unchanged:"
     width = max(map(len, shown), default=0)
     widest = max((len(level_of(kind)) for kind in shown), default=0)
     for kind, trials in shown.items():
@@ -409,14 +409,14 @@ def _render_sealed(sealed: SealedTrials | None) -> Iterator[str]:
         text += f", {sealed.waiting} waiting for the server"
     yield f"ledger: {place}{made}: {text}"
     if sealed.waiting:
-        yield f"  once it answers: proctor ledger sync --ledger {place}"
+        yield f"  when the server is back: proctor ledger sync --ledger {place}"
     for sentence in sealed.refused[:_MOST_REFUSED]:
         yield f"  not sealed: {sentence}"
     if len(sealed.refused) > _MOST_REFUSED:
         yield f"  … and {len(sealed.refused) - _MOST_REFUSED} more; --json lists all"
     if names := sealed.unrecorded:
         text = f"{names[0]}{' …' if len(names) > 1 else ''}"
-        yield f"  without a record.json, and not sealed: {count_of(len(names), 'trial')}, {text}"
+        yield f"  not sealed, no record.json: {count_of(len(names), 'trial')}, {text}"
         yield "  `proctor ledger seal` makes records of trials that harbor ran"
 
 

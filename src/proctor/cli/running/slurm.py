@@ -45,7 +45,7 @@ _WHY: Final = {
     "OUT_OF_MEMORY": "used more memory than it had asked for",
     "PREEMPTED": "was preempted",
     "TIMEOUT": "reached its time limit",
-    UNKNOWN: "is not known to Slurm any more",
+    UNKNOWN: "is no longer known to Slurm",
 }
 
 

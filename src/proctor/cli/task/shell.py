@@ -119,7 +119,7 @@ class Shell:
         if self.code is not None:
             return
         if not isinstance(environment, Attaching):
-            raise UnsupportedError(f"{self._title}: this environment has none")
+            raise UnsupportedError(f"{self._title}: not supported by this environment")
         where = (await environment.exec("id -un 2>/dev/null; pwd")).stdout or ""
         user, _, place = where.strip().rpartition("\n")
         say(
