@@ -155,7 +155,7 @@ def test_a_port_that_is_taken_is_refused(proctor: Proctor) -> None:
         ran = proctor("view", JOB, "--port", port)
     assert ran.code == 2
     assert f"port {port} of 127.0.0.1 cannot be used" in ran.err
-    assert "--port 0 takes a free one" in ran.err
+    assert "--port 0 picks a free one" in ran.err
 
 
 def test_a_thing_and_a_ledger_are_one_too_many(proctor: Proctor, tmp_path: Path) -> None:

@@ -285,7 +285,10 @@ def test_a_trial_without_a_reward_has_nothing_to_compare(again: Again, job: Path
         (("--rerun", "1", "--ledger", "x"), "--ledger requires a claim"),
         (("--rerun", "1", "-o", "{job}/new"), "the audited job is never written to"),
         (("--rerun", "1", "{job}"), "--rerun takes one job or one claim; 2 were given"),
-        (("--rerun", "1", "--tasks", "{job}/gone"), "/gone: no such directory; expected a directory"),
+        (
+            ("--rerun", "1", "--tasks", "{job}/gone"),
+            "/gone: no such directory; expected a directory",
+        ),
         (("--rerun", "1", "-o", "{job}/result.json/new"), "the audited job is never"),
     ],
 )

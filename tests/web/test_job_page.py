@@ -223,7 +223,7 @@ def test_the_page_says_that_it_lost_the_connection(tmp_path: Path, page: Page) -
     with serving(make_app(Subject(jobs=(job.directory,)))) as address:
         page.goto(f"{address}/experiments/{JOB}")
         expect(page.locator("#connection")).to_have_text("Live")
-    expect(page.locator("#connection")).to_contain_text("The connection is lost")
+    expect(page.locator("#connection")).to_contain_text("Connection lost")
 
 
 def test_events_tell_changes_and_the_end(tmp_path: Path) -> None:

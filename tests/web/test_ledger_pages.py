@@ -152,7 +152,7 @@ def test_one_verification_at_a_time(small: Path, page: Page) -> None:
             found = httpx.get(f"{address}/ledger/verification", verify=NO_TLS, trust_env=False)
             assert found.status_code == 503
             page.get_by_role("button", name="Verify everything").click()
-            expect(page.locator("#verifying")).to_contain_text("under way already")
+            expect(page.locator("#verifying")).to_contain_text("already running")
         finally:
             verifying.ONE.release()
         headers = {"Sec-Fetch-Site": "cross-site"}

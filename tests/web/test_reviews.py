@@ -147,7 +147,7 @@ def test_a_plain_job_takes_no_reviews() -> None:
     with writing_to(Subject(jobs=(job,))) as client:
         found = client.post(f"/trials/{job.name}/good-one__XEzVDEt/reviews", data=FORM)
         assert found.status_code == 409
-        assert "entries of a ledger" in found.text
+        assert "stored in a ledger" in found.text
         assert client.post(f"/trials/{job.name}/none/reviews", data=FORM).status_code == 404
 
 

@@ -229,7 +229,7 @@ def test_damaged_lines_are_said(page: Page, tmp_path: Path) -> None:
     with viewing(tmp_path / "job", "t") as address:
         open_trace(page, address)
         expect(page.locator("#damage summary")).to_have_text(
-            "1 line or value could not be read as it is"
+            "1 line or value could not be read exactly"
         )
         expect(page.locator(".entry-note")).to_contain_text("line 2")
 

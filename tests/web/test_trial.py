@@ -66,8 +66,8 @@ def test_an_unscored_trial_says_why_in_words_and_shows_the_evidence(page: Page) 
     with serving(make_app(Subject(jobs=(JOBS / ERRORS,)))) as address:
         page.goto(f"{address}/trials/{ERRORS}/verifier-timeout__U2NynYW")
         expect(page.locator(".score .number")).to_have_text("not scored")
-        expect(page.get_by_text("the verifier's time was up")).to_be_visible()
-        expect(page.locator("ol.derivation")).to_contain_text("it does not count")
+        expect(page.get_by_text("the verifier timed out")).to_be_visible()
+        expect(page.locator("ol.derivation")).to_contain_text("but does not count")
         expect(page.locator("ul.evidence")).to_contain_text("Verifier execution timed out")
         expect(page.locator("table.phases tr").last).to_contain_text("1.5s")
 
@@ -87,7 +87,7 @@ def test_steps_are_put_together_in_the_order_they_were_run() -> None:
 def test_a_reward_that_was_edited_since_is_seen(tmp_path: Path) -> None:
     ledger = seal_jobs(tmp_path, REWARDS)
     honest = look(Subject(ledger=ledger), f"/trials/{REWARDS}/fractional__vgVZHBq")
-    assert "does not give the recorded numbers" not in honest.text
+    assert "does not match the recorded numbers" not in honest.text
     with open_for_writing(tmp_path) as opened:
         row = find_trial(opened, f"{REWARDS}/fractional__vgVZHBq")
         found = opened.index.entry(row.seq)
@@ -110,7 +110,7 @@ def test_a_basis_of_another_name_hides_no_other_number(tmp_path: Path) -> None:
     files = {**FILES, "verifier/reward.txt": b"0"}
     seal_case(tmp_path, files, certified({"reward": ONE}, "trial result")).close()
     seen = look(Subject(ledger=tmp_path / "ledger"), f"/trials/{EXPERIMENT}/{TRIAL}")
-    assert "does not give the recorded numbers" in seen.text
+    assert "does not match the recorded numbers" in seen.text
 
 
 def test_kept_attempts_and_the_trial_lead_to_each_other(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def _need(ledger: LedgerReader | None) -> LedgerReader:
 def _read_at(request: Request) -> int | None:
     text = request.query_params.get("at", "")
     if text and not (text.isascii() and text.isdecimal()):
-        raise InputError(f"at is {text[:40]!r}; expected a size of the log, a whole number")
+        raise InputError(f"at is {text[:40]!r}; expected a log size, a whole number")
     return int(text[:18]) if text else None
 
 

@@ -100,7 +100,7 @@ def _open_side(request: Request, name: str, stack: ExitStack) -> _Side:
     part = request.query_params.get("part", "")
     found = [trace for trace in traces if trace.part == part or not part]
     if not found:
-        what = f"has no part {part[:80]!r}" if traces else "left no trace"
+        what = f"has no part {part[:80]!r}" if traces else "has no trace"
         raise NotThereError(f"{place.name}: {what}")
     return _Side(trial_path(experiment, trial), place, traces, found[0])
 

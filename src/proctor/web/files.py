@@ -129,7 +129,7 @@ def _show_text(known: Known, file: KnownFile, opened: BinaryIO, wanted: str) -> 
     # At most 18 digits, so that the offset fits into 64 bits.
     begin = int(wanted) if wanted.isascii() and wanted.isdecimal() and len(wanted) < 19 else 0
     if begin and begin >= size:
-        raise NotThereError(f"the file has {size:,} bytes; there is nothing from {begin:,} on")
+        raise NotThereError(f"the file has {size:,} bytes; nothing follows byte {begin:,}")
     opened.seek(begin)
     data = _whole_lines(opened.read(_PART), is_last=begin + _PART >= size)
     end = begin + len(data)

@@ -167,11 +167,11 @@ def _attach(data: bytes, name: str) -> Response:
 
 
 async def _show_verification(request: Request) -> Response:
-    report: Report = "the verification was broken off"
+    report: Report = "the verification was interrupted"
     async for each in _begin(request):
         report = each
     if not isinstance(report, Verification):
-        raise HTTPException(503, report if isinstance(report, str) else "it was broken off")
+        raise HTTPException(503, report if isinstance(report, str) else "it was interrupted")
     return render_page("ledger_verification.html", title="Verification", **describe_found(report))
 
 

@@ -61,7 +61,7 @@ def _say_error(request: Request, error: Exception) -> Response:
 
 
 def _say_defect(_request: Request, _error: Exception) -> Response:
-    return say_problem(500, "a defect of proctor; the terminal that runs it has the details")
+    return say_problem(500, "a defect of proctor; see the terminal that runs it for details")
 
 
 HANDLERS: Mapping[Any, Any] = {

@@ -47,9 +47,7 @@ def _append(subject: Subject, name: tuple[str, str], fields: dict[str, str]) -> 
     """
     if subject.ledger is None:
         subject.trial_directory(*name)
-        raise HTTPException(
-            409, "reviews are entries of a ledger, and these are plain job directories"
-        )
+        raise HTTPException(409, "reviews are stored in a ledger; these are plain job directories")
     verdict, reviewer, note = _read_fields(fields)
     try:
         key = load_key(default_key_path(os.environ))

@@ -48,7 +48,7 @@ def listen(port: int, host: str = HOST) -> socket.socket:
     except OSError as error:
         found.close()
         raise InputError(
-            f"port {port} of {host} cannot be used: {error.strerror}; --port 0 takes a free one"
+            f"port {port} of {host} cannot be used: {error.strerror}; --port 0 picks a free one"
         ) from error
     return found
 

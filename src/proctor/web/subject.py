@@ -157,7 +157,7 @@ def _verify(directory: Path) -> str | None:
         return None
     more = len(result.damage) - 1
     rest = f", and {count_of(more, 'further finding')}" if more else ""
-    return f"{result.damage[0].message}{rest}; `proctor ledger verify` says all"
+    return f"{result.damage[0].message}{rest}; `proctor ledger verify` lists all"
 
 
 def _index_found(directory: Path) -> tempfile.TemporaryDirectory[str]:

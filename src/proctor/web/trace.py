@@ -42,7 +42,7 @@ _SHORT: Final = 1 << 20
 _WHOLE: Final = 400_000
 _STRIP: Final = 240
 _TRIES: Final = 3
-_NO_TRACE: Final = "left no trace"
+_NO_TRACE: Final = "has no trace"
 _YET: Final = "has no trace yet"
 
 

@@ -121,7 +121,7 @@ def _derive(opened: OpenedCase) -> list[_Derived] | str:
     if name is None and (is_stepped or steps):
         return _derive_steps(opened, document, steps)
     if name is None:
-        return "there is no reward file at verifier/ among the evidence"
+        return "the evidence has no reward file in verifier/"
     data = _bytes_of(opened, name)
     if data is None:
         return f"{name} is not in the page"
@@ -154,7 +154,7 @@ def _derive_steps(
     opened: OpenedCase, document: Spelled | None, found: list[str]
 ) -> list[_Derived] | str:
     if document is None:
-        return f"{_RESULT}, which lists the steps, is not in the page or not readable"
+        return f"{_RESULT}, which lists the steps, is missing in the page or unreadable"
     steps = list(document.at("step_results").items)
     names = [step.at("step_name").string for step in steps]
     if len(set(names)) < len(names):

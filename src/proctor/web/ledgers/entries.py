@@ -58,7 +58,7 @@ def summarize_entry(entry: AnyEntry | Withheld) -> tuple[str, Subject | None]:
         case PlanEntry() | KeyEntry() | NoteEntry() | AttestEntry() | MachineEntry():
             return _describe_own(entry), None
         case _:
-            return "withheld; its hash stays", None
+            return "withheld; its hash remains", None
 
 
 def _describe_remark(entry: ReviewEntry | SupersedeEntry | RescoreEntry | WithholdEntry) -> str:
@@ -79,7 +79,7 @@ def _describe_own(entry: PlanEntry | KeyEntry | NoteEntry | AttestEntry | Machin
         case PlanEntry():
             return f"plan of {entry.experiment_id} by {entry.author}"
         case KeyEntry():
-            return f"the key {'+'.join(entry.key.split('+')[:2])} signs from here on"
+            return f"the key {'+'.join(entry.key.split('+')[:2])} signs from this entry on"
         case NoteEntry():
             return f"{entry.author}: {entry.text}"
         case MachineEntry():

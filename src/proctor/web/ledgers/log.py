@@ -91,7 +91,7 @@ class Log:
         """Whether the key signed the checkpoint, with a sentence."""
         key = self.find_key()
         if self.checkpoint is None or key is None:
-            return False, "not checked: the log does not say which key signs"
+            return False, "not checked: the log does not name its key"
         try:
             check_signature(self.checkpoint, parse_verifier_key(key), "checkpoint")
         except (SignatureError, KeyFileError) as error:
@@ -107,7 +107,7 @@ def opened_log(subject: Subject) -> Iterator[Log]:
         NotThereError: the viewer shows jobs, not a ledger.
     """
     if subject.ledger is None:
-        raise NotThereError("no ledger is looked at: these are plain job directories")
+        raise NotThereError("this viewer shows jobs, not a ledger")
     log = Log(subject.ledger, _read_note(subject.ledger))
     with contextlib.ExitStack() as stack:
         try:
@@ -138,7 +138,7 @@ def _list_entry(ledger: LedgerReader, entry: IndexedEntry, trial: TrialRow | Non
     seq, kind, at = entry.seq, entry.kind, entry.at
     known = None if trial is None else trial.subject
     if kind == "":
-        return Listed(seq, WITHHELD, at, "withheld; its hash stays", known)
+        return Listed(seq, WITHHELD, at, "withheld; its hash remains", known)
     if trial is not None:
         score = "not scored" if trial.reward is None else f"reward {render_figure(trial.reward)}"
         return Listed(seq, kind, at, score, known)

@@ -63,7 +63,7 @@ class Running:
         except ProctorError as error:
             self.result.put(str(error))
         except Exception:  # the thread's boundary: the page must not wait for ever
-            self.result.put("a defect of proctor: the verification broke off")
+            self.result.put("a defect of proctor ended the verification")
             raise
         finally:
             ONE.release()
@@ -88,10 +88,10 @@ def begin_verification(request: Request, directory: Path) -> AsyncIterator[Repor
         HTTPException: 503 while another one runs, 403 for a request from another site.
     """
     if request.headers.get("sec-fetch-site") not in (None, "none", "same-origin"):
-        raise HTTPException(403, "a page of another site asked for this")
+        raise HTTPException(403, "requested by a page of another site; refused")
     if not ONE.acquire(blocking=False):
         raise HTTPException(
-            503, "a verification is under way already; try again when it is over",
+            503, "a verification is already running; try again when it has ended",
             {"Retry-After": "5"},
         )  # fmt: skip
     running = Running(directory)
@@ -116,7 +116,7 @@ def describe_found(found: Verification) -> dict[str, Any]:
     more = len(found.damage) - _MOST_SHOWN
     notes = [visible(note) for note in found.notes]
     if more > 0:
-        notes.append(f"{more:,} more damages are not listed here; `proctor ledger verify` does")
+        notes.append(f"{more:,} more are not listed; `proctor ledger verify` lists all")
     return {
         "is_sound": found.is_sound,
         "verdict": "Sound"
@@ -147,6 +147,6 @@ def _list_facts(found: Verification) -> list[tuple[str, str]]:
         ("evidence", f"{count_of(found.artifacts, 'file')} read completely"),
         ("withheld", withheld + count_of(found.withheld_artifacts, "file of other entries",
                                          "files of other entries")),
-        ("since", "compared with no older checkpoint: only `proctor ledger verify --since` can "
-         "catch an owner who signed everything again"),
+        ("since", "not compared with an older checkpoint: only `proctor ledger verify --since` "
+            "detects an owner who signed everything again"),
     ]  # fmt: skip

@@ -55,11 +55,11 @@
         isStale = false;
         const response = await fetch(location.href, { cache: "no-store" });
         if (response.ok) show(await response.text());
-        else say(`This page cannot be had any more (${response.status}).`, true);
+        else say(`This page is no longer available (${response.status}).`, true);
         await new Promise((done) => setTimeout(done, PAUSE));
       } while (isStale);
     } catch {
-      say("The connection is lost; what is here may be old. Trying again…", true);
+      say("Connection lost; this page may be outdated. Reconnecting…", true);
     } finally {
       isFetching = false;
     }
@@ -70,7 +70,7 @@
     source = new EventSource(since);
     source.onopen = () => say("Live");
     source.onerror = () => {
-      say("The connection is lost; what is here may be old. Trying again…", true);
+      say("Connection lost; this page may be outdated. Reconnecting…", true);
       // A server that refuses closes it for good; the page asks again after a while.
       if (source && source.readyState === EventSource.CLOSED) {
         source = null;

@@ -49,7 +49,7 @@ async function verify(place, stopping) {
   if (!response.ok) { add(place, "p", await problemOf(response), "bad"); return; }
   const words = add(place, "p", "Beginning…");
   const bar = add(place, "progress");
-  bar.setAttribute("aria-label", "How far the verification is");
+  bar.setAttribute("aria-label", "Verification progress");
   for await (const progress of linesOf(response)) {
     if (progress.facts) { showFound(place, progress); return; }
     if (progress.problem) { place.replaceChildren(); add(place, "p", progress.problem, "bad"); return; }
@@ -58,7 +58,7 @@ async function verify(place, stopping) {
     words.textContent = `${progress.what}: ${progress.done.toLocaleString()} of ${progress.total.toLocaleString()}`;
   }
   place.replaceChildren();
-  add(place, "p", "The verification was broken off; nothing was found out.", "bad");
+  add(place, "p", "The verification was interrupted and has no result.", "bad");
 }
 
 const form = document.getElementById("verification");
@@ -100,7 +100,7 @@ async function sha256(...parts) {
 async function rootFrom(leaf, index, size, path) {
   let [node, at, last] = [leaf, index, size - 1];
   for (const step of path) {
-    if (last === 0) throw new Error("the path is longer than the tree is high");
+    if (last === 0) throw new Error("the path is longer than the tree's height");
     if (at % 2 === 1 || at === last) {
       node = await sha256([1], step, node);
       while (at % 2 === 0 && at > 0) { at = at / 2; last = Math.floor(last / 2); }
@@ -110,7 +110,7 @@ async function rootFrom(leaf, index, size, path) {
     at = Math.floor(at / 2);
     last = Math.floor(last / 2);
   }
-  if (last !== 0) throw new Error("the path is shorter than the tree is high");
+  if (last !== 0) throw new Error("the path is shorter than the tree's height");
   return node;
 }
 
@@ -145,12 +145,12 @@ async function checkProof(place, button) {
   };
   const leaf = proof.line === null ? fromHex(proof.leaf) : await sha256([0], bytesOf(proof.line));
   say(true, proof.line === null
-    ? `The line is kept back; its leaf hash is ${toHex(leaf)}.`
+    ? `The line is withheld; its leaf hash is ${toHex(leaf)}.`
     : `The line of ${bytesOf(proof.line).length.toLocaleString()} bytes has the leaf hash ${toHex(leaf)}.`);
   const root = await rootFrom(leaf, proof.seq, note.size, proof.path.map(fromHex));
   const isRoot = toHex(root) === toHex(note.root);
-  say(isRoot, `${proof.path.length} hashes lead from it to the root ${toHex(root)}, and the checkpoint of ${note.size.toLocaleString()} entries says ${toHex(note.root)}.`);
-  if (!button.dataset.key) { say(false, "The log names no key, so that no signature can be checked."); return; }
+  say(isRoot, `${proof.path.length} hashes lead from it to the root ${toHex(root)}; the checkpoint of ${note.size.toLocaleString()} entries has the root ${toHex(note.root)}.`);
+  if (!button.dataset.key) { say(false, "The log names no key, so no signature can be checked."); return; }
   try {
     say(await isSigned(note, button.dataset.key), `The checkpoint is signed by ${button.dataset.key.split("+").slice(0, 2).join("+")}, the key that the log names.`);
   } catch (error) {
@@ -167,7 +167,7 @@ if (check && window.crypto?.subtle) {
     try {
       await checkProof(place, check);
     } catch (error) {
-      add(place, "p", `It does not hold: ${error.message}`, "bad");
+      add(place, "p", `Verification failed: ${error.message}`, "bad");
     }
   });
 }

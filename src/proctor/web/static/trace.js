@@ -18,7 +18,7 @@ function many(number, one, several = `${one}s`) {
 }
 
 function say(error) {
-  $("trouble").textContent = `This could not be loaded: ${error.message}`;
+  $("trouble").textContent = `Could not be loaded: ${error.message}`;
   $("trouble").hidden = false;
 }
 
@@ -80,7 +80,7 @@ async function refilter() {
     rows.total = 0;
     list.draw();
     $("window").append(make("p", "empty", "No entry matches."));
-    $("position").textContent = "no entry fits";
+    $("position").textContent = "no entry matches";
   } else {
     await list.show(at);
   }
@@ -209,7 +209,7 @@ async function outline() {
   drawStrip(known.strip);
   if (known.problems) {
     $("damage").hidden = false;
-    $("damage").querySelector("summary").textContent = `${many(known.problems, "line or value", "lines or values")} could not be read as it is`;
+    $("damage").querySelector("summary").textContent = `${many(known.problems, "line or value", "lines or values")} could not be read exactly`;
     $("damage").querySelector("ul").replaceChildren(...known.noticed.map((sentence) => make("li", "", sentence)));
   }
   tell(list.current);

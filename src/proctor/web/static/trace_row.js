@@ -80,7 +80,7 @@ function makeText(text, needle) {
     const more = make("p", "more");
     // Only what has an end was folded; what has none was too long even for a whole one.
     if (end !== undefined) more.append(make("button", "unfold", `${size} folded`));
-    else more.append(make("span", "soft", `${size} more; the trial's page has the file itself`));
+    else more.append(make("span", "soft", `${size} more in the file, on the trial's page`));
     node.append(more);
     if (end) node.append(makePre(end, needle));
   }

@@ -196,9 +196,9 @@ def _find_disagreement(
     # file's.
     is_by_file = basis == "reward file" or (basis is not None and whole and operands)
     if is_by_file and not _is_same(given, operands):
-        return "The reward file does not give the recorded numbers."
+        return "The reward file does not match the recorded numbers."
     if basis == "step reward files" and strategy is None and files:
-        return "The reward files of the steps do not give the recorded numbers."
+        return "The reward files of the steps do not match the recorded numbers."
     return None
 
 
@@ -241,7 +241,7 @@ def _tell(
         how = "the mean over the steps" if strategy == "mean" else "the last step's"
         yield f"The value used is {how}: it gives the recorded numbers."
     if files and basis == "trial result":
-        yield "A reward file is there, and it does not count."
+        yield "A reward file exists but does not count."
     yield from _describe_reward(known, operands)
 
 
@@ -250,9 +250,9 @@ def _describe_file(file: RewardFile) -> str:
     if file.raw is None or file.problem is not None:
         return f"{where} gives no reward: {file.problem}."
     if file.rewards is None:
-        return f"{where} says null: the verifier declined to score."
+        return f"{where} contains null: the verifier declined to score."
     read = ", ".join(f"{key[:80]} = {number!r}"[:200] for key, number in file.rewards.items())
-    return f"{where} is read as {read or 'a map without any reward'}."
+    return f"{where} is read as {read or 'an object without rewards'}."
 
 
 def _describe_reward(known: Known, operands: dict[str, Number | None]) -> Iterator[str]:
@@ -269,9 +269,9 @@ def _describe_reward(known: Known, operands: dict[str, Number | None]) -> Iterat
         return
     odd = [number for number in operands.values() if number is not None and not is_finite(number)]
     if len(operands) == 1 and odd:
-        yield f"{odd[0]!r} is no number that a record can hold, so the record says null."
+        yield f"{odd[0]!r} cannot be stored in a record, so the record has null."
         return
-    yield "The record says null: not scored, which differs from 0."
+    yield "The record has null: not scored, which is not 0."
     profile = known.entry.score.profile if known.entry and known.entry.score else None
     if profile is not None and not operands:
         yield f"In a job's mean, {profile} counts a trial without rewards as 0."

@@ -60,7 +60,7 @@ def _describe_basis(basis: str, usd: float | None) -> str:
     if usd is None:
         return COSTS["unknown"]
     if basis == "unknown":
-        return "the record's own amount; where it comes from is not on record"
+        return "the amount in the record; its source is not recorded"
     return COSTS.get(basis, basis)
 
 
