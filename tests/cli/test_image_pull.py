@@ -206,7 +206,7 @@ def test_a_registry_that_cannot_be_reached_is_said_with_what_base_would_do(
     ):
         ran = run_one(proctor, tmp_path, *more)
         assert ran.code == 2
-        assert f"1 of 1 images that the tasks need cannot be had: {reference}: " in ran.err
+        assert f"1 of 1 images that the tasks need could not be obtained: {reference}: " in ran.err
         assert reason in ran.err
         assert "--base host runs these tasks on this machine's own system instead" in ran.err
         assert not (tmp_path / "jobs").exists()

@@ -85,7 +85,7 @@ def test_an_image_that_cannot_be_had_is_refused_as_by_run(
     for more, reason in (((), "cannot be reached"), (("--offline",), "not in the image store")):
         ran = proctor(*command, task, *more)
         assert (ran.code, ran.out) == (2, "")
-        assert f"1 of 1 images that the tasks need cannot be had: {reference}: " in ran.err
+        assert f"1 of 1 images that the tasks need could not be obtained: {reference}: " in ran.err
         assert reason in ran.err
         assert "--base host runs these tasks on this machine's own system instead" in ran.err
 
@@ -142,7 +142,7 @@ def test_a_rerun_pulls_the_recorded_digest_and_not_the_tag(
     remove(proctor, reference)
     offline = rerun(job, "--offline")
     assert (offline["verdict"], offline["code"]) == ("not replayable", 3)
-    assert f"cannot be had: {reference}: not in the image store" in offline["reason"]
+    assert f"could not be obtained: {reference}: not in the image store" in offline["reason"]
     found = rerun(job)
     assert (found["verdict"], found["notes"]) == ("reproduced", []), found
     assert stored(reference).digest == then.digest
@@ -179,5 +179,5 @@ def test_a_record_makes_a_rerun_pull_nothing_that_its_task_does_not_name(
     (record,) = job.glob("*/record.json")
     record.write_text(record.read_text().replace(image.pin, f"127.0.0.1:1/x:1@sha256:{'0' * 64}"))
     remove(proctor, reference)
-    assert "cannot be had" not in rerun(job)["reason"]
+    assert "could not be obtained" not in rerun(job)["reason"]
     assert ImageStore().list_images() == []

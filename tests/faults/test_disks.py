@@ -40,7 +40,7 @@ def grow(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("size", "said"),
     [
-        ("4k", "no trial was begun. Make room there, or name another place with --jobs-dir"),
+        ("4k", "no trial was started. Free space there, or use another directory: --jobs-dir"),
         ("16k", "the job cannot continue without its own files"),
     ],
 )

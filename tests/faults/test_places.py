@@ -77,7 +77,7 @@ def test_a_job_whose_directory_is_removed_stops_with_a_sentence(site: Site) -> N
         err = end_sleep(runner)
     assert runner.returncode == 2, err
     assert "Traceback" not in err
-    assert f"{site.job}: the job's directory is gone while the job runs; put it back" in err
+    assert f"{site.job}: the job's directory was removed while the job runs; restore it" in err
     # What the running trial made anew is no job.
     assert not [path for path in site.job.glob("*") if path.is_file()]
     shutil.rmtree(site.job, ignore_errors=True)

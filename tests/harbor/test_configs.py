@@ -83,9 +83,9 @@ def test_without_a_word_the_environment_is_the_sandbox() -> None:
     [
         (TaskConfig, {}, "neither path nor name; expected one of them"),
         (TaskConfig, {"path": "a", "name": "o/n"}, "both path and name; expected one of them"),
-        (TaskConfig, {"path": "a", "ref": "1"}, "ref goes only with name"),
-        (TaskConfig, {"path": "a", "git_commit_id": "c"}, "git_commit_id goes only with git_url"),
-        (TaskConfig, {"name": "o/n", "git_url": "u"}, "git_url goes only with path"),
+        (TaskConfig, {"path": "a", "ref": "1"}, "ref requires name"),
+        (TaskConfig, {"path": "a", "git_commit_id": "c"}, "git_commit_id requires git_url"),
+        (TaskConfig, {"name": "o/n", "git_url": "u"}, "git_url requires path"),
         (TaskConfig, {"name": "plain"}, "name is 'plain'; expected a package, organisation/name"),
         (DatasetConfig, {}, "neither path nor name; expected one of them"),
         (DatasetConfig, {"name": "n", "version": "1", "ref": "2"}, "both version and ref"),

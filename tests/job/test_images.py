@@ -81,6 +81,8 @@ def test_a_host_that_changed_is_said() -> None:
     assert now.base.startswith("host:")
     assert describe_change(now, sandbox) is None
     then = ChosenEnvironment("sandbox", "the default", "host:old@sha256:00")
-    assert "when the job was begun it was host:old@sha256:00" in str(describe_change(then, sandbox))
+    assert "when the job was started it was host:old@sha256:00" in str(
+        describe_change(then, sandbox)
+    )
     null = choose_environment(EnvironmentConfig(import_path=NULL), "asked for")
     assert (null.kind, null.base) == ("null", None)

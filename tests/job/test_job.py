@@ -246,7 +246,9 @@ def test_a_job_whose_directory_goes_away_stops_with_a_sentence(
         def trial_ended(self, trial: str, result: TrialResult, stats: JobStats) -> None:
             (jobs / "job").rename(tmp_path / "elsewhere")
 
-    with pytest.raises(JobError, match="jobs/job: the job's directory is gone while the job runs"):
+    with pytest.raises(
+        JobError, match="jobs/job: the job's directory was removed while the job runs"
+    ):
         run(make_config(dataset, jobs, n_concurrent=1), Saboteur())
     assert not (jobs / "job").exists()
     assert load_json(tmp_path / "elsewhere" / "result.json")["finished_at"] is None

@@ -62,8 +62,8 @@ def test_each_slot_says_what_would_be_done_and_why(tmp_path: Path) -> None:
     assert deeds[1][0] is SlotAction.REDO
     assert "torn or not JSON" in deeds[1][1]
     assert deeds[2] == (SlotAction.REDO, "it was stopped before it had a result")
-    assert deeds[3] == (SlotAction.RUN, "it has not been begun")
-    assert deeds[4] == (SlotAction.RUN, "it has not been begun")
+    assert deeds[3] == (SlotAction.RUN, "not started yet")
+    assert deeds[4] == (SlotAction.RUN, "not started yet")
     assert [decision.trial for decision in shown.decisions[:4]] == [
         path.name for path in (kept, torn, killed, gone)
     ]

@@ -124,7 +124,7 @@ def test_nothing_is_written_into_a_directory_that_is_not_the_jobs_any_more(tmp_p
     with held_job(tmp_path / "job") as files:
         (tmp_path / "job").rename(tmp_path / "away")
         (tmp_path / "job").mkdir()
-        with pytest.raises(JobError, match="the job's directory is gone while the job runs"):
+        with pytest.raises(JobError, match="the job's directory was removed while the job runs"):
             files.write_result("{}")
         assert list((tmp_path / "job").iterdir()) == []
 

@@ -84,7 +84,7 @@ class Budget:
         if self.limits.cost_usd is None and self.limits.tokens is None:
             return None
         return (
-            f"{path.partition('?')[0]} is refused: what it takes is not counted, so the limit of a "
+            f"{path.partition('?')[0]} is refused: its usage is not counted, so the limit of a "
             f"{self.owner} on cost or tokens cannot be enforced"
         )
 

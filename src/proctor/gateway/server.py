@@ -226,7 +226,7 @@ class Server:
         if there was no answer.
 
         Raises:
-            CutError: the answer broke off after its beginning was delivered.
+            CutError: the answer was cut off after its beginning was delivered.
         """
         try:
             request = httpx.Request(

@@ -240,11 +240,11 @@ class TaskConfig(BaseModel, defer_build=True):
     def _comes_from_one_place(self) -> Self:
         _check_one_of(self.path, self.name)
         if self.ref is not None and self.name is None:
-            raise ValueError("ref goes only with name: it is a version of a package")
+            raise ValueError("ref requires name: it is a version of a package")
         if self.git_commit_id is not None and self.git_url is None:
-            raise ValueError("git_commit_id goes only with git_url")
+            raise ValueError("git_commit_id requires git_url")
         if self.git_url is not None and self.path is None:
-            raise ValueError("git_url goes only with path: where in the repository the task is")
+            raise ValueError("git_url requires path: where in the repository the task is")
         if self.name is not None and "/" not in self.name:
             raise ValueError(f"name is {self.name!r}; expected a package, organisation/name")
         return self

@@ -96,7 +96,7 @@ def _check_release(directory: Path) -> None:
         raise JobError(
             f"{directory}: begun by harbor {head.harbor.version or 'of a later release'}; proctor "
             "resumes its own jobs and those of harbor 0.13. Finish this one with `harbor job "
-            "resume`, or begin a new job with another --job-name"
+            "resume`, or start a new job with another --job-name"
         )
 
 

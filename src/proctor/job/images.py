@@ -269,9 +269,9 @@ def _refuse(wanted: Mapping[str, str], failed: list[str]) -> str:
     more = len(failed) - _MOST_SHOWN
     listed = "; ".join(failed[:_MOST_SHOWN]) + (f"; and {more} more" if more > 0 else "")
     return (
-        f"{len(failed)} of {len(wanted)} images that the tasks need cannot be had: {listed}. "
-        "`proctor image import` takes them from files; --base host runs these tasks on this "
-        "machine's own system instead, with the finding base-substituted"
+        f"{len(failed)} of {len(wanted)} images that the tasks need could not be obtained: "
+        f"{listed}. `proctor image import` takes them from files; --base host runs these tasks on "
+        "this machine's own system instead, with the finding base-substituted"
     )
 
 
@@ -281,7 +281,7 @@ def describe_change(then: ChosenEnvironment, environment: EnvironmentConfig) -> 
     if then.base is None or now is None or then.base == now:
         return None
     return (
-        f"the base is {now}; when the job was begun it was {then.base}. Trials that are run now "
+        f"the base is {now}; when the job was started it was {then.base}. Trials that are run now "
         "run on the new one, as their records say"
     )
 

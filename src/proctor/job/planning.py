@@ -367,5 +367,5 @@ def _decide_all(
         if name in places.present:
             decisions.append(decide(slot, name, f"{directory}/{name}", again))
         else:
-            decisions.append(Decision(slot, name, SlotAction.RUN, "it has not been begun"))
+            decisions.append(Decision(slot, name, SlotAction.RUN, "not started yet"))
     return decisions

@@ -254,7 +254,7 @@ def opened_job(directory: Path) -> Iterator[OpenJob]:
     if existing.config is None:
         found = "no such directory" if not directory.is_dir() else f"no {CONFIG} in it"
         raise JobError(
-            f"{directory}: {found}; expected the directory of a job that was begun with "
+            f"{directory}: {found}; expected the directory of a job that was started with "
             "`proctor run` or `harbor run`"
         )
     recorded = existing.state.cwd if existing.state else None
@@ -300,7 +300,7 @@ async def request_resume(job: OpenJob, options: ResumeOptions, *, is_run: bool =
         config = fill_secrets(config, options.secrets, options.host, f"{job.directory}/{CONFIG}")
         check_variables(config, options.host, job.directory)
     state = job.existing.state
-    why = "the one that the job was begun with"
+    why = "the one that the job was started with"
     chosen = state.environment if state else choose_environment(config.environment, why)
     if is_run:
         check_kinds(config, job.settings.models)
@@ -341,7 +341,7 @@ def _choose_concurrency(options: ExecutionOptions, configured: int) -> int | Non
 
 
 def _find_ledger(job: OpenJob, options: ResumeOptions) -> LedgerOptions | None:
-    """The ledger that was asked for, else the one that the job was begun with.
+    """The ledger that was asked for, else the one that the job was started with.
 
     Raises:
         LedgerError: it is behind an address, and its server cannot be used.

@@ -148,8 +148,8 @@ def load_state(directory: Path) -> JobState | None:
         return None
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, IndexError) as error:
         raise JobError(
-            f"{path}: not as proctor writes it: {error}; move it away, and the job is taken for "
-            "one that harbor began: its trials are then found by their own files"
+            f"{path}: not as proctor writes it: {error}; if you move it away, the job is treated "
+            "as one of harbor, and its trials are found by their own files"
         ) from error
     except OSError as error:
         raise JobError(f"{path}: cannot be read: {error.strerror}") from error
@@ -196,8 +196,8 @@ class JobFiles:
         """
         if not os.path.exists(self._runner):
             raise JobError(
-                f"{self.directory}: the job's directory is gone while the job runs; put it back, "
-                "then resume with `proctor resume`"
+                f"{self.directory}: the job's directory was removed while the job runs; restore "
+                "it, then resume with `proctor resume`"
             )
 
     def write_state(self, state: JobState, *, many: int = MANY_TRIALS) -> None:
@@ -270,7 +270,7 @@ class JobFiles:
 
     def _describe_next_step(self) -> str:
         if not os.path.exists(self.directory / CONFIG):
-            return "no trial was begun. Make room there, or name another place with --jobs-dir"
+            return "no trial was started. Free space there, or use another directory: --jobs-dir"
         return (
             "the job cannot continue without its own files. What its trials wrote is kept, and "
             "`proctor resume` continues from it"

@@ -145,7 +145,7 @@ def _check_links(directory: Path, within: Path | None = None) -> None:
     try:
         check_links(directory, within)
     except OSError as error:
-        raise TaskError(f"cannot be looked at: {reason_of(error)}") from error
+        raise TaskError(f"cannot be inspected: {reason_of(error)}") from error
 
 
 def _check_supported(task: Task) -> None:
@@ -231,7 +231,7 @@ class _Reader:
             if not is_terminal_bench_task(directory):
                 return None
         except OSError as error:
-            raise TaskError(f"cannot be looked at: {reason_of(error)}") from error
+            raise TaskError(f"cannot be inspected: {reason_of(error)}") from error
         name = Path(os.path.realpath(directory)).name
         target = self.caches.terminal_bench / task_checksum(directory) / name
         place = self.caches.terminal_bench

@@ -122,7 +122,7 @@ class Witnesses:
         before, witness.problem = witness.problem, problem
         if before is None and problem is not None:
             self.say(
-                f"the witness {witness.url} does not cosign: {problem}; it is asked again every "
+                f"the witness {witness.url} does not cosign: {problem}; retrying every "
                 f"{self.retry_sec:g} seconds"
             )
         elif before is not None and problem is None:

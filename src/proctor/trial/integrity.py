@@ -123,7 +123,7 @@ async def _list_files(
         command = _looking_at(directories)
         output = await environment.exec(command=command, timeout_sec=_LOOK_SEC, user="root")
     except RuntimeError as error:
-        run.logger.warning("what lies in %s could not be listed: %s", directories, error)
+        run.logger.warning("the files in %s could not be listed: %s", directories, error)
         return ()
     return [
         _parse_line(line) for line in (output.stdout or "").split("\0") if line.count("\t") >= 2
@@ -203,7 +203,7 @@ async def _find_altered(run: TrialRun, room: Environment, planned: Mapping[str, 
             if now is not None:
                 altered += [path for path in batch if now.get(path) != planned[path]]
     except Exception as error:  # noqa: BLE001 - an environment may raise anything, and scores stand
-        run.logger.warning("the tests could not be looked at afterwards: %s", error)
+        run.logger.warning("the tests could not be checked afterwards: %s", error)
     return altered
 
 

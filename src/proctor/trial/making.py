@@ -79,8 +79,8 @@ def make_environment(run: TrialRun) -> Environment:
         # Without the directory there is no Dockerfile either, and the agent would run on a
         # different task.
         raise TrialError(
-            f"{run.spec.task.directory}: the task's directory is gone since the job was "
-            "planned; put it back, and `proctor resume --also TrialError` runs this trial"
+            f"{run.spec.task.directory}: the task's directory was removed after the job was "
+            "planned; restore it, and `proctor resume --also TrialError` runs this trial"
         )
     if task.environment.os is TaskOS.WINDOWS:
         raise UnsupportedError(

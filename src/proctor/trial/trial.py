@@ -291,7 +291,7 @@ async def close_files(run: TrialRun) -> None:
     if run.is_started and not os.path.lexists(run.paths.config_path):
         run.fail(
             TrialError(
-                f"{run.paths.trial_dir}: removed while the trial ran; what lay in it until "
+                f"{run.paths.trial_dir}: removed while the trial ran; what it contained until "
                 "then is lost"
             )
         )

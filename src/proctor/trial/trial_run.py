@@ -289,7 +289,7 @@ async def stop_environment(run: TrialRun) -> None:
     try:
         await asyncio.shield(stopping)
     except asyncio.CancelledError:
-        run.logger.debug("cancelled while the environment was being stopped; that goes on")
+        run.logger.debug("cancelled while the environment was being stopped; stopping it continues")
         raise
     except Exception as error:  # noqa: BLE001 - an environment may raise anything
         run.logger.debug("the environment could not be stopped: %s", error)

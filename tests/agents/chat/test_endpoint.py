@@ -108,8 +108,8 @@ def test_what_may_pass_is_tried_again(tmp_path: Path, bad: Reply) -> None:
     [
         (refuses(429, "slow"), ModelRateLimitError, "HTTP 429: slow; fewer trials at once"),
         (refuses(502, "bad gateway"), ModelServerError, "HTTP 502: bad gateway"),
-        (hangs_up(), ModelUnreachableError, "the connection broke off: Server disconnected"),
-        (CUT_BODY, ModelUnreachableError, "the connection broke off: peer closed connection"),
+        (hangs_up(), ModelUnreachableError, "the connection was interrupted: Server disconnected"),
+        (CUT_BODY, ModelUnreachableError, "the connection was interrupted: peer closed connection"),
         (CUT_STREAM, ModelUnreachableError, "the stream ended before the answer did"),
         (
             sends(b"<html>"),

@@ -294,8 +294,8 @@ def _make_client(address: Address) -> httpx.AsyncClient:
         return httpx.AsyncClient(timeout=never, follow_redirects=False)
     except (ImportError, ValueError, OSError, httpx.InvalidURL) as error:
         raise ModelRequestError(
-            f"{address.shown}: cannot be asked: {clean(str(error))}; are the variables for proxies "
-            "(such as ALL_PROXY) and certificates (such as SSL_CERT_FILE) right?"
+            f"{address.shown}: cannot be requested: {clean(str(error))}; are the variables for "
+            "proxies (such as ALL_PROXY) and certificates (such as SSL_CERT_FILE) right?"
         ) from error
 
 
@@ -324,12 +324,14 @@ def _judge_breakdown(error: Exception, said: str) -> Failed:
     """Return the failure for a connection that was refused or broke off."""
     reason = clean(said) or type(error).__name__
     if isinstance(error, httpx.LocalProtocolError | httpx.UnsupportedProtocol | httpx.InvalidURL):
-        return Failed(ModelRequestError(f"cannot be asked: {reason}"), is_passing=False)
+        return Failed(ModelRequestError(f"cannot be requested: {reason}"), is_passing=False)
     if isinstance(error, httpx.ConnectError):
         said = f"no connection: {reason}; is the endpoint up, and base_url right?"
         # Retrying does not help with an untrusted certificate.
         return Failed(ModelUnreachableError(said), "CERTIFICATE_VERIFY_FAILED" not in reason)
-    return Failed(ModelUnreachableError(f"the connection broke off: {reason}"), is_passing=True)
+    return Failed(
+        ModelUnreachableError(f"the connection was interrupted: {reason}"), is_passing=True
+    )
 
 
 def find_reason(error: BaseException) -> str:

@@ -123,7 +123,7 @@ class Completion(msgspec.Struct, frozen=True):
     @property
     def fault(self) -> object:
         """Error instead of an answer or of its end, or None."""
-        broken_off = "the answer broke off" if self.choice.finish_reason == _BROKEN_OFF else ""
+        broken_off = "the answer was cut off" if self.choice.finish_reason == _BROKEN_OFF else ""
         return self.error or self.choice.error or broken_off or None
 
 

@@ -97,8 +97,7 @@ def find_unchecked_signatures(
     )
     if not successors:
         return [
-            f"the signature by {', '.join(others) or 'nobody'}: no --key that you trust "
-            "was given, without a key the signer is unverified; the ledger's owner prints it "
-            "with `proctor ledger key`"
+            f"the signature by {', '.join(others) or 'nobody'}: no trusted --key was given, so "
+            "the signer is unverified; the ledger's owner prints the key with `proctor ledger key`"
         ]
     return [f"the signature by {name}: its key was not given" for name in others]
