@@ -27,7 +27,7 @@ _NARROWEST = 20
 # Lines that are left of a shortened text.
 _FIRST_LINES, _LAST_LINES = 20, 12
 _BARE_BASE64 = re.compile(r"[A-Za-z0-9+/]{200,}={0,2}")
-_NOT_SHOWN = " that are not shown"
+_NOT_SHOWN = ", not shown"
 _WIDE = frozenset("WF")
 _SUBAGENT = "subagent_trajectory_ref"
 _SUBAGENT_NAMES = ("trajectory_id", "trajectory_path", "session_id")
