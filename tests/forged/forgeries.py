@@ -92,7 +92,7 @@ FORGERIES = [
     ),
     Forgery(
         "duplicated-best",
-        "a copy of a pass stands in for another attempt, an hour later",
+        "a copy of a pass replaces another attempt, an hour later",
         directory.duplicate_best,
     ),
     Forgery("easier-task", "an easier version of a task was run", directory.swap_task),
@@ -165,7 +165,7 @@ FORGERIES = [
     ),
     Forgery(
         "weak-key",
-        "by hand: the successor is a key of small order, for which anybody can sign",
+        "by hand: the successor is a key of small order, for which anyone can sign",
         owner.name_a_weak_key,
     ),
     Forgery(
