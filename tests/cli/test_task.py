@@ -18,7 +18,7 @@ def test_a_task_has_three_digests(proctor: Proctor) -> None:
     ran = proctor("task", "digest", SIMPLE)
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.splitlines() == [
-        "pass-simple, 5 files, 378 bytes",
+        "pass-simple, 5 files, 378 B",
         f"  task_checksum  {CHECKSUM}",
         f"  lock digest    sha256:{LOCKED}",
         f"  dataset v1     {LOCKED}",

@@ -142,7 +142,7 @@ def find_unreachable(paths: list[str]) -> tuple[dict[str, Any], ...]:
             "code": str(FindingCode.FILES_REFUSED),
             "phase": "seal",
             "message": f"{count_of(len(paths), 'file')} that the record names by a path of its "
-            "container could not be read",
+            "container could not be looked at",
             "detail": {"files": paths},
         },
     )

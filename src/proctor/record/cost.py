@@ -22,7 +22,7 @@ from pydantic import Field
 
 from proctor.errors import RecordError
 from proctor.record.fields import Count, Part
-from proctor.sentence import count_of, render_money
+from proctor.sentence import count_of
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
@@ -226,8 +226,7 @@ def reported_cost(amount_usd: float) -> CostBasis:
     """
     if isinstance(amount_usd, bool) or not 0 <= amount_usd <= LARGEST_USD:
         raise RecordError(
-            f"reported cost is {amount_usd!r} USD; expected a number from 0 to "
-            f"{render_money(LARGEST_USD)}"
+            f"reported cost is {amount_usd!r} USD; expected a number from 0 to {LARGEST_USD:,.0f}"
         )
     return CostBasis(kind="reported", amount_usd=float(amount_usd))
 
