@@ -149,7 +149,7 @@ async def verify_again(
     finally:
         if reverification.reason is not None:
             text = "not re-verified, or fewer times than requested: %s"
-        run.logger.warning(text, reverification.reason)
+            run.logger.warning(text, reverification.reason)
         _write(run)
 
 
