@@ -133,6 +133,8 @@ def test_a_yaml_that_grows_without_end_is_refused_at_once(tmp_path: Path) -> Non
         ("task.yaml", "a: b\n" * (1 << 18), "cannot be converted: "),
         ("solution.yaml", "- ls\n", "uses solution.yaml, which harbor does not support"),
     ],
+    # The texts themselves would be the names of the tests, with 20,000 characters.
+    ids=["nested", "without-instruction", "a-list", "a-million-characters", "solution"],
 )
 def test_what_cannot_be_mapped_gets_a_sentence(
     tmp_path: Path, name: str, text: str, sentence: str
