@@ -51,7 +51,7 @@ from proctor.errors import (
     ProctorError,
 )
 from proctor.ledger.artifacts import FileArtifacts
-from proctor.ledger.entry import AnyEntry
+from proctor.ledger.entry import AnyEntry, Subject
 from proctor.ledger.machines import is_enrolment
 from proctor.ledger.note import LARGEST_NOTE, parse_verifier_key
 from proctor.ledger.place import open_reader
@@ -541,16 +541,17 @@ async def _submit(request: Request) -> Response:
 
 
 def _open_intake(served: Served, token: Token) -> Intake:
-    ledger, uploads = served.ledger(), served.uploads
+    def is_sealed(subject: Subject) -> bool:
+        found = served.ledger().find_sealed(subject.experiment_id, subject.trial_id)
+        return found is not None
+
     return Intake(
         origin=served.origin,
         machines=served.writer.machines,
         artifacts=FileArtifacts(served.directory),
         may_submit=token.may_submit,
-        is_sealed=lambda subject: (
-            ledger.find_sealed(subject.experiment_id, subject.trial_id) is not None
-        ),
-        finish=lambda files: uploads.finish(token.name, files, time.time()),
+        is_sealed=is_sealed,
+        finish=lambda files: served.uploads.finish(token.name, files, time.time()),
     )
 
 

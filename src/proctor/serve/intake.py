@@ -151,18 +151,22 @@ def _check_trial(entry: TrialEntry, where: str, intake: Intake) -> NewEntry:
     except InputError as error:
         raise NotSealedError(f"{where}: {error}") from error
     _check_scope([new.subject.experiment_id], intake.may_submit)
-    # Sent again: it is compared with what is sealed. Its evidence may have been withheld since.
-    if intake.is_sealed(new.subject):
-        return new
-    intake.finish(entry.evidence)
-    for file in entry.evidence:
-        if not intake.artifacts.holds(file.sha256):
-            raise NotSealedError(f"{where}: the evidence {file.path!r} was not uploaded")
+    if _find_missing(entry, intake) is not None:
+        # Sent again, and its evidence withheld since: it is compared with what is sealed.
+        if intake.is_sealed(new.subject):
+            return new
+        intake.finish(entry.evidence)
+    if (file := _find_missing(entry, intake)) is not None:
+        raise NotSealedError(f"{where}: the evidence {file.path!r} was not uploaded")
     try:
         _check_score(entry, where, intake.artifacts)
     except (DamageError, OSError) as error:
         raise NotSealedError(f"{where}: its evidence cannot be read: {error}") from error
     return new
+
+
+def _find_missing(entry: TrialEntry, intake: Intake) -> EvidenceFile | None:
+    return next((each for each in entry.evidence if not intake.artifacts.holds(each.sha256)), None)
 
 
 def _check_score(entry: TrialEntry, where: str, artifacts: ArtifactStore) -> None:
