@@ -14,7 +14,6 @@ import msgspec
 import pytest
 from ray.exceptions import WorkerCrashedError
 
-from proctor.cluster import executor as executor_module
 from proctor.cluster.archive import pack
 from proctor.cluster.executor import RayExecutor
 from proctor.cluster.link import Began, Line, Link, Live, Phase
@@ -27,6 +26,7 @@ from proctor.job.local_executor import LocalExecutor
 from proctor.job.options import ExecutorOrder
 from proctor.trial.executor import TrialOutcome
 from proctor.trial.spec import TrialSpec
+from proctor.trial.trial import run_trial
 from tests.executors.test_contract import make_spec
 from tests.job.jobs import agent
 
@@ -158,14 +158,12 @@ def test_a_message_cannot_change_what_is_on_record_of_a_lost_trial(
         workers.append(worker)
         raise WorkerCrashedError
 
-    run_trial = executor_module.run_trial
-
     async def run_late(*given: Any) -> Any:
         result = await run_trial(*given)
         await workers[0].say(LOG, Live("record.json", b"late"))
         return result
 
-    monkeypatch.setattr(executor_module, "run_trial", run_late)
+    monkeypatch.setattr("proctor.cluster.executor.run_trial", run_late)
     outcome = run(work, [])
     assert outcome.is_lost
     assert not (outcome.directory / "agent" / "trajectory.jsonl").exists()
