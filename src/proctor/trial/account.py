@@ -51,12 +51,10 @@ async def begin_account(run: TrialRun, environment: Environment) -> None:
         return
     try:
         written, _ = await environment.list_written({}, is_hashing=False)
-        account = ChangeAccount(around=environment.surroundings())
     except Exception as error:  # noqa: BLE001 - an environment may raise anything; the trial goes on
         run.logger.warning("the changes of the agent cannot be recorded: %s", error)
         return
-    account.marks = {each.path: each.mark for each in written}
-    run.account = account
+    run.account = ChangeAccount(marks={each.path: each.mark for each in written})
 
 
 async def note_changes(run: TrialRun, environment: Environment, step: Step | None = None) -> None:
@@ -65,24 +63,34 @@ async def note_changes(run: TrialRun, environment: Environment, step: Step | Non
     if account is None or not isinstance(environment, Accounting):
         return
     try:
-        written, is_cut = await environment.list_written(account.marks)
-        # In a thread, as what follows: an agent can leave much to read and to classify.
-        account.around = await asyncio.to_thread(environment.surroundings)
+        written, account.is_cut = await environment.list_written(account.marks)
     except Exception as error:  # noqa: BLE001 - an environment may raise anything; the trial goes on
-        reason = run.describe(error).exception_message
-        run.add_finding(
-            FindingCode.CHANGES_CUT, f"the changes of the agent could not be listed: {reason}"
-        )
-        run.account = None
+        _give_up(run, error)
         return
-    account.is_cut = is_cut
-    await asyncio.to_thread(_note, run, account, written, step)
+    # In a thread: an agent can leave much to read and to classify.
+    await asyncio.to_thread(_note, run, environment, written, step)
+
+
+def _give_up(run: TrialRun, error: Exception) -> None:
+    reason = run.describe(error).exception_message
+    run.add_finding(
+        FindingCode.CHANGES_CUT, f"the changes of the agent could not be listed: {reason}"
+    )
+    run.account = None
 
 
 def _note(
-    run: TrialRun, account: ChangeAccount, written: Sequence[Change], step: Step | None
+    run: TrialRun, environment: Accounting, written: Sequence[Change], step: Step | None
 ) -> None:
     """Classify what was written before the verification."""
+    account = run.account
+    if account is None:
+        return
+    try:
+        account.around = environment.surroundings()
+    except Exception as error:  # noqa: BLE001 - an environment may raise anything; the trial goes on
+        _give_up(run, error)
+        return
     made = frozenset(
         each.path for each in written if each.kind == "directory" and each.how == "created"
     )

@@ -100,7 +100,8 @@ class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
 class ChangeAccount:
     """What is known so far about the changes in an environment."""
 
-    around: Surroundings
+    around: Surroundings = field(default_factory=lambda: Surroundings(workdir="/"))
+    """As of when the agent's changes were recorded."""
     marks: dict[str, str] = field(default_factory=dict)
     """Marks of the paths that were written before the agent began."""
     before: list[Change] = field(default_factory=list)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.environments.sandbox.roots import layers
+from proctor.environments.sandbox.roots import build, layers
 from proctor.environments.sandbox.roots.bases import hold_images
 from proctor.environments.sandbox.roots.builders import check_builder
 from proctor.environments.sandbox.roots.images import ImageStore
@@ -101,6 +101,19 @@ def test_a_build_of_buildah_that_fails_says_what_it_printed(on_site: OnSite, sma
         (note,) = caught.value.__notes__
         assert "about-to-fail" in Path(note.rpartition(" is in ")[2]).read_text()
         assert site.layers == []
+
+    on_site(act)
+
+
+def test_no_program_is_looked_for_where_the_sandbox_builds(
+    on_site: OnSite, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def act(site: Site) -> None:
+        pack(small, site.task / "system.tar")
+        monkeypatch.setattr(build, "find_program", lambda: pytest.fail("looked for"))
+        assert (
+            await site.build("FROM scratch\nADD system.tar /\nWORKDIR /app\n")
+        ).workdir == "/app"
 
     on_site(act)
 

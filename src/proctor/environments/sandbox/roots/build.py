@@ -99,8 +99,8 @@ async def build_root(
         return replace(_rooted(bases.of_image(made), upload=False), notes=notes)
     dockerfile = load_dockerfile(environment_dir)
     if is_built and dockerfile and options.builder == BUILDERS[0]:
-        why, program = find_unbuilt(dockerfile), find_program()
-        if why and program:
+        why = find_unbuilt(dockerfile)
+        if why and (program := find_program()):
             made, notes = await build_with(program, environment_dir, scratch, force=force)
             note = f"built with {program}, because in the sandbox {why}"
             return replace(_rooted(bases.of_image(made), upload=False), notes=(*notes, note))
