@@ -44,7 +44,7 @@ def test_another_file_is_not_replaced(proctor: Proctor, ledger: Path, tmp_path: 
     page.write_text("mine")
     ran = proctor("case", TRIAL, "-o", page, "--ledger", ledger)
     assert (ran.code, page.read_text()) == (2, "mine")
-    assert "another file is there" in ran.err
+    assert "exists and is not overwritten" in ran.err
 
 
 def test_what_cannot_be_a_case_is_refused(proctor: Proctor, ledger: Path, tmp_path: Path) -> None:
@@ -79,7 +79,8 @@ def test_a_reward_that_cannot_be_shown_is_said_when_the_page_is_made(
     ran = proctor("case", TRIAL, "-o", page, "--ledger", ledger)
     assert ran.code == 0
     assert (
-        "`proctor check` will fail it: the reward cannot be verified: there is no reward" in ran.out
+        "`proctor check` will fail it: the reward cannot be verified: the evidence has no"
+        in ran.out
     )
     facts = json.loads(proctor("case", TRIAL, "-o", page, "--ledger", ledger, "--json").out)
     assert len(facts["reward_problems"]) == 1

@@ -44,7 +44,8 @@ def test_one_that_fails_is_exit_1_with_a_reason_for_each_trial(proctor: Proctor)
     assert ran.code == 1
     lines = ran.out.splitlines()
     rows = [line.split() for line in lines]
-    assert ["tasks", "failed", "105", "foreign-task", "15,", "missing-task", "89,"] in rows
+    tasks = next(row for row in rows if row[:1] == ["tasks"])
+    assert tasks[:7] == ["tasks", "failed", "105", "foreign-task", "15,", "missing-task", "89,"]
     assert ["limits", "passed"] in rows
     trial = next(JOB.glob("pass-two__*")).name
     at = lines.index(f"{JOB.name}/{trial}")

@@ -38,7 +38,7 @@ def test_a_trial_is_shown_by_any_of_its_names(proctor: Proctor, ledger: Ledger) 
     assert lines[0] == f"third, diagnostic, of experiment {EXPERIMENT}"
     assert f"  sha256       {digest}" in lines
     assert "  reward       not scored" in lines
-    assert any(line.endswith("  9  trace.jsonl") for line in lines)
+    assert any(line.endswith("  9 B  trace.jsonl") for line in lines)
     assert "\x1b" not in shown[0].out
     assert "\u202e" not in shown[0].out
 

@@ -87,7 +87,7 @@ def test_complete_refuses_what_is_partial_and_writes_nothing(
     pins = tmp_path / "pins.json"
     code, out, err = make(proctor, trial, record, "--complete", "--pins", pins)
     assert (code, out) == (2, "")
-    assert "not complete: inputs.input_files is missing (it takes --task DIR" in err
+    assert "not complete: inputs.input_files is missing (requires --task DIR" in err
     assert not record.exists()
     assert not pins.exists()
 

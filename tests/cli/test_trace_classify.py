@@ -174,7 +174,7 @@ def test_two_judges_are_compared_with_each_other(proctor: Proctor) -> None:
         ran = proctor("trace", "classify", TRACE, "--judge", "a", "--judge", "b", *urls, "--agree")
     assert ran.code == 3
     assert "judge b (answered by gpt-4o-2024-08-06), prompt 1:" in ran.out
-    assert "10 turns without one" in ran.out
+    assert "10 turns unlabelled" in ran.out
     assert "judge a (rows) and judge b (columns): 0 of 0 turns agree, kappa not defined" in ran.out
 
 

@@ -92,7 +92,7 @@ def render_many(trials: Sequence[LabelledTrial], held: LabelReport, by: str) -> 
     """Render several trials: a line each, then the totals."""
     lines = [
         f"labels by {by}; shares in %; distances from good runs at the same task (t) or",
-        "of its family (f): label transitions (follow), label order (order); 0 = same, to 1",
+        "of its family (f): label transitions (follow), label order (order), 0 = same",
         "",
         f"{'trial':<{_NAME}} turns  exe  ver  del  exp  follow order  runs  reward",
     ]
