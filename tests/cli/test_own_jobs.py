@@ -120,8 +120,8 @@ def test_the_line_of_an_unfinished_job_comes_with_a_note(
 ) -> None:
     assert run("-p", TASKS, *NULL).code == 0
     job = only_job(tmp_path)
-    assert "did not run" not in proctor("outcome", job).err
+    assert "unfinished" not in proctor("outcome", job).err
     result = load(job / "result.json")
     (job / "result.json").write_text(json.dumps(result | {"finished_at": None}))
     shutil.rmtree(trials_of(job)[0])
-    assert "the job did not run to its end" in proctor("outcome", job).err
+    assert "that the job is unfinished" in proctor("outcome", job).err

@@ -152,7 +152,7 @@ def _show_line(job: str, *, as_json: bool) -> None:
         raise
     _print_result(data, as_json=as_json)
     if data is not None and not _has_finished(data) and not as_json:
-        note = "the line does not show that the job was interrupted"
+        note = "the line does not show that the job is unfinished"
         click.echo(f"note: {job}: {note}", err=True)
 
 
