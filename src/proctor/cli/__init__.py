@@ -44,7 +44,7 @@
     redaction                      secrets named on the command line
     output                         prints lines, JSON and progress, and writes files
     denominators                   prints scores with their denominators
-    plain_table, table             prints tables: fast, and with wrapped text
+    plain_table                    prints tables, cut or wrapped to the terminal
     stdout                         writes to standard output, and handles its failures
 
 The commands of `proctor ledger` are in ledger/, those of `proctor task` in task/, those of `proctor
