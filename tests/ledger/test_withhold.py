@@ -15,12 +15,16 @@ from proctor.errors import LedgerError
 from proctor.ledger.api import Ledger
 from proctor.ledger.entry import Withheld, WithholdEntry
 from proctor.ledger.index import Index
+from proctor.ledger.ledger import OpenLedger
+from proctor.ledger.query import find_trial, list_trials
 from proctor.ledger.restore import restore
 from proctor.ledger.row import COLUMNS
+from proctor.ledger.sealing import Submission, seal
 from proctor.ledger.upkeep import catch_up
 from proctor.ledger.verification.verify import verify_ledger
+from proctor.ledger.withhold import Why, withhold_trial
 from tests.cli.programs import environment
-from tests.ledger.ledgers import ORIGIN, find_key, index_of, record_bytes
+from tests.ledger.ledgers import ORIGIN, find_key, index_of, record_bytes, small
 from tests.ledger.trials import all_bytes, open_ledger, seal_files
 
 KEY = b"sk-leaked-0123456789"
@@ -47,6 +51,23 @@ def withholdings(ledger: Ledger) -> list[WithholdEntry]:
     ledger.refresh()
     entries = [ledger.entry(seq) for seq in range(ledger.checkpoint().tree.size)]
     return [entry for entry in entries if isinstance(entry, WithholdEntry)]
+
+
+def test_an_index_that_another_process_changed_meanwhile_has_the_right_conditions(
+    tmp_path: Path,
+) -> None:
+    directory, key = small(tmp_path), find_key(tmp_path)
+    with OpenLedger.open(directory, key=key) as server, OpenLedger.open(directory, key=key) as own:
+        for name in ("first", "second"):
+            seal(server, [Submission(record=record_bytes(name), where=name)])
+            server.refresh()
+            own.refresh()
+            # No other trial was run under its conditions.
+            withhold_trial(own, find_trial(own, name), Why("private", "ana"))
+        seal(server, [Submission(record=record_bytes("third"), where="third")])
+        server.refresh()
+        (row,) = (each for each in list_trials(server) if each.trial_id == "third")
+        assert row.run_conditions is not None
 
 
 def test_nothing_of_a_withheld_trial_is_left_but_its_digests(ledger: Ledger) -> None:

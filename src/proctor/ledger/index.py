@@ -102,7 +102,7 @@ class Index:
         self.connection = connection
         self.path = path
         """Its file; None if it is in memory."""
-        # Ids in the table `conditions`, by document.
+        # Ids in the table `conditions`, by document, for one transaction.
         self._conditions: dict[bytes, int] = {}
 
     @classmethod
@@ -145,11 +145,12 @@ class Index:
     def _writing(self) -> Iterator[None]:
         """All or nothing; the only writer."""
         self.connection.execute("BEGIN IMMEDIATE")
+        # Another process may have deleted some, and given their ids to others.
+        self._conditions.clear()
         try:
             yield
         except BaseException:
             self.connection.execute("ROLLBACK")
-            self._conditions.clear()
             raise
         self.connection.execute("COMMIT")
 
@@ -191,7 +192,6 @@ class Index:
             for entry in said:
                 self._insert_withheld(entry)
             execute(_DELETE_UNUSED, (json.dumps(former),))
-            self._conditions.clear()
             # Its supersession may be gone: `update_statuses` looks only at those that are there.
             for record in superseded:
                 execute(SET_STATUS, (False, *record))
@@ -295,7 +295,6 @@ class Index:
     def erase(self) -> None:
         """Delete all rows, leaving no withheld bytes in the file."""
         self.connection.execute("BEGIN IMMEDIATE")
-        self._conditions.clear()
         for table in ALL_TABLES:
             self.connection.execute(f"DELETE FROM {table}")  # noqa: S608 - our own names
         self.connection.execute(
