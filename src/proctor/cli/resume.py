@@ -116,7 +116,6 @@ def command(
         stop_at_once=leave_at_once,
         # Consent was given when the job was started; missing variables are still reported.
         approve=Consent(os.environ, frozenset(), yes=True, remedy="export what is missing"),
-        # A dry run seals nothing, and an address would be contacted.
         ledger=find_directory(ledger, os.environ) if ledger and not dry_run else None,
         key_file=Path(key).absolute() if key else None,
         is_sealed=not no_ledger,
