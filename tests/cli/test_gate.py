@@ -65,6 +65,12 @@ def test_each_way_to_miss_has_its_code(
     assert ran.out.splitlines()[-1].endswith(f"{name} (exit code {code})")
 
 
+def test_a_trial_without_the_chosen_reward_is_scored_as_everywhere(proctor: Proctor) -> None:
+    ran = proctor("gate", JOBS / "05-rewards-oracle-k1", "--min-mean", "0.5", "--json")
+    (group,) = json.loads(ran.out)["runs"][0]["groups"]
+    assert (group["run"], group["scored"], group["zero_by_missing"]) == (14, 6, 8)
+
+
 def test_all_misses_are_printed_and_the_gravest_decides(proctor: Proctor) -> None:
     asked = ["--min-mean", "1", "--max-errors", "0", "--max-cost-usd", "1", "--min-trials", "9"]
     ran = proctor("gate", ERRORS, *asked)

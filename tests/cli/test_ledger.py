@@ -196,6 +196,15 @@ def test_kept_attempts_are_trials_of_their_own(proctor: Proctor, home: Path) -> 
     assert [each["trial_id"] for each in listed] == ["t.attempt-1", "t.attempt-2", "t"]
     assert {each["experiment_id"] for each in listed} == {"nightly"}
     assert {each["evidence_files"] for each in listed} == {2}
+    assert [each["status"] for each in listed] == ["begun again", "begun again", "sealed"]
+    # Whether an attempt counts depends on its trial, whatever is selected.
+    one = proctor("ledger", "list", "--trial", "t.attempt-1").out
+    assert one.splitlines()[1].split()[-1] == "restarted"
+    complete = json.loads(proctor("ledger", "list", "--status", "sealed", "--json").out)
+    assert [each["trial_id"] for each in complete] == ["t"]
+    stats = json.loads(proctor("ledger", "stats", "--json").out)["total"]
+    assert [stats[name] for name in ("trials", "sealed", "begun_again")] == [3, 1, 2]
+    assert " restarted " in proctor("ledger", "stats").out
     # The record in the trial's directory means the trial.
     assert (
         "3 sealed before"

@@ -37,10 +37,27 @@ def test_a_trial_is_shown_by_any_of_its_names(proctor: Proctor, ledger: Ledger) 
     lines = shown[0].out.splitlines()
     assert lines[0] == f"third, diagnostic, of experiment {EXPERIMENT}"
     assert f"  sha256       {digest}" in lines
-    assert "  reward       not scored" in lines
+    assert "  reward       not scored (harbor_reward_missing)" in lines
     assert any(line.endswith("  9 B  trace.jsonl") for line in lines)
     assert "\x1b" not in shown[0].out
     assert "\u202e" not in shown[0].out
+
+
+def test_a_sealed_record_has_the_fields_of_its_file(
+    proctor: Proctor, ledger: Ledger, tmp_path: Path
+) -> None:
+    free = {"cost.estimated_cost_usd": 0.0, "evaluation.reward": None}
+    several = {"evaluation.breakdown": {"x": 1, "y": 0}}
+    record = tmp_path / "record.json"
+    record.write_bytes(record_bytes("free", **free, **several))
+    ledger.seal_all([Submission(record=record.read_bytes(), where="free")])
+    in_file = proctor("show", record).out.splitlines()
+    fields = in_file[1 : next(at for at, line in enumerate(in_file) if "cost  " in line) + 1]
+    assert "  reward       without a number" in fields
+    assert fields[-1].startswith("  cost         $0.00, ")
+    sealed = proctor("show", "free").out.splitlines()
+    at = sealed.index(fields[0])
+    assert sealed[at : at + len(fields)] == fields
 
 
 def test_findings_are_shown_with_their_level(proctor: Proctor, ledger: Ledger) -> None:

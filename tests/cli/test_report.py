@@ -52,7 +52,7 @@ def test_several_groups_have_a_front_and_a_word_on_few_tasks(proctor: Proctor) -
 
 
 @pytest.mark.parametrize(
-    ("job", "marked"), [("12-nan-oracle", (3, 1, 0, 2)), ("05-rewards-oracle-k1", (14, 5, 8, 1))]
+    ("job", "marked"), [("12-nan-oracle", (3, 3, 0, 2)), ("05-rewards-oracle-k1", (14, 6, 8, 1))]
 )
 def test_a_reward_that_is_no_number_is_not_0(
     proctor: Proctor, job: str, marked: tuple[int, int, int, int]

@@ -50,6 +50,17 @@ def test_errored_trials_are_counted_whatever_they_scored(proctor: Proctor) -> No
     assert "AgentTimeoutError 1" in head
 
 
+def test_a_score_without_a_number_is_not_called_unscored(
+    proctor: Proctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    shown = proctor("show", JOBS / "12-nan-oracle").out
+    assert ": 3 trials: 1 passed, 2 without a number\n" in shown
+    rows = [line for line in shown.splitlines() if line.split()[2:3] == ["no"]]
+    assert len(rows) == 2
+    assert all("  no number  without a number  " in row for row in rows)
+
+
 def test_a_narrow_terminal_cuts_no_name_of_a_trial(
     proctor: Proctor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -21,7 +21,7 @@ from tests.exchange.sealed import (
     seal_job,
     sealed_trial,
 )
-from tests.ledger.trials import open_ledger
+from tests.ledger.trials import open_ledger, seal_files
 from tests.traces.atif_values import entry_lists
 
 SOURCE = Source(origin="example.org/x", root="ab" * 32, size=3, taken="1794829957")
@@ -93,6 +93,28 @@ def test_trials_without_any_score_are_no_export(proctor: Proctor, tmp_path: Path
     assert ran.code == 2
     assert "not scored" in ran.err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_restarted_attempt_and_a_score_without_a_number_have_no_row(
+    proctor: Proctor, tmp_path: Path
+) -> None:
+    with open_ledger(tmp_path) as ledger:
+        seal_files(ledger, "a.attempt-1", {}, **{"evaluation.reward": 1.0})
+        for name, reward in {"a": 0.0, "b": 1.0}.items():
+            seal_files(ledger, name, {}, **{"evaluation.reward": reward})
+        several = {"evaluation.reward": None, "evaluation.breakdown": {"x": 1, "y": 0}}
+        seal_files(ledger, "c", {}, **several)
+    ran = proctor(
+        *("export", "--ledger", tmp_path / "ledger", "--format", "every-eval-ever"),
+        *("-o", tmp_path / "out"),
+    )
+    assert f"left out: {EXPERIMENT}/a.attempt-1: restarted; another trial counts" in ran.out
+    assert f"left out: {EXPERIMENT}/c: without a number, and a row must have a score" in ran.out
+    (path,) = (tmp_path / "out" / "data").rglob("*.json")
+    details = json.loads(path.read_text())["evaluation_results"][0]["score_details"]
+    assert details["score"] == 0.5
+    counts = ("trials", "scored", "not_scored", "no_number")
+    assert [details["details"][name] for name in counts] == ["3", "3", "0", "1"]
 
 
 def test_what_another_trial_stands_in_for_does_not_count(proctor: Proctor, tmp_path: Path) -> None:

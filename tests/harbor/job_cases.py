@@ -28,7 +28,6 @@ from proctor.harbor.stats import (
     builtin_metrics,
     count_trial,
     render_result,
-    replace_trial,
     stats_document,
     total_usage,
     uncount_trial,
@@ -48,6 +47,13 @@ FIXED = {
 """What a result.json says of itself when nobody says otherwise."""
 
 SHARED_NAN: float = json.loads("NaN")
+
+
+def replace_trial(stats: JobStats, trial: Trial, previous: Trial | None) -> None:
+    """Count a trial in place of its earlier attempt, if any."""
+    if previous is not None:
+        uncount_trial(stats, previous)
+    count_trial(stats, trial)
 
 
 def assemble_job(case: Case, fixed: Mapping[str, str] = FIXED) -> Fact:

@@ -12,10 +12,10 @@ from proctor.harbor.stats import (
     Usage,
     assemble_live,
     count_trial,
-    replace_trial,
     uncount_trial,
 )
 from proctor.reward.steps import Verdict
+from tests.harbor.job_cases import replace_trial
 
 
 def trial(name: str, rewards: Any = None, **changes: Any) -> Trial:

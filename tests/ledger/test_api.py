@@ -150,6 +150,8 @@ def test_a_trial_without_a_result_says_why_it_has_no_score(tmp_path: Path) -> No
         ledger.seal_trial(trial)
         (row,) = ledger.trials(TrialFilter(status="diagnostic"))
     assert (row.reward, row.reason_code) == (None, "harbor_trial_result_missing")
+    # What a killed trial raised is unknown.
+    assert row.exception is None
 
 
 def test_a_withheld_record_is_not_given(tmp_path: Path) -> None:

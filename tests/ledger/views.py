@@ -1,7 +1,7 @@
 """What every command and page counts of an experiment: one value for each number that it shows.
 
 trials      all that are listed        counted     in the numbers
-scored      counted, with a reward     missing     counted, without one: as 0
+scored      counted, with rewards      missing     counted, without one: as 0
 superseded, attempts, withheld         in no number
 errored     counted, with an exception
 mean        harbor's, of the counted   rescored    counted, and marked again later
@@ -20,6 +20,7 @@ import httpx
 import pytest
 
 from proctor.api import load
+from proctor.ledger.claims.operands import FROM_BREAKDOWN, FROM_REWARD
 from proctor.web.app import make_app
 from proctor.web.subject import Subject
 from tests.cli.programs import Proctor, Ran
@@ -46,6 +47,7 @@ def view_all(
     views = {
         "list": view_list(*asked),
         "stats": view_stats(*asked),
+        "trace summary": view_summary(*asked),
         "report": view_report(*asked),
         "board": view_board(*asked, dataset),
         "policy": view_policy(*asked),
@@ -64,8 +66,25 @@ def view_list(proctor: Proctor, ledger: Path, experiment: str) -> Counts:
     return {
         "trials": len(named),
         "superseded": status["superseded"],
+        "attempts": status["begun again"],
         "withheld": status["withheld"],
         "unnamed": len(rows) - len(named),
+    }
+
+
+def view_summary(proctor: Proctor, ledger: Path, experiment: str) -> Counts:
+    ran = proctor("trace", "summary", "--experiment", experiment, "--json", "--ledger", ledger)
+    found = read(ran)
+    whole, left_out = found["experiment"], found["left_out"]
+    assert whole["without_record"] == 0
+    return {
+        "trials": whole["trials"] + sum(left_out.values()),
+        "counted": whole["trials"],
+        "scored": whole["scored"],
+        "missing": whole["trials"] - whole["scored"],
+        "superseded": left_out.get("superseded", 0),
+        "attempts": left_out.get("begun again", 0),
+        "withheld": left_out.get("withheld", 0),
     }
 
 
@@ -75,6 +94,7 @@ def view_stats(proctor: Proctor, ledger: Path, experiment: str) -> Counts:
     return {
         "trials": found["trials"],
         "superseded": found["superseded"],
+        "attempts": found["begun_again"],
         "withheld": found["withheld"],
         "unnamed": stats["withheld_unnamed"],
     }
@@ -110,9 +130,11 @@ def count_report(facts: Document) -> Counts:
 
 
 def _mean_of(parts: list[tuple[int, float | None]]) -> float | None:
-    """The mean over all, of the means over some."""
+    """The mean over all, of the means over some; None if one of them has none."""
     size = sum(n for n, _ in parts)
-    return round(sum(n * (mean or 0.0) for n, mean in parts) / size, 9) if size else None
+    if not size or any(n and mean is None for n, mean in parts):
+        return None
+    return round(sum(n * (mean or 0.0) for n, mean in parts) / size, 9)
 
 
 def view_board(proctor: Proctor, ledger: Path, experiment: str, dataset: str) -> Counts:
@@ -131,20 +153,21 @@ def view_board(proctor: Proctor, ledger: Path, experiment: str, dataset: str) ->
         each["marked_again"]["former"] if "marked_again" in each else each["reward"]
         for each in counted
     ]
+    numberless = sum(each["reward"] is None and each["reason"] is None for each in counted)
     gone = [each for each in board["withheld"]["trials"] if _is_of(each["name"], experiment)]
     status = Counter(each["status"] for each in ours)
     return {
         "trials": len(ours) + len(gone),
         "counted": len(counted),
-        "scored": sum(reward is not None for reward in firsts),
-        "missing": sum(reward is None for reward in firsts),
+        "scored": sum(reward is not None for reward in firsts) + numberless,
+        "missing": sum(reward is None for reward in firsts) - numberless,
         "superseded": status["superseded"],
         "attempts": status["begun_again"],
         "withheld": len(gone),
         "errored": sum(each["exception"] is not None for each in counted),
         "rescored": sum("marked_again" in each for each in counted),
         "unnamed": len(board["withheld"]["unnamed"]),
-        "mean": _mean_of([(1, reward) for reward in firsts]),
+        "mean": _mean_of([(1, reward or 0.0) for reward in firsts]),
         **_check_rows(rows),
     }
 
@@ -155,7 +178,11 @@ def _check_rows(rows: list[Document]) -> Counts:
         parts, status = row["denominators"], Counter(each["status"] for each in row["trials"])
         names = ("counted", "superseded", "begun_again")
         assert [parts[name] for name in names] == [status[name] for name in names]
-        rewards = [each["reward"] or 0.0 for each in row["trials"] if each["status"] == "counted"]
+        counted = [each for each in row["trials"] if each["status"] == "counted"]
+        rewards = [each["reward"] or 0.0 for each in counted]
+        if parts["no_number"]:
+            assert row["score"] is None
+            continue
         assert row["score"] == (pytest.approx(sum(rewards) / len(rewards)) if rewards else None)
     return {}
 
@@ -174,6 +201,8 @@ def count_verdict(found: Document) -> Counts:
     (verdict,) = found["submissions"]
     counts, codes = verdict["counts"], Counter(each["code"] for each in verdict["failures"])
     assert verdict["trials"] == counts["counted"] + counts["withheld"]
+    assert counts["counted"] == counts["scored"] + counts["zero_by_missing"]
+    assert counts["no_number"] <= counts["scored"]
     # A withheld trial, and a line that nobody named, fail it by name.
     assert (codes["withheld-trial"] > 0) == (counts["withheld"] > 0)
     assert (codes["withheld-unnamed"] > 0) == (counts["withheld_unnamed"] > 0)
@@ -199,27 +228,34 @@ def view_claim(proctor: Proctor, ledger: Path, experiment: str, scratch: Path) -
     checked = proctor("check", path)
     assert checked.code == 0, checked
     assert (UNNAMED in checked.out) == (UNNAMED in ran.out) == (counts["withheld_unnamed"] > 0)
-    means = [(len(group["trials"]), _mean_in(group)) for group in claim["certificate"]["groups"]]
-    return {**_renamed(counts), "unnamed": counts["withheld_unnamed"], "mean": _mean_of(means)}
+    groups = claim["certificate"]["groups"]
+    means = [(len(group["trials"]), _mean_in(group)) for group in groups]
+    found = {**_renamed(counts), "unnamed": counts["withheld_unnamed"], "mean": _mean_of(means)}
+    bases = {trial["basis"] for group in groups for trial in group["trials"]}
+    if bases & {FROM_BREAKDOWN, FROM_REWARD}:
+        # Claims count the reason of a trial that was sealed without a certificate as an exception.
+        del found["errored"]
+    return found
 
 
 def _mean_in(group: Document) -> float | None:
     (metric,) = group["metrics"]
     values = list((metric["result"] or {}).values())
-    if not values:
+    if len(values) != 1:
         return None
     return float.fromhex(values[0]) if isinstance(values[0], str) else float(values[0])
 
 
 def view_gate(proctor: Proctor, ledger: Path, experiment: str) -> Counts:
-    ran = proctor("gate", experiment, "--min-mean", "-9", "--ledger", ledger, "--json")
-    assert ran.code in (0, 3), ran
-    return count_gate(json.loads(ran.out))
+    return count_gate(proctor("gate", experiment, "--min-mean", "-9", "--ledger", ledger, "--json"))
 
 
-def count_gate(found: Document) -> Counts:
-    """The numbers of a gate over one run."""
-    (run,) = found["runs"]
+def count_gate(ran: Ran) -> Counts:
+    """The numbers of a gate over one run; none if it asks which of several rewards is meant."""
+    if ran.code == 2:
+        assert "pass --reward-key" in ran.err, ran
+        return {}
+    (run,) = json.loads(ran.out)["runs"]
     parts, groups = run["denominators"], run["groups"]
     assert any(UNNAMED in note for note in run["notes"]) == (parts["withheld_unnamed"] > 0)
     return {
@@ -246,13 +282,13 @@ def count_listed(proctor: Proctor, job: Path) -> Counts:
 
 def count_rows(rows: Sequence[Document]) -> Counts:
     """Trials that count, each with its reward and its exception."""
-    rewards = [row["reward"] for row in rows]
+    missing = sum(row["reward"] is None and row["reason_code"] is not None for row in rows)
     return {
         "counted": len(rows),
-        "scored": sum(reward is not None for reward in rewards),
-        "missing": sum(reward is None for reward in rewards),
+        "scored": len(rows) - missing,
+        "missing": missing,
         "errored": sum(row["exception"] is not None for row in rows),
-        "mean": _mean_of([(1, reward) for reward in rewards]),
+        "mean": _mean_of([(1, row["reward"] or 0.0) for row in rows]),
     }
 
 
@@ -261,7 +297,7 @@ def count_head(proctor: Proctor, job: Path) -> Counts:
     head = proctor("show", job).out.partition("\n")[0]
     found = {name: int(number) for number, name in _COUNTED.findall(head.replace(",", ""))}
     passed, missing = found.get("passed", 0), found.get("not scored", 0)
-    scored = passed + found.get("failed", 0)
+    scored = passed + found.get("failed", 0) + found.get("without a number", 0)
     return {
         "counted": found["trial"],
         "scored": scored,
@@ -283,7 +319,7 @@ async def _fetch(subject: Subject, paths: Sequence[str]) -> list[str]:
         return [(await client.get(path)).text for path in paths]
 
 
-_COUNTED = re.compile(r" (\d+) (trial|passed|failed|not scored|errored)")
+_COUNTED = re.compile(r" (\d+) (trial|passed|failed|without a number|not scored|errored)")
 _FIGURE = re.compile(r"<dt>([^<]*)</dt><dd>(?:<span[^>]*>)?([^<]*)")
 _TITLE = re.compile(r'<dt>Score</dt><dd><span title="([^"]*)"')
 

@@ -5,7 +5,6 @@ import json
 import pytest
 
 from proctor.record.outcome import (
-    STALE,
     AttemptOutcome,
     AttemptTrial,
     RunReading,
@@ -245,10 +244,6 @@ def test_a_failed_attempt_is_tried_again_by_its_reason(
 def test_a_time_out_is_tried_again() -> None:
     run = RunReading("timed_out", 0.0, "timed_out", {})
     assert verdict(finish(run=run)) == ("failed_retryable", 0.0, "timed_out")
-
-
-def test_an_attempt_that_does_not_run_any_more_is_stale() -> None:
-    assert AttemptOutcome("stale", 0.0, "terminal_bench_attempt_not_running", ()) == STALE
 
 
 def test_a_trial_without_score_counts_zero() -> None:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from proctor.record.outcome import OLDER_PREFIX, PREFIX, TIMED_OUT, RunReading, read_run
+from proctor.record.outcome import PREFIX, TIMED_OUT, RunReading, read_run
 
 
 def line(**fields: object) -> str:
@@ -181,6 +181,7 @@ def test_a_time_out_beats_everything(
 
 
 def test_lines_with_the_older_prefix_are_read_when_asked_for() -> None:
-    older = OLDER_PREFIX + json.dumps({"status": "completed", "score": 0.5})
+    former = "PLATFORM_BENCHMARK_RESULT="
+    older = former + json.dumps({"status": "completed", "score": 0.5})
     assert read(older).reason_code == "harbor_result_missing"
-    assert read_run(older, 0, timed_out=False, prefix=OLDER_PREFIX).score == 0.5
+    assert read_run(older, 0, timed_out=False, prefix=former).score == 0.5

@@ -11,7 +11,6 @@ from proctor.errors import JobError
 from proctor.record.outcome import (
     MALFORMED,
     MISSING,
-    OLDER_PREFIX,
     PREFIX,
     JobNumbers,
     Summary,
@@ -37,9 +36,8 @@ def job(*metrics: object, total: object = 3, completed: object = 3, errored: obj
     return json.dumps({"n_total_trials": total, "stats": stats}).encode()
 
 
-def test_the_prefixes_are_the_two_that_were_ever_written() -> None:
+def test_the_prefix_is_the_one_that_the_platform_reads() -> None:
     assert PREFIX == "BASE_BENCHMARK_RESULT="
-    assert OLDER_PREFIX == "PLATFORM_BENCHMARK_RESULT="
 
 
 def test_no_file_is_a_missing_result() -> None:

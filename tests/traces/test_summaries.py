@@ -36,7 +36,7 @@ def trial(tmp_path: Path) -> Path:
 
 def test_the_trials_of_a_job_have_the_causes_that_their_names_promise() -> None:
     (job,) = JOBS.glob("06-errors-oracle-k1")
-    found = [trial for place in list_places(str(job)) for trial in summarise_path(place)]
+    found = [trial for place in list_places(str(job)) for trial in summarise_path(place)[0]]
     causes = {
         (trial.trial_id or "").partition("__")[0]: trial.cause.kind if trial.cause else None
         for trial in found
@@ -59,7 +59,7 @@ def test_the_trials_of_a_job_have_the_causes_that_their_names_promise() -> None:
 def test_every_failed_trial_of_every_job_has_a_cause_and_no_other_has() -> None:
     kinds: Counter[str] = Counter()
     for job in sorted(JOBS.iterdir())[::3]:
-        for trial in (each for place in list_places(str(job)) for each in summarise_path(place)):
+        for trial in (each for place in list_places(str(job)) for each in summarise_path(place)[0]):
             failed = trial.reward is None or trial.reward < 1
             assert (trial.cause is not None) == failed, trial.name
             kinds[str(trial.cause.kind if trial.cause else "none")] += 1
@@ -68,7 +68,7 @@ def test_every_failed_trial_of_every_job_has_a_cause_and_no_other_has() -> None:
 
 
 def test_an_atif_trace_is_summed_up_and_named(trial: Path) -> None:
-    (found,) = summarise_path(str(trial))
+    (found,) = summarise_path(str(trial))[0]
     assert (found.trace.source, found.trace.file) == ("ATIF trajectory", "agent/trajectory.json")
     assert found.trace.turns > 0
     assert found.tokens.cache_read == 100
@@ -78,7 +78,7 @@ def test_an_atif_trace_is_summed_up_and_named(trial: Path) -> None:
 
 def test_the_last_tool_error_stands_in_the_evidence(trial: Path) -> None:
     (trial / "agent" / "trajectory.jsonl").write_text(FAILED)
-    (found,) = summarise_path(str(trial))
+    (found,) = summarise_path(str(trial))[0]
     assert found.cause is not None
     assert ("trace, step 1, bash", "no") in [
         (each.where, each.quote) for each in found.cause.evidence
@@ -89,7 +89,7 @@ def test_a_download_that_failed_in_the_verifier_is_no_fault_of_the_agent(trial: 
     noise = "x" * 100_000
     said = f"start\n{noise}\ncurl: (6) Could not resolve host: astral.sh\n{noise}\nreward 0\n"
     (trial / "verifier" / "test-stdout.txt").write_text(f"Could not resolve host: a\n{said}")
-    (found,) = summarise_path(str(trial))
+    (found,) = summarise_path(str(trial))[0]
     assert found.cause is not None
     assert (found.cause.kind, found.cause.rule) == ("infrastructure", "verifier-network")
     assert found.cause.evidence[0].where == "verifier/test-stdout.txt"
@@ -101,7 +101,7 @@ def test_the_parts_of_a_trial_are_summed_and_each_is_kept(trial: Path) -> None:
     for step, text in (("one", ENTRY), ("two", FAILED)):
         (trial / "steps" / step / "agent").mkdir(parents=True)
         (trial / "steps" / step / "agent" / "trajectory.jsonl").write_text(text)
-    (found,) = summarise_path(str(trial))
+    (found,) = summarise_path(str(trial))[0]
     assert [part.part for part in found.parts] == ["one", "two"]
     assert (found.trace.turns, found.trace.messages) == (2, 3)
     assert found.trace.errors.first is not None
@@ -111,14 +111,14 @@ def test_the_parts_of_a_trial_are_summed_and_each_is_kept(trial: Path) -> None:
 
 def test_a_trial_without_a_trace_is_said_to_have_none(trial: Path) -> None:
     shutil.rmtree(trial / "agent")
-    (found,) = summarise_path(str(trial))
+    (found,) = summarise_path(str(trial))[0]
     assert (found.trace.source, found.has_trace, found.trace.turns) == ("none", False, 0)
 
 
 def test_a_trial_that_cannot_become_a_record_was_nobodys_success(trial: Path) -> None:
     for name in ("result.json", "config.json"):
         (trial / name).write_text("{")
-    (found,) = summarise_path(str(trial))
+    (found,) = summarise_path(str(trial))[0]
     assert found.problem is not None
     assert found.cause is not None
     assert (found.cause.kind, found.cause.rule) == ("infrastructure", "no-record")
@@ -126,7 +126,7 @@ def test_a_trial_that_cannot_become_a_record_was_nobodys_success(trial: Path) ->
 
 
 def test_a_lone_trace_has_no_cause(trial: Path) -> None:
-    (found,) = summarise_path(str(trial / "agent" / "trajectory.json"))
+    (found,) = summarise_path(str(trial / "agent" / "trajectory.json"))[0]
     assert (found.cause, found.reward, found.has_trace) == (None, None, True)
 
 
@@ -140,7 +140,7 @@ def ledger(trial: Path, tmp_path: Path) -> OpenLedger:
 def test_a_sealed_trial_has_the_summary_of_its_files(ledger: OpenLedger, trial: Path) -> None:
     (found,) = trace_sealed(ledger, TrialFilter())
     sealed = summarise_traced(found, labelled=True)
-    (lying,) = summarise_path(str(trial))
+    (lying,) = summarise_path(str(trial))[0]
     assert sealed.trace == lying.trace
     assert sealed.cause == lying.cause
     assert sealed.name == f"night/{trial.name}"
@@ -173,7 +173,7 @@ def test_compat_reads_the_trajectory_else_the_conversation_and_no_atif(trial: Pa
 
 def test_where_verification_was_switched_off_that_is_the_evidence() -> None:
     trial = next((JOBS / "22-disable-verification").glob("pass-two__*"))
-    (found,) = summarise_path(str(trial))
+    (found,) = summarise_path(str(trial))[0]
     assert found.cause is not None
     assert found.cause.rule == "not-verified"
     assert [each.where for each in found.cause.evidence] == ["agent.configuration verifier.disable"]

@@ -66,6 +66,22 @@ def test_models_are_never_one_mean(jobs_client: httpx.Client, ledger_client: htt
     assert "12 scored, by group" in ledger_client.get("/?q=two").text
 
 
+def test_a_score_without_a_number_is_scored(jobs_client: httpx.Client) -> None:
+    text = jobs_client.get("/experiments/12-nan-oracle").text
+    figures = figures_of(text)
+    shown = [figures[name] for name in ("Ended", "Scored", "Without a number", "Not scored")]
+    assert shown == ["3", "3", "2", "0"]
+    assert count_links(jobs_client.get("/experiments/12-nan-oracle?outcome=numberless").text) == 2
+
+
+def test_a_job_shows_the_requested_model_and_says_so(
+    jobs_client: httpx.Client, ledger_client: httpx.Client
+) -> None:
+    path = "/experiments/14-two-models?view=trials"
+    assert jobs_client.get(path).text.count("Requested model") == 3
+    assert "Requested model" not in ledger_client.get(path).text
+
+
 @pytest.mark.parametrize(
     "query",
     ["outcome=full", "outcome=none", "outcome=errored", "task=flip", "task=FLIP&outcome=none",

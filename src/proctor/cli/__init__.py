@@ -17,6 +17,7 @@
     show, trace, record            commands about traces and records
     show_changes                   `show --changes`
     show_file, show_record         `show` of a trace, a record or a trial directory
+    record_fields                  the fields of a record in words, for `show` and `record`
     show_job                       `show` of a job: a table of its trials
     show_sealed                    `show` of sealed trials and other entries
     showing, show_trace            the options of `show`, and rendering of traces

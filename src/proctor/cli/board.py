@@ -19,6 +19,7 @@ from proctor.cli.width import terminal_width
 from proctor.errors import InputError
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.withheld import list_unnamed, render_unnamed
+from proctor.record.reasons import NO_NUMBER
 from proctor.report.board.document import describe_board, describe_cells, describe_trials
 from proctor.report.board.making import list_datasets, make_board
 from proctor.report.board.model import Board, BoardRow, BoardSection, PolicyCheck
@@ -259,7 +260,7 @@ def _print_trials(board: Board, number: str) -> None:
 
 
 def _trial_cells(trial: dict[str, Any]) -> list[str]:
-    reward = trial["reason"] or "not scored" if trial["reward"] is None else str(trial["reward"])
+    reward = trial["reason"] or NO_NUMBER if trial["reward"] is None else str(trial["reward"])
     status = trial["status"]
     if stand_in := trial.get("superseded_by"):
         status = f"{status} ({stand_in['cause']}, by {stand_in['by']})"

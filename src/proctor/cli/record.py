@@ -9,6 +9,7 @@ import msgspec
 
 from proctor.cli.options import PATH, STDOUT
 from proctor.cli.output import json_option, print_json, print_line, write_new_file
+from proctor.cli.record_fields import render_reward
 from proctor.cli.redaction import make_redactor, secret_option
 from proctor.cli.stdout import send, send_bytes
 from proctor.digest import sha256_hex
@@ -17,7 +18,7 @@ from proctor.exchange.harbor_trial import RecordRequest, make_record
 from proctor.exchange.trial_sources import MadeRecord
 from proctor.record.read import load_adaptation, render_record
 from proctor.record.schema import render_schema
-from proctor.sentence import count_of, printable, render_figure, render_money
+from proctor.sentence import count_of, printable, render_money
 from proctor.traces.writer import Redactor
 
 
@@ -182,7 +183,6 @@ def _print(path: str, digest: str, made: MadeRecord) -> None:
 
 def _describe(path: str, digest: str, made: MadeRecord) -> Iterator[str]:
     record, pins = made.record, made.pins
-    reward = record.evaluation.reward
     basis = "recomputed from --task" if pins.is_task_recomputed else "as the job recorded it"
     cost = made.cost_basis
     amount = (
@@ -201,7 +201,7 @@ def _describe(path: str, digest: str, made: MadeRecord) -> Iterator[str]:
         ("input files", f"{len(record.inputs.input_files or ())}"),
         ("trace", f"{pins.trace.path} sha256 {pins.trace.sha256}" if pins.trace else "none"),
         ("evidence", count_of(len(made.evidence), "file")),
-        ("reward", "not scored" if reward is None else render_figure(reward)),
+        ("reward", render_reward(record.evaluation.model_dump())),
         ("cost", f"{amount}"),
     ):
         yield f"  {label:<13}  {text}"

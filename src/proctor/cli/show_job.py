@@ -13,14 +13,16 @@ from proctor.cli.showing import ShowOptions
 from proctor.harbor.stats import count_errored
 from proctor.ledger.counting import SHOWN, count_left_out, counted_trials
 from proctor.ledger.row import TrialRow
+from proctor.record.reasons import NO_NUMBER, NOT_SCORED, outcome_of
 from proctor.report.in_jobs import JobTrials, load_jobs
 from proctor.report.page.figures import render_number, render_seconds
 from proctor.sentence import count_of, printable, render_errored
 from proctor.traces.failures import has_failed, name_exception
 from proctor.trial.finding import is_common, render_common
 
-_PASSED, _FAILED, _ERRORED, _NOT_SCORED = "passed", "failed", "errored", "not scored"
-_RESULTS = (_PASSED, _FAILED, _NOT_SCORED)
+_PASSED, _FAILED, _ERRORED = "passed", "failed", "errored"
+_RESULTS = (_PASSED, _FAILED, NO_NUMBER, NOT_SCORED)
+_NO_REWARD = {NO_NUMBER: "no number", NOT_SCORED: "none"}
 _NUMBERS = ("attempt", "reward", "time")
 # Without what only a ledger has: a position, a status, evidence and reviews.
 _KEYS = (
@@ -68,10 +70,10 @@ def find_outcome(row: TrialRow) -> str:
 
 
 def _find_result(row: TrialRow) -> str:
-    """Whether a trial passed, failed or is not scored; it may have raised an exception as well."""
-    if not has_failed(row.reward):
-        return _PASSED
-    return _NOT_SCORED if row.reward is None else _FAILED
+    """Whether a trial passed or failed, or its outcome; it may have raised an exception as well."""
+    if row.reward is None:
+        return outcome_of(row)
+    return _FAILED if has_failed(row.reward) else _PASSED
 
 
 def _render(
@@ -122,7 +124,7 @@ def _draw(shown: Sequence[Numbered]) -> list[str]:
             row.task_id or "-",
             str(attempt),
             *(str(getattr(row, name)) for name in varying),
-            "none" if row.reward is None else render_number(row.reward),
+            _NO_REWARD[outcome_of(row)] if row.reward is None else render_number(row.reward),
             _render_outcome(row),
             render_seconds(row.seconds),
             _find_name(row),
@@ -137,8 +139,8 @@ def _render_outcome(row: TrialRow) -> str:
     if row.exception is not None:
         name = name_exception(row.exception)
         shown = f"errored: {name}" if name == row.exception else name
-        return shown if result == _NOT_SCORED else f"{result}, {shown}"
-    return f"{result}: {row.reason_code}" if result == _NOT_SCORED and row.reason_code else result
+        return shown if result == NOT_SCORED else f"{result}, {shown}"
+    return f"{result}: {row.reason_code}" if result == NOT_SCORED else result
 
 
 def _find_name(row: TrialRow) -> str:

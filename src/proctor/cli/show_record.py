@@ -10,26 +10,24 @@ from proctor.audit.file_kind import FileKind
 from proctor.cli.failures import render_failures
 from proctor.cli.output import print_json
 from proctor.cli.pager import page
+from proctor.cli.record_fields import LABEL, render_record_fields
 from proctor.cli.show_changes import ChangedTrial, render_summary, show_changes
 from proctor.cli.show_trace import Source, describe_trace
 from proctor.cli.showing import Showing, ShowOptions, Sources, choose_part, warn_if_empty
 from proctor.cli.stdout import send_bytes
 from proctor.exchange.traced_files import find_in_files
 from proctor.files import read_input
-from proctor.record.comparable import render_model
-from proctor.record.cost import CostRecord
-from proctor.record.model import TimingRecord, TrialRecord
+from proctor.record.model import TrialRecord
 from proctor.record.read import LoadedRecord, load_record
 from proctor.record.rules import explain_partial, find_missing
-from proctor.sentence import printable, render_duration, render_figure, render_money, render_value
+from proctor.sentence import printable
 from proctor.traces.failures import TrialFailures, read_failures
 from proctor.traces.traced_trial import TracedTrial, opened_traces
 from proctor.trial.change_files import CHANGES, CLEAN_ROOM
 
-# Rendering of records. Unknown values are named so, never shown as empty.
+# Rendering of records
 
 
-_UNKNOWN = "unknown"
 _LONGEST = 400
 
 
@@ -37,9 +35,8 @@ def render_record_text(loaded: LoadedRecord, dataset: str | None = None) -> Iter
     """Render a record in lines, without its input files; `dataset` if the record has none."""
     record = loaded.record
     yield f"{record.trial_id}, {record.completeness}, of experiment {record.experiment_id}"
-    fields = list(_fields(record, dataset))
-    width = max(len(label) for label, _ in fields)
-    yield from (f"  {label:<{width}}  {text}" for label, text in fields)
+    fields = render_record_fields(record.model_dump(mode="json"), dataset=dataset)
+    yield from (f"  {label:<{LABEL}}  {_cut(text)}" for label, text in fields)
     for error in record.evaluation.validity.errors:
         yield f"  error  {_cut(error)}"
     yield from (f"  not complete: {why}" for why in explain_partial(record))
@@ -51,59 +48,6 @@ def render_inputs(record: TrialRecord) -> Iterator[str]:
     """Render the digests of the task's files."""
     for file in record.inputs.input_files or ():
         yield f"  input  {file.hash}  {file.path}"
-
-
-def _fields(record: TrialRecord, dataset: str | None) -> Iterator[tuple[str, str]]:
-    agent, environment, outputs = record.agent, record.environment, record.outputs
-    reward = record.evaluation.reward
-    yield "reward", "not scored" if reward is None else render_figure(reward)
-    if record.evaluation.breakdown:
-        rewards = record.evaluation.breakdown.items()
-        yield "rewards", _cut(", ".join(f"{key} {render_value(value)}" for key, value in rewards))
-    yield "task", f"{record.task.task_id} at {record.task.task_revision}"
-    yield "dataset", record.dataset_id or dataset or _UNKNOWN
-    yield "agent", f"{agent.adapter} {agent.adapter_revision or '(revision unknown)'}"
-    yield "model", render_model(agent.model, agent.configuration)
-    yield "image", environment.runtime_image
-    yield "backend", environment.compute_backend
-    versions = (environment.tool_versions or {}).items()
-    yield "tools", ", ".join(f"{tool} {version}" for tool, version in versions) or _UNKNOWN
-    yield "instruction", _cut(record.inputs.instruction)
-    yield "trace", outputs.trajectory_path or outputs.conversation_path or "none"
-    yield "when", record.timestamp.isoformat()
-    yield "time", _render_timing(record.timing)
-    yield "cost", _render_cost(record.cost)
-    if record.adaptation is not None:
-        yield "adaptation", f"{record.adaptation.family_id}, {record.adaptation.variation_key}"
-
-
-def _render_timing(timing: TimingRecord) -> str:
-    phases = {
-        "setup": timing.setup_seconds,
-        "agent": timing.agent_seconds,
-        "verification": timing.verification_seconds,
-    }
-    parts = [
-        f"{name} {render_duration(seconds)}"
-        for name, seconds in phases.items()
-        if seconds is not None
-    ]
-    return render_duration(timing.total_seconds) + (f" ({', '.join(parts)})" if parts else "")
-
-
-def _render_cost(cost: CostRecord | None) -> str:
-    if cost is None:
-        return _UNKNOWN
-    usd = cost.estimated_cost_usd
-    counts = {
-        "tokens in": cost.tokens_in,
-        "from cache": cost.cache_read_tokens,
-        "to cache": cost.cache_write_tokens,
-        "tokens out": cost.tokens_out,
-        "advisor calls": cost.advisor_calls,
-    }
-    parts = [f"{count:,} {name}" for name, count in counts.items() if count is not None]
-    return ", ".join([_UNKNOWN if usd is None else render_money(usd), *parts])
 
 
 def _cut(text: str) -> str:

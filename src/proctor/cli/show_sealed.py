@@ -16,6 +16,7 @@ import msgspec
 
 from proctor.cli.failures import render_failures
 from proctor.cli.options import check_apart, check_unused
+from proctor.cli.record_fields import LABEL, render_record_fields
 from proctor.cli.selection import Selection
 from proctor.cli.show_changes import ChangedTrial, render_summary, show_changes
 from proctor.cli.show_trace import Source, describe_trace
@@ -50,15 +51,8 @@ from proctor.ledger.review import list_remarks
 from proctor.ledger.row import TrialRow
 from proctor.ledger.sealed_evidence import SealedEvidence
 from proctor.ledger.step_parts import LARGE, read_sealed_steps
-from proctor.record.comparable import render_model
-from proctor.sentence import (
-    printable,
-    render_duration,
-    render_figure,
-    render_money,
-    render_size,
-    render_value,
-)
+from proctor.record.reasons import outcome_of
+from proctor.sentence import printable, render_size
 from proctor.traces.failures import TrialFailures, read_failures
 from proctor.traces.traced_trial import Part, TracedTrial, open_parts
 from proctor.trial.finding import level_of
@@ -247,8 +241,9 @@ def _render_trial(
     yield f"  sha256       {row.record}"
     if isinstance(entry, TrialEntry):
         longest = None if options.full else _LONGEST
-        yield from (f"  {label:<11}  {_cut(text, longest)}" for label, text in _fields(row, entry))
-        yield from (f"  diagnostic   {_cut(why, longest)}" for why in _explain(row, entry))
+        fields = _fields(row, entry)
+        yield from (f"  {label:<{LABEL}}  {_cut(text, longest)}" for label, text in fields)
+        yield from (f"  not complete: {_cut(why, longest)}" for why in _explain(row, entry))
         for finding in entry.findings:
             code, message = str(finding.get("code")), str(finding.get("message"))
             yield f"  finding  {level_of(code)}  {code}: {_cut(message, longest)}"
@@ -291,28 +286,17 @@ def _changed(ledger: LedgerReader, row: TrialRow, entry: TrialEntry) -> ChangedT
 
 
 def _fields(row: TrialRow, entry: TrialEntry) -> Iterator[tuple[str, str]]:
-    record = msgspec.json.decode(entry.record)
-    agent, outputs = record["agent"], record["outputs"]
-    reason = f" ({row.reason_code})" if row.reason_code else ""
     yield "sealed at", entry.at
-    reward = row.reward
-    yield "reward", f"not scored{reason}" if reward is None else render_figure(reward)
-    if rewards := record["evaluation"].get("breakdown"):
-        yield (
-            "rewards",
-            ", ".join(f"{key} {render_value(value)}" for key, value in rewards.items()),
-        )
-    yield "task", f"{row.task_id} at {record['task']['task_revision']}"
-    yield "dataset", row.dataset_id or "unknown"
-    yield "agent", f"{row.agent} {agent.get('adapter_revision') or '(revision unknown)'}"
-    yield "model", render_model(str(row.model), agent.get("configuration") or {})
-    yield "image", record["environment"]["runtime_image"]
-    yield "instruction", record["inputs"]["instruction"]
-    yield "trace", outputs.get("trajectory_path") or outputs.get("conversation_path") or "none"
-    yield "when", str(row.timestamp)
-    yield "time", render_duration(record["timing"]["total_seconds"])
-    if cost := (record.get("cost") or {}).get("estimated_cost_usd"):
-        yield "cost", f"{render_money(cost)}{f', {entry.cost_basis}' if entry.cost_basis else ''}"
+    record = msgspec.json.decode(entry.record)
+    # The certificate decides, as in lists and scores.
+    record["evaluation"]["reward"] = row.reward
+    yield from render_record_fields(
+        record,
+        dataset=row.dataset_id,
+        outcome=outcome_of(row),
+        reason=row.reason_code if row.reward is None else None,
+        cost_basis=entry.cost_basis,
+    )
     if entry.score is not None:
         yield "scored by", entry.score.profile
     if entry.slot is not None:

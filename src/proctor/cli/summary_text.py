@@ -4,6 +4,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 
 from proctor.cli.failures import list_failures
+from proctor.record.reasons import outcome_of
 from proctor.report.page.figures import UNKNOWN, render_seconds
 from proctor.sentence import count_of, printable, render_figure, render_money, render_percent
 from proctor.traces.calls import LoopSummary
@@ -106,7 +107,7 @@ def render_reward(summary: TrialSummary) -> str:
     """The reward, or why there is none."""
     if summary.reward is not None:
         return render_figure(summary.reward)
-    return "not scored" + (f": {summary.reason_code}" if summary.reason_code else "")
+    return outcome_of(summary) + (f": {summary.reason_code}" if summary.reason_code else "")
 
 
 def render_cause(cause: Cause) -> str:

@@ -1,5 +1,6 @@
 """`proctor trace classify`: labels each turn of an agent by its purpose."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from textwrap import wrap
@@ -29,7 +30,7 @@ from proctor.cli.trace_labels import (
     label_trial,
     summarise_labels,
 )
-from proctor.cli.traced import traced_trials
+from proctor.cli.traced import render_left_out, traced_trials
 from proctor.errors import InputError
 from proctor.ledger.trial_index import TrialFilter
 from proctor.report.page.columns import draw_table
@@ -235,7 +236,8 @@ def classify(
     """
     agree = judging.pop("agree")
     choices = parse_judges(**judging)
-    with traced_trials(things, directory, wanted) as found:
+    left_out: Counter[str] = Counter()
+    with traced_trials(things, directory, wanted, left_out) as found:
         by_rules = list(_label(found))
         _check_some(by_rules)
         reports = [ask_judge(choice, by_rules) for choice in choices]
@@ -243,9 +245,12 @@ def classify(
     shown = reports[0].trials if reports else by_rules
     held = summarise_labels(shown)
     if as_json:
-        print_json(_document(shown, held, reports, agreements))
+        document = _document(shown, held, reports, agreements)
+        print_json({**document, "left_out": left_out})
     else:
         _print(shown, held, reports, agreements)
+        if left_out:
+            print_line(render_left_out(left_out))
     without = any(trial.problem for trial in shown) or any(each.n_unlabelled for each in reports)
     return _SOME_WITHOUT if without else 0
 
@@ -289,9 +294,9 @@ def _document(
     held: LabelReport,
     reports: Sequence[JudgeReport],
     agreements: Sequence[dict[str, Any]],
-) -> object:
+) -> dict[str, Any]:
     by = {"kind": "judge", **_named(reports[0])} if reports else {"kind": "rules"}
-    return msgspec.to_builtins(
+    document: dict[str, Any] = msgspec.to_builtins(
         {
             "classifier": {**by, "rules_version": RULES_VERSION},
             "trials": [
@@ -311,6 +316,7 @@ def _document(
             "agreements": agreements,
         }
     )
+    return document
 
 
 def _named(report: JudgeReport) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import contextlib
 import shutil
 import textwrap
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 
@@ -139,7 +140,7 @@ def _only_trace(
     Raises:
         InputError: it has none, or several.
     """
-    with traced_trials((thing,), directory, TrialFilter()) as trials:
+    with traced_trials((thing,), directory, TrialFilter(), Counter()) as trials:
         trial = _only_trial(thing, trials)
         with opened_traces(trial, with_output=True, only_output=only_output) as traces:
             if only_output and not traces:

@@ -1,6 +1,7 @@
 """`proctor trace summary`: summarizes one or many trials."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -19,10 +20,11 @@ from proctor.cli.summary_text import (
     render_reward,
     render_trial,
 )
-from proctor.cli.traced import traced_trials
+from proctor.cli.traced import leave_out, render_left_out, traced_trials
 from proctor.cli.width import terminal_width
 from proctor.errors import DamageError, TraceError
-from proctor.exchange.traced_files import find_in_files, list_places
+from proctor.exchange.traced_files import find_in_files, find_set_aside, list_places
+from proctor.ledger.counting import SET_ASIDE
 from proctor.ledger.trial_index import TrialFilter
 from proctor.report.page.figures import UNKNOWN, render_seconds
 from proctor.sentence import count_of, render_figure, render_percent
@@ -198,38 +200,50 @@ def summary(
     if compat:
         _print_compat(list(_compare(things, directory, wanted)), as_json=as_json)
         return 0
-    trials = list(_summarise(things, directory, wanted))
+    left_out: Counter[str] = Counter()
+    trials = list(_summarise(things, directory, wanted, left_out))
     if as_json:
-        document = {"trials": trials, "experiment": summarise_experiment(trials)}
+        whole = summarise_experiment(trials)
+        document = {"trials": trials, "experiment": whole, "left_out": left_out}
         print_json(msgspec.to_builtins(document, enc_hook=str))
     else:
         _print(trials)
+        if left_out:
+            print_line()
+            print_line(render_left_out(left_out))
     return 0
 
 
-def summarise_path(path: str) -> list[TrialSummary]:
-    """Summarize every trial at a path.
+def summarise_path(path: str) -> tuple[list[TrialSummary], Counter[str]]:
+    """Summarize every trial at a path that counts, and count the others by status.
 
     Raises:
         InputError: there is nothing that could have a trace.
     """
-    return [summarise_traced(trial, labelled=True) for trial in find_in_files(path)]
+    left_out: Counter[str] = Counter()
+    counted = leave_out(find_in_files(path), left_out)
+    return [summarise_traced(trial, labelled=True) for trial in counted], left_out
 
 
 def _summarise(
-    things: tuple[str, ...], directory: str | None, wanted: TrialFilter
+    things: tuple[str, ...], directory: str | None, wanted: TrialFilter, left_out: Counter[str]
 ) -> Iterator[TrialSummary]:
-    """The summaries of the selected trials, in order."""
+    """The summaries of the selected trials that count, in order."""
     show = make_progress()
     is_all_files = directory is None and all(map(os.path.lexists, things))
     if things and is_all_files and wanted == TrialFilter():
-        places = [place for thing in things for place in list_places(thing)]
+        aside = frozenset().union(*map(find_set_aside, things))
+        found = [place for thing in things for place in list_places(thing)]
+        places = [place for place in found if place not in aside]
+        for place in set(found) & aside:
+            left_out[SET_ASIDE] += sum(1 for _ in find_in_files(place))
         processes = count_processors() if len(places) >= _MANY else 1
-        for done, found in enumerate(map_paths(summarise_path, places, processes), 1):
-            yield from found
+        for done, (counted, others) in enumerate(map_paths(summarise_path, places, processes), 1):
+            yield from counted
+            left_out.update(others)
             show("trials summarized", done, len(places))
         return
-    with traced_trials(things, directory, wanted) as trials:
+    with traced_trials(things, directory, wanted, left_out) as trials:
         waiting = list(trials)
         for done, trial in enumerate(waiting, 1):
             yield summarise_traced(trial, labelled=True)
@@ -270,7 +284,7 @@ def _say_without_trace(trials: list[TrialSummary]) -> None:
 def _compare(
     things: tuple[str, ...], directory: str | None, wanted: TrialFilter
 ) -> Iterator[Compared]:
-    with traced_trials(things, directory, wanted) as trials:
+    with traced_trials(things, directory, wanted, Counter()) as trials:
         for trial in trials:
             try:
                 yield compare_traced(trial)

@@ -1,23 +1,29 @@
 """The trials that a command about traces selects: by path, by name, or by filter."""
 
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
 from proctor.cli.ledger.options import choose_directory, open_ledger
 from proctor.errors import InputError
 from proctor.exchange.traced_files import find_in_files
+from proctor.ledger.counting import NOT_COUNTED
 from proctor.ledger.log import is_ledger
 from proctor.ledger.traced_trials import trace_named, trace_sealed
 from proctor.ledger.trial_index import TrialFilter
+from proctor.report.wording import render_counts
 from proctor.traces.traced_trial import TracedTrial
 
 
 @contextmanager
 def traced_trials(
-    things: tuple[str, ...], directory: str | None, wanted: TrialFilter
+    things: tuple[str, ...], directory: str | None, wanted: TrialFilter, left_out: Counter[str]
 ) -> Iterator[Iterator[TracedTrial]]:
     """The selected trials, one after the other; the ledger stays open while they are read.
+
+    Trials of a job, an experiment or a filter that do not count are only counted in `left_out`, by
+    status; a trial that is named itself is never left out.
 
     Raises:
         InputError: a thing is neither; there is no ledger where one is needed.
@@ -26,20 +32,36 @@ def traced_trials(
     if things and len(in_files) == len(things):
         if wanted != TrialFilter():
             raise InputError(f"{things[0]}: a path; filters apply only to sealed trials")
-        yield (trial for thing in things for trial in find_in_files(thing))
+        found = (trial for thing in things for trial in find_in_files(thing))
+        yield leave_out(found, left_out)
         return
     _check_ledger(things, directory)
     with open_ledger(directory) as ledger:
         if not things:
-            yield trace_sealed(ledger, wanted)
+            yield leave_out(trace_sealed(ledger, wanted), left_out)
             return
         if wanted != TrialFilter():
             raise InputError(f"{things[0]}: a name; filters apply only if nothing is named")
-        yield (
+        found = (
             trial
             for thing in things
             for trial in (find_in_files(thing) if thing in in_files else trace_named(ledger, thing))
         )
+        yield leave_out(found, left_out)
+
+
+def leave_out(trials: Iterable[TracedTrial], left_out: Counter[str]) -> Iterator[TracedTrial]:
+    """The trials that count; others are counted by status."""
+    for trial in trials:
+        if trial.status in NOT_COUNTED:
+            left_out[trial.status] += 1
+        else:
+            yield trial
+
+
+def render_left_out(left_out: Mapping[str, int]) -> str:
+    """A sentence about the trials that do not count, as in reports."""
+    return f"not counted: {render_counts(left_out)}"
 
 
 def _check_ledger(things: tuple[str, ...], directory: str | None) -> None:

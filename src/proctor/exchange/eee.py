@@ -32,6 +32,7 @@ from proctor.exchange.exporting import (
     SelectedTrial,
     Selection,
     find_at,
+    is_uncounted,
     list_withheld,
     new_directory,
     put_at,
@@ -42,6 +43,7 @@ from proctor.exchange.exporting import (
 )
 from proctor.record.cost import CostRecord
 from proctor.record.ids import make_id
+from proctor.record.reasons import NO_NUMBER, NOT_SCORED, outcome_of
 from proctor.reward.metric import mean
 from proctor.traces.entry import Object
 from proctor.traces.loss import Loss, list_losses
@@ -249,6 +251,7 @@ class Group:
     source: Source
     rewards: list[float] = field(default_factory=list)
     not_scored: int = 0
+    no_number: int = 0
     latest: str = ""
     """When the newest of them ran."""
 
@@ -292,7 +295,7 @@ def key_of(trial: SelectedTrial) -> Key:
     versions = record.environment.tool_versions or {}
     return Key(
         experiment=record.experiment_id,
-        dataset=record.dataset_id,
+        dataset=trial.row.dataset_id,
         agent=record.agent.adapter,
         agent_version=record.agent.adapter_revision,
         model=record.agent.model,
@@ -361,12 +364,14 @@ _METRIC: Object = {
 
 
 def _score_details(group: Group) -> Object:
+    scored = len(group.rewards) + group.no_number
     return {
         "score": mean(group.rewards),
         "details": {
-            "trials": str(len(group.rewards) + group.not_scored),
-            "scored": str(len(group.rewards)),
+            "trials": str(scored + group.not_scored),
+            "scored": str(scored),
             "not_scored": str(group.not_scored),
+            **({"no_number": str(group.no_number)} if group.no_number else {}),
             "rests_on": "the trials that have a score; one without a score is not counted as 0",
         },
     }
@@ -485,8 +490,7 @@ def export_trials(selection: Selection, target: Path) -> Exported:
         report = Report(file)
         for trial in read_trials(selection, report):
             report_withheld(trial, withheld, report)
-            if trial.row.status == "superseded":
-                report.leave_out(f"{trial.name}: superseded; another trial counts in its place")
+            if is_uncounted(trial, report):
                 continue
             key = key_of(trial)
             group = groups.setdefault(key, Group(key, source))
@@ -507,11 +511,13 @@ def _find_source(selection: Selection) -> Source:
 
 
 def _add_trial(trial: SelectedTrial, group: Group, place: Path, report: Report) -> None:
-    reward = trial.record.evaluation.reward
+    reward = trial.row.reward
     if reward is None:
-        group.not_scored += 1
-        why = trial.entry.reason_code or "no reason is known"
-        report.leave_out(f"{trial.name}: not scored ({why}), and a row must have a score")
+        outcome, why = outcome_of(trial.row), trial.row.reason_code
+        group.not_scored += outcome == NOT_SCORED
+        group.no_number += outcome == NO_NUMBER
+        said = f"{outcome} ({why})" if why else outcome
+        report.leave_out(f"{trial.name}: {said}, and a row must have a score")
         return
     document, traces = trial.document(), read_traces(trial)
     messages = make_messages(traces)

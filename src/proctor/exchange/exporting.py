@@ -21,6 +21,7 @@ import msgspec
 
 from proctor.errors import InputError, LedgerError, MissingArtifactError
 from proctor.files import sync_directory, sync_file
+from proctor.ledger.counting import NOT_COUNTED, SHOWN
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
@@ -319,6 +320,19 @@ def read_trials(selection: Selection, report: Report) -> Iterator[SelectedTrial]
         yield SelectedTrial(row, entry, record, trace_row(selection.ledger, row))
     selection.watch(len(selection.rows))
     check_some(report.trials, report.left_out)
+
+
+def is_uncounted(trial: SelectedTrial, report: Report) -> bool:
+    """Whether a trial does not count, which is reported: for formats that count all their trials.
+
+    Such a format would otherwise have other numbers than boards and claims.
+    """
+    status = trial.row.status
+    if status not in NOT_COUNTED:
+        return False
+    why = "another trial counts in its place"
+    report.leave_out(f"{trial.name}: {SHOWN.get(status, status)}; {why}")
+    return True
 
 
 def list_withheld(ledger: LedgerReader) -> frozenset[str]:

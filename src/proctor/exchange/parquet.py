@@ -154,8 +154,6 @@ def _make_rows(selection: Selection, report: Report) -> Iterator[Object]:
     for trial in read_trials(selection, report):
         document = trial.document()
         row: Object = trial.row.public()
-        # The list also shows datasets that only the job recorded; the table has the record's own.
-        row["dataset_id"] = find_at(document, _OF_LIST["dataset_id"])
         for name, (path, kind) in _FIELDS.items():
             row[name] = _fit(find_at(document, path), kind)
         for name, path in _JSON.items():

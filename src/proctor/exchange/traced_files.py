@@ -3,13 +3,17 @@
 import contextlib
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from proctor.audit.file_kind import TRACES, FileKind, find_file_kind
-from proctor.errors import InputError
+from proctor.errors import InputError, JobError
 from proctor.exchange.submission import SealOptions, find_submissions
-from proctor.ledger.row import find_dataset
+from proctor.harbor.documents import STATE
+from proctor.ledger.counting import RESTARTED, SET_ASIDE
+from proctor.ledger.row import find_dataset, find_reason
 from proctor.ledger.sealing import Submission
+from proctor.ledger.submission import ATTEMPTS
 from proctor.record.comparable import find_requested_model
 from proctor.record.ids import make_id
 from proctor.record.read import parse_record
@@ -53,8 +57,20 @@ def _lone_trace(path: str, kind: TraceKind) -> TracedTrial:
 
 
 def _trials_of_job(job: Path) -> Iterator[TracedTrial]:
+    aside = find_set_aside(str(job))
     for place in _places_of(job):
-        yield from _trials_at(place)
+        for trial in _trials_at(place):
+            yield replace(trial, status=SET_ASIDE) if str(place) in aside else trial
+
+
+def find_set_aside(path: str) -> frozenset[str]:
+    """Trials of earlier plans of the job at a path, according to its proctor.json."""
+    try:
+        return frozenset(
+            str(Path(path, each.trial)) for each in STATE.load(f"{path}/proctor.json").unplanned
+        )
+    except JobError:
+        return frozenset()  # `audit` reports it
 
 
 def _places_of(job: Path) -> list[Path]:
@@ -72,7 +88,8 @@ def _trials_at(path: Path) -> Iterator[TracedTrial]:
     experiment = make_id(path.resolve().parent.name) if path.is_dir() else None
     try:
         for submission in find_submissions(path, SealOptions(experiment=experiment)):
-            yield _traced(submission)
+            is_attempt = Path(submission.where).parent == path / ATTEMPTS
+            yield replace(_traced(submission), status=RESTARTED if is_attempt else "")
     except InputError as error:
         yield _without_record(path, str(error))
 
@@ -80,7 +97,7 @@ def _trials_at(path: Path) -> Iterator[TracedTrial]:
 def _traced(submission: Submission) -> TracedTrial:
     root = submission.root or Path(submission.where).parent
     record = parse_record(submission.record, submission.where, salvage=True).record
-    agent = record.agent
+    agent, evaluation = record.agent, record.evaluation
     models = find_requested_model(agent.configuration or {}), agent.model
     return TracedTrial(
         name=submission.where,
@@ -88,7 +105,7 @@ def _traced(submission: Submission) -> TracedTrial:
         open_file=_Directory(root).open,
         record=record,
         dataset=record.dataset_id or find_dataset(submission.score, agent.adapter, *models),
-        reason_code=submission.reason_code,
+        reason_code=find_reason(submission, evaluation.reward, evaluation.breakdown),
         findings=submission.findings,
     )
 

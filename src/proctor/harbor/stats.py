@@ -364,13 +364,6 @@ def uncount_trial(stats: JobStats, trial: Trial) -> None:
             setattr(stats, name, max(type(total)(0), total - used))
 
 
-def replace_trial(stats: JobStats, trial: Trial, previous: Trial | None) -> None:
-    """Count a trial in place of its earlier attempt, if any."""
-    if previous is not None:
-        uncount_trial(stats, previous)
-    count_trial(stats, trial)
-
-
 def _entry_of(stats: JobStats, trial: Trial) -> GroupStats:
     key = trial.evals_key
     return stats.evals.setdefault(key, GroupStats())

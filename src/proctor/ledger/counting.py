@@ -11,14 +11,15 @@ Trials with one of these statuses do not count:
 
 Every other trial counts. Of these:
 
-    scored                   has a reward
-    missing (counted as 0)   has no reward, with a reason: 0 by harbor's rule
-    no number                scored without a finite `reward`: then there is no mean
+    scored                   has rewards, under any key and of any value
+    without a number         scored, but no finite reward is named `reward`, nor is it the only
+                             one: then there is no mean
+    not scored               has no reward, with a reason: missing (counted as 0) by harbor's rule
     errored                  raised an exception, whether or not it was scored
 
     listed  = counted + superseded + begun_again + set_aside + withheld
     planned = counted + withheld + not_run
-    counted = scored + zero_by_missing + no_number
+    counted = scored + zero_by_missing, and no_number of the scored have no number
     counted = sealed + diagnostic + unsealed
 
 These sums are checked. The official scores of a job or an experiment, with all its reward keys,
@@ -33,6 +34,7 @@ from typing import Final, Protocol
 import msgspec
 
 from proctor.errors import StatisticsError, WorkerLostError
+from proctor.record.reasons import NOT_SCORED, Rewarded, outcome_of
 from proctor.reward.number import exact_sum
 
 SEALED: Final = "sealed"
@@ -52,22 +54,12 @@ ATTEMPT: Final = ".attempt-"
 _IS_ATTEMPT: Final = re.compile(rf"{re.escape(ATTEMPT)}[0-9]+\Z")
 
 
-class Countable(Protocol):
+class Countable(Rewarded, Protocol):
     """The fields of a trial that counting needs."""
 
     @property
     def status(self) -> str:
         """sealed, diagnostic or unsealed, or why it does not count."""
-        ...
-
-    @property
-    def reward(self) -> float | None:
-        """None: not scored."""
-        ...
-
-    @property
-    def reason_code(self) -> str | None:
-        """Why it has no reward."""
         ...
 
     @property
@@ -146,11 +138,11 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     unsealed: int
     """Counted, from a plain job directory."""
     scored: int
-    """Counted, with a reward."""
+    """Counted, with rewards."""
     zero_by_missing: int
     """Counted, without a reward: 0 by harbor's rule."""
     no_number: int
-    """Counted, and scored without a finite `reward`."""
+    """How many of the scored have no finite `reward`."""
     reasons: dict[str, int]
     """Why rewards are missing, by reason code."""
     not_run: int | None
@@ -158,7 +150,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
     mean_errors_as_zero: float | None
     """By harbor's rule; null where nothing is counted, or a trial has no number."""
     mean_errors_excluded: float | None
-    """Over the scored trials only; null where there are none."""
+    """Over the rewards there are; null where there are none."""
 
     @property
     def why_no_mean(self) -> str | None:
@@ -182,10 +174,9 @@ def account_for(trials: Sequence[Countable], planned: int | None = None) -> Acco
     counted = counted_trials(trials)
     status = Counter([each.status for each in trials])
     rewards = [each.reward for each in counted if each.reward is not None]
-    unscored = [each.reason_code for each in counted if each.reward is None]
-    reasons = Counter([reason for reason in unscored if reason])
-    # Neither a reward nor a reason: scored, but without a finite `reward`.
-    no_number = len(counted) - len(rewards) - reasons.total()
+    reasons = Counter([str(each.reason_code) for each in counted if outcome_of(each) == NOT_SCORED])
+    scored = len(counted) - reasons.total()
+    no_number = scored - len(rewards)
     as_zero = None if no_number else _mean([each.reward or 0 for each in counted])
     account = Account(
         planned=planned,
@@ -198,7 +189,7 @@ def account_for(trials: Sequence[Countable], planned: int | None = None) -> Acco
         sealed=status[SEALED],
         diagnostic=status[DIAGNOSTIC],
         unsealed=status[UNSEALED],
-        scored=len(rewards),
+        scored=scored,
         zero_by_missing=reasons.total(),
         no_number=no_number,
         reasons=dict(sorted(reasons.items())),
@@ -221,11 +212,10 @@ def check_account(account: Account) -> None:
         StatisticsError: they do not.
     """
     left_out = account.superseded + account.begun_again + account.set_aside + account.withheld
-    marked = account.scored + account.zero_by_missing + account.no_number
     records = account.sealed + account.diagnostic + account.unsealed
     sums = {
         "listed": (account.listed, account.counted + left_out),
-        "counted": (account.counted, marked),
+        "counted": (account.counted, account.scored + account.zero_by_missing),
         "counted by record": (account.counted, records),
         "missing (counted as 0)": (account.zero_by_missing, sum(account.reasons.values())),
     }

@@ -41,8 +41,16 @@ def list_trials(ledger: LedgerReader, wanted: TrialFilter | None = None) -> list
         DamageError: the log does not match its checkpoint.
         InputError: a time in the filter is invalid.
     """
+    wanted = wanted or TrialFilter()
     with snapshot(ledger):
-        return list(ledger.index.trials(wanted or TrialFilter()))
+        rows = list(ledger.index.trials(wanted))
+        kept = tuple({row.experiment_id for row in rows if ATTEMPT in row.trial_id})
+        if not kept:
+            return rows
+        # Whether an attempt counts depends on trials that the filter may leave out.
+        restarted = _find_restarted(ledger.index.trials(TrialFilter(experiments=kept)))
+    marked = [_mark_restarted(row, restarted) for row in rows]
+    return [row for row in marked if wanted.status in (None, row.status)]
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ it a value in `read_row`.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
-from typing import Annotated, Any, Final, get_type_hints
+from typing import Annotated, Any, Final, Protocol, get_type_hints
 
 import msgspec
 
@@ -36,6 +36,7 @@ from proctor.record.comparable import (
     settings_digest,
     verifier_digest,
 )
+from proctor.record.reasons import ReasonCode
 from proctor.reward.number import find_primary, is_finite
 from proctor.times import parse_utc, render_utc
 
@@ -45,6 +46,20 @@ type Reward = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)] | fl
 _LARGEST_COUNT: Final = (1 << 63) - 1
 _CACHED: Final = 512
 NOT_IN_A_LOG: Final = -1
+
+
+class Stated(Protocol):
+    """What is stated of a trial beside its record: an entry, or what would be sealed."""
+
+    @property
+    def score(self) -> TrialScore | None:
+        """Its score by its files."""
+        ...
+
+    @property
+    def reason_code(self) -> str | None:
+        """Why it is not scored."""
+        ...
 
 
 class TrialRow(msgspec.Struct, frozen=True, gc=False):
@@ -75,9 +90,10 @@ class TrialRow(msgspec.Struct, frozen=True, gc=False):
     run_conditions: RunConditions | None = None
     task_conditions: TaskConditions | None = None
     reward: Reward = None
-    """From the certificate of its score, else from the record. Null: not scored, which is not 0."""
+    """From the certificate of its score, else from the record. Null: not scored, or scored without
+    a number, which `reason_code` tells apart; neither is 0."""
     reason_code: str | None = None
-    """Why it has no score."""
+    """Why it is not scored."""
     exception: str | None = None
     """The exception that the trial raised; it may have a score as well."""
     timestamp: str | None = None
@@ -163,6 +179,7 @@ class ErrorTag(msgspec.Struct, frozen=True):
 
 class _Evaluation(msgspec.Struct, frozen=True):
     reward: Reward
+    breakdown: dict[str, Any] | None = None
     error_taxonomy: tuple[ErrorTag, ...] | None = None
 
 
@@ -210,6 +227,7 @@ def read_row(entry: TrialEntry, *, status: str | None = None, place: str | None 
     record, configuration, run_conditions, task_conditions = _read_record(entry)
     agent, cost, timing = record.agent, record.cost or _Cost(), record.timing or _Timing()
     models = _requested_model(bytes(agent.configuration)), agent.model
+    reward = _find_reward(entry, record.evaluation.reward)
     return TrialRow(
         seq=entry.seq if place is None else NOT_IN_A_LOG,
         experiment_id=record.experiment_id,
@@ -226,8 +244,8 @@ def read_row(entry: TrialEntry, *, status: str | None = None, place: str | None 
         configuration=configuration,
         run_conditions=run_conditions,
         task_conditions=task_conditions,
-        reward=_find_reward(entry, record.evaluation.reward),
-        reason_code=entry.reason_code,
+        reward=reward,
+        reason_code=find_reason(entry, reward, record.evaluation.breakdown),
         exception=find_exception(entry, record.evaluation.error_taxonomy),
         timestamp=_in_utc(record.timestamp),
         seconds=timing.total_seconds,
@@ -304,17 +322,37 @@ def _find_reward(entry: TrialEntry, recorded: Reward) -> Reward:
         return None  # claims refuse anything but a number
 
 
-def find_exception(entry: TrialEntry, tags: Sequence[ErrorTag] | None) -> str | None:
-    """The exception a trial raised, by its certificate or else by its record.
+def find_reason(said: Stated, reward: Reward, breakdown: Mapping[str, object] | None) -> str | None:
+    """Why a trial is not scored; whether it has rewards decides its certificate, else its record.
 
-    Without a certificate, the reason why it has no score counts as an exception, as in claims.
+    A record that was imported without a reward may say no reason; one of rewards without a number
+    may say one.
     """
+    if reward is not None:
+        return said.reason_code
+    certificate = said.score.certificate if said.score else None
+    has_rewards = (
+        bool(certificate.get("rewards")) if certificate is not None else has_only_numbers(breakdown)
+    )
+    return None if has_rewards else said.reason_code or str(ReasonCode.HARBOR_REWARD_MISSING)
+
+
+def has_only_numbers(breakdown: Mapping[str, object] | None) -> bool:
+    """Whether the breakdown of a record can be used as its rewards."""
+    return bool(breakdown) and all(map(_is_reward, (breakdown or {}).values()))
+
+
+def _is_reward(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and is_finite(value)
+
+
+def find_exception(entry: TrialEntry, tags: Sequence[ErrorTag] | None) -> str | None:
+    """The exception a trial raised, by its certificate or else by the tags of its runner."""
     certificate = entry.score.certificate if entry.score else None
     if certificate is not None:
         found = certificate.get("exception")
         return found if isinstance(found, str) else None
-    mechanical = (tag.category for tag in tags or () if tag.source == "mechanical")
-    return entry.reason_code or next(mechanical, None)
+    return next((tag.category for tag in tags or () if tag.source == "mechanical"), None)
 
 
 def find_dataset(score: TrialScore | None, adapter: str, *models: str | None) -> str | None:

@@ -12,7 +12,9 @@ from itertools import islice
 import msgspec
 
 from proctor.errors import DamageError
+from proctor.ledger.counting import RESTARTED
 from proctor.ledger.log import read_lines
+from proctor.ledger.query import read_position
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.trial_index import TrialFilter
@@ -30,6 +32,8 @@ class ExperimentStats(msgspec.Struct, kw_only=True):
     sealed: int = 0
     diagnostic: int = 0
     superseded: int = 0
+    begun_again: int = 0
+    """Restarted attempts."""
     withheld: int = 0
     entry_bytes: int = 0
     """Bytes of the trials' lines in the log."""
@@ -82,11 +86,12 @@ def measure(ledger: LedgerReader, watch: Callable[[int, int], None] | None = Non
     found: dict[str, ExperimentStats] = {}
     total = ExperimentStats(experiment_id=None)
     owners: dict[int, ExperimentStats] = {}
-    for row in ledger.index.trials(TrialFilter()):
-        name = row.experiment_id
-        owners[row.seq] = found.setdefault(name, ExperimentStats(experiment_id=name))
-        for each in (owners[row.seq], total):
-            _count(each, row)
+    with read_position(ledger, TrialFilter()) as (_, rows):
+        for row in rows:
+            name = row.experiment_id
+            owners[row.seq] = found.setdefault(name, ExperimentStats(experiment_id=name))
+            for each in (owners[row.seq], total):
+                _count(each, row)
     _weigh_artifacts(ledger, owners, total, watch)
     kinds = {
         kind or "withheld": number for kind, number in ledger.index.count_kinds(size=size).items()
@@ -105,7 +110,8 @@ def measure(ledger: LedgerReader, watch: Callable[[int, int], None] | None = Non
 
 def _count(stats: ExperimentStats, row: TrialRow) -> None:
     stats.trials += 1
-    setattr(stats, row.status, getattr(stats, row.status) + 1)
+    status = "begun_again" if row.status == RESTARTED else row.status
+    setattr(stats, status, getattr(stats, status) + 1)
     stats.evidence_files += row.evidence_files
     stats.evidence_bytes += row.evidence_bytes
 

@@ -1,11 +1,11 @@
 """Sealed trials with their traces; files are unpacked to temporary copies for reading."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
-from proctor.errors import LedgerError
 from proctor.ledger.artifacts import ArtifactStore
 from proctor.ledger.entry import TrialEntry
-from proctor.ledger.query import list_trials, resolve_name
+from proctor.ledger.query import find_trial, list_trials
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow, read_row
 from proctor.ledger.sealed_evidence import SealedEvidence
@@ -16,8 +16,9 @@ from proctor.traces.traced_trial import TracedTrial
 
 def trace_sealed(ledger: LedgerReader, wanted: TrialFilter) -> Iterator[TracedTrial]:
     """The sealed trials that match a filter, in the order they were sealed."""
+    is_named = wanted.status is not None or wanted.trial is not None
     for row in list_trials(ledger, wanted):
-        yield trace_row(ledger, row)
+        yield trace_row(ledger, row, "" if is_named else row.status)
 
 
 def trace_named(ledger: LedgerReader, name: str) -> Iterator[TracedTrial]:
@@ -28,15 +29,12 @@ def trace_named(ledger: LedgerReader, name: str) -> Iterator[TracedTrial]:
     """
     rows = list_trials(ledger, TrialFilter(experiment=name)) if name.isprintable() else []
     if not rows:
-        found = resolve_name(ledger, name)
-        if isinstance(found, int):
-            raise LedgerError(f"{ledger.where}: entry {found} is not a trial")
-        rows = [found]
+        yield trace_row(ledger, find_trial(ledger, name))
     for row in rows:
-        yield trace_row(ledger, row)
+        yield trace_row(ledger, row, row.status)
 
 
-def trace_row(ledger: LedgerReader, row: TrialRow) -> TracedTrial:
+def trace_row(ledger: LedgerReader, row: TrialRow, status: str = "") -> TracedTrial:
     """The traced trial of a row; a withheld one has no record and no files."""
     name = row.name
     entry = ledger.entry(row.seq)
@@ -47,8 +45,9 @@ def trace_row(ledger: LedgerReader, row: TrialRow) -> TracedTrial:
             open_file=SealedEvidence(ledger.artifacts, ()).open,
             problem=f"{name}: withheld; `proctor show {row.seq}` says why",
             seq=row.seq,
+            status=status,
         )
-    return trace_entry(ledger.artifacts, entry)
+    return replace(trace_entry(ledger.artifacts, entry), status=status)
 
 
 def trace_entry(artifacts: ArtifactStore, entry: TrialEntry) -> TracedTrial:
@@ -61,7 +60,7 @@ def trace_entry(artifacts: ArtifactStore, entry: TrialEntry) -> TracedTrial:
         files=tuple(evidence.files),
         open_file=evidence.open,
         record=parse_record(bytes(entry.record), name, salvage=True).record,
-        reason_code=entry.reason_code,
+        reason_code=row.reason_code,
         findings=entry.findings,
         seq=entry.seq,
     )

@@ -25,8 +25,6 @@ from proctor.reward.number import exact_sum
 from proctor.sentence import render_figure
 
 PREFIX = "BASE_BENCHMARK_RESULT="
-OLDER_PREFIX = "PLATFORM_BENCHMARK_RESULT="
-"""The prefix of lines written before 2026-06-24."""
 
 # The smallest whole number that Python refuses to format: its limit is 4300 digits.
 _UNWRITABLE = 10**4300
@@ -316,17 +314,13 @@ class AttemptTrial:
 class AttemptOutcome:
     """The outcome of an attempt at one task."""
 
-    status: Literal["completed", "failed_retryable", "failed", "stale"]
+    status: Literal["completed", "failed_retryable", "failed"]
     score: float
     """0.0 unless completed."""
     reason_code: str | None
     """A completed attempt keeps the reason from its line."""
     trials: tuple[AttemptTrial, ...] = ()
     """The trials it is based on, including a stand-in."""
-
-
-STALE = AttemptOutcome("stale", 0.0, ReasonCode.TERMINAL_BENCH_ATTEMPT_NOT_RUNNING)
-"""The outcome of finishing an attempt that is no longer running."""
 
 
 def read_trial(data: bytes | None, *, directory: str, task_id: str) -> AttemptTrial:

@@ -1,4 +1,4 @@
-"""Reason codes: why a run or a trial has no valid score.
+"""Outcomes, and reason codes: whether a trial is scored, and why a run or a trial is not.
 
 Codes are passed as members of `ReasonCode` from the place where the cause is known.
 `normalize_reason` is for text from elsewhere; it searches for words, so it can be wrong, and text
@@ -8,7 +8,7 @@ it does not recognise becomes a slug that is not a code. Does not decide scores.
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Literal
+from typing import Final, Literal, Protocol
 
 import msgspec
 
@@ -21,6 +21,10 @@ from proctor.errors import (
     RewardFileNotFoundError,
     VerifierOutputParseError,
 )
+
+SCORED: Final = "scored"
+NO_NUMBER: Final = "without a number"
+NOT_SCORED: Final = "not scored"
 
 MAX_ATTEMPTS = 3
 """Last attempt of a task, counted from 1; after it nothing is retried."""
@@ -87,20 +91,6 @@ FINAL = frozenset(ReasonCode) - RETRYABLE - SENTINEL
 KNOWN = RETRYABLE | FINAL
 """The codes that the normalizer recognises."""
 
-WIRE_ONLY: Mapping[str, str] = MappingProxyType(
-    {
-        "timed_out": "the runner's own time-out, where a reason code would stand",
-        "terminal_bench_setup_failed": "the platform could not set the run up",
-        "terminal_bench_execution_error": "the platform could not carry the run out",
-        "diagnostics_truncated": "marks a list of trial diagnostics that was cut off",
-        "agent_hydrate_failed": "final, but only where the platform installs the agent's packages",
-    }
-)
-"""Words seen in place of codes that belong to no set, with their meaning."""
-
-REMAP: Mapping[str, ReasonCode] = MappingProxyType({})
-"""Renamed codes, old to new. Empty so far; an old name is never reused."""
-
 ALIASES: Mapping[str, ReasonCode] = MappingProxyType(
     {
         "agent_timeout_error": ReasonCode.HARBOR_AGENT_TIMEOUT_ERROR,
@@ -132,6 +122,35 @@ _EXCEPTIONS: Mapping[str, ReasonCode] = MappingProxyType(
         },
     }
 )
+
+
+class Rewarded(Protocol):
+    """The fields of a trial that its outcome depends on."""
+
+    @property
+    def reward(self) -> float | None:
+        """The finite reward that means take; None: there is none."""
+        ...
+
+    @property
+    def reason_code(self) -> str | None:
+        """Why it is not scored. Every trial without rewards has one."""
+        ...
+
+
+def outcome_of(trial: Rewarded) -> str:
+    """SCORED, NO_NUMBER or NOT_SCORED: the one rule for every count and page (docs/words.md)."""
+    return name_outcome(trial.reward, has_rewards=trial.reason_code is None)
+
+
+def name_outcome(reward: object, *, has_rewards: bool) -> str:
+    """The outcome by the reward that means take, and by whether there are rewards at all.
+
+    Harbor's rule: any rewards are a score, even if none of them is a finite `reward`.
+    """
+    if reward is not None:
+        return SCORED
+    return NO_NUMBER if has_rewards else NOT_SCORED
 
 
 def is_known(code: str | None) -> bool:

@@ -73,7 +73,13 @@ def _summaries(
 
 def summarise_place(place: str) -> TrialSummary:
     """Summarise the trial in a directory."""
-    return summarise_traced(next(iter(find_in_files(place))), labelled=True)
+    return summarise_traced(_trace_place(place), labelled=True)
+
+
+def _trace_place(place: str) -> TracedTrial:
+    # Kept attempts come before the trial itself.
+    *_, trial = find_in_files(place)
+    return trial
 
 
 def trace_trial(row: TrialRow, ledger: LedgerReader | None) -> TracedTrial:
@@ -84,5 +90,5 @@ def trace_trial(row: TrialRow, ledger: LedgerReader | None) -> TracedTrial:
         DamageError: the ledger is damaged.
     """
     if ledger is None or row.place is not None:
-        return next(iter(find_in_files(row.place or "")))
+        return _trace_place(row.place or "")
     return trace_row(ledger, find_trial(ledger, row.name))

@@ -4,16 +4,17 @@ No ledger is needed, nothing of a job is executed, and no link is followed. Tria
 read are listed with the reason; the others count.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
 from proctor.errors import InputError
-from proctor.exchange.harbor_job import JobOptions, find_jobs, find_trials
+from proctor.exchange.harbor_job import FoundJob, JobOptions, find_jobs, find_trials
 from proctor.harbor.record import NO_MODEL, find_model, find_reward
 from proctor.harbor.trial import FoundTrial
-from proctor.ledger.counting import SET_ASIDE, UNSEALED
+from proctor.ledger.counting import RESTARTED, SET_ASIDE, UNSEALED
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.query import with_restarted
 from proctor.ledger.row import NOT_IN_A_LOG, TrialRow, read_row
@@ -36,7 +37,7 @@ class JobTrials:
     trials: list[TrialRow] = field(default_factory=list)
     """In the order in which harbor adds them up; trials of earlier plans are set aside."""
     unreadable: list[Unreadable] = field(default_factory=list)
-    """Damaged trials, and those without a result, which may still be running."""
+    """Trials without a result, which may still be running, or with one that cannot be read."""
     notes: list[str] = field(default_factory=list)
     """Notes about the numbers."""
 
@@ -52,17 +53,33 @@ def load_jobs(path: str) -> JobTrials:
         trials = find_trials(job, JobOptions())
         found.notes += trials.notes
         found.unreadable += [Unreadable(each.where, each.message) for each in trials.later]
+        unread = _find_unread(trials)
         for offer in trials.offers:
+            if offer.where in unread:
+                found.unreadable.append(Unreadable(offer.where, unread[offer.where]))
+                continue
             try:
                 entry = entry_of(offer.submit())
             except InputError as error:
                 found.unreadable.append(Unreadable(offer.where, str(error)))
                 continue
-            is_aside = _is_in(offer.where, trials.set_aside)
-            status = SET_ASIDE if is_aside else UNSEALED
+            status = UNSEALED
+            if _is_in(offer.where, trials.set_aside):
+                status = SET_ASIDE
+            elif _is_in(offer.where, unread):
+                status = RESTARTED
             found.trials.append(read_row(entry, status=status, place=offer.where))
     found.trials = with_restarted(found.trials)
     return found
+
+
+def _find_unread(found: FoundJob) -> dict[str, str]:
+    """Trials without a usable result, with the reason: no number has them, as in a score."""
+    if found.job is None:
+        return {}
+    broken = {each.path: each.message for each in found.job.broken}
+    killed = {path: f"{path}: has no result.json: it was killed" for path in found.job.unfinished}
+    return broken | killed
 
 
 def make_row(
@@ -104,7 +121,7 @@ def make_row(
     )
 
 
-def _is_in(place: str, directories: list[str]) -> bool:
+def _is_in(place: str, directories: Iterable[str]) -> bool:
     """Whether a trial, or a kept attempt of it, is in one of the directories."""
     return any(place == each or place.startswith(f"{each}/") for each in directories)
 

@@ -8,15 +8,18 @@ from proctor.report.statistics.efficiency import PASS_MARK
 PASSED: Final = "●"
 PARTLY: Final = "◐"
 FAILED: Final = "○"
-NOT_SCORED: Final = "x"
-LEGEND: Final = f"{PASSED} 1 or more, {PARTLY} between, {FAILED} 0 or less, {NOT_SCORED} not scored"
+NO_REWARD: Final = "x"
+LEGEND: Final = (
+    f"{PASSED} 1 or more, {PARTLY} between, {FAILED} 0 or less, {NO_REWARD} not scored or without "
+    "a number"
+)
 _MOST: Final = 20
 
 
 def mark_of(reward: float | None) -> str:
     """The symbol of one attempt."""
     if reward is None:
-        return NOT_SCORED
+        return NO_REWARD
     return PASSED if reward >= PASS_MARK else PARTLY if reward > 0 else FAILED
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from proctor.ledger.counting import SHOWN, Account
+from proctor.record.reasons import NO_NUMBER
 from proctor.report.page.figures import (
     UNKNOWN,
     render_ends,
@@ -20,10 +21,15 @@ def render_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(shown) or "none"
 
 
+def render_scored(account: Account) -> str:
+    """The number of scored trials, and how many of them have no number."""
+    said = f"{account.scored:,} scored"
+    return f"{said} ({account.no_number:,} {NO_NUMBER})" if account.no_number else said
+
+
 def render_counted(account: Account) -> str:
     """The outcomes of the counted trials, as a sum."""
-    said = f"{account.counted:,} = {account.scored:,} scored + {account.zero_by_missing:,} missing"
-    return f"{said} + {account.no_number:,} without a number" if account.no_number else said
+    return f"{account.counted:,} = {render_scored(account)} + {account.zero_by_missing:,} missing"
 
 
 def render_passed(scores: Scores) -> str:

@@ -110,7 +110,7 @@ def load_claim_trials(path: str, ledger: Path) -> ClaimTrials:
 
 
 def _name(proven: Proven) -> dict[str, TrialEntry]:
-    return {read_row(entry).trial_id: entry for entry in proven.trials.counted}
+    return {row.trial_id: entry for entry, row in proven.trials.counted}
 
 
 def _find_withheld(entries: Iterable[AnyEntry]) -> dict[str, str]:
@@ -167,7 +167,7 @@ def _check_counted(entry: TrialEntry, result: TrialDocument) -> None:
 
 
 def _find_rewards(entry: TrialEntry) -> WrittenRewards | None:
-    written = operand_of(entry).rewards
+    written = operand_of(entry, read_row(entry)).rewards
     if written is None:
         return None
     numbers = {

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from proctor.record.reasons import NOT_SCORED, outcome_of
 from proctor.traces.counts import Tally, add_counts
 from proctor.traces.summary import Behaviour, merge_behaviour
 from proctor.traces.tool_errors import ToolError
@@ -112,15 +113,15 @@ def summarise_experiment(trials: Sequence[TrialSummary]) -> ExperimentSummary:
     firsts = [
         (trial.name, trial.trace.errors.first) for trial in trials if trial.trace.errors.first
     ]
-    rewards = [trial.reward for trial in trials if trial.reward is not None]
+    recorded = [trial for trial in trials if trial.trial_id is not None]
     return ExperimentSummary(
         trials=len(trials),
         with_trace=len(traces),
         sources=_count(trial.trace.source for trial in trials),
         degraded=sum(trace.degraded for trace in traces),
-        without_record=sum(trial.trial_id is None for trial in trials),
-        scored=len(rewards),
-        passed=sum(reward >= 1 for reward in rewards),
+        without_record=len(trials) - len(recorded),
+        scored=sum(outcome_of(trial) != NOT_SCORED for trial in recorded),
+        passed=sum(trial.reward is not None and trial.reward >= 1 for trial in recorded),
         averages={name: average(map(of, trials)) for name, of in _AVERAGED.items()},
         tool_results=results,
         tool_errors=errors,

@@ -238,6 +238,8 @@ class TracedTrial:
     """Its entry's place in the ledger."""
     lone: TraceKind | None = None
     """The kind of a lone trace."""
+    status: str = ""
+    """Its status, by which it may not count; empty if it was named, and so is meant."""
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.withheld import render_unnamed
+from proctor.record.reasons import NO_NUMBER, NOT_SCORED, outcome_of
 from proctor.report.board.numbers import RowNumbers, count_row
 from proctor.report.statistics.efficiency import PASS_MARK, efficiency_of
 from proctor.sentence import render_figure
@@ -27,6 +28,8 @@ from proctor.trial.finding import Level, worst_level
 SCORED: Final = "scored"
 ERRORED: Final = "errored"
 UNSCORED: Final = "unscored"
+NUMBERLESS: Final = "numberless"
+"""Scored without a number."""
 RUNNING: Final = "running"
 """A status that only jobs have: the trial has no result yet, or was killed."""
 BROKEN: Final = "broken"
@@ -43,16 +46,17 @@ _STATES: Final = {
     SET_ASIDE: ASIDE,
     RESTARTED: ATTEMPT,
 }
-_TEXTS: Final = {ERRORED: "E", RUNNING: "…", BROKEN: "?", WITHHELD: "w"}
+_TEXTS: Final = {ERRORED: "E", NUMBERLESS: "n/a", RUNNING: "…", BROKEN: "?", WITHHELD: "w"}
 
 
 def state_of(row: TrialRow) -> str:
-    """Return scored; errored or unscored, both without a reward; else the status."""
+    """Return scored or numberless; errored or unscored, both not scored; else the status."""
     if found := _STATES.get(row.status):
         return found
-    if row.reward is not None:
-        return SCORED
-    return ERRORED if is_errored(row) else UNSCORED
+    outcome = outcome_of(row)
+    if outcome == NOT_SCORED:
+        return ERRORED if is_errored(row) else UNSCORED
+    return NUMBERLESS if outcome == NO_NUMBER else SCORED
 
 
 def is_errored(row: TrialRow) -> bool:
@@ -91,11 +95,6 @@ class Tally:
     """How many of those that count raised an exception, whatever they scored."""
     running: int = 0
     broken: int = 0
-
-    @property
-    def unscored(self) -> int:
-        """Ended, without a reward."""
-        return self.account.counted - self.account.scored
 
     @property
     def mean(self) -> float | None:

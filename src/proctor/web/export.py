@@ -28,6 +28,7 @@ from proctor.files import write_small
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.record.ids import make_id
+from proctor.record.reasons import outcome_of
 from proctor.report.behaviour import Behaviour, Watch
 from proctor.report.document.document import render_report
 from proctor.report.document.facts import ReportFacts
@@ -160,7 +161,7 @@ def _list_trials(rows: Sequence[TrialRow]) -> Table:
 def _render_reward(row: TrialRow) -> str:
     if row.reward is not None:
         return render_number(row.reward)
-    return f"not scored: {row.reason_code}" if row.reason_code else "not scored"
+    return f"{outcome_of(row)}: {row.reason_code}" if row.reason_code else outcome_of(row)
 
 
 def _render_findings(codes: Sequence[str]) -> str:

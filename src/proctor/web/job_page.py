@@ -16,6 +16,7 @@ from starlette.routing import BaseRoute, Route
 
 from proctor.ledger.counting import SUPERSEDED, WITHHELD, counted_trials
 from proctor.ledger.row import TrialRow
+from proctor.record.reasons import NOT_SCORED, outcome_of
 from proctor.report.board.numbers import count_row
 from proctor.report.scores import choose_ks
 from proctor.report.statistics.efficiency import efficiency_of, is_success, time_phases
@@ -28,6 +29,7 @@ from proctor.web.experiment import (
     ATTEMPT,
     BROKEN,
     ERRORED,
+    NUMBERLESS,
     RUNNING,
     UNSCORED,
     Experiment,
@@ -55,7 +57,8 @@ OUTCOMES: Final = {
     "part": "part of the reward",
     "none": "reward 0",
     "errored": "errored (scored or not)",
-    "unscored": "ended without a reward",
+    "unscored": "not scored",
+    NUMBERLESS: "scored without a number",
     RUNNING: "no result yet",
     BROKEN: "cannot be read",
     SUPERSEDED: "superseded",
@@ -313,7 +316,7 @@ class _Summary:
             _Error(
                 kind,
                 count,
-                sum(row.exception == kind and row.reward is not None for row in counted),
+                sum(row.exception == kind and outcome_of(row) != NOT_SCORED for row in counted),
                 make_address(path, {"error": kind, "view": "trials"}),
             )
             for kind, count in sorted(self.numbers.exceptions.items(), key=lambda each: -each[1])

@@ -13,9 +13,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from proctor.ledger.counting import SHOWN
 from proctor.ledger.entry import record_digest
 from proctor.record.comparable import render_model, settings_digest
 from proctor.record.model import TrialRecord
+from proctor.record.reasons import name_outcome
 from proctor.record.rules import explain_partial
 from proctor.report.statistics.efficiency import PASS_MARK
 from proctor.sentence import render_figure
@@ -80,6 +82,7 @@ def gather(known: Known, summary: TrialSummary) -> dict[str, Any]:
         "reason_words": REASONS.get(known.traced.reason_code or ""),
         "cause_words": CAUSES,
         "status_words": STATUSES,
+        "status_names": SHOWN,
         "derivation": derive_score(known, times.steps if times else ()),
         "timeline": draw_timeline(known, times),
         "spent": find_usage(known, summary),
@@ -111,8 +114,13 @@ def _name_outcome(known: Known) -> str:
     if known.is_withheld:
         return "Withheld"
     if reward is None:
-        return "Not scored"
+        return _name_unrewarded(known).capitalize()
     return "Passed" if reward >= PASS_MARK else "Failed"
+
+
+def _name_unrewarded(known: Known) -> str:
+    """The outcome of a trial whose record has no reward."""
+    return name_outcome(None, has_rewards=known.traced.reason_code is None)
 
 
 def _describe_verdict(known: Known) -> tuple[str, str]:
@@ -126,7 +134,7 @@ def _describe_verdict(known: Known) -> tuple[str, str]:
         return "no record", "warn"
     reward = record.evaluation.reward
     if reward is None:
-        return "not scored", "warn"
+        return _name_unrewarded(known), "warn"
     colour = "good" if reward >= PASS_MARK else "bad" if reward <= 0 else "plain"
     return render_figure(reward), colour
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from proctor.digest import sha256_hex
-from proctor.environments.sandbox import accounting, mapped, walk
+from proctor.environments.sandbox import accounting, mapped, mapped_work, walk
 from proctor.environments.sandbox.blueprint import Part
 from proctor.environments.sandbox.walk import Layers, Limits, Written, list_written
 
@@ -171,7 +171,7 @@ def test_whatever_an_agent_left_the_event_loop_does_not_wait_for_its_list(
 
     monkeypatch.setattr(mapped, "is_all_powerful", lambda: True)
     if part == "walk":
-        monkeypatch.setitem(mapped.WORK, "walk", note(mapped.WORK["walk"]))
+        monkeypatch.setitem(mapped_work.WORK, "walk", note(mapped_work.WORK["walk"]))
     else:
         monkeypatch.setattr(accounting, "find_ends", note(accounting.find_ends))
     parts = [Part(layers.target, layers.lowers, layers.upper, "")]

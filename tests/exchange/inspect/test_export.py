@@ -159,6 +159,23 @@ def test_a_superseded_trial_is_left_out(proctor: Proctor, tmp_path: Path) -> Non
     assert [sample["metadata"]["trial"] for sample in samples.values()] == [f"{EXPERIMENT}/b"]
 
 
+def test_a_restarted_attempt_is_left_out_whatever_is_selected(
+    proctor: Proctor, tmp_path: Path
+) -> None:
+    with open_ledger(tmp_path, "a.attempt-1", "a", "alone.attempt-1"):
+        pass
+    (path,) = export(proctor, tmp_path / "ledger", tmp_path / "out", code=3)
+    _, samples = read_log(path)
+    names = {sample["metadata"]["trial"] for sample in samples.values()}
+    assert names == {f"{EXPERIMENT}/a", f"{EXPERIMENT}/alone.attempt-1"}
+    ran = proctor(
+        *("export", "--ledger", tmp_path / "ledger", "--format", "inspect"),
+        *("--trial", "a.attempt-1", "-o", tmp_path / "one"),
+    )
+    assert ran.code == 2
+    assert "a.attempt-1: restarted" in ran.err
+
+
 def test_no_more_files_are_open_than_a_process_may_have(proctor: Proctor, tmp_path: Path) -> None:
     path = tmp_path / "logs"
     path.mkdir()

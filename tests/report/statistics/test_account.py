@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from proctor.errors import StatisticsError
 from proctor.ledger.counting import account_for, check_account
 from proctor.ledger.query import with_restarted
+from proctor.record.reasons import outcome_of
 from tests.report.statistics.attempts import attempt
 
 statuses = st.sampled_from(
@@ -67,9 +68,11 @@ def test_an_earlier_attempt_does_not_count_beside_the_trial_that_does() -> None:
     assert (found.scored, found.zero_by_missing) == (3, 0)
 
 
-def test_marks_that_are_no_number_are_0_by_no_rule() -> None:
-    found = account_for([attempt(reward=1.0), attempt(), attempt(reason_code="agent_timeout")])
-    assert (found.scored, found.zero_by_missing, found.no_number) == (1, 1, 1)
+def test_a_score_without_a_number_is_a_score_and_0_by_no_rule() -> None:
+    trials = [attempt(reward=1.0), attempt(), attempt(reason_code="agent_timeout")]
+    assert list(map(outcome_of, trials)) == ["scored", "without a number", "not scored"]
+    found = account_for(trials)
+    assert (found.scored, found.zero_by_missing, found.no_number) == (2, 1, 1)
     assert (found.mean_errors_as_zero, found.mean_errors_excluded) == (None, 1.0)
     assert found.why_no_mean is not None
 

@@ -15,6 +15,7 @@ from proctor.record.evidence import Evidence, find_evidence
 from proctor.record.ids import check_id
 from proctor.record.model import TrialRecord
 from proctor.record.read import LoadedRecord, load_record
+from proctor.record.reasons import name_outcome
 from proctor.record.rules import explain_partial, find_foreign
 from proctor.sentence import count_of
 
@@ -55,10 +56,11 @@ def check_record_file(path: str, evidence: tuple[str, ...] = ()) -> Checked:
 
 def _summarize(loaded: LoadedRecord, found: Sequence[Evidence]) -> str:
     record = loaded.record
-    reward = "not scored" if record.evaluation.reward is None else f"{record.evaluation.reward}"
+    reward, has_rewards = record.evaluation.reward, bool(record.evaluation.breakdown)
+    shown = name_outcome(None, has_rewards=has_rewards) if reward is None else f"{reward}"
     text = (
         f"{loaded.generation}, {record.completeness}, {record.trial_id} of "
-        f"{record.experiment_id}, reward {reward}"
+        f"{record.experiment_id}, reward {shown}"
     )
     states: Counter[str] = Counter(each.state for each in found)
     counts = [f"files {state} {states[state]:,}" for state in _GOOD if states[state]]

@@ -14,10 +14,12 @@ from proctor.cli.options import check_apart
 from proctor.cli.output import json_option
 from proctor.cli.plain_table import print_rows
 from proctor.cli.stdout import print_stderr, send, send_bytes
+from proctor.ledger import counting
 from proctor.ledger.query import list_trials
 from proctor.ledger.row import PUBLIC, TrialRow
 from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.withheld import UnnamedWithholding, list_unnamed, render_unnamed
+from proctor.record.reasons import outcome_of
 from proctor.sentence import printable, render_figure
 
 # Columns of the list
@@ -57,15 +59,17 @@ def heading_of(column: str) -> str:
 
 
 def cells_of(row: TrialRow, columns: Sequence[str]) -> list[str]:
-    """The cells of a row for people: a dash for unknown values, and `not scored`."""
+    """The cells of a row for people: a dash for unknown values, and why there is no reward."""
     return [_render(row, column) for column in columns]
 
 
 def _render(row: TrialRow, column: str) -> str:
     value = getattr(row, PUBLIC[column])
+    if column == "status":
+        return counting.SHOWN.get(row.status, row.status)
     if value is not None:
         return render_figure(value) if column == "reward" else str(value)
-    return "not scored" if column == "reward" and row.status != "withheld" else "-"
+    return outcome_of(row) if column == "reward" and row.status != counting.WITHHELD else "-"
 
 
 @click.command("list")
@@ -85,10 +89,12 @@ def command(
 ) -> int:
     """List sealed trials, in the order they were sealed.
 
-    A missing reward is `not scored`, or null, which is not 0; a reward range excludes it. A partial
-    record is `diagnostic`. A trial whose bytes were withheld keeps its ids and its digest. An entry
-    that was withheld without naming a trial is a row without ids in CSV and JSON, and a note.
-    `review` is the latest verdict; `proctor show TRIAL` shows all of them.
+    Without a reward, a trial is `not scored`, or scored `without a number`: null in CSV and JSON,
+    which is not 0; a reward range excludes both. A partial record is `diagnostic`. An earlier
+    attempt that does not count is `restarted`, in CSV and JSON `begun again`. A trial whose bytes
+    were withheld keeps its ids and its digest. An entry that was withheld without naming a trial is
+    a row without ids in CSV and JSON, and a note. `review` is the latest verdict; `proctor show
+    TRIAL` shows all of them.
 
     Example: proctor ledger list --experiment nightly --reward 0.5.. --json
     """

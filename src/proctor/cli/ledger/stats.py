@@ -9,13 +9,14 @@ from proctor.cli.ledger.options import ledger_option, open_ledger
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.output import json_option, print_json, print_line
 from proctor.cli.plain_table import print_rows
+from proctor.ledger.counting import RESTARTED, SHOWN
 from proctor.ledger.stats import ExperimentStats, measure
 from proctor.ledger.withheld import list_unnamed, render_unnamed
 from proctor.sentence import count_of, render_size
 
 _COLUMNS = (
-    "experiment", "trials", "sealed", "diagnostic", "superseded", "withheld", "records", "files",
-    "plain", "on disk",
+    "experiment", "trials", "sealed", "diagnostic", "superseded", SHOWN[RESTARTED], "withheld",
+    "records", "files", "plain", "on disk",
 )  # fmt: skip
 
 
@@ -55,10 +56,10 @@ def command(directory: str | None, as_json: bool) -> int:
 
 
 def _row(stats: ExperimentStats) -> tuple[str, ...]:
-    counts = (stats.trials, stats.sealed, stats.diagnostic, stats.superseded, stats.withheld)
+    statuses = (stats.sealed, stats.diagnostic, stats.superseded, stats.begun_again, stats.withheld)
     return (
         stats.experiment_id or "all",
-        *(f"{number:,}" for number in counts),
+        *(f"{number:,}" for number in (stats.trials, *statuses)),
         render_size(stats.entry_bytes),
         f"{stats.evidence_files:,}",
         render_size(stats.evidence_bytes),

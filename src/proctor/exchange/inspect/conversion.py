@@ -21,6 +21,7 @@ from proctor.exchange.inspect.sample import PROCTOR, Sample
 from proctor.record.cost import CostRecord
 from proctor.record.ids import LONGEST, make_id
 from proctor.record.model import TrialRecord
+from proctor.record.reasons import outcome_of
 from proctor.traces.entry import Entry, Object
 
 REWARD = "reward"
@@ -158,16 +159,16 @@ def _make_output(record: TrialRecord, answers: Sequence[Object]) -> Object:
 
 def _make_outcome(trial: SelectedTrial) -> Object:
     """The scores of a trial, or the error that says why it has none."""
-    evaluation = trial.record.evaluation
-    if evaluation.reward is None:
-        said = [trial.entry.reason_code or "not scored", *evaluation.validity.errors]
+    evaluation, reward = trial.record.evaluation, trial.row.reward
+    if reward is None:
+        said = [trial.row.reason_code or outcome_of(trial.row), *evaluation.validity.errors]
         return {"error": {"message": ": ".join(said), "traceback": "", "traceback_ansi": ""}}
     others = {
         name: {"value": value}
         for name, value in (evaluation.breakdown or {}).items()
         if name != REWARD and isinstance(value, str | int | float) and _is_finite(value)
     }
-    return {"scores": {REWARD: {"value": evaluation.reward}, **others}}
+    return {"scores": {REWARD: {"value": reward}, **others}}
 
 
 def _is_finite(value: Any) -> bool:

@@ -5,8 +5,8 @@
 
 Trials of one experiment, dataset, agent and model make one log. Trials that were imported from a
 log go back into one with the same evaluation id: their samples byte for byte, `eval` and `plan` as
-they were, and results made anew. A superseded trial is left out, because a log counts all its
-samples.
+they were, and results made anew. A trial that does not count is left out, because a log counts all
+its samples.
 """
 
 import json
@@ -28,6 +28,7 @@ from proctor.exchange.exporting import (
     Report,
     SelectedTrial,
     Selection,
+    is_uncounted,
     list_withheld,
     new_directory,
     read_traces,
@@ -164,8 +165,7 @@ def export_trials(selection: Selection, target: Path) -> Exported:
         try:
             for trial in read_trials(selection, report):
                 report_withheld(trial, withheld, report)
-                if trial.row.status == "superseded":
-                    report.leave_out(f"{trial.name}: superseded; another trial counts in its place")
+                if is_uncounted(trial, report):
                     continue
                 with writable(trial, report):
                     _add_trial(trial, logs, report)

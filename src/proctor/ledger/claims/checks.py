@@ -39,6 +39,7 @@ from proctor.ledger.claims.trust import (
 from proctor.ledger.entry import AnyEntry, TrialEntry, record_digest
 from proctor.ledger.note import Checkpoint, VerifierKey
 from proctor.ledger.row import read_row
+from proctor.record.reasons import outcome_of
 from proctor.sentence import count_of, render_figure, shown
 
 type Keys = Sequence[VerifierKey]
@@ -120,10 +121,10 @@ def _render_entry(entry: AnyEntry | None) -> str:
     if not isinstance(entry, TrialEntry):
         return f"a {entry.kind}"
     row = read_row(entry)
-    reward = row.reward
     return (
         f"trial {row.trial_id} of {row.experiment_id}, "
-        f"{'not scored' if reward is None else f'reward {reward}'}, record {record_digest(entry)}"
+        f"{outcome_of(row) if row.reward is None else f'reward {row.reward}'}, "
+        f"record {record_digest(entry)}"
     )
 
 

@@ -25,10 +25,11 @@ from proctor.audit.scoring import Origin, summarize_metrics
 from proctor.errors import DamageError, LedgerError
 from proctor.harbor.record import NO_MODEL
 from proctor.harbor.stats import ADHOC, count_errored, evals_key
+from proctor.ledger.claims.trials import ReadTrial
 from proctor.ledger.entry import TrialEntry
-from proctor.ledger.row import ErrorTag, TrialRow, find_exception, read_row
+from proctor.ledger.row import TrialRow, has_only_numbers
 from proctor.reward.metric import RewardColumn, compute_metric
-from proctor.reward.number import Number, Rewards, is_finite
+from proctor.reward.number import Number, Rewards
 from proctor.reward.passk import pass_at_k
 from proctor.reward.profile import DEFAULT_PROFILE
 
@@ -41,7 +42,6 @@ FROM_REWARD = "the record's reward"
 class _Marks(msgspec.Struct, frozen=True):
     reward: int | float | None
     breakdown: dict[str, Any] | None = None
-    error_taxonomy: tuple[ErrorTag, ...] | None = None
 
 
 class _Marked(msgspec.Struct, frozen=True):
@@ -58,16 +58,16 @@ class _Certified(msgspec.Struct, frozen=True):
     group: str | None = None
 
 
-def group_of(entry: TrialEntry) -> str:
+def _group_of(entry: TrialEntry, row: TrialRow) -> str:
     """The group that a trial counts in: its certificate's, else one named as harbor does."""
-    row, stated = read_row(entry), entry.score.certificate if entry.score else None
+    stated = entry.score.certificate if entry.score else None
     if stated is not None and (group := _parse_certified(entry, stated).group):
         return group
     model = None if row.model == NO_MODEL else row.model
     return evals_key(row.agent or "", model, row.recorded_dataset or ADHOC)
 
 
-def operand_of(entry: TrialEntry) -> CertifiedTrial:
+def operand_of(entry: TrialEntry, row: TrialRow) -> CertifiedTrial:
     """The operand of a sealed trial.
 
     Its certificate decides. A trial sealed without one uses the breakdown of its record if that has
@@ -76,7 +76,6 @@ def operand_of(entry: TrialEntry) -> CertifiedTrial:
     Raises:
         DamageError: its certificate is invalid.
     """
-    row = read_row(entry)
     stated = entry.score.certificate if entry.score else None
     if stated is None:
         return _operand_of_record(entry, row)
@@ -105,7 +104,7 @@ def _operand_of_record(entry: TrialEntry, row: TrialRow) -> CertifiedTrial:
         raise DamageError(f"entry {entry.seq}: its record has no evaluation: {error}") from error
     rewards: dict[str, Number] | None = None
     basis = FROM_REWARD
-    if marks.breakdown and all(map(_is_reward, marks.breakdown.values())):
+    if marks.breakdown and has_only_numbers(marks.breakdown):
         rewards, basis = marks.breakdown, FROM_BREAKDOWN
     elif marks.reward is not None:
         rewards = {"reward": marks.reward}
@@ -117,35 +116,32 @@ def _operand_of_record(entry: TrialEntry, row: TrialRow) -> CertifiedTrial:
         if rewards is None
         else {key: write_number(value) for key, value in rewards.items()},
         basis=basis,
-        exception=find_exception(entry, marks.error_taxonomy),
+        # Claims that were made before compare equal only by this rule, by which a trial without a
+        # certificate raised the reason why it is not scored.
+        exception=entry.reason_code or row.exception,
     )
 
 
-def _is_reward(value: object) -> bool:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return is_number and is_finite(value)  # type: ignore[arg-type]
-
-
-def group_operands(entries: Sequence[TrialEntry]) -> dict[str, list[CertifiedTrial]]:
+def group_operands(claimed: Sequence[ReadTrial]) -> dict[str, list[CertifiedTrial]]:
     """The operands of trials by group, in the given order.
 
     Raises:
         DamageError: an entry has no valid score.
     """
     groups: dict[str, list[CertifiedTrial]] = {}
-    for entry in entries:
-        groups.setdefault(group_of(entry), []).append(operand_of(entry))
+    for entry, row in claimed:
+        groups.setdefault(_group_of(entry, row), []).append(operand_of(entry, row))
     return groups
 
 
-def profiles_of(entries: Sequence[TrialEntry]) -> list[str]:
+def profiles_of(claimed: Sequence[ReadTrial]) -> list[str]:
     """The profiles that trials were scored by; the default if none is stated."""
-    named = {entry.score.profile for entry in entries if entry.score is not None}
+    named = {entry.score.profile for entry, _ in claimed if entry.score is not None}
     return sorted(named) or [DEFAULT_PROFILE.name]
 
 
 def certify(
-    entries: Sequence[TrialEntry], experiment: str, metrics: Sequence[str], planned: int
+    claimed: Sequence[ReadTrial], experiment: str, metrics: Sequence[str], planned: int
 ) -> Certificate:
     """Make the certificate of trials; it has pass@k only if no planned trial is missing.
 
@@ -154,15 +150,15 @@ def certify(
         DamageError: an entry has no valid score.
         CertificateError: a reward is not a number.
     """
-    profile, *others = profiles_of(entries)
+    profile, *others = profiles_of(claimed)
     if others:
         raise LedgerError(
             f"{experiment}: scored by {', '.join([profile, *others])}; expected one profile"
         )
     # pass@k over an incomplete set of attempts would be biased.
-    is_whole = len(entries) == planned
+    is_whole = len(claimed) == planned
     groups, results = [], []
-    for key, trials in group_operands(entries).items():
+    for key, trials in group_operands(claimed).items():
         column = certified_column(CertifiedGroup(key, trials, [], {}))
         computed = [_compute(name, column) for name in metrics]
         results += [found for _, found in computed if found is not None]
@@ -172,7 +168,7 @@ def certify(
     summary = summarize_metrics(
         results,
         planned=planned,
-        completed=len(entries),
+        completed=len(claimed),
         errored=count_errored(trial for group in groups for trial in group.trials),
     )
     reason = str(summary.reason_code) if summary.reason_code else None

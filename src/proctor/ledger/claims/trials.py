@@ -28,6 +28,9 @@ from proctor.ledger.entry import (
 from proctor.ledger.row import TrialRow, read_row
 from proctor.ledger.supersession import Replaceable, judge_supersessions
 
+type ReadTrial = tuple[TrialEntry, TrialRow]
+"""A sealed trial with its row."""
+
 # The unknown fields of a withheld trial.
 _UNKNOWN = (None, None, None, None, True)
 
@@ -51,7 +54,7 @@ class Scope:
 class ClaimedTrials:
     """The trials of an experiment, in the order of the log."""
 
-    counted: list[TrialEntry] = field(default_factory=list)
+    counted: list[ReadTrial] = field(default_factory=list)
     superseded: list[TrialEntry] = field(default_factory=list)
     withheld: list[int] = field(default_factory=list)
     """Positions of withheld trials."""
@@ -99,13 +102,13 @@ def classify_trials(
         elif scope.sealed_only and row.status != "sealed":
             claimed.diagnostic.append(entry)
         else:
-            claimed.counted.append(entry)
+            claimed.counted.append((entry, row))
             claimed.n_counted_diagnostic += row.status != "sealed"
             claimed.n_rescored += row.record in rescored
     return claimed
 
 
-def _read_trials(entries: Sequence[AnyEntry], scope: Scope) -> list[tuple[TrialEntry, TrialRow]]:
+def _read_trials(entries: Sequence[AnyEntry], scope: Scope) -> list[ReadTrial]:
     """The trials with their rows, in the order of the log."""
     said = sorted(_of(entries, TrialEntry), key=lambda found: found.seq)
     trials = [(entry, read_row(entry)) for entry in said]

@@ -26,6 +26,7 @@ from proctor.ledger.row import read_row
 from proctor.ledger.tree import Frontier, leaf_hash
 from proctor.ledger.upkeep import leaf_of
 from proctor.ledger.watch.cursor import Cursor, SealedAt, Segment
+from proctor.record.reasons import NOT_SCORED, outcome_of
 
 _WITHHELD = b'{"withheld":'
 # Hex digits of a digest that are kept: enough to avoid collisions.
@@ -148,7 +149,7 @@ def _to_watched(entry: AnyEntry | Withheld, seq: int) -> WatchedEntry | None:
     match entry:
         case TrialEntry():
             row = read_row(entry)
-            is_scored = row.reward is not None
+            is_scored = outcome_of(row) != NOT_SCORED
             sealed = SealedAt(seq, shorten(record_digest(entry)), is_scored)
             return WatchedTrial(row.experiment_id, row.trial_id, sealed)
         case WithholdEntry() | SupersedeEntry() | KeyEntry() | AttestEntry():

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from proctor.ledger.counting import Account
 from proctor.ledger.withheld import render_unnamed
 from proctor.report.board.conditions import describe_run, describe_tasks
 from proctor.report.board.model import Board, BoardRow, BoardSection
@@ -11,6 +10,7 @@ from proctor.report.board.numbers import RowNumbers
 from proctor.report.board.trials import BoardTrials
 from proctor.report.page.figures import render_ends, render_percent_ends, render_ranked
 from proctor.report.statistics.bootstrap import FEW_TASKS
+from proctor.report.wording import render_scored
 from proctor.sentence import (
     count_of,
     render_errored,
@@ -226,14 +226,9 @@ def render_parts(row: BoardRow) -> str:
     return (
         f"{account.listed:,} listed = {account.counted:,} counted + {account.superseded:,} "
         f"superseded + {account.begun_again:,} restarted; {account.counted:,} counted = "
-        f"{render_outcomes(account)}; {render_errored(numbers.errored)}"
+        f"{render_scored(account)} "
+        f"+ {account.zero_by_missing:,} missing (counted as 0); {render_errored(numbers.errored)}"
     )
-
-
-def render_outcomes(account: Account) -> str:
-    """The outcomes of the counted trials, as a sum."""
-    said = f"{account.scored:,} scored + {account.zero_by_missing:,} missing (counted as 0)"
-    return f"{said} + {account.no_number:,} without a number" if account.no_number else said
 
 
 def render_remarks(row: BoardRow) -> Iterator[str]:

@@ -19,6 +19,7 @@ from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.withheld import UnnamedWithholding
+from proctor.record.reasons import ReasonCode
 from proctor.reward.number import Number, is_finite
 
 _REWARD = "reward"
@@ -189,7 +190,8 @@ def _rescore(row: TrialRow, score: TrialScore, seq: int) -> TrialRow:
     if score.certificate is None:
         return msgspec.structs.replace(row, run_conditions=conditions)
     reward = _read_reward(score.certificate.get("rewards"), f"entry {seq}")
-    reason = None if reward is not None else row.reason_code
+    missing = row.reason_code or str(ReasonCode.HARBOR_REWARD_MISSING)
+    reason = None if score.certificate.get("rewards") else missing
     return msgspec.structs.replace(
         row, run_conditions=conditions, reward=reward, reason_code=reason
     )

@@ -37,6 +37,7 @@ from proctor.ledger.handover import Handover, follow_handovers
 from proctor.ledger.note import VerifierKey
 from proctor.ledger.signature import check_signature
 from proctor.ledger.tree import check_inclusion, leaf_hash, root_before
+from proctor.record.reasons import name_outcome
 from proctor.report.case.derivation import find_unchecked_reward, judge_reward
 from proctor.report.case.document import parse_case
 from proctor.report.case.opened import OpenedCase, open_case
@@ -87,8 +88,11 @@ def check_case_file(path: str, given: Sequence[str] = ()) -> Checked:
 
 
 def _summarize(opened: OpenedCase) -> str:
-    reward = opened.entry.at("record", "evaluation", "reward")
-    score = "not scored" if reward.is_nothing else f"reward {reward.say()}"
+    evaluation, reason = opened.entry.at("record", "evaluation"), opened.entry.at("reason_code")
+    reward = evaluation.at("reward")
+    has_rewards = reason.is_nothing and not evaluation.at("breakdown").is_nothing
+    unscored = name_outcome(None, has_rewards=has_rewards)
+    score = unscored if reward.is_nothing else f"reward {reward.say()}"
     tree = opened.checkpoint.tree
     embedded = sum(file.sha256 in opened.files for file in opened.evidence)
     return (

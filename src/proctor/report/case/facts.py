@@ -7,6 +7,7 @@ data and compares both: keep them in step, word for word.
 from collections.abc import Iterator
 from typing import Final
 
+from proctor.record.reasons import name_outcome
 from proctor.report.case.opened import OpenedCase
 from proctor.report.case.spelled import Spelled, on_one_line
 from proctor.report.case.steps import find_traces, read_steps
@@ -38,7 +39,9 @@ def _score(opened: OpenedCase) -> Iterator[Fact]:
     entry = opened.entry
     evaluation, certificate = entry.at("record", "evaluation"), entry.at("score", "certificate")
     reason = entry.at("reason_code")
-    unscored = "not scored" if reason.is_nothing else f"not scored ({reason.say()})"
+    has_rewards = reason.is_nothing and not evaluation.at("breakdown").is_nothing
+    outcome = name_outcome(None, has_rewards=has_rewards)
+    unscored = outcome if reason.is_nothing else f"{outcome} ({reason.say()})"
     reward = evaluation.at("reward")
     yield "Reward", unscored if reward.is_nothing else reward.say()
     yield "Rewards", evaluation.at("breakdown").say()

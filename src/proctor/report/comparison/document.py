@@ -40,6 +40,7 @@ from proctor.report.wording import (
     render_days,
     render_passed,
     render_per_success,
+    render_scored,
     render_verdict,
 )
 from proctor.sentence import count_of
@@ -83,7 +84,7 @@ def _render_verdict(compared: Comparison) -> Iterator[Block]:
     yield Paragraph(render_verdict(paired, ("A", "B"), f"A - B{how}"), tone)
     sides = [
         f"{letter}: {count_of(side.scores.account.counted, 'trial')}, "
-        f"{side.scores.account.scored:,} scored, {render_days(side.first, side.last)}"
+        f"{render_scored(side.scores.account)}, {render_days(side.first, side.last)}"
         for letter, side in (("A", compared.a), ("B", compared.b))
     ]
     yield Paragraph(f"Based on {'; '.join(sides)}.", "soft")

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
+from proctor.record.reasons import NO_NUMBER
 from proctor.report.document.facts import (
     Conditions,
     GroupFacts,
@@ -300,11 +301,13 @@ def _render_verdict(facts: ReportFacts) -> Iterator[Block]:
     if len(facts.groups) == 2:
         yield Paragraph(_compare_groups(*by_score))
     counted = sum(group.scores.account.counted for group in facts.groups)
-    scored = sum(group.scores.account.scored for group in facts.groups)
+    scored = f"{sum(group.scores.account.scored for group in facts.groups):,} scored"
+    if no_number := sum(group.scores.account.no_number for group in facts.groups):
+        scored += f" ({no_number:,} {NO_NUMBER})"
     tasks = max((group.scores.tasks for group in facts.groups), default=0)
     times = [time for group in facts.groups for time in _times_of(group)]
     yield Paragraph(
-        f"Based on {count_of(counted, 'trial')} at {count_of(tasks, 'task')}, {scored:,} scored, "
+        f"Based on {count_of(counted, 'trial')} at {count_of(tasks, 'task')}, {scored}, "
         f"{render_days(min(times, default=None), max(times, default=None))}. Scores are mean "
         "rewards with 95% intervals; a missing reward counts as 0.",
         "soft",

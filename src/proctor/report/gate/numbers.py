@@ -31,13 +31,14 @@ class GroupNumbers(msgspec.Struct, frozen=True, kw_only=True):
     """The reward that was used, if trials have several."""
     run: int
     scored: int
+    """Trials with rewards, under any key."""
     zero_by_missing: int
     mean: float
-    """Harbor's: a trial without a reward counts as 0."""
+    """Harbor's: a trial without the reward counts as 0."""
     mean_interval: Interval | None
     """95 %, by resampling whole tasks."""
     mean_scored: float | None
-    """Over the trials with a reward only."""
+    """Over the trials with the reward only."""
     passed: int
     pass_rate: float
     """Passed trials divided by all that ran."""
@@ -110,14 +111,15 @@ def count_group(
     reward_key, values = values_of(trials, limits)
     rewarded = [value_of(trial, reward_key) for trial in trials]
     scored = [value for value in rewarded if value is not None]
+    n_scored = sum(bool(trial.rewards) for trial in trials)
     passed = sum(value >= limits.pass_mark for value in scored)
     by_task = list(group_by_task(trials, values).values())
     return GroupNumbers(
         key=key,
         reward_key=reward_key,
         run=len(trials),
-        scored=len(scored),
-        zero_by_missing=len(trials) - len(scored),
+        scored=n_scored,
+        zero_by_missing=len(trials) - n_scored,
         mean=_mean(values),
         mean_interval=_interval(by_task, find_interval),
         mean_scored=_mean(scored) if scored else None,

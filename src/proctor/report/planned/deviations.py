@@ -280,7 +280,8 @@ class _Judge:
                 message = f"run again {count_of(number, 'time')}; planned: at most {rules.most}"
                 yield Deviation("extra-retries", name, message)
         for trial in kept:
-            exception = trial.row.exception
+            # What a killed attempt raised is unknown; its reason code says how it ended.
+            exception = trial.row.exception or trial.row.reason_code
             allowed = exception is not None and exception not in rules.never
             if allowed and (rules.only is None or exception in rules.only):
                 continue

@@ -20,6 +20,7 @@ from proctor.ledger.row import TrialRow
 from proctor.ledger.submission import has_record, list_files, read_linked, submit_trial
 from proctor.ledger.trial_sealing import find_before, group_reruns
 from proctor.ledger.withheld import list_unnamed
+from proctor.record.reasons import outcome_of
 from proctor.report.policy.from_jobs import UNSIGNED
 from proctor.report.policy.from_ledger import with_coverage
 from proctor.report.policy.submission import SealedIn, Submission
@@ -82,7 +83,7 @@ def _find_differences(
 def _show(row: TrialRow) -> str:
     if row.status == "withheld":
         return "its bytes withheld"
-    return "no reward" if row.reward is None else f"reward {render_figure(row.reward)}"
+    return outcome_of(row) if row.reward is None else f"reward {render_figure(row.reward)}"
 
 
 def _find_former(row: TrialRow, known: Mapping[str, TrialRow], ledger: LedgerReader) -> str | None:

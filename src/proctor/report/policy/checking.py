@@ -447,6 +447,7 @@ def _count(submission: Submission) -> dict[str, int]:
         "counted": account.counted,
         "scored": account.scored,
         "zero_by_missing": account.zero_by_missing,
+        "no_number": account.no_number,
         "errored": count_errored(counted_trials(rows)),
         "superseded": account.superseded,
         "attempts": account.begun_again,

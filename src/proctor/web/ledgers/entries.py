@@ -24,6 +24,7 @@ from proctor.ledger.reader import LedgerReader
 from proctor.ledger.review import list_remarks
 from proctor.ledger.row import read_row
 from proctor.ledger.withhold import list_withholdings
+from proctor.record.reasons import outcome_of
 from proctor.sentence import count_of, render_figure
 from proctor.web.shown import trial_path
 
@@ -52,8 +53,7 @@ def summarize_entry(entry: AnyEntry | Withheld) -> tuple[str, Subject | None]:
             return _describe_remark(entry), entry.subject
         case TrialEntry():
             row = read_row(entry)
-            reward = row.reward
-            score = "not scored" if reward is None else f"reward {render_figure(reward)}"
+            score = outcome_of(row) if row.reward is None else f"reward {render_figure(row.reward)}"
             return score, row.subject
         case PlanEntry() | KeyEntry() | NoteEntry() | AttestEntry() | MachineEntry():
             return _describe_own(entry), None

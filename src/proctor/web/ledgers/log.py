@@ -23,6 +23,7 @@ from proctor.ledger.row import TrialRow
 from proctor.ledger.signature import check_signature
 from proctor.ledger.trial_index import IndexedEntry, TrialFilter
 from proctor.ledger.withheld import list_unnamed, render_unnamed
+from proctor.record.reasons import outcome_of
 from proctor.sentence import render_figure
 from proctor.web.ledgers.entries import summarize_entry
 from proctor.web.subject import Subject
@@ -140,7 +141,8 @@ def _list_entry(ledger: LedgerReader, entry: IndexedEntry, trial: TrialRow | Non
     if kind == "":
         return Listed(seq, WITHHELD, at, "withheld; its hash remains", known)
     if trial is not None:
-        score = "not scored" if trial.reward is None else f"reward {render_figure(trial.reward)}"
+        reward = trial.reward
+        score = outcome_of(trial) if reward is None else f"reward {render_figure(reward)}"
         return Listed(seq, kind, at, score, known)
     try:
         text, known = summarize_entry(ledger.entry(seq))

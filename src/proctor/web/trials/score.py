@@ -271,7 +271,10 @@ def _describe_reward(known: Known, operands: dict[str, Number | None]) -> Iterat
     if len(operands) == 1 and odd:
         yield f"{odd[0]!r} cannot be stored in a record, so the record has null."
         return
+    if operands:
+        yield "The record has null: the trial is scored, but without a number."
+        return
     yield "The record has null: not scored, which is not 0."
     profile = known.entry.score.profile if known.entry and known.entry.score else None
-    if profile is not None and not operands:
+    if profile is not None:
         yield f"In a job's mean, {profile} counts a trial without rewards as 0."

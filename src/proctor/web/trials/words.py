@@ -48,6 +48,7 @@ STATUSES: Final[dict[str, str]] = {
     "sealed": "a complete record, sealed in the ledger",
     "diagnostic": "a partial record, sealed as diagnostic; boards mark it",
     "superseded": "another trial supersedes it",
+    "begun again": "an earlier attempt, which does not count",
     "withheld": "its bytes were withheld from the ledger; their hashes stay",
 }
 """Status of a trial in a ledger."""
