@@ -149,7 +149,7 @@ def test_an_earlier_position_is_shown(page: Page, address: str) -> None:
     ("path", "status", "said"),
     [
         ("/boards/nope", 404, "there is no dataset 'nope'"),
-        (f"{BOARD}?at=x", 400, "at is 'x'; expected a size of the log"),
+        (f"{BOARD}?at=x", 400, "at is 'x'; expected a log size, a whole number"),
         (f"{BOARD}?at=99999", 400, "expected a position from 1 to"),
         (f"{BOARD}?row=9.9", 404, "there is no row '9.9'"),
         (f"{BOARD}?row=1.1&page=x", 400, "page is 'x'"),

@@ -33,6 +33,7 @@
     trial_sealing   seals the trials of a job, each once
     submission   makes a submission from the directory of a trial
     query        sealed trials by filter or name
+    sealed_evidence   opens the evidence files of sealed trials
     traced_trials   sealed trials with their traces
     review       entries about sealed trials: reviews, supersessions, notes, plans
     attestation  signed statements about all entries of an experiment
