@@ -460,14 +460,17 @@ def test_only_what_is_missing_is_sent(served: ServedLedger, tmp_path: Path) -> N
     assert len(own) < sent[1] < len(own) + 20_000
 
 
-def keep_waiting(mirror: Mirror, machine: Machine, *names: str) -> None:
+def keep_waiting(
+    mirror: Mirror, machine: Machine, *names: str, experiment: str = EXPERIMENT
+) -> None:
     """Keep a batch of trials, with evidence, as if the server had not been reached."""
     name = mirror._enrol(machine.key)
     drafts = []
     for each in names:
         digest, size = mirror.artifacts.put(io.BytesIO(each.encode()))
         file = EvidenceFile(path="own", sha256=digest, size=size)
-        drafts.append(msgspec.structs.replace(trial(each), evidence=(file,)))
+        draft = trial(each, experiment_id=experiment)
+        drafts.append(msgspec.structs.replace(draft, evidence=(file,)))
     signed = sign_entries(drafts, ORIGIN, name, machine.key)
     mirror._outbox.keep(drafts, [encode_entry(each) for each in signed])
 
@@ -506,6 +509,22 @@ def test_one_that_is_refused_keeps_back_no_other(served: ServedLedger) -> None:
     assert "sealed already" in kept.with_name(f"{kept.name}.why").read_text()
     assert sorted(name for name in served.trials() if name.startswith("batch")) == names
     assert not mirror.spool
+
+
+def test_trials_that_the_token_may_not_submit_keep_back_no_other(served: ServedLedger) -> None:
+    machine = served.machine(experiments=(EXPERIMENT,))
+    mirror = machine.mirror()
+    with machine.using():
+        # As if the token had been made for fewer experiments meanwhile.
+        keep_waiting(mirror, machine, "forbidden", experiment="other")
+        keep_waiting(mirror, machine, "permitted")
+    (sealed,) = machine.seal("after-the-forbidden")
+    assert sealed.is_new
+    assert {"permitted", "after-the-forbidden"} <= set(served.trials())
+    assert "forbidden" not in served.trials()
+    assert not mirror.spool
+    (why,) = (machine.home / ".local/state/proctor/ledgers").glob("*/spool/refused/*.why")
+    assert "may not write to the experiment 'other'" in why.read_text()
 
 
 def test_evidence_that_another_process_sent_is_not_missed(

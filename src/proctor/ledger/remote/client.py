@@ -411,7 +411,9 @@ class LedgerClient:
         said = _read_message(body)
         if status == HTTPStatus.CONFLICT:
             raise ConflictError(f"{url}: {said}")
-        if status == HTTPStatus.UNPROCESSABLE_ENTITY:
+        # After the machine was enrolled, a token may still not write to the experiment of an entry.
+        is_forbidden = status == HTTPStatus.FORBIDDEN and path == "/submit" and bool(said)
+        if status == HTTPStatus.UNPROCESSABLE_ENTITY or is_forbidden:
             raise NotSealedError(f"{url}: {said}")
         if status == HTTPStatus.NOT_FOUND:
             raise DamageError(f"{url}{path}: {said or 'not found'}")
