@@ -15,7 +15,7 @@ from proctor.ledger.claims.claiming import ClaimOptions, make_claim
 from proctor.ledger.claims.document import render_document
 from proctor.ledger.claims.trials import Scope
 from proctor.ledger.entry import MachineEntry, TrialEntry
-from proctor.ledger.keys import load_key
+from proctor.ledger.keys import load_key, make_key
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.query import list_trials
 from proctor.ledger.review import append_note
@@ -136,6 +136,26 @@ def test_a_machine_that_was_never_enrolled_can_wait_too(tmp_path: Path, evidence
         assert at(machine, "ledger", "sync", "--ledger", served.url).code == 0
         assert served.trials() == ["first"]
         assert verify_ledger(served.directory).is_sound
+
+
+def test_a_key_of_two_machines_keeps_its_name_while_the_server_is_down(tmp_path: Path) -> None:
+    with serving(tmp_path, is_encrypted=False) as served:
+        first, second = served.machine(), served.machine()
+        second.more["PROCTOR_KEY"] = first.more["PROCTOR_KEY"] = str(tmp_path / "key")
+        make_key(tmp_path / "key", "example.org/ci")
+        for number, machine in enumerate((first, second)):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr("socket.gethostname", lambda number=number: f"host{number}")
+                machine.seal(f"before-{number}")
+        # Another key in between.
+        del second.more["PROCTOR_KEY"]
+        second.seal("own-key")
+        second.more["PROCTOR_KEY"] = str(tmp_path / "key")
+        served.stop()
+        assert second.seal("meanwhile")[0].status == "waiting"
+        served.start()
+        assert at(second, "ledger", "sync", "--ledger", served.url).code == 0
+        assert served.trials()[-1] == "meanwhile"
 
 
 def test_many_large_records_are_sent_in_parts(tmp_path: Path) -> None:

@@ -523,6 +523,7 @@ class Mirror:
             server = self._server
             origin = parse_checkpoint(self._log.read_checkpoint(), self._log.where).origin
             self._machine = server.enrol(self._names.find(key), key, origin)
+            self._names.keep(key, self._machine)
             self.problem = None
         return self._machine
 

@@ -208,19 +208,36 @@ class Promises:
 
 
 class MachineName:
-    """The name that this machine proposes for its key: kept, because its host name may change."""
+    """The names that this machine has for its keys, one a line: its host name may change.
+
+    A key that several machines share is enrolled under the name of one of them.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def find(self, key: Signer) -> str:
-        """The name: that of the host, and the id of the key."""
-        key_id = key.verifier.key_id.hex()
-        with contextlib.suppress(OSError, UnicodeDecodeError):
-            kept = self._path.read_text("utf-8").strip()
-            if kept.endswith(f"-{key_id}"):
-                return kept
+        """The name of a key: kept, or that of the host and the id of the key."""
+        ending = _ending(key)
+        if kept := next((name for name in self._read() if name.endswith(ending)), None):
+            return kept
         host = re.sub(r"[^A-Za-z0-9.-]", "-", socket.gethostname())[:100] or "machine"
-        with contextlib.suppress(OSError):
-            replace_file(self._path, f"{host}-{key_id}\n".encode())
-        return f"{host}-{key_id}"
+        self.keep(key, f"{host}{ending}")
+        return f"{host}{ending}"
+
+    def keep(self, key: Signer, name: str) -> None:
+        """Keep the name under which a key is enrolled, for when the server cannot be reached."""
+        before, ending = self._read(), _ending(key)
+        names = [name, *(each for each in before if not each.endswith(ending))]
+        if name not in before and name.endswith(ending):
+            with contextlib.suppress(OSError):
+                replace_file(self._path, "".join(f"{each}\n" for each in names).encode())
+
+    def _read(self) -> list[str]:
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            return self._path.read_text("utf-8").splitlines()
+        return []
+
+
+def _ending(key: Signer) -> str:
+    return f"-{key.verifier.key_id.hex()}"
