@@ -10,13 +10,15 @@ import pytest
 
 from proctor.digest import sha256_hex
 from proctor.ledger.artifacts import FileArtifacts
-from proctor.ledger.entry import EvidenceFile, encode_entry
+from proctor.ledger.entry import EvidenceFile, TrialEntry, encode_entry
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.machines import sign_entries
 from proctor.ledger.place import open_reader
 from proctor.ledger.publishing import DirectoryTarget, publish
 from proctor.ledger.query import find_trial
-from proctor.ledger.remote.client import PIECE
+from proctor.ledger.remote.client import PIECE, LedgerClient
+from proctor.ledger.remote.connections import UnreachableError
+from proctor.ledger.remote.mirror import Mirror
 from proctor.ledger.verification.verify import verify_ledger
 from proctor.ledger.withhold import Why, withhold_evidence, withhold_trial
 from tests.ledger.ledgers import ORIGIN
@@ -41,8 +43,8 @@ def machine(served: ServedLedger) -> Machine:
     return served.machine()
 
 
-def send(machine: Machine, name: str, *contents: bytes) -> list[str]:
-    """Send a trial that waited, in a process of its own; returns why it was refused."""
+def keep(machine: Machine, name: str, *contents: bytes) -> Mirror:
+    """Have a trial wait, in a process of its own."""
     mirror, files = machine.mirror(), []
     for number, data in enumerate(contents):
         digest, size = mirror.artifacts.put(io.BytesIO(data))
@@ -51,9 +53,30 @@ def send(machine: Machine, name: str, *contents: bytes) -> list[str]:
     with machine.using():
         signed = sign_entries([draft], ORIGIN, mirror._enrol(machine.key), machine.key)
         mirror._outbox.keep([draft], [encode_entry(each) for each in signed])
+    return mirror
+
+
+def send(machine: Machine, name: str, *contents: bytes) -> list[str]:
+    """Send a trial that waited; returns why it was refused."""
+    mirror = keep(machine, name, *contents)
+    with machine.using():
         mirror.send_waiting()
     assert not mirror.spool
     return mirror.refused
+
+
+def read(machine: Machine, name: str) -> None:
+    """Read the evidence of a trial, which is then in the copy."""
+    with machine.opened_for_reading() as ledger:
+        entry = ledger.entry(find_trial(ledger, name).seq)
+        assert isinstance(entry, TrialEntry)
+        for file in entry.evidence:
+            ledger.artifacts.load(file.sha256, file.size)
+
+
+def is_copied(machine: Machine, data: bytes) -> bool:
+    (copy,) = (machine.home / ".local/state/proctor/ledgers").iterdir()
+    return FileArtifacts(copy).holds(sha256_hex(data))
 
 
 def withhold(served: ServedLedger, name: str, *, is_evidence_only: bool = False) -> None:
@@ -123,3 +146,61 @@ def test_caches_ask_again_for_evidence(served: ServedLedger, machine: Machine) -
     data = drawn(1000, 24)
     assert send(machine, "cached", data) == []
     assert ask(served, machine, data).headers["cache-control"] == "no-cache"
+
+
+@pytest.mark.parametrize("is_evidence_only", [False, True], ids=["trial", "evidence"])
+def test_what_is_withheld_leaves_the_copies(
+    served: ServedLedger, machine: Machine, is_evidence_only: bool
+) -> None:
+    name, data = f"left-{is_evidence_only}", drawn(1000, 25 + is_evidence_only)
+    shared = drawn(1000, 27)
+    assert send(machine, name, data, shared) == []
+    assert send(machine, f"{name}-other", shared) == []
+    read(machine, name)
+    withhold(served, name, is_evidence_only=is_evidence_only)
+    machine.fetch()
+    assert not is_copied(machine, data)
+    # Another trial names it.
+    assert is_copied(machine, shared)
+
+
+def test_an_interruption_leaves_nothing_that_is_withheld_for_ever(
+    served: ServedLedger, machine: Machine
+) -> None:
+    data, asked = drawn(1000, 28), 0
+    bundle = LedgerClient._bundle
+
+    def break_off(client: LedgerClient, number: int, width: int) -> Iterator[bytes]:
+        nonlocal asked
+        asked += 1
+        # First the new lines, then those that they withhold.
+        if asked > 1:
+            raise UnreachableError("no connection")
+        return bundle(client, number, width)
+
+    assert send(machine, "interrupted", data) == []
+    read(machine, "interrupted")
+    withhold(served, "interrupted")
+    for is_there in (True, False):
+        with pytest.MonkeyPatch.context() as patch:
+            if is_there:
+                patch.setattr(LedgerClient, "_bundle", break_off)
+            with machine.using(), open_reader(machine.fetch()) as copy:
+                copy.refresh()
+                entry = copy.entry(find_trial(copy, "interrupted").seq)
+        assert isinstance(entry, TrialEntry) == is_there
+        assert is_copied(machine, data) == is_there
+
+
+def test_evidence_that_waits_stays_when_it_is_withheld_for_another_trial(
+    served: ServedLedger, machine: Machine
+) -> None:
+    data = drawn(300_000, 29)
+    assert send(machine, "sent", data) == []
+    mirror = keep(machine, "waits", data)
+    withhold(served, "sent")
+    machine.fetch()
+    with machine.using():
+        assert mirror.send_waiting() == 1
+    assert mirror.refused == []
+    assert is_stored(served, data)

@@ -27,13 +27,11 @@ import msgspec
 from proctor.digest import sha256_hex
 from proctor.errors import DamageError, ForkError, LedgerError
 from proctor.files import replace_durably
-from proctor.ledger.artifacts import FileArtifacts
 from proctor.ledger.entry import (
     AnyEntry,
     KeyEntry,
     TrialEntry,
     Withheld,
-    WithholdEntry,
     decode_line,
     encode_entry,
     evidence_digest,
@@ -64,7 +62,9 @@ from proctor.ledger.remote.spool import MachineName, Promise, Promises, Spool
 from proctor.ledger.signature import check_signature
 from proctor.ledger.tiles import TILE
 from proctor.ledger.tree import Frontier
+from proctor.ledger.trial_index import IndexedEntry
 from proctor.ledger.upkeep import leaf_of
+from proctor.ledger.withhold import list_unnamed_evidence, withheld_digests
 
 FORMAT = "proctor-remote-1"
 # Bytes of lines that are appended to the copy at a time.
@@ -179,8 +179,6 @@ class _Copying:
     chain: Chain
     seen: Checkpoint | None
     """The last checkpoint seen of this origin."""
-    withheld: list[int] = field(default_factory=list)
-    """Entries that new lines withhold."""
     waiting: list[bytes] = field(default_factory=list)
     n_bytes: int = 0
 
@@ -205,6 +203,8 @@ class Mirror:
         self._promises = Promises(directory / "promises.jsonl")
         self._names = MachineName(directory / "machine")
         self._fetched = directory / "fetched"
+        # Withheld lines that this process has asked for: of some, the owner has restored the bytes.
+        self._asked: set[int] = set()
         # When this process last tried to fetch.
         self._tried: float | None = None
 
@@ -265,11 +265,10 @@ class Mirror:
             with self._log.locked():
                 ledger.refresh()
                 position = ledger.index.position()
-                withheld = self._copy(position.frontier.copy(), position.place, ledger)
-            if withheld:
-                ledger.refresh()
-                self._replace_withheld(ledger, withheld)
+                self._copy(position.frontier.copy(), position.place, ledger)
+            ledger.refresh()
             self._check_promises(ledger, promised)
+            self._remove_withheld(ledger)
             with contextlib.suppress(OSError):
                 self._fetched.touch(mode=0o600)
         except UnreachableError as error:
@@ -287,12 +286,12 @@ class Mirror:
 
     def _copy(
         self, frontier: Frontier, place: Place, ledger: LedgerReader | None, tries: int = _TRIES
-    ) -> list[int]:
-        """Add the new lines of the server; returns the entries that they withhold."""
+    ) -> None:
+        """Add the new lines of the server."""
         data = self.client.checkpoint()
         served = parse_checkpoint(data, f"{self.url}/checkpoint")
         try:
-            return self._copy_tree(served, frontier.copy(), place, ledger)
+            self._copy_tree(served, frontier.copy(), place, ledger)
         except _SeenMeanwhileError:
             if tries == 1:
                 raise
@@ -300,11 +299,13 @@ class Mirror:
             # Partial bundles disappear when a larger tree is published.
             if tries == 1 or self.client.checkpoint() == data:
                 raise
-        return self._copy(frontier, place, ledger, tries - 1)
+        else:
+            return
+        self._copy(frontier, place, ledger, tries - 1)
 
     def _copy_tree(
         self, served: Checkpoint, frontier: Frontier, place: Place, ledger: LedgerReader | None
-    ) -> list[int]:
+    ) -> None:
         seen = self._memory.find(served.origin)
         if ledger is not None and served.origin != ledger.checkpoint().origin:
             raise ForkError(
@@ -333,7 +334,6 @@ class Mirror:
             self._log.write_checkpoint(data, is_new=True)
         elif self._log.read_checkpoint() != data:
             self._log.write_checkpoint(data)
-        return copying.withheld
 
     def _remember(
         self, served: Checkpoint, copying: _Copying, seen: Seen | None, *, is_first: bool
@@ -390,8 +390,6 @@ class Mirror:
             fault = copying.chain.take(Handover(entry, frontier.root()))
             if fault or entry.origin != served.origin:
                 raise DamageError(f"{where} {fault or 'names a key of another ledger'}")
-        elif isinstance(entry, WithholdEntry) and entry.entry is not None:
-            copying.withheld.append(entry.entry)
         frontier.append(leaf_of(line, entry))
         copying.waiting.append(line)
         copying.n_bytes += len(line)
@@ -441,29 +439,50 @@ class Mirror:
                 kept = f". Both signed checkpoints are kept: {paths[0]} and {paths[1]}"
         raise ForkError(f"{self.url}: {why}{kept}")
 
-    def _replace_withheld(self, ledger: LedgerReader, seqs: Sequence[int]) -> None:
-        """Replace lines of the copy that the owner has withheld since."""
-        changed, size = False, ledger.checkpoint().tree.size
-        for seq in seqs:
-            found = ledger.index.entry(seq)
-            if found is None:
-                continue
-            end = min(size, (seq // TILE + 1) * TILE)
-            line = next(self.client.lines(seq, end), b"")
-            entry = decode_line(line, f"{self.url}: entry {seq}")
-            is_same = isinstance(entry, Withheld) and leaf_of(line, entry) == found.leaf
-            if is_same and len(line) == found.length and found.kind:
-                self._remove_evidence(ledger, seq)
-                with self._log.locked():
-                    self._log.overwrite(found.place, line)
-                changed = True
+    def _remove_withheld(self, ledger: LedgerReader) -> None:
+        """Remove what the owner has withheld, also what an earlier command could not remove.
+
+        Lines come first: evidence stays for as long as the line of a trial names it.
+        """
+        try:
+            self._replace_withheld(ledger)
+            here = withheld_digests(ledger)
+            here = {sha256 for sha256 in here if self.artifacts.stored_size(sha256) is not None}
+            if here:
+                # What waits is not in the log yet.
+                here -= self.spool.list_evidence()
+            for sha256 in list_unnamed_evidence(ledger, here) if here else ():
+                self.artifacts.remove(sha256)
+        except OSError as error:
+            raise LedgerError(
+                f"{self._log.where}: what the owner has withheld cannot be removed: {error}"
+            ) from error
+
+    def _replace_withheld(self, ledger: LedgerReader) -> None:
+        """Replace lines of the copy that the server no longer has."""
+        named = (line for line in ledger.index.withheld_lines() if line.kind)
+        lines = {line.seq: line for line in named if line.seq not in self._asked}
+        size, changed = ledger.checkpoint().tree.size, False
+        for number in sorted({seq // TILE for seq in lines}):
+            begin, end = number * TILE, min(size, (number + 1) * TILE)
+            served = enumerate(self.client.lines(begin, end), start=begin)
+            placeholders = [
+                (lines[seq].place, line)
+                for seq, line in served
+                if seq in lines and self._is_placeholder(line, lines[seq])
+            ]
+            with self._log.locked():
+                for place, line in placeholders:
+                    self._log.overwrite(place, line)
+                    changed = True
+        self._asked |= lines.keys()
         if changed:
             ledger.refresh()
 
-    def _remove_evidence(self, ledger: LedgerReader, seq: int) -> None:
-        entry = ledger.entry(seq)
-        for file in entry.evidence if isinstance(entry, TrialEntry) else ():
-            FileArtifacts.remove(self.artifacts, file.sha256)
+    def _is_placeholder(self, line: bytes, known: IndexedEntry) -> bool:
+        entry = decode_line(line, f"{self.url}: entry {known.seq}")
+        is_same = isinstance(entry, Withheld) and leaf_of(line, entry) == known.leaf
+        return is_same and len(line) == known.length
 
     # Writing
 

@@ -45,13 +45,25 @@ class Spool:
         Raises:
             LedgerError: a batch cannot be read.
         """
+        wanted = (experiment_id, trial_id)
+        return next((each[wanted] for each in self._load() if wanted in each), None)
+
+    def list_evidence(self) -> set[str]:
+        """The digests of the evidence that waits with its trials.
+
+        Raises:
+            LedgerError: a batch cannot be read.
+        """
+        trials = [trial for each in self._load() for trial in each.values()]
+        return {file.sha256 for trial in trials for file in trial.waiting}
+
+    def _load(self) -> Iterable[Mapping[tuple[str, str], SealedTrial]]:
         names = self._names()
         self._trials = {name: self._trials[name] for name in names if name in self._trials}
         for name in names:
             if name not in self._trials:
                 self._trials[name] = dict(map(_identify, self._load_trials(name)))
-        wanted = (experiment_id, trial_id)
-        return next((each[wanted] for each in self._trials.values() if wanted in each), None)
+        return self._trials.values()
 
     def _load_trials(self, name: str) -> Iterator[TrialEntry]:
         for line in self._read(name) or ():
