@@ -19,10 +19,11 @@ from proctor.ledger.query import find_trial
 from proctor.ledger.remote.client import PIECE, LedgerClient
 from proctor.ledger.remote.connections import UnreachableError
 from proctor.ledger.remote.mirror import Mirror
+from proctor.ledger.sealing import seal
 from proctor.ledger.verification.verify import verify_ledger
 from proctor.ledger.withhold import Why, withhold_evidence, withhold_trial
 from tests.ledger.ledgers import ORIGIN
-from tests.serve.servers import Machine, ServedLedger, serving, trial
+from tests.serve.servers import Machine, ServedLedger, serving, submission_of, trial
 from tests.serve.test_sending import drawn, packed
 
 pytestmark = pytest.mark.process
@@ -140,6 +141,19 @@ def test_another_trial_with_the_same_file_is_sealed(
     assert f"second-{size}" in served.trials()
     assert is_stored(served, data)
     assert ask(served, machine, data).status_code == 200
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_process_sends_a_file_again_that_the_server_lost(
+    served: ServedLedger, machine: Machine, tmp_path: Path, size: int
+) -> None:
+    (tmp_path / "file").write_bytes(drawn(size, 31))
+    with machine.opened() as ledger:
+        seal(ledger, [submission_of(f"lost-{size}", tmp_path)])
+        withhold(served, f"lost-{size}")
+        (sealed,) = seal(ledger, [submission_of(f"sent-again-{size}", tmp_path)])
+    assert sealed.is_new
+    assert is_stored(served, drawn(size, 31))
 
 
 def test_caches_ask_again_for_evidence(served: ServedLedger, machine: Machine) -> None:

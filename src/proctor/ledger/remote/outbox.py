@@ -55,7 +55,15 @@ class Outbox:
             LedgerError: it refuses to answer.
             MissingArtifactError: evidence is neither there nor here.
         """
-        places = server.submit(lines, self._upload(server, drafts))
+        try:
+            places = server.submit(lines, self._upload(server, drafts))
+        except NotSealedError:
+            known = self._known & _evidence_of(drafts).keys()
+            if not known:
+                raise
+            # Its owner may have withheld evidence that this process had sent.
+            self._known -= known
+            places = server.submit(lines, self._upload(server, drafts))
         self._acknowledged(drafts, places)
         self._drop(drafts)
         return [place.seq for place in places]
