@@ -1,6 +1,7 @@
 """Servers that mean harm: a history that is rewritten, forked, truncated or stale, and worse."""
 
 import contextlib
+import io
 import os
 import shutil
 import threading
@@ -30,6 +31,7 @@ from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.lock import locked
 from proctor.ledger.memory import default_memory_path
 from proctor.ledger.note import sign_checkpoint
+from proctor.ledger.remote.client import LedgerClient
 from proctor.ledger.remote.mirror import connect, open_mirror
 from proctor.ledger.tiles import TILE, parse_tile_path
 from proctor.ledger.tree import Tree, leaf_hash, root_of
@@ -331,6 +333,18 @@ def test_a_position_that_is_none_is_no_acknowledgement(
     monkeypatch.setattr(Liar, "take", take)
     with pytest.raises(LedgerError, match="not an answer of proctor serve"):
         machine.seal("promised")
+
+
+@pytest.mark.parametrize("offset", ["-5", "101", "1e400", '"3"', "null"])
+def test_a_part_of_an_upload_that_is_none_gets_a_sentence(
+    liar: Liar, machine: Machine, offset: str
+) -> None:
+    liar.answer = lambda _: (200, {}, b'{"offset": %s}' % offset.encode())
+    with (
+        contextlib.closing(LedgerClient(machine.url, None)) as client,
+        pytest.raises(LedgerError, match="does not say how far an upload is"),
+    ):
+        client.upload_large("0" * 64, 100, 100, io.BytesIO(bytes(100)))
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from proctor.ledger.remote.connections import Connections, UnreachableError
 from proctor.ledger.tiles import TILE, tile_path
 
 PIECE = 2 << 20
-"""Bytes of an upload, at most: what a slow line sends before a server gives up on it."""
+"""Bytes of one request of an upload, at most: after an interruption, it is sent again."""
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _LARGEST_ANSWER = 8 << 20
 # Answers of a server or a proxy that may be different a moment later.
@@ -331,14 +331,15 @@ class LedgerClient:
             LedgerError: it refuses.
         """
         path, whole = f"/artifacts/sha256/{sha256}", {"total": str(total)}
-        offset, left = _read_offset(self._ask("GET", f"{path}/upload", params=whole)), _TRIES
+        answer, left = self._ask("GET", f"{path}/upload", params=whole), _TRIES
+        offset = _read_offset(answer, total)
         while offset < total:
             source.seek(offset)
             given = {"offset": str(offset), "size": str(size), **whole}
             before = offset
             try:
                 answer = self._ask("PUT", path, content=source.read(PIECE), params=given)
-                offset = _read_offset(answer)
+                offset = _read_offset(answer, total)
             except NotSealedError:
                 # Parts that an earlier version compressed otherwise do not fit: begin again.
                 if before == 0 or left == 0:
@@ -449,11 +450,14 @@ def _read_message(body: bytes) -> str:
     return "".join(char if char.isprintable() else " " for char in shown)
 
 
-def _read_offset(body: bytes) -> int:
+def _read_offset(body: bytes, total: int) -> int:
     try:
-        return int(msgspec.json.decode(body, type=dict[str, int])["offset"])
-    except (msgspec.MsgspecError, UnicodeDecodeError, KeyError) as error:
-        raise LedgerError("the server does not say how far an upload is") from error
+        offset = msgspec.json.decode(body, type=dict[str, int])["offset"]
+    except (msgspec.MsgspecError, UnicodeDecodeError, KeyError):
+        offset = -1
+    if not 0 <= offset <= total:
+        raise LedgerError("the server does not say how far an upload is")
+    return offset
 
 
 def _pause(response: HTTPResponse, attempt: int) -> float:
