@@ -153,7 +153,7 @@ def _spawn(runner: socket.socket, request: dict[str, Any], files: list[int]) -> 
     from_zygote, to_init = make_pair()
     try:
         _prepare(blueprint)
-        pid = _clone_as(blueprint.first_id, flags)
+        pid = _clone_inside(blueprint, flags)
         if pid == 0:
             to_init.close()
             _become_init(blueprint, files, from_zygote, owner)
@@ -186,6 +186,26 @@ def _prepare(blueprint: Blueprint) -> None:
         _keep_overlays(blueprint)
 
 
+def _clone_inside(blueprint: Blueprint, flags: int) -> int:
+    """Fork into new namespaces and control groups of version 1. Returns 0 in the child."""
+    # The fork inherits the groups. A process of one thread may move itself through `tasks` at
+    # once; before any other move the kernel waits, often for 15 ms, and until then no process of
+    # the machine can fork.
+    former: list[str] = []
+    pid = -1
+    try:
+        for group in blueprint.cgroups:
+            if _is_version_1(group):
+                _join(group, 0, "tasks")
+                former.append(os.path.dirname(group))
+        pid = _clone_as(blueprint.first_id, flags)
+    finally:
+        if pid:
+            for group in former:
+                _join(group, 0, "tasks")
+    return pid
+
+
 def _clone_as(owner: int, flags: int) -> int:
     """Fork into new namespaces that belong to `owner`, unless it is 0. Returns 0 in the child."""
     # The kernel charges resources of a user namespace to its owner too: with the same owner, one
@@ -214,7 +234,7 @@ def _continue_fork(
         elif blueprint.first_id:
             with step("mapping users"):
                 map_range(pid, blueprint.first_id)
-            _join(blueprint.cgroups, pid)
+            _join_others(blueprint.cgroups, pid)
             premade = premake(blueprint, pid)
             made = (*premade.parts, premade.rooms, premade.devices)
         send(to_init, {}, made)
@@ -297,7 +317,7 @@ def _enter(
 ) -> Premade | None:
     """Enter the control groups and namespaces; return the mounts that the zygote made."""
     if not blueprint.first_id:
-        _join(blueprint.cgroups, 0)
+        _join_others(blueprint.cgroups, 0)
     made = _wait_for_zygote(from_zygote)
     if owner and not blueprint.subordinate:
         with step("mapping users"):
@@ -315,14 +335,20 @@ def _enter(
     return Premade(tuple(parts), rooms, devices)
 
 
-def _join(groups: Sequence[str], pid: int) -> None:
-    """Move a process into control groups; 0 is this one."""
+def _join_others(groups: Sequence[str], pid: int) -> None:
+    """Move a process into the control groups that it did not inherit; 0 is this one."""
     for group in groups:
-        with (
-            step(f"entering the control group {group}"),
-            open(f"{group}/cgroup.procs", "w") as file,
-        ):
-            file.write(str(pid))
+        if not _is_version_1(group):
+            _join(group, pid, "cgroup.procs")
+
+
+def _is_version_1(group: str) -> bool:
+    return os.path.exists(f"{group}/tasks")
+
+
+def _join(group: str, pid: int, name: str) -> None:
+    with step(f"entering the control group {group}"), open(f"{group}/{name}", "w") as file:
+        file.write(str(pid))
 
 
 def _wait_for_zygote(from_zygote: socket.socket) -> list[int]:
