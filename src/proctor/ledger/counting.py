@@ -82,11 +82,11 @@ def restarted_attempts(trials: Collection[tuple[str, str, bool]]) -> frozenset[s
     ]
     if not kept:
         return frozenset()
-    told = {trial for trial, status, _ in trials if status != WITHHELD}
+    decided = {trial for trial, status, _ in trials if status != WITHHELD}
     # A trial whose machines died has no result: an attempt that its driver left is none either.
-    told.update(base for base, _, _, has_died in kept if has_died)
+    decided.update(base for base, _, _, has_died in kept if has_died)
     return frozenset(
-        trial for base, trial, status, _ in kept if status not in NOT_COUNTED and base in told
+        trial for base, trial, status, _ in kept if status not in NOT_COUNTED and base in decided
     )
 
 

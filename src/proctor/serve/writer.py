@@ -120,8 +120,8 @@ class Writer:
             while is_open:
                 jobs, is_open = self._take()
                 self._do(ledger, jobs)
-                # While clients prepare what they submit next. Whatever is wrong, the next job meets
-                # it again, and its client is told.
+                # While clients prepare what they submit next. If something is wrong here, the next
+                # job meets it again, and its client gets the error.
                 with contextlib.suppress(Exception):
                     ledger.refresh()
 
