@@ -99,7 +99,7 @@ forged: .venv/.installed  ## forge the pack of submissions, ask every command, a
 cheaters: .venv/.installed  ## run the cheaters everywhere, as root, and write docs/cheaters.md anew
 	@PATH="$(CURDIR)/$(MAIN):$$PATH" $(MAIN)/python -m tests.cheaters.page
 
-docs: .venv-demo/.installed  ## write docs/cli.md and the examples of the pages anew
+docs: .venv-demo/.installed  ## write the page of a record's fields, and the examples of the pages, anew
 	@$(DEMO)/python scripts/cli-docs
 	@$(DEMO)/python scripts/readme-examples
 

@@ -38,11 +38,7 @@ def view_memory_rows(bench: Bench, *, records: int = 100_000) -> Iterator[Row]:
 
 
 def browse(viewer: Viewer) -> None:
-    """Look at everything.
-
-    Raises:
-        BenchmarkError: a page that must be there is not.
-    """
+    """Look at everything."""
     paths = ["/", "/?page=2", "/?q=model-3"]
     for number in range(_EXPERIMENTS):
         path = f"/experiments/experiment-{number:03}"

@@ -66,10 +66,6 @@ def generated_page() -> str:
     return generate("cli")
 
 
-def test_the_page_of_commands_is_what_the_help_says(generated_page: str) -> None:
-    assert read("docs/cli.md") == generated_page, "make docs writes it anew"
-
-
 @pytest.mark.process
 def test_the_page_of_fields_is_what_the_schema_says() -> None:
     assert read("docs/record-fields.md") == generate("record-fields"), "make docs writes it anew"
@@ -188,7 +184,8 @@ def nav_pages(node: object) -> Iterator[str]:
 def test_every_page_is_in_the_navigation_of_the_site_once() -> None:
     _, _, nav = read("mkdocs.yml").partition("\nnav:\n")
     listed = sorted(nav_pages(yaml.safe_load(nav)))
-    assert listed == sorted(page.removeprefix("docs/") for page in PAGES if page != "README.md")
+    kept = [page.removeprefix("docs/") for page in PAGES if page != "README.md"]
+    assert listed == sorted([*kept, "cli.md"])  # generated when the site is built
 
 
 @pytest.mark.process

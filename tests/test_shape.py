@@ -1,4 +1,4 @@
-"""Functions stop at 50 lines, files at 600; every broad `except` has its reason beside it.
+"""Functions stop at 80 lines, files at 700; every broad `except` has its reason beside it.
 
 What is longer is listed here with its reason, and only for as long as it is longer.
 """
@@ -12,13 +12,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("src", "tests")
-FUNCTION_LINES = 50
-FILE_LINES = 600
+FUNCTION_LINES = 80
+FILE_LINES = 700
 
 # "path" or "path::function" of something too long, and why it is better so.
-EXCUSES: dict[str, str] = {
-    "src/proctor/traces/writer.py": "copied into containers as one file",
-}
+EXCUSES: dict[str, str] = {}
 
 # Numbers for people have one form each, of these two modules. Elsewhere, decimals are set in the
 # following modules; templates of pages use filters.
@@ -160,10 +158,10 @@ LONG_FILE = "x = 1\n" * (FILE_LINES + 1)
 @pytest.mark.parametrize(
     ("text", "excuses", "findings"),
     [
-        (LONG_FUNCTION, {}, ["src/a.py::f: 51 lines; split it by noun"]),
+        (LONG_FUNCTION, {}, ["src/a.py::f: 81 lines; split it by noun"]),
         (LONG_FUNCTION, {"src/a.py::f": "a table"}, []),
         (DOCUMENTED_FUNCTION, {}, []),
-        (LONG_FILE, {}, ["src/a.py: 601 lines; split it by noun"]),
+        (LONG_FILE, {}, ["src/a.py: 701 lines; split it by noun"]),
         (
             "",
             {"src/a.py": "x"},

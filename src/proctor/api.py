@@ -79,19 +79,11 @@ class Experiment:
         }
 
     def to_pandas(self) -> "pandas.DataFrame":
-        """The rows as a pandas frame.
-
-        Raises:
-            InputError: pandas is not installed.
-        """
+        """The rows as a pandas frame."""
         return load_module("pandas").DataFrame(self.rows)
 
     def to_polars(self) -> "polars.DataFrame":
-        """The rows as a polars frame.
-
-        Raises:
-            InputError: polars is not installed.
-        """
+        """The rows as a polars frame."""
         # Columns such as a reward or an error are often empty in the first hundred rows.
         frame: polars.DataFrame = load_module("polars").DataFrame(
             self.rows, infer_schema_length=None
@@ -103,10 +95,6 @@ class Experiment:
 
         `trial` is the trial's id, or any beginning of it that only one trial has. The entries of a
         trial with several steps name their step under `trial_step`.
-
-        Raises:
-            InputError: no trial, or more than one, has an id that begins so.
-            DamageError: sealed evidence is missing or altered.
         """
         row = self._find(trial)
         with (
@@ -186,9 +174,6 @@ def compare(
     """Compare the scores of two experiments, task by task, as `proctor compare --no-behaviour`.
 
     `a_agent` and `b_agent` select an agent and model by part of their name where there are several.
-
-    Raises:
-        InputError: an agent must be selected, or the tasks or conditions differ.
     """
     terms = Terms(common=common, allow_unlike=allow_unlike)
     sides = make_side("A", a.run, a_agent), make_side("B", b.run, b_agent)

@@ -77,21 +77,13 @@ def create_below(root: Path | str, path: str) -> Iterator[BinaryIO]:
 
 
 def list_below(root: Path | str, path: str) -> list[str]:
-    """List the names in a directory below `root`.
-
-    Raises:
-        OSError: it cannot be read, or a link is on the way.
-    """
+    """List the names in a directory below `root`."""
     with _opened(root, check_relative(path), path) as folder:
         return os.listdir(folder)  # noqa: PTH208 - no Path has a descriptor
 
 
 def make_below(root: Path | str, path: str) -> None:
-    """Make a directory below `root`, and its parents, unless it exists.
-
-    Raises:
-        OSError: it cannot be made, another kind of file is there, or a link is on the way.
-    """
+    """Make a directory below `root`, and its parents, unless it exists."""
     with _opened(root, check_relative(path), path, make=True):
         pass
 

@@ -106,11 +106,7 @@ def find_way_out(root: str, path: str) -> str | None:
 
 
 def read_head(path: str, size: int) -> bytes:
-    """Read the first `size` bytes of a regular file, or all of it when it has fewer.
-
-    Raises:
-        OSError: unreadable, or not a regular file.
-    """
+    """Read the first `size` bytes of a regular file, or all of it when it has fewer."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         _check_regular(fd, path)
@@ -193,9 +189,6 @@ def find_room(directory: str) -> int:
     """Return how many untrusted bytes may be unpacked below a directory.
 
     The smaller of `LARGEST_UNPACKED` and half of the free disk space.
-
-    Raises:
-        OSError: the directory cannot be read.
     """
     return min(LARGEST_UNPACKED, shutil.disk_usage(directory).free // 2)
 
@@ -238,11 +231,7 @@ def replace_file(path: Path | str, data: bytes) -> None:
 
 
 def replace_durably(path: str, data: bytes) -> None:
-    """Replace one of our own regular files atomically; durable when this returns.
-
-    Raises:
-        OSError: it cannot be written and the old file stays, or its new name is not durable yet.
-    """
+    """Replace one of our own regular files atomically; durable when this returns."""
     directory, name = os.path.split(path)
     temporary = f"{directory}/.{name}.tmp"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
@@ -262,12 +251,7 @@ def replace_durably(path: str, data: bytes) -> None:
 
 
 def write_small(path: str, data: bytes, *, is_new: bool = False) -> None:
-    """Write a file in three system calls; neither atomic nor durable.
-
-    Raises:
-        FileExistsError: with `is_new`: the path exists, even as a link.
-        OSError: it cannot be written.
-    """
+    """Write a file in three system calls; neither atomic nor durable."""
     how = os.O_EXCL if is_new else os.O_TRUNC
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | how, 0o666)
     try:
@@ -316,11 +300,7 @@ _sync_data = getattr(os, "fdatasync", os.fsync)
 
 
 def cut_file(path: Path, size: int) -> None:
-    """Truncate a regular file to a size; durable when this returns.
-
-    Raises:
-        OSError: it cannot be written, or is not a regular file.
-    """
+    """Truncate a regular file to a size; durable when this returns."""
     fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         _check_regular(fd, str(path))
@@ -334,10 +314,6 @@ def write_new(path: Path, data: bytes, *, mode: int = 0o666) -> None:
     """Create a file durably; of two concurrent writers exactly one succeeds.
 
     `mode` is the permission of the new file, before the umask.
-
-    Raises:
-        FileExistsError: the path exists, even as a link.
-        OSError: it cannot be written.
     """
     _write_beside(path, data, os.link, mode)
 
@@ -363,20 +339,12 @@ def _write_beside(
 
 
 def sync_file(path: Path | str) -> None:
-    """Flush a file's contents to the disk; its name is flushed by `sync_directory`.
-
-    Raises:
-        OSError: it cannot be opened, or the disk failed.
-    """
+    """Flush a file's contents to the disk; its name is flushed by `sync_directory`."""
     _sync(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def sync_directory(directory: Path | str) -> None:
-    """Flush the names in a directory to the disk.
-
-    Raises:
-        OSError: it cannot be opened, or the disk failed.
-    """
+    """Flush the names in a directory to the disk."""
     _sync(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
@@ -392,9 +360,6 @@ def try_lock(fd: int) -> bool:
     """Lock an open file for this descriptor alone; False if another one has it. Never waits.
 
     The lock ends with the descriptor.
-
-    Raises:
-        OSError: the file system has no locks.
     """
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -42,11 +42,7 @@ class Mount:
 
 
 def list_mounts() -> list[Mount]:
-    """List the mounts of this process's namespace, in order; later ones cover earlier ones.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """List the mounts of this process's namespace, in order; later ones cover earlier ones."""
     return list(_parse(Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace")))
 
 

@@ -282,11 +282,7 @@ class CommandAgent:
 
 
 def parse_usage(data: bytes) -> tuple[Usage, list[str]]:
-    """Parse usage.json, key by key; also returns why keys are ignored.
-
-    Raises:
-        msgspec.DecodeError: it is not a JSON object.
-    """
+    """Parse usage.json, key by key; also returns why keys are ignored."""
     kept: dict[str, Any] = {}
     ignored = []
     for name, value in msgspec.json.decode(data, type=dict[str, Any]).items():

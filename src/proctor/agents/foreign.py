@@ -35,12 +35,7 @@ class Server(BaseModel, defer_build=True):
 
 
 def make_foreign_agent(import_path: str, order: AgentOrder) -> Agent:
-    """Make an agent by its import path. Exceptions of its constructor are not wrapped.
-
-    Raises:
-        PluginError: there is no such class, or it is not an agent.
-        AgentError: a kwarg has the name of an argument that proctor passes itself.
-    """
+    """Make an agent by its import path. Exceptions of its constructor are not wrapped."""
     kind = load_agent_class(import_path)
     given = _arguments(order)
     check_kwargs(import_path, given, order.config.kwargs)
@@ -48,11 +43,7 @@ def make_foreign_agent(import_path: str, order: AgentOrder) -> Agent:
 
 
 def load_agent_class(import_path: str) -> type:
-    """Import the class of an agent.
-
-    Raises:
-        PluginError: there is no such class, or it is not an agent.
-    """
+    """Import the class of an agent."""
     if import_path.startswith("harbor."):
         # Otherwise LiteLLM downloads a list of prices when it is imported: slow, and the cost of
         # a trial would depend on the day.

@@ -63,13 +63,7 @@ class OracleAgent:
         """Do nothing: no setup is needed."""
 
     async def run(self, instruction: str, environment: Environment, context: AgentContext) -> None:
-        """Upload the solution and run it. A non-zero exit code is recorded, not raised.
-
-        Raises:
-            FileNotFoundError: there is no solution; the message is harbor's.
-            ValueError: [solution].env names a variable that is not set on the host.
-            RuntimeError: it ran longer than its timeout, rounded down to whole seconds.
-        """
+        """Upload the solution and run it. A non-zero exit code is recorded, not raised."""
         self._runs += 1
         script = self._find_script(self._runs)
         place = f"{INSIDE.solution_dir}/{script.name}"
@@ -298,9 +292,6 @@ def find_revision(config: AgentConfig, version_command: str | None = None) -> st
     """Return what pins an agent in the record: its version command's output and files' digest.
 
     None if it has neither; the version that the agent itself reports is recorded anyway.
-
-    Raises:
-        AgentError: the command fails, or the files cannot be read.
     """
     said = [run_version_command(version_command)] if version_command else []
     files = _find_files(config)
@@ -310,11 +301,7 @@ def find_revision(config: AgentConfig, version_command: str | None = None) -> st
 
 
 def find_command_pin(config: AgentConfig) -> str | None:
-    """Return what pins a shell command that has no files and no version; None for other agents.
-
-    Raises:
-        AgentError: its kwargs are invalid.
-    """
+    """Return what pins a shell command that has no files and no version; None for other agents."""
     if config.name != "command":
         return None
     return pin_command(parse_settings(CommandSettings, config).command)

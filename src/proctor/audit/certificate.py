@@ -165,11 +165,7 @@ def parse_certificate(data: bytes, path: str) -> Certificate:
 
 
 def check_certificate(certificate: Certificate) -> Difference | None:
-    """Return the first number that does not follow from the operands, if any.
-
-    Raises:
-        CertificateError: an operand is not a number, or a metric is unknown.
-    """
+    """Return the first number that does not follow from the operands, if any."""
     return next(_differences(certificate), None)
 
 
@@ -311,11 +307,7 @@ def _parse_number(written: object, where: str) -> Number:
 
 
 def certified_column(group: CertifiedGroup) -> RewardColumn:
-    """Parse the operands of a group.
-
-    Raises:
-        CertificateError: one of them is not a number.
-    """
+    """Parse the operands of a group."""
     return RewardColumn(_parse_rewards(trial, group.key) for trial in group.trials)
 
 

@@ -55,11 +55,7 @@ def report_too_many(path: str) -> Finding:
 
 
 def load_with_duplicates(data: bytes) -> tuple[object, list[str]]:
-    """Parse a JSON document, and list the keys that occur twice in one object.
-
-    Raises:
-        ValueError, RecursionError: it is not JSON, or has too many values to decode.
-    """
+    """Parse a JSON document, and list the keys that occur twice in one object."""
     check_values(data, MOST)
     twice: list[str] = []
 

@@ -410,11 +410,7 @@ def audit_job(
     run_scripts: bool = False,
     watch: Watch | None = None,
 ) -> Audit:
-    """Audit the job in a directory, by default with the rules of the harbor that ran it.
-
-    Raises:
-        JobError: the path is not a job directory.
-    """
+    """Audit the job in a directory, by default with the rules of the harbor that ran it."""
     return audit_loaded(load_job(directory, profile, watch), run_scripts=run_scripts)
 
 

@@ -80,9 +80,6 @@ def find_record_faults(found: FoundTrial, record: bytes, where: str) -> list[str
     """How the rewards and errors in a trial's record contradict its other files.
 
     The ids are not compared: a trial may be sealed under another name.
-
-    Raises:
-        MsgspecError: it is not a record.
     """
     own = _OWN.decode(record).evaluation
     if any(error.startswith(DID_NOT_END) for error in own.validity.errors):

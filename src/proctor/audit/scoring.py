@@ -115,12 +115,7 @@ def score_jobs(
     run_scripts: bool = False,
     add_up: bool = True,
 ) -> Scoring:
-    """Score jobs together, in the given order. Without `add_up`, extra trials are allowed.
-
-    Raises:
-        MixedJobsError: the jobs cannot be combined into one number.
-        JobError: the trials do not add up to the plan.
-    """
+    """Score jobs together, in the given order. Without `add_up`, extra trials are allowed."""
     check_mixable(jobs, allow_mixed=allow_mixed)
     table = TrialTable(found.trial for job in jobs for found in job.trials)
     live = len(jobs) == 1 and not jobs[0].finished and jobs[0].published is not None

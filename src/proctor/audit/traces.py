@@ -81,11 +81,7 @@ def _audit_attempts(task: str, trials: list[FoundTrial]) -> Iterator[Finding]:
 
 
 def _load_times(trial: str) -> list[str]:
-    """The times in an ATIF file; empty if it does not exist.
-
-    Raises:
-        JobError: it cannot be read.
-    """
+    """The times in an ATIF file; empty if it does not exist."""
     path = f"{trial}/agent/{_ATIF_FILE}"
     steps = ATIF.load(path, trial).steps if os.path.lexists(path) else []
     return [step.timestamp for step in steps if step.timestamp]

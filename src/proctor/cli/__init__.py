@@ -2,6 +2,7 @@
 
     entry                          the entry point of the program
     main                           the command table, and error handling
+    removed                        commands and options of earlier versions, and what serves instead
     init                           creates a task, an agent and a ledger to start from
     run, resume                    commands that run trials; see running/
     clean, image                   commands about the sandbox

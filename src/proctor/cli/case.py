@@ -71,11 +71,7 @@ def command(
 
 
 def _check_sealed(trial: str, directory: str | None) -> None:
-    """Refuse the directory of a trial: only sealed trials prove anything.
-
-    Raises:
-        InputError: it is one.
-    """
+    """Refuse the directory of a trial: only sealed trials prove anything."""
     if not trial:
         raise InputError("TRIAL is empty; expected the name of a sealed trial")
     if not Path(trial).is_dir():

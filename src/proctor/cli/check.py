@@ -153,11 +153,7 @@ def command(
 
 
 def _are_submissions(things: tuple[str, ...]) -> bool:
-    """Whether jobs and experiments were named; a score record is a file.
-
-    Raises:
-        UsageError: both were.
-    """
+    """Whether jobs and experiments were named; a score record is a file."""
     files = [thing for thing in things if Path(thing).is_file()]
     if files and len(files) < len(things):
         raise click.UsageError(

@@ -43,11 +43,7 @@ class PolicyOptions:
 
 
 def check_submissions(things: tuple[str, ...], options: PolicyOptions, *, as_json: bool) -> int:
-    """Check each thing as one submission; returns the exit code.
-
-    Raises:
-        InputError: the policy or a submission cannot be read.
-    """
+    """Check each thing as one submission; returns the exit code."""
     _check_used(things, options)
     policy = load_policy(options.policy)
     verdicts = []
@@ -133,11 +129,7 @@ def _say_absent(thing: str, ledger: Path) -> str:
 
 
 def _checked_job(path: str) -> str:
-    """Check that a path is a job; the error names what it is instead.
-
-    Raises:
-        InputError: it is no job, and no directory that could hold some.
-    """
+    """Check that a path is a job; the error names what it is instead."""
     thing = find_file_kind(path)
     if thing not in (FileKind.JOB, FileKind.DATASET, FileKind.TRIAL):
         what = "name one of its experiments" if thing is FileKind.LEDGER else "expected a job"

@@ -384,11 +384,7 @@ class _Reader:
         self.read: list[str] = []
 
     def measure(self, thing: str, planned: int | None = None) -> Measured:
-        """Read and measure a run.
-
-        Raises:
-            InputError: there is none.
-        """
+        """Read and measure a run."""
         check_name(thing)
         if os.path.lexists(thing) and not self._is_sealed(thing):
             return self._measure_job(thing, planned)

@@ -352,11 +352,7 @@ def _pruned_document(pruned: Pruned) -> dict[str, object]:
 
 @contextmanager
 def _opened_layers() -> Iterator[LayerStore]:
-    """The layers that were built from Dockerfiles.
-
-    Raises:
-        ImageError: they, or the images, cannot be read or removed.
-    """
+    """The layers that were built from Dockerfiles."""
     directory = cache_directory() / "layers"
     try:
         yield LayerStore(directory)

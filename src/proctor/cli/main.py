@@ -20,6 +20,7 @@ from difflib import get_close_matches
 import click
 
 from proctor import __version__
+from proctor.cli.removed import explain_removed, find_removed
 from proctor.cli.stdout import (
     discard_stdout,
     keep_descriptors_free,
@@ -65,6 +66,8 @@ class CommandTable(click.Group):
         """Find the command that was typed; the error suggests another for a misspelled one."""
         # click suggests too, but knows only commands that are imported.
         if not args[0].startswith("-") and args[0] not in self.commands_by_name:
+            if removed := find_removed(f"{ctx.command_path} {args[0]}"):
+                raise removed
             raise no_such_command(ctx, args[0], self.suggest(ctx, args[0]))
         return super().resolve_command(ctx, args)
 
@@ -204,6 +207,7 @@ def _explain(error: BaseException) -> int:
         _say("interrupted")
         return 130
     if isinstance(error, click.ClickException):
+        error = explain_removed(error)
         error.show()
         return error.exit_code
     if isinstance(error, ProctorError):

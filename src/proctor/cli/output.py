@@ -76,9 +76,6 @@ def write_numbered_file(name: str, ending: str, data: bytes, read: Sequence[str]
     """Write a new file in the working directory; if its name is taken, one with a number.
 
     Returns the name.
-
-    Raises:
-        InputError: it is in a directory that was read, or cannot be written.
     """
     plain = re.sub(r"[^A-Za-z0-9._-]", "-", name).lstrip(".-")[:_LONGEST_NAME] or "unnamed"
     names = (f"{plain}{ending}" if n == 1 else f"{plain}-{n}{ending}" for n in itertools.count(1))

@@ -21,11 +21,7 @@ _OPTIONS = "FRX"
 
 
 def page(lines: Lines, *, is_wanted: bool = True) -> None:
-    """Print lines, through a pager on a terminal.
-
-    Raises:
-        InputError: stdout cannot be written.
-    """
+    """Print lines, through a pager on a terminal."""
     if not (is_wanted and _is_attended() and _page(lines)):
         send_lines(lines())
 

@@ -133,11 +133,7 @@ def _write(output: str, data: bytes, read: Sequence[str]) -> None:
 
 
 def _write_both(record: tuple[str, bytes], pins: tuple[str, bytes], read: Sequence[str]) -> None:
-    """Write the record and its pins, or neither.
-
-    Raises:
-        InputError: one of them cannot be written.
-    """
+    """Write the record and its pins, or neither."""
     path = Path(pins[0])
     if record[0] != STDOUT and os.path.realpath(record[0]) == os.path.realpath(path):
         raise InputError(f"{path}: the record is written there; choose another file for the pins")

@@ -27,10 +27,6 @@ def write_pages(
     ledger: LedgerReader | None,
     read: Sequence[str],
 ) -> list[str]:
-    """Write a site; returns the names of its pages.
-
-    Raises:
-        InputError: something else is there, or it cannot be written.
-    """
+    """Write a site; returns the names of its pages."""
     pages = make_pages(facts, runs, behaviour, ledger, make_progress())
     return write_site(place, pages, read)

@@ -84,11 +84,7 @@ def command(
 
 
 def _one_profile(jobs: Sequence[Job]) -> Profile:
-    """The rules by which all of the jobs were read.
-
-    Raises:
-        MixedJobsError: they differ.
-    """
+    """The rules by which all of the jobs were read."""
     used = {job.profile.name: job for job in jobs}
     if len(used) > 1:
         read = ", ".join(f"{job.directory} by {name}" for name, job in used.items())

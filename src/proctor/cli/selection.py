@@ -91,11 +91,7 @@ class Selection:
         return LAST if self.steps is None else self.steps[1]
 
     def wants(self, entries: Sequence[Entry]) -> bool:
-        """Whether the entries of one step are selected.
-
-        Raises:
-            InputError: the expression takes too long.
-        """
+        """Whether the entries of one step are selected."""
         return self._wants_step(entries[0].step) and (
             (not self.errors or any(map(is_failed, entries)))
             and (self.tool is None or any(each.tool_name == self.tool for each in entries))

@@ -44,11 +44,7 @@ class ChangedTrial:
 
 
 def render_summary(trial: ChangedTrial) -> Iterator[str]:
-    """A line for the changes and one for the clean room; empty if there is neither.
-
-    Raises:
-        DamageError: sealed evidence is altered.
-    """
+    """A line for the changes and one for the clean room; empty if there is neither."""
     has_changes = bool(find_change_files([*trial.files, *trial.gone]))
     if find_change_files(trial.gone):
         yield f"  changes: {CHANGES} is not here"
@@ -67,12 +63,7 @@ def render_summary(trial: ChangedTrial) -> Iterator[str]:
 
 
 def show_changes(trial: ChangedTrial, options: ShowOptions) -> None:
-    """Print every path that differs from the image.
-
-    Raises:
-        InputError: there is no such part.
-        DamageError: sealed evidence is altered.
-    """
+    """Print every path that differs from the image."""
     found = _choose_part(trial, load_changes(trial.files, trial.open_file), options.selection.part)
     if options.as_json:
         document = {"thing": "changes", "name": trial.name, "parts": list(map(_describe, found))}

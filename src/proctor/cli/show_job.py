@@ -35,11 +35,7 @@ type Numbered = tuple[TrialRow, int]
 
 
 def show_job(path: str, options: ShowOptions) -> None:
-    """Print the trials of a job that count, by task.
-
-    Raises:
-        InputError: the job cannot be read.
-    """
+    """Print the trials of a job that count, by task."""
     found = load_jobs(path)
     trials = sorted(_number(counted_trials(found.trials)), key=_find_order)
     shown = [each for each in trials if not options.failed or has_failed(each[0].reward)]

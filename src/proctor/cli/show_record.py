@@ -59,11 +59,7 @@ _BESIDE = (CHANGES, CLEAN_ROOM, "steps")
 
 
 def show_record(path: str, options: ShowOptions) -> None:
-    """Print a record.
-
-    Raises:
-        InputError: it cannot be read.
-    """
+    """Print a record."""
     if options.raw:
         send_bytes(read_input(path))
         return
@@ -96,11 +92,7 @@ def _failures_of(trial: TracedTrial) -> TrialFailures:
 
 
 def show_changes_of(path: str, options: ShowOptions) -> None:
-    """Print what the agent changed in the trial of this directory or record.
-
-    Raises:
-        InputError: it cannot be read; there is no such part.
-    """
+    """Print what the agent changed in the trial of this directory or record."""
     show_changes(_changed(_find_trial(path)), options)
 
 
@@ -130,11 +122,7 @@ def _describe(loaded: LoadedRecord) -> dict[str, object]:
 
 
 def show_trial(path: str, options: ShowOptions) -> None:
-    """Print a trial's record and its traces, or the selected steps.
-
-    Raises:
-        InputError: it cannot be read; there is no such part.
-    """
+    """Print a trial's record and its traces, or the selected steps."""
     # Kept attempts come before the trial itself.
     *attempts, trial = find_in_files(path)
 

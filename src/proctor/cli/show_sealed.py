@@ -66,11 +66,7 @@ from proctor.trial.finding import level_of
 def sealed_traces(
     ledger: LedgerReader, entry: TrialEntry, selection: Selection
 ) -> Iterator[list[Source]]:
-    """The traces of a trial, steps in order; empty if it has none.
-
-    Raises:
-        DamageError: evidence is altered.
-    """
+    """The traces of a trial, steps in order; empty if it has none."""
     evidence = SealedEvidence(ledger.artifacts, entry.evidence)
     with contextlib.ExitStack() as stack:
         sources = []

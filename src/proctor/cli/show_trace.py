@@ -70,11 +70,7 @@ def _width() -> int | None:
 
 
 def render_trace(source: Source, view: View) -> Iterator[str]:
-    """Render a trace in lines.
-
-    Raises:
-        TraceError: it cannot be read.
-    """
+    """Render a trace in lines."""
     for sentence in source.passed_over:
         yield printable(f"[skipped: {sentence}]")
     if view.selection.is_all:

@@ -35,20 +35,12 @@ class ShowOptions:
         return View(self.selection, self.full)
 
     def check_unused_for(self, what: str) -> None:
-        """Check that no options for traces were given.
-
-        Raises:
-            UsageError: something was.
-        """
+        """Check that no options for traces were given."""
         self.check_unchosen(what)
         check_unused(what, part=self.selection.part)
 
     def check_unchosen(self, what: str) -> None:
-        """Check that no steps were selected; a part of a trial may be.
-
-        Raises:
-            UsageError: some were.
-        """
+        """Check that no steps were selected; a part of a trial may be."""
         chosen = self.selection
         check_unused(what, step=chosen.steps, errors=chosen.errors, tool=chosen.tool)
         check_unused(what, grep=chosen.grep)
@@ -75,11 +67,7 @@ class Showing:
     _has_traces: bool = field(default=False, init=False)
 
     def print(self) -> None:
-        """Print it, with a note if there is no trace or no matching step.
-
-        Raises:
-            InputError: it cannot be read; there is no such part.
-        """
+        """Print it, with a note if there is no trace or no matching step."""
         page(self._lines, is_wanted=self.options.paged)
         if self._view is None or self._view.selection.is_all:
             return

@@ -16,11 +16,7 @@ _LAST_STREAM = 2
 
 
 def send(text: str) -> None:
-    """Print lines without escaping.
-
-    Raises:
-        InputError: stdout cannot be written.
-    """
+    """Print lines without escaping."""
     try:
         click.echo(text)
     except OSError as error:
@@ -28,11 +24,7 @@ def send(text: str) -> None:
 
 
 def send_lines(lines: Iterable[str]) -> None:
-    """Print lines without escaping; stops when the reader has closed the pipe.
-
-    Raises:
-        InputError: stdout cannot be written.
-    """
+    """Print lines without escaping; stops when the reader has closed the pipe."""
     for line in lines:
         try:
             click.echo(line)
@@ -42,11 +34,7 @@ def send_lines(lines: Iterable[str]) -> None:
 
 
 def send_bytes(data: bytes) -> None:
-    """Print bytes as they are; on a terminal, control characters are escaped.
-
-    Raises:
-        InputError: stdout cannot be written.
-    """
+    """Print bytes as they are; on a terminal, control characters are escaped."""
     if sys.stdout.isatty():
         # Evidence is untrusted: escape sequences must not reach a terminal, but a pipe gets the
         # exact bytes.

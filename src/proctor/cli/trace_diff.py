@@ -115,11 +115,7 @@ def diff(
 def opened_pair(
     things: tuple[str, str], directory: str | None, part: str | None = None
 ) -> Iterator[tuple[FoundTrace, FoundTrace]]:
-    """The traces of two things: two of actions, or two of recorded output.
-
-    Raises:
-        InputError: one has none, or several, or only the other has actions.
-    """
+    """The traces of two things: two of actions, or two of recorded output."""
     with contextlib.ExitStack() as stack:
         found = [stack.enter_context(_only_trace(each, directory, part)) for each in things]
         is_output = [each.kind is TraceKind.OUTPUT for each in found]
@@ -135,11 +131,7 @@ def opened_pair(
 def _only_trace(
     thing: str, directory: str | None, part: str | None, *, only_output: bool = False
 ) -> Iterator[FoundTrace]:
-    """The only trace of a thing, else its recorded output.
-
-    Raises:
-        InputError: it has none, or several.
-    """
+    """The only trace of a thing, else its recorded output."""
     with traced_trials((thing,), directory, TrialFilter(), Counter()) as trials:
         trial = _only_trial(thing, trials)
         with opened_traces(trial, with_output=True, only_output=only_output) as traces:

@@ -215,11 +215,7 @@ def summary(
 
 
 def summarise_path(path: str) -> tuple[list[TrialSummary], Counter[str]]:
-    """Summarize every trial at a path that counts, and count the others by status.
-
-    Raises:
-        InputError: there is nothing that could have a trace.
-    """
+    """Summarize every trial at a path that counts, and count the others by status."""
     left_out: Counter[str] = Counter()
     counted = leave_out(find_in_files(path), left_out)
     return [summarise_traced(trial, labelled=True) for trial in counted], left_out

@@ -43,11 +43,7 @@ class Tail:
     """A file that is followed."""
 
     def __init__(self, path: str) -> None:
-        """Open the file.
-
-        Raises:
-            TraceError: it is missing, not a regular file, or may not be read.
-        """
+        """Open the file."""
         self.path = path
         self._is_gone = False
         self._fd = _open(path)
@@ -90,11 +86,7 @@ class Tail:
         return None if same else Change.REPLACED
 
     def start_again(self) -> None:
-        """Go to the first line of the present file.
-
-        Raises:
-            TraceError: it cannot be opened.
-        """
+        """Go to the first line of the present file."""
         fd = _open(self.path)
         os.close(self._fd)
         self._fd = fd

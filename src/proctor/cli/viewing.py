@@ -38,11 +38,7 @@ _FETCH_SEC = 5.0
 def view(
     thing: str | None, directory: str | None, *, port: int | None, opens: bool, as_json: bool
 ) -> None:
-    """Serve pages until interrupted.
-
-    Raises:
-        InputError: there is nothing to show, or the port is taken.
-    """
+    """Serve pages until interrupted."""
     subject = find_subject(thing, directory)
     token = new_token()
     app = make_app(subject, token=token)
@@ -120,11 +116,7 @@ def find_subject(thing: str | None, directory: str | None) -> Subject:
 
 
 def _check_ledger(place: Path) -> None:
-    """Refuse what no page can show; a damaged ledger is shown as damaged.
-
-    Raises:
-        LedgerError: it is of another format, or nothing is in it.
-    """
+    """Refuse what no page can show; a damaged ledger is shown as damaged."""
     try:
         with open_reader(place):
             return

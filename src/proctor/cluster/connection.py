@@ -149,11 +149,7 @@ def _ask(address: str, headers: Mapping[str, str]) -> grpc.StatusCode:
 
 
 def _open_channel(address: str) -> grpc.Channel:
-    """Open a channel as Ray does, by its variables of TLS, but without a token.
-
-    Raises:
-        ClusterError: the variables are not set, or name no certificates.
-    """
+    """Open a channel as Ray does, by its variables of TLS, but without a token."""
     if os.environ.get(_USE_TLS, "0").lower() not in ("1", "true"):
         return grpc.insecure_channel(address)
     try:

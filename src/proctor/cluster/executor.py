@@ -206,11 +206,7 @@ class RayExecutor:
     async def _ask_nodes(
         self, nodes: Sequence[Node], ask: Any, arguments: Any, seconds: float = _INSPECT_SEC
     ) -> list[Any]:
-        """Run a function on each of these nodes.
-
-        Raises:
-            ClusterError: one does not answer, or proctor cannot be imported there.
-        """
+        """Run a function on each of these nodes."""
         asked = ray.remote(num_cpus=0, max_retries=0)(ask)
         refs = [asked.options(scheduling_strategy=_pin(node)).remote(*arguments) for node in nodes]
         answers = []
@@ -352,11 +348,7 @@ class RayExecutor:
         return TrialOutcome(result, directory)
 
     async def _complete(self, running: _Running, returned: Returned) -> None:
-        """Wait until the whole archive is in the spool, and everything before it was taken.
-
-        Raises:
-            WorkerLostError: pieces are missing, or damaged.
-        """
+        """Wait until the whole archive is in the spool, and everything before it was taken."""
         if returned.archive is not None:
             running.spool.write(returned.archive)
             running.n_spooled = len(returned.archive)

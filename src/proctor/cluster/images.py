@@ -26,11 +26,7 @@ from proctor.task.directory import Task
 
 
 def find_images(environment: EnvironmentConfig, tasks: Iterable[Task]) -> list[Image]:
-    """Return the images that the roots of a job's tasks are made of.
-
-    Raises:
-        ImageError: the store of images cannot be read.
-    """
+    """Return the images that the roots of a job's tasks are made of."""
     if environment.import_path != SANDBOX:
         return []
     pins = {image.pin for task in tasks for image in job_images.find_images(environment, task)}
@@ -42,11 +38,7 @@ def find_images(environment: EnvironmentConfig, tasks: Iterable[Task]) -> list[I
 
 
 def put_image(image: Image) -> Sequence[Any]:
-    """Put the files of an image into the object store; none of one that nodes pull. Blocks.
-
-    Raises:
-        ImageError: they no longer exist.
-    """
+    """Put the files of an image into the object store; none of one that nodes pull. Blocks."""
     if image.layers:
         return ()
     with tempfile.NamedTemporaryFile(prefix="proctor-image-") as file:
@@ -72,12 +64,7 @@ def _is_there(store: ImageStore, image: Image) -> bool:
 
 
 def receive_image(image: str, pieces: Sequence[Any], images: str) -> None:
-    """Store an image on this node; `images` are all of the job, which its limit does not remove.
-
-    Raises:
-        ImageError: another image has its name there, it did not arrive as it was, or it cannot be
-            pulled.
-    """
+    """Store an image on this node; `images` are all of the job, which its limit does not remove."""
     wanted = msgspec.json.decode(image, type=Image)
     if wanted.layers:
         job = msgspec.json.decode(images, type=list[Image])

@@ -90,21 +90,13 @@ _decode = msgspec.msgpack.Decoder(Message).decode
 
 
 def decode(data: bytes) -> Message:
-    """Decode a message.
-
-    Raises:
-        msgspec.MsgspecError: it is none.
-    """
+    """Decode a message."""
     message: Message = _decode(data)
     return message
 
 
 async def call_again[Value](call: Callable[[], Awaitable[Value]]) -> Value:
-    """Call the actor, again if the connection to it broke.
-
-    Raises:
-        RayError: it is gone.
-    """
+    """Call the actor, again if the connection to it broke."""
     for _ in range(_TRIES):
         with contextlib.suppress(ActorUnavailableError):
             return await call()

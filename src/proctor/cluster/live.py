@@ -89,11 +89,7 @@ class LiveTarget:
         self._sizes: dict[str, int] = {}
 
     def begin(self, spec: TrialSpec, host: Mapping[str, str]) -> None:
-        """Make the directory, with the trial's record and config.json: from here on it has begun.
-
-        Raises:
-            OSError: they cannot be written.
-        """
+        """Make the directory, with the trial's record and config.json: now it has begun."""
         self.directory.mkdir(parents=True, exist_ok=True)
         recording = Recording(spec, str(self.directory), find_redactor(spec, host))
         # The node says what is wrong with a record that cannot be made.
@@ -141,9 +137,6 @@ class LiveTarget:
 
         If this process is killed meanwhile, the trial has a record, and no result: that of its
         beginning, unless nothing else was missing.
-
-        Raises:
-            TrialError, OSError: it is refused, or cannot be written.
         """
         with tempfile.TemporaryDirectory(dir=self.directory, prefix=_INCOMING) as folder:
             place = Path(folder)
@@ -154,11 +147,7 @@ class LiveTarget:
                 shutil.move(path, self.directory / path.name)
 
     def add_left(self, archive: bytes) -> None:
-        """Add what a killed worker left. Files that only the driver has, of models, stay.
-
-        Raises:
-            TrialError, OSError: it is refused, or cannot be written.
-        """
+        """Add what a killed worker left. Files that only the driver has, of models, stay."""
         with tempfile.TemporaryDirectory(dir=self.directory, prefix=_INCOMING) as folder:
             place = Path(folder)
             unpack(BytesIO(archive), place)

@@ -42,11 +42,7 @@ class Shipping:
         self._parcels: dict[str, Sequence[Any]] = {}
 
     def send(self, spec: TrialSpec) -> tuple[Sequence[Tree], Parcels]:
-        """Put what a trial reads into the object store, unless it is there. Blocks.
-
-        Raises:
-            ClusterError: it cannot be read, or the object store cannot take it.
-        """
+        """Put what a trial reads into the object store, unless it is there. Blocks."""
         paths = [str(spec.task.directory), *spec.find_paths()]
         trees = [self._find_tree(path) for path in dict.fromkeys(paths)]
         return trees, {tree.digest: self._parcels[tree.digest] for tree in trees}

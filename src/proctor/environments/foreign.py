@@ -32,11 +32,7 @@ _MODELS = {
 
 
 def make_foreign_environment(import_path: str, order: EnvironmentOrder) -> Environment:
-    """Make an environment by its import path. Exceptions of its constructor are not wrapped.
-
-    Raises:
-        PluginError: there is no such class, it is not an environment, or a kwarg is given twice.
-    """
+    """Make an environment by its import path. Exceptions of its constructor are not wrapped."""
     kind = load_class(import_path, "environment", ENVIRONMENT_METHODS)
     given = _harbors(order) if _is_harbors(kind) else _plain(order)
     _check_once(import_path, order, given)
@@ -46,12 +42,7 @@ def make_foreign_environment(import_path: str, order: EnvironmentOrder) -> Envir
 
 
 def make_harbors_environment(name: str, order: EnvironmentOrder) -> Environment:
-    """Make one of harbor's environments. Exceptions of its constructor are not wrapped.
-
-    Raises:
-        UnsupportedError: the installed harbor has none of this name.
-        PluginError: a kwarg is given twice.
-    """
+    """Make one of harbor's environments. Exceptions of its constructor are not wrapped."""
     given = _harbors(order)
     _check_once(name, order, given)
     made = _factory().create_environment(type=_find_type(name), **given, **order.config.kwargs)

@@ -118,11 +118,7 @@ def _is_there(store: "ImageStore", name: str) -> bool:
 
 
 def check_options(config: EnvironmentConfig) -> None:
-    """Check the options of a job's environments; classes by import path check their own.
-
-    Raises:
-        UnsupportedError, ImageError: an option is not supported; the message names it.
-    """
+    """Check the options of a job's environments; classes by import path check their own."""
     if config.import_path == SANDBOX:
         check_platform(sys.platform)
         import_module("proctor.environments.sandbox.preflight").check_job(config)
@@ -166,11 +162,7 @@ def check_platform(platform: str) -> None:
 
 
 async def check_environment(config: EnvironmentConfig) -> None:
-    """Check, before a job starts, that its environments can run on this machine.
-
-    Raises:
-        UnsupportedError, ImageError, SandboxError, DockerError: they cannot.
-    """
+    """Check, before a job starts, that its environments can run on this machine."""
     check_options(config)
     if config.import_path == SANDBOX:
         await import_module("proctor.environments.sandbox.preflight").check_machine()
@@ -205,12 +197,7 @@ def reap_everything(*, dry_run: bool) -> "Reaped":
 
 
 def make_environment(order: EnvironmentOrder) -> Environment:
-    """Make the environment of a trial, without starting it.
-
-    Raises:
-        UnsupportedError: the type is unknown, or does not support what the task requires.
-        PluginError: its import path does not name an environment.
-    """
+    """Make the environment of a trial, without starting it."""
     import_path, name = order.config.import_path, order.config.type or ""
     if import_path is None and name in _BY_TYPE:
         return _BY_TYPE[name](order)

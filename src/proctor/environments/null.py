@@ -28,11 +28,7 @@ class NullEnvironment(HarborInterface):
     """An environment that runs nothing."""
 
     def __init__(self, order: EnvironmentOrder) -> None:
-        """Take the kwarg `reward`: the text of reward.txt, by default `1` and a newline.
-
-        Raises:
-            UnsupportedError: a kwarg is unknown, or the reward is neither text nor a number.
-        """
+        """Take the kwarg `reward`: the text of reward.txt, by default `1` and a newline."""
         kwargs = dict(order.config.kwargs)
         reward = kwargs.pop("reward", "1\n")
         if kwargs or not isinstance(reward, str | int | float):

@@ -48,13 +48,7 @@ _FILE = "trajectory.json"
 
 
 def export_trials(selection: Selection, target: Path) -> Exported:
-    """Write one document per trial or step below a new directory.
-
-    Raises:
-        InputError: no trial has a trace.
-        LedgerError: the path exists, or cannot be written.
-        DamageError: the ledger is damaged.
-    """
+    """Write one document per trial or step below a new directory."""
     withheld = list_withheld(selection.ledger)
     with new_directory(target) as place, (place / NAME).open("xb") as file:
         report = Report(file)

@@ -15,12 +15,7 @@ from proctor.ledger.withhold import list_withheld
 
 
 def export_bundle(selection: Selection, target: Path) -> Exported:
-    """Write a bundle of everything, or of the selected trials and all entries that are not trials.
-
-    Raises:
-        LedgerError: the path exists, or cannot be written.
-        DamageError: the ledger is damaged.
-    """
+    """Write a bundle of everything, or of the selected trials and all other entries."""
     places = None if selection.is_all else {row.seq for row in selection.rows}
     _check_evidence(selection)
     made = write_bundle(selection.ledger, target, places)
@@ -44,13 +39,7 @@ def _check_evidence(selection: Selection) -> None:
 
 
 def export_jobs(selection: Selection, target: Path) -> Exported:
-    """Write the selected trials as harbor jobs below a directory; never replaces files.
-
-    Raises:
-        InputError: none of the trials can be exported in this format.
-        LedgerError: the path exists, or cannot be written.
-        DamageError: the ledger is damaged.
-    """
+    """Write the selected trials as harbor jobs below a directory; never replaces files."""
     rows = {row.name: row for row in selection.rows}
     reruns = group_reruns({name: row.status for name, row in rows.items()})
     names = {rows[run].seq: rows[base].trial_id for base, runs in reruns.items() for run in runs}
@@ -60,13 +49,7 @@ def export_jobs(selection: Selection, target: Path) -> Exported:
 
 
 def export_records(selection: Selection, target: Path) -> Exported:
-    """Write the selected trials as aec-bench records below a directory; never replaces files.
-
-    Raises:
-        InputError: none of the trials can be exported in this format.
-        LedgerError: a file exists with other bytes, or cannot be written.
-        DamageError: the ledger is damaged.
-    """
+    """Write the selected trials as aec-bench records below a directory; never replaces files."""
     tree = write_tree(selection.ledger, [row.seq for row in selection.rows], target)
     check_some(tree.written, tree.refused)
     return Exported(output=str(target), trials=tree.written, refused=tree.refused)

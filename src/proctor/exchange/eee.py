@@ -476,13 +476,7 @@ def _read_call(call: Object) -> Object:
 
 
 def export_trials(selection: Selection, target: Path) -> Exported:
-    """Write aggregates and rows below a new directory.
-
-    Raises:
-        InputError: no trial has a score.
-        LedgerError: the path exists, or cannot be written.
-        DamageError: the ledger is damaged.
-    """
+    """Write aggregates and rows below a new directory."""
     withheld = list_withheld(selection.ledger)
     source = _find_source(selection)
     groups: dict[Key, Group] = {}

@@ -300,13 +300,7 @@ class ReadTrace:
 
 
 def read_trials(selection: Selection, report: Report) -> Iterator[SelectedTrial]:
-    """Read the selected trials in order; withheld ones are left out and reported.
-
-    Raises:
-        RecordError: an id must not become part of a path.
-        DamageError: the ledger is damaged.
-        InputError: no trial is left.
-    """
+    """Read the selected trials in order; withheld ones are left out and reported."""
     for done, row in enumerate(selection.rows):
         selection.watch(done)
         entry = selection.ledger.entry(row.seq)
@@ -358,11 +352,7 @@ def report_withheld(trial: SelectedTrial, withheld: frozenset[str], report: Repo
 
 
 def read_traces(trial: SelectedTrial) -> list[ReadTrace]:
-    """Read the traces of a trial, of any kind, steps in order.
-
-    Raises:
-        DamageError: sealed evidence is altered.
-    """
+    """Read the traces of a trial, of any kind, steps in order."""
     with opened_traces(trial.traced) as found:
         return [read_trace(each) for each in found]
 

@@ -87,12 +87,7 @@ def _is_job(path: Path) -> bool:
 
 
 def find_trials(path: Path, options: JobOptions, watch: Watch | None = None) -> FoundJob:
-    """Find the trials of a job.
-
-    Raises:
-        JobError: it is not a job, or its lock.json cannot be used.
-        RecordError: the experiment's name is not a valid id.
-    """
+    """Find the trials of a job."""
     if options.experiment is not None:
         check_id(options.experiment, "experiment")
     job = load_job(str(path), watch=watch)

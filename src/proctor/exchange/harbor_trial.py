@@ -87,11 +87,7 @@ class RecordRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def make_record(request: RecordRequest, redactor: Redactor | None = None) -> MadeRecord:
-    """Make the record of a trial, with its pins and evidence; secrets are redacted.
-
-    Raises:
-        InputError: the trial or the task cannot be read, or do not match.
-    """
+    """Make the record of a trial, with its pins and evidence; secrets are redacted."""
     _check(request)
     sources = load_sources(request.trial, request.task)
     sources = redact_sources(sources, redactor) if redactor else sources
@@ -117,11 +113,7 @@ def make_record(request: RecordRequest, redactor: Redactor | None = None) -> Mad
 def make_bare_record(
     request: RecordRequest, before: ReadBefore | None = None
 ) -> tuple[TrialRecord, CostBasis]:
-    """Make the same record without pins and evidence, so that no file is hashed.
-
-    Raises:
-        InputError: the trial or the task cannot be read, or do not match.
-    """
+    """Make the same record without pins and evidence, so that no file is hashed."""
     _check(request)
     sources = load_sources(request.trial, request.task, before)
     record, basis, _ = _make_whole(request, sources, [])

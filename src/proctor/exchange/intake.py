@@ -109,10 +109,6 @@ def seal_offers(
     With `by_evidence`, a trial that is sealed with the same evidence counts as known even if its
     record differs: for runs that consist only of their evidence and are sometimes renamed. An
     `admission` refuses trials that do not belong to the experiment they name.
-
-    Raises:
-        KeyFileError: the key cannot be used.
-        LedgerError: the ledger cannot be opened or written; trials sealed so far stay.
     """
     intake = _Intake(open_ledger, secrets or Secrets(), Reconciliation(), by_evidence, admission)
     done = 0

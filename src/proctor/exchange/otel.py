@@ -178,13 +178,7 @@ _SERVICE = "proctor"
 
 
 def export_trials(selection: Selection, target: Path) -> Exported:
-    """Write one line per trial to a new file.
-
-    Raises:
-        InputError: no trial is left.
-        LedgerError: the path exists, or cannot be written.
-        DamageError: the ledger is damaged.
-    """
+    """Write one line per trial to a new file."""
     beside = report_path(target)
     check_absent(beside)
     withheld = list_withheld(selection.ledger)
@@ -205,11 +199,7 @@ def export_trials(selection: Selection, target: Path) -> Exported:
 def write_trial(
     file: BinaryIO, trial: SelectedTrial, traces: Sequence[ReadTrace]
 ) -> Iterator[Loss]:
-    """Write the line of a trial, and yield its losses: each span is read back as it is written.
-
-    Raises:
-        RecursionError, UnicodeEncodeError: it cannot be encoded; part of a line was written.
-    """
+    """Write the line of a trial, and yield its losses: each span is read back as it is written."""
     spans = TrialSpans(trial, traces)
     comparison = _Comparison(trial, traces)
     before, between, after = _render_frame()

@@ -131,13 +131,7 @@ _SCHEMA = pyarrow.schema(
 
 
 def export_trials(selection: Selection, target: Path) -> Exported:
-    """Write one row per trial to a new file.
-
-    Raises:
-        InputError: no trial is left.
-        LedgerError: the path exists, or cannot be written.
-        DamageError: the ledger is damaged.
-    """
+    """Write one row per trial to a new file."""
     beside = report_path(target)
     check_absent(beside)
     with new_file(target) as file, new_file(beside) as losses:

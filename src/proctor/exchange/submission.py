@@ -43,11 +43,7 @@ class SealOptions:
 
 
 def find_submissions(path: Path, options: SealOptions) -> Iterator[Submission]:
-    """List the submissions at a path: one record, or a trial preceded by its kept attempts.
-
-    Raises:
-        InputError: it is neither a record nor a trial, or cannot be read.
-    """
+    """List the submissions at a path: one record, or a trial preceded by its kept attempts."""
     if path.is_dir() or _is_trials_own(path):
         trial = path if path.is_dir() else path.parent
         for directory in [*list_attempts(trial), trial]:

@@ -39,11 +39,7 @@ def find_in_files(path: str) -> Iterator[TracedTrial]:
 
 
 def list_places(path: str) -> list[str]:
-    """List the trials of a job, or the path itself: each can be inspected on its own.
-
-    Raises:
-        InputError: the path does not exist, or is a job without trials.
-    """
+    """List the trials of a job, or the path itself: each can be inspected on its own."""
     if find_file_kind(path) is not FileKind.JOB:
         return [path]
     return [str(place) for place in _places_of(Path(path))]

@@ -107,11 +107,7 @@ class Evidence(msgspec.Struct, frozen=True):
 
 
 def load_evidence(directory: Path) -> Evidence:
-    """List every regular file of a trial, and read its trace.
-
-    Raises:
-        JobError: the directory cannot be read.
-    """
+    """List every regular file of a trial, and read its trace."""
     notes: list[str] = []
     files = dict(_find_files(str(directory), notes))
     candidates = [(kind, str(directory / name)) for kind, name in TRIAL_TRACES if name in files]
@@ -130,11 +126,7 @@ def load_evidence(directory: Path) -> Evidence:
 
 
 def pin_files(files: Mapping[str, str]) -> tuple[PinnedFile, ...]:
-    """Hash the files.
-
-    Raises:
-        JobError: a file cannot be read.
-    """
+    """Hash the files."""
     return tuple(_pin(Path(place), shown) for shown, place in files.items())
 
 
@@ -220,12 +212,7 @@ class ReadBefore(msgspec.Struct, frozen=True):
 
 
 def load_sources(path: str, task: str | None, before: ReadBefore | None = None) -> Sources:
-    """Read a trial, and the task that it is said to have run.
-
-    Raises:
-        JobError: the trial cannot be read.
-        TaskError: the task cannot be read, or is not the one that the trial ran.
-    """
+    """Read a trial, and the task that it is said to have run."""
     check_is_trial(path)
     details = load_details(path)
     config = details.config if details else load_config(path)

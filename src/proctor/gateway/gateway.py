@@ -191,11 +191,7 @@ class _Quiet(uvicorn.Server):
 
 @asynccontextmanager
 async def open_gateway(options: GatewayOptions) -> AsyncIterator[Gateway]:
-    """Run a gateway inside the context.
-
-    Raises:
-        OSError: no port of the loopback address can be had.
-    """
+    """Run a gateway inside the context."""
     # asyncio turns Nagle's algorithm off only for sockets that name TCP: 40 ms a request.
     listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listening.bind((HOST, 0))

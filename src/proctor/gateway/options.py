@@ -99,11 +99,7 @@ class GatewayOptions:
         return dict(found)
 
     def find_verifier_upstreams(self, env: Mapping[str, str]) -> dict[str, Upstream]:
-        """Return the providers that tests with these variables reach; empty: none.
-
-        Raises:
-            AgentError: an address or a key cannot be used.
-        """
+        """Return the providers that tests with these variables reach; empty: none."""
         # Only what its own variables name: tests that need no model get no token.
         found = find_upstreams({}, env, {})
         return {name: each for name, each in found.items() if each.key}

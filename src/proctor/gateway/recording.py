@@ -118,11 +118,7 @@ class CallWriter:
         self._bodies: OrderedDict[str, bytes] = OrderedDict()
 
     def append(self, call: Call, request: bytes, response: bytes) -> None:
-        """Write one exchange with its bodies; an exchange that is not written leaves nothing.
-
-        Raises:
-            OSError: the disk cannot take it.
-        """
+        """Write one exchange with its bodies; an exchange that is not written leaves nothing."""
         digest = sha256_hex(request)
         whole = msgspec.structs.replace(
             call,
@@ -202,11 +198,7 @@ class ScannedCall(msgspec.Struct, frozen=True):
 
 
 def read_calls(path: str) -> Iterator[RecordedCall]:
-    """Yield the exchanges of a file, in its order; a torn last line is left out.
-
-    Raises:
-        TraceError: it cannot be read, or is not such a file.
-    """
+    """Yield the exchanges of a file, in its order; a torn last line is left out."""
     bodies: OrderedDict[str, bytes] = OrderedDict()
     for place, line in _read_lines(path):
         with _explained(path, place):
@@ -215,11 +207,7 @@ def read_calls(path: str) -> Iterator[RecordedCall]:
 
 
 def scan_calls(path: str) -> Iterator[ScannedCall]:
-    """Yield whom each exchange of a file was with, without reading what was said.
-
-    Raises:
-        TraceError: it cannot be read, or is not such a file.
-    """
+    """Yield whom each exchange of a file was with, without reading what was said."""
     for place, line in _read_lines(path):
         with _explained(path, place):
             scanned = msgspec.json.decode(line, type=ScannedCall)

@@ -76,11 +76,7 @@ def _load(trial: Path) -> Recording:
 
 
 def find_providers(files: Sequence[str]) -> dict[str, str]:
-    """Return the base URLs of the providers that answered, by name.
-
-    Raises:
-        TraceError: a file cannot be read, or is not a recording.
-    """
+    """Return the base URLs of the providers that answered, by name."""
     providers: dict[str, str] = {}
     for file in files:
         for call in scan_calls(file):

@@ -224,9 +224,6 @@ class Server:
 
         If the same request may succeed later, nothing is delivered, and the status is returned: 0
         if there was no answer.
-
-        Raises:
-            CutError: the answer was cut off after its beginning was delivered.
         """
         try:
             request = httpx.Request(

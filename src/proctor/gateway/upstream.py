@@ -115,9 +115,6 @@ def find_upstreams(
     """Return the providers that a job can reach, by name.
 
     `endpoints` are those of the option, `given` the variables of --ae; `host` is looked at last.
-
-    Raises:
-        AgentError: an endpoint or a key is invalid.
     """
     variables = {**host, **given}
     found: dict[str, Upstream] = {}

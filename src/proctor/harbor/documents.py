@@ -344,11 +344,7 @@ class Decoder[T]:
         self._writer = writer
 
     def parse(self, data: bytes) -> T:
-        """Parse a document.
-
-        Raises:
-            MsgspecError, UnicodeDecodeError, RecursionError: invalid JSON, or not of this kind.
-        """
+        """Parse a document."""
         return self._decode(data)
 
     def load(self, path: str, root: str | None = None) -> T:
@@ -503,30 +499,18 @@ _CONFIG: Decoder[dict[str, Any]] = Decoder(dict[str, Any])
 
 
 def load_details(directory: str) -> TrialDetails | None:
-    """Load what a record needs of a trial's result.json; None if it does not exist.
-
-    Raises:
-        JobError: it is unreadable, invalid JSON or not a trial result.
-    """
+    """Load what a record needs of a trial's result.json; None if it does not exist."""
     path = os.path.join(directory, "result.json")
     return DETAILS.load(path) if os.path.lexists(path) else None
 
 
 def load_config(directory: str) -> dict[str, Any]:
-    """Load the configuration of a trial.
-
-    Raises:
-        JobError: its config.json is missing, unreadable or invalid JSON.
-    """
+    """Load the configuration of a trial."""
     return _CONFIG.load(os.path.join(directory, "config.json"))
 
 
 def load_lock(job: str) -> LockDocument | None:
-    """Load a job's lock.json; None if it does not exist.
-
-    Raises:
-        JobError: it is unreadable, invalid JSON or not in harbor's format.
-    """
+    """Load a job's lock.json; None if it does not exist."""
     path = os.path.join(job, "lock.json")
     return LOCK.load(path) if os.path.lexists(path) else None
 

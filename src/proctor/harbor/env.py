@@ -43,11 +43,7 @@ def is_sensitive(name: str) -> bool:
 
 
 def resolve_env(env: Mapping[str, str], host: Mapping[str, str]) -> dict[str, str]:
-    """Replace each template with the host's value, else with its default.
-
-    Raises:
-        ValueError: `Environment variable 'X' not found in host environment`, as in harbor.
-    """
+    """Replace each template with the host's value, else with its default."""
     return {name: _resolve(value, host) for name, value in env.items()}
 
 

@@ -98,11 +98,7 @@ class PublishedResult:
 
 
 def load_published(path: str) -> PublishedResult:
-    """Load a job's result.json.
-
-    Raises:
-        JobError: unreadable, invalid JSON, or not a job's result.
-    """
+    """Load a job's result.json."""
     return PublishedResult(JOB.load(path), path)
 
 
@@ -342,9 +338,6 @@ def load_job(directory: str, profile: Profile | None = None, watch: Watch | None
 
     Without a profile, rewards are read as by the harbor release in lock.json; by the default rules
     if there is none.
-
-    Raises:
-        JobError: the path is not a job directory; the message says what it is.
     """
     # Normalise: `job/` and `./job` are the same job, and so are the paths of their trials.
     directory = str(Path(directory))

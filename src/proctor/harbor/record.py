@@ -220,11 +220,7 @@ def build_record(source: RecordSource, notes: list[str]) -> tuple[TrialRecord, C
 
 
 def complete_record(record: TrialRecord, *, is_complete: bool) -> TrialRecord:
-    """Mark a new record complete if it is, and check it.
-
-    Raises:
-        RecordError: it breaks a rule of new records.
-    """
+    """Mark a new record complete if it is, and check it."""
     if is_complete:
         record = record.model_copy(update={"completeness": "complete"})
     check_record(record)

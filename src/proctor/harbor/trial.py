@@ -85,9 +85,6 @@ def load_trial(directory: str, profile: Profile | None = None) -> FoundTrial:
     """Load the trial in a directory that has a result.json.
 
     Without a profile, its rewards are read as by the harbor that ran it.
-
-    Raises:
-        JobError: its result.json is unreadable, invalid JSON or not a trial result.
     """
     document = TRIAL.load(f"{directory}/result.json")
     profile = profile or find_profile(directory)

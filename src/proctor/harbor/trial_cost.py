@@ -96,11 +96,7 @@ def _find_basis(reported: Reported, models: Sequence[str], basis: CostBasis) -> 
 
 
 def _find_own_basis(results: Sequence[AgentReport]) -> CostBasis | None:
-    """The agent's own basis of its amount, if it reported one for every step.
-
-    Raises:
-        RecordError: it is not a plausible amount.
-    """
+    """The agent's own basis of its amount, if it reported one for every step."""
     bases = [_basis_in(result) for result in results]
     known = [basis for basis in bases if basis is not None]
     return merge_bases(known) if known and len(known) == len(bases) else None
@@ -164,11 +160,7 @@ def merge_uses(uses: Sequence[TraceUse]) -> TraceUse:
 
 
 def _usage(result: AgentReport, notes: list[str]) -> Usage:
-    """The tokens that an agent reported.
-
-    Raises:
-        RecordError: they are impossible.
-    """
+    """The tokens that an agent reported."""
     usage = _usage_in_harbor(result)
     written = (result.metadata or {}).get(_CACHE_WRITE)
     if type(written) is not int:

@@ -175,9 +175,6 @@ def render_trial_result(result: TrialResult, config: str | None = None) -> bytes
     """Render result.json, without a final newline.
 
     `config` is the text of the trial's config.json, if the caller already has it.
-
-    Raises:
-        PydanticSerializationError: the agent's metadata has values that JSON cannot represent.
     """
     # No warnings for fields of the wrong type: what cannot be written at all raises an error.
     if config is None:
@@ -193,11 +190,7 @@ _CONFIG = {"config"}
 
 
 def parse_trial_result(data: bytes) -> TrialResult:
-    """Parse a trial's result.json.
-
-    Raises:
-        ValidationError: pydantic's: it is not a trial result.
-    """
+    """Parse a trial's result.json."""
     return TrialResult.model_validate_json(data)
 
 

@@ -64,11 +64,7 @@ def keep_attempt(trial_dir: Path) -> int:
 
 
 async def take_over(left: Path, trial_dir: Path) -> None:
-    """Move a trial's files to its job's directory, unless they are there already.
-
-    Raises:
-        OSError: something cannot be moved; without result.json it counts as a killed trial.
-    """
+    """Move a trial's files to its job's directory, unless they are there already."""
     if left.exists() and not (trial_dir.exists() and left.samefile(trial_dir)):
         # In a thread: it waits for the disk.
         await asyncio.to_thread(_move, left, trial_dir)

@@ -12,13 +12,7 @@ from proctor.trial.verifier_class import VERIFIER_METHODS
 
 
 def check_classes(config: JobConfig) -> None:
-    """Check that every class given by import path can be imported and has its methods.
-
-    Raises:
-        PluginError: one cannot, or lacks methods; names what is missing.
-        UnsupportedError: an agent of harbor is named, and harbor is not installed.
-        AgentError: an agent of harbor does not support its options.
-    """
+    """Check that every class given by import path can be imported and has its methods."""
     for agent in config.agents:
         check_makeable(agent)
         if agent.import_path is not None:

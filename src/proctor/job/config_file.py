@@ -42,11 +42,7 @@ class RedactedValue(msgspec.Struct, frozen=True):
 
 
 def load_job_config(path: Path, notes: list[str] | None = None) -> dict[str, Any]:
-    """Load and check a file; `notes` collects a sentence for every deprecated spelling.
-
-    Raises:
-        ConfigError: it cannot be read, or is not a valid job configuration; names file and key.
-    """
+    """Load and check a file; `notes` collects a sentence for every deprecated spelling."""
     values = _parse(path, _read(path))
     _check_later_keys(path, values)
     found: list[str] = []

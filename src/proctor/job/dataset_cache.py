@@ -72,11 +72,7 @@ class CachedDataset(msgspec.Struct, frozen=True):
 def look_up(
     dataset: RegistryDataset, tasks: Sequence[RegistryTask], caches: Caches
 ) -> CachedDataset:
-    """The states of some tasks of a dataset, without asking anyone.
-
-    Raises:
-        TaskError: a task of the cache cannot be read.
-    """
+    """The states of some tasks of a dataset, without asking anyone."""
     found = [_look_up(dataset.dataset_id, task, caches) for task in tasks]
     return CachedDataset(dataset, found)
 
@@ -90,11 +86,7 @@ def fetch_dataset(
     *,
     again: bool = False,
 ) -> CachedDataset:
-    """Fetch tasks of a dataset that are not in the cache, or all of them `again`.
-
-    Raises:
-        TaskError: a repository cannot be reached, lacks a commit or is too large.
-    """
+    """Fetch tasks of a dataset that are not in the cache, or all of them `again`."""
     wanted = [_config(task, again=again) for task in tasks if task.git_url]
     got = fetch_git_tasks(wanted, caches, host, fetching)
     found = [

@@ -57,11 +57,7 @@ class Listing:
 
 
 def list_dataset(wanted: DatasetConfig, caches: Caches, order: TaskOrder) -> Listing:
-    """List the tasks of a dataset that a job asks for.
-
-    Raises:
-        TaskError: the dataset is missing, is empty, or no task matches the patterns.
-    """
+    """List the tasks of a dataset that a job asks for."""
     if wanted.path is not None:
         return _list_directory(wanted, wanted.path, order)
     if "/" in (wanted.name or ""):

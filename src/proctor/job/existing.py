@@ -69,11 +69,7 @@ class Existing(msgspec.Struct, frozen=True):
 
 
 def load_existing(directory: Path) -> Existing:
-    """Load the files of a job; all None if there are none.
-
-    Raises:
-        JobError: config.json or proctor.json is invalid, or a later harbor began the job.
-    """
+    """Load the files of a job; all None if there are none."""
     state = load_state(directory)
     if state is None:
         _check_release(directory)

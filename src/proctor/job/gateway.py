@@ -30,12 +30,7 @@ def find_gateway(
     host: Mapping[str, str],
     recordings: Iterable[Recording] = (),
 ) -> GatewayOptions | None:
-    """Return the options of a job's gateway; None if no agent and no tests would use it.
-
-    Raises:
-        AgentError: an address, a key or a scheme of an agent cannot be used.
-        UnsupportedError: programs inside the environment cannot reach it.
-    """
+    """Return the options of a job's gateway; None if no agent and no tests would use it."""
     if not settings.gateway:
         return None
     options = GatewayOptions(
@@ -116,10 +111,6 @@ def find_slot_recordings(settings: ModelSettings, slots: Sequence[Slot]) -> Mapp
 
     A recorded trial answers one slot of the same task, of the same agent and model if there is one.
     The same slots get the same recordings again when the job is resumed.
-
-    Raises:
-        AgentError: there are fewer recordings than slots of a task, or none at all.
-        TraceError: a recording cannot be read.
     """
     if settings.replay is None:
         return {}

@@ -159,19 +159,11 @@ class Repository:
         )
 
     def list_files(self, commit: str, path: Path) -> list[str]:
-        """The files below a directory of a commit, relative to the repository.
-
-        Raises:
-            TaskError: git fails, or there are too many of them.
-        """
+        """The files below a directory of a commit, relative to the repository."""
         return [name for _, name in self._list_tree(commit, [path])]
 
     def find_submodules(self, commit: str, paths: Sequence[Path]) -> list[str]:
-        """Submodules below directories of a commit, whose files are in another repository.
-
-        Raises:
-            TaskError: git fails, or there are too many files.
-        """
+        """Submodules below directories of a commit, whose files are in another repository."""
         listed = self._list_tree(commit, paths)
         return [name for mode, name in listed if mode == _SUBMODULE]
 
@@ -193,22 +185,14 @@ class Repository:
         return entries
 
     def find_directories(self, commit: str, paths: Sequence[Path]) -> list[Path]:
-        """Those of the paths that are directories of the commit.
-
-        Raises:
-            TaskError: git fails.
-        """
+        """Those of the paths that are directories of the commit."""
         names = [f"{commit}:{_name_inside(path)}\n" for path in paths]
         said = self._run("cat-file", "--batch-check=%(objecttype)", given="".join(names).encode())
         kinds = said.split("\n")
         return [path for path, kind in zip(paths, kinds, strict=False) if kind == "tree"]
 
     def check_out(self, commit: str, paths: Sequence[Path]) -> None:
-        """Check out the files of these directories.
-
-        Raises:
-            TaskError: git fails, they are too large, or the commit is malformed.
-        """
+        """Check out the files of these directories."""
         if not paths:
             return
         self._check_tree(commit)
@@ -249,11 +233,7 @@ class Repository:
         return listed.split(b"\0")[:-1]
 
     def find_notes(self, commit: str, paths: Sequence[Path]) -> tuple[str, ...]:
-        """Fetch files stored in git-lfs; return notes about those that could not be.
-
-        Raises:
-            TaskError: they cannot be fetched, or are too large.
-        """
+        """Fetch files stored in git-lfs; return notes about those that could not be."""
         attributes = self._try("cat-file", "-p", f"{commit}:.gitattributes")
         if b"filter=lfs" not in attributes.out or not paths:
             return ()

@@ -127,9 +127,6 @@ def find_wanted(
 
     Nothing is pulled for a new job with --base, which says what to use instead; a job that runs a
     recorded trial again has the image of its record.
-
-    Raises:
-        ImageError: another image has the name of one now.
     """
     if environment.import_path != SANDBOX or fetching is None or fetching.uses_host:
         return {}

@@ -207,11 +207,6 @@ async def run_job(
     """Run a job; an existing job of the same name and config is resumed.
 
     Trials run in this process unless an executor is given.
-
-    Raises:
-        InputError: the options are invalid or something they name is unavailable; no trial was
-            begun.
-        JobError: another process runs the job, or its own files cannot be written.
     """
     return await _run_request(await request_run(options), watch, executor)
 
@@ -222,10 +217,6 @@ async def resume_job(
     """Run the trials of a job that have no result; existing results are kept.
 
     Changes the working directory of the process to the job's while it runs.
-
-    Raises:
-        InputError: something the job needs is unavailable; no trial was begun.
-        JobError: another process runs the job, or its own files cannot be written.
     """
     with opened_job(directory) as job:
         return await _run_request(await request_resume(job, options), watch, executor)

@@ -19,11 +19,7 @@ from proctor.reward.script import run_metric_script
 
 
 def find_metrics(config: JobConfig, resolved: Resolved) -> dict[str, tuple[DeclaredMetric, ...]]:
-    """Return the metrics of every dataset of a job, and of tasks without a dataset.
-
-    Raises:
-        ConfigError: a metric has invalid arguments, or its script is missing.
-    """
+    """Return the metrics of every dataset of a job, and of tasks without a dataset."""
     own = [declare_metric(metric) for metric in config.metrics]
     found: dict[str, list[DeclaredMetric]] = {ADHOC: list(own)}
     for dataset in resolved.datasets:

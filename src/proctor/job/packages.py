@@ -32,11 +32,7 @@ class _Manifest(BaseModel, defer_build=True):
 
 
 def find_package_task(wanted: TaskConfig, caches: Caches) -> Path:
-    """Find the directory of a task's package; its name is the digest.
-
-    Raises:
-        TaskError: it is not in the cache, or several versions are and none is named.
-    """
+    """Find the directory of a task's package; its name is the digest."""
     base = wanted.download_dir.expanduser() if wanted.download_dir else caches.packages
     name = _checked_name(wanted.name or "")
     ref = f"@{wanted.ref}" if wanted.ref else ""

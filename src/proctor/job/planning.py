@@ -180,11 +180,7 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_kinds(config: JobConfig, models: ModelSettings) -> None:
-    """Check that the agents and the environment exist.
-
-    Raises:
-        InputError: one does not exist, or does not support its options.
-    """
+    """Check that the agents and the environment exist."""
     for agent in config.agents:
         check_agent(agent, find_given(models))
     if config.environment.import_path is None:
@@ -211,11 +207,7 @@ async def prepare(
     is_auto: bool,
     fetching: Fetching,
 ) -> Prepared:
-    """Find a job's tasks, fetch the images that they need, and make its slots.
-
-    Raises:
-        InputError: the config is invalid or something it names is unavailable.
-    """
+    """Find a job's tasks, fetch the images that they need, and make its slots."""
     resolved = await resolve_tasks(config, settings, host=host, report=fetching.report)
     tasks = [one.task for one in resolved.tasks]
     await fetch_images(config.environment, tasks, fetching.images, fetching.begun, host)
@@ -305,11 +297,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_job(prepared: Prepared, existing: Existing, place: Place, also: frozenset[str]) -> JobPlan:
-    """Decide for every slot whether it is kept, run or redone, by the files in the job's directory.
-
-    Raises:
-        JobError: the directory cannot be read.
-    """
+    """Decide for every slot whether it is kept, run or redone, by the job's files."""
     job_id = existing.job_id
     known = [*existing.state.slots, *existing.state.unplanned] if existing.state else []
     seen: dict[tuple[int, int], ExpectedConfig] = {}

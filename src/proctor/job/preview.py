@@ -54,12 +54,7 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def preview_run(options: JobOptions, *, is_run: bool = False) -> Preview:
-    """What `run_job` would do; with `is_run` it will be run elsewhere, and tasks are left out.
-
-    Raises:
-        InputError: the options are invalid or something they name is unavailable.
-        LedgerError: with `is_run`, trials could not be sealed into the ledger.
-    """
+    """What `run_job` would do; with `is_run` it will be run elsewhere, and tasks are left out."""
     request = await request_run(options)
     return await _preview(request, request.plan(), is_run=is_run)
 
@@ -67,12 +62,7 @@ async def preview_run(options: JobOptions, *, is_run: bool = False) -> Preview:
 async def preview_resume(
     directory: Path, options: ResumeOptions, *, is_run: bool = False
 ) -> Preview:
-    """What `resume_job` would do; with `is_run`, check also that it has the keys it needs.
-
-    Raises:
-        InputError: something the job needs is unavailable.
-        LedgerError: with `is_run`, trials could not be sealed into the ledger.
-    """
+    """What `resume_job` would do; with `is_run`, check also that it has the keys it needs."""
     with opened_job(directory) as job:
         request = await request_resume(job, options, is_run=is_run)
         return await _preview(request, request.plan(), is_run=is_run)

@@ -128,11 +128,7 @@ class Registry(msgspec.Struct, frozen=True):
     is_from_server: bool = False
 
     def find(self, name: str, version: str | None) -> RegistryDataset:
-        """Find a dataset in the named version, or the newest.
-
-        Raises:
-            TaskError: it lacks the dataset or the version, or the dataset is on this machine.
-        """
+        """Find a dataset in the named version, or the newest."""
         found = _find(self, name, version)
         if self.is_from_server:
             _check_from_server(self.where, found)
@@ -140,11 +136,7 @@ class Registry(msgspec.Struct, frozen=True):
 
 
 def load_registry(path: Path | None, url: str | None, caches: Caches) -> Registry:
-    """Load the registry in a file or on a server; without either, the one that proctor has.
-
-    Raises:
-        TaskError: it cannot be read or is invalid.
-    """
+    """Load the registry in a file or on a server; without either, the one that proctor has."""
     if path is not None:
         return Registry(str(path), _parse(str(path), _read_file(path.expanduser())))
     if url is not None:
@@ -156,11 +148,7 @@ def load_registry(path: Path | None, url: str | None, caches: Caches) -> Registr
 def load_registry_dataset(
     wanted: DatasetConfig, caches: Caches
 ) -> tuple[RegistryDataset, tuple[str, ...]]:
-    """Load the dataset that a job names, in the named version or the newest, with notes.
-
-    Raises:
-        TaskError: the registry cannot be read, or it lacks the dataset.
-    """
+    """Load the dataset that a job names, in the named version or the newest, with notes."""
     registry = load_registry(wanted.registry_path, wanted.registry_url, caches)
     return registry.find(wanted.name or "", wanted.version), registry.notes
 

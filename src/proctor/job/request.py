@@ -41,22 +41,14 @@ _MOST_SHOWN = 5
 
 
 def check_same_job(directory: str, there: JobConfig, asked: JobConfig) -> None:
-    """Refuse to resume a job with a different config.
-
-    Raises:
-        JobError: names the keys that differ.
-    """
+    """Refuse to resume a job with a different config."""
     left = there.model_dump(mode="json", exclude=_FREE)
     right = asked.model_dump(mode="json", exclude=_FREE)
     _refuse(directory, list(_differences(left, right, "")))
 
 
 def check_same_settings(directory: str, there: Settings, asked: Settings) -> None:
-    """Refuse to resume a job with different settings.
-
-    Raises:
-        JobError: names the keys that differ.
-    """
+    """Refuse to resume a job with different settings."""
     left, right = there.model_dump(mode="json"), asked.model_dump(mode="json")
     _refuse(directory, list(_differences(left, right, "")))
 
@@ -166,11 +158,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     """Notes about the plan that the caller reports itself."""
 
     def plan(self) -> JobPlan:
-        """Plan the job by the current contents of its directory.
-
-        Raises:
-            JobError: another job of this name was begun meanwhile, or its files are invalid.
-        """
+        """Plan the job by the current contents of its directory."""
         existing = load_existing(self.place.directory)
         if not self.is_begun:
             prepared = self.prepared
@@ -179,12 +167,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def request_run(options: JobOptions) -> Request:
-    """Make the request for a command line.
-
-    Raises:
-        InputError: the options are invalid, something they name is unavailable, or another job has
-            this name.
-    """
+    """Make the request for a command line."""
     config = options.config
     check_id(config.job_name, "job name")
     trials_dir = config.jobs_dir.expanduser() / config.job_name
@@ -285,11 +268,7 @@ def _check_is_job(directory: Path) -> None:
 
 
 async def request_resume(job: OpenJob, options: ResumeOptions, *, is_run: bool = True) -> Request:
-    """Make the request for the rest of a job; secrets and variables are needed to run it.
-
-    Raises:
-        InputError: something the job needs is unavailable.
-    """
+    """Make the request for the rest of a job; secrets and variables are needed to run it."""
     trials_dir = find_trials_dir(job.directory, job.origin, job.config)
     # Before anything is fetched: it may be on another machine, which does not answer. A preview of
     # a job that was admitted when it began needs none.
@@ -341,12 +320,7 @@ def _choose_concurrency(options: ExecutionOptions, configured: int) -> int | Non
 
 
 def _find_ledger(job: OpenJob, options: ResumeOptions) -> LedgerOptions | None:
-    """The ledger that was asked for, else the one that the job was started with.
-
-    Raises:
-        LedgerError: it is behind an address, and its server cannot be used.
-        DamageError: the server shows another history than before.
-    """
+    """The ledger that was asked for, else the one that the job was started with."""
     state, directory = job.existing.state, options.ledger
     if not options.is_sealed:
         return None

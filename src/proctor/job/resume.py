@@ -82,12 +82,7 @@ def place_slots(
     known: Sequence[NamedSlot],
     expect: Callable[[Slot], ExpectedConfig],
 ) -> Places:
-    """Find each slot's trial: by the key it was planned with, else by its configuration.
-
-    Raises:
-        JobError: the directory cannot be read.
-        RecordError: proctor.json has an invalid trial name.
-    """
+    """Find each slot's trial: by the key it was planned with, else by its configuration."""
     present = _find_directories(directory)
     names, unplanned = _place_known(slots, known)
     strangers = present.difference(named.trial for named in known)

@@ -172,14 +172,7 @@ def _lacks_record(trial: Path) -> bool:
 
 
 def check_ledger(request: Request) -> None:
-    """Check that trials can be sealed into the ledger; creates a missing key, but not the ledger.
-
-    Raises:
-        LedgerError: the directory is not a ledger, or on a network file system.
-        KeyFileError: there is no key for it.
-        DamageError: it does not match its signature.
-        InputError: the experiment contains other trials.
-    """
+    """Check that trials can be sealed; creates a missing key, but not the ledger."""
     options = request.ledger
     if options is None:
         return
@@ -197,10 +190,6 @@ def check_belonging(request: Request) -> None:
     """Refuse a new job whose trials do not belong to its experiment.
 
     A resumed job was admitted when it began.
-
-    Raises:
-        InputError: the experiment contains other trials.
-        DamageError: the ledger does not match its signature.
     """
     options = request.ledger
     if options is None or options.extends or request.is_begun:
@@ -214,12 +203,7 @@ def check_belonging(request: Request) -> None:
 def sealing(
     options: LedgerOptions | None, config: JobConfig, host: Mapping[str, str]
 ) -> Iterator[Sealer | None]:
-    """Provide a sealer while a job runs, or None; seal everything that can be sealed on exit.
-
-    Raises:
-        LedgerError: the ledger can neither be opened nor created.
-        KeyFileError: the key cannot be used.
-    """
+    """Provide a sealer while a job runs, or None; seal everything that can be sealed on exit."""
     if options is None:
         yield None
         return

@@ -51,10 +51,6 @@ async def resolve_tasks(
     """Resolve everything that a job is planned from; `host` locates caches and configures git.
 
     `report` is called with messages about tasks that are fetched.
-
-    Raises:
-        TaskError: there is no task to run, or one is invalid and `strict_tasks` is set.
-        ConfigError: an extra instruction, a skill or a metric is invalid.
     """
     fetching = Fetching(report)
     try:

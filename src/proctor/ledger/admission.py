@@ -55,11 +55,7 @@ def is_evidence_path(path: str) -> bool:
 
 
 def admit_line(line: bytes, where: str) -> AnyEntry | Withheld:
-    """Decode and check a line of a log; returns the entry, or the placeholder of a withheld one.
-
-    Raises:
-        DamageError: it is neither, or not admissible; `where` names the line in the message.
-    """
+    """Decode and check a line of a log; returns the entry, or the placeholder of a withheld one."""
     return admit_with_row(line, where)[0]
 
 
@@ -96,11 +92,7 @@ def check_written(line: bytes, entry: AnyEntry, where: str) -> None:
 
 
 def find_fault(entry: AnyEntry) -> Fault | None:
-    """The reason why an entry is not admitted, or None.
-
-    Raises:
-        DamageError: the entry of a trial has no record.
-    """
+    """The reason why an entry is not admitted, or None."""
     match entry:
         case TrialEntry():
             return find_trial_fault(entry, *read_ids(entry))

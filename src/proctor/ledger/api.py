@@ -52,12 +52,7 @@ class Ledger(OpenLedger):
 
     @classmethod
     def open_or_create(cls, directory: Path | str, *, origin: str | None = None) -> "Ledger":
-        """Open the ledger for writing with the user's key; create it if there is none.
-
-        Raises:
-            LedgerError: it can neither be opened nor created.
-            KeyFileError: the key cannot be read or created.
-        """
+        """Open the ledger for writing with the user's key; create it if there is none."""
         key = find_key(None, os.environ)
         made, _ = open_or_create(Path(directory), key, origin=origin)
         made.close()
@@ -85,11 +80,6 @@ class Ledger(OpenLedger):
         """Seal a record with evidence: files under `root`, by their relative paths.
 
         `secrets` are values, by name, that must occur in neither.
-
-        Raises:
-            NotSealedError: the record or its evidence may not be sealed.
-            ConflictError: the trial is already sealed with different bytes.
-            LedgerError: the ledger cannot be written.
         """
         submission = Submission(
             record=record,
@@ -106,42 +96,22 @@ class Ledger(OpenLedger):
         experiment: str | None = None,
         secrets: Mapping[str, str] | None = None,
     ) -> Sealed:
-        """Seal a trial that proctor ran, from its directory; all of its files are evidence.
-
-        Raises:
-            NotSealedError: the record or its evidence may not be sealed.
-            ConflictError: the trial is already sealed with different bytes.
-            LedgerError: the ledger cannot be written.
-        """
+        """Seal a trial that proctor ran, from its directory; all of its files are evidence."""
         return self.seal_all([submit_trial(Path(trial), experiment=experiment)], secrets)[0]
 
     def seal_all(
         self, submissions: Sequence[Submission], secrets: Mapping[str, str] | None = None
     ) -> list[Sealed]:
-        """Seal several trials with one signature, all or none.
-
-        Raises:
-            NotSealedError: a record or its evidence may not be sealed.
-            ConflictError: a trial is already sealed with different bytes.
-            LedgerError: the ledger cannot be written.
-        """
+        """Seal several trials with one signature, all or none."""
         self._find_key()
         return seal(self, submissions, Secrets(dict(secrets or {})))
 
     def trials(self, wanted: TrialFilter | None = None) -> list[TrialRow]:
-        """The trials that match a filter, in the order they were sealed.
-
-        Raises:
-            DamageError: the log does not match its checkpoint.
-        """
+        """The trials that match a filter, in the order they were sealed."""
         return list_trials(self, wanted)
 
     def find(self, name: str) -> TrialRow:
-        """One trial: by id, EXPERIMENT/TRIAL, entry number, record digest, or a prefix of these.
-
-        Raises:
-            LedgerError: no trial matches, or several do.
-        """
+        """One trial: by id, EXPERIMENT/TRIAL, entry number, record digest, or a prefix of these."""
         return find_trial(self, name)
 
     def record(self, trial: TrialRow) -> bytes:
@@ -204,11 +174,7 @@ class Ledger(OpenLedger):
         return restore(self, trial.seq, Path(source))
 
     def withheld_unnamed(self) -> list[UnnamedWithholding]:
-        """Withholdings that name no trial, and so may concern any experiment.
-
-        Raises:
-            DamageError: the log does not match its checkpoint.
-        """
+        """Withholdings that name no trial, and so may concern any experiment."""
         self.refresh()
         return list_unnamed(self)
 

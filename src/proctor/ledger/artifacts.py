@@ -53,11 +53,7 @@ class WriterDirectory:
 
     @classmethod
     def make(cls, parent: Path) -> Self:
-        """Create a locked directory, and remove those of dead writers.
-
-        Raises:
-            OSError: it cannot be created.
-        """
+        """Create a locked directory, and remove those of dead writers."""
         # Serialised: another writer must not remove a directory between mkdir and flock.
         with _locked(parent):
             _remove_dead(parent)

@@ -77,20 +77,12 @@ def has_lines(directory: Path) -> bool:
 
 
 def read_note(directory: Path) -> bytes:
-    """The bytes of the checkpoint.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """The bytes of the checkpoint."""
     return FileLog(directory).read_checkpoint()
 
 
 def read_found(directory: Path) -> Iterator[Line]:
-    """The lines of the log, whatever they claim.
-
-    Raises:
-        DamageError: a segment cannot be read.
-    """
+    """The lines of the log, whatever they claim."""
     return read_lines(FileLog(directory))
 
 

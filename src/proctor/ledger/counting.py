@@ -165,12 +165,7 @@ class Account(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def account_for(trials: Sequence[Countable], planned: int | None = None) -> Account:
-    """Make the account of trials; means are added up in the given order.
-
-    Raises:
-        StatisticsError: the parts do not add up: there are more trials than planned, or a status is
-            unknown.
-    """
+    """Make the account of trials; means are added up in the given order."""
     counted = counted_trials(trials)
     status = Counter([each.status for each in trials])
     rewards = [each.reward for each in counted if each.reward is not None]

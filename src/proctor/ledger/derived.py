@@ -134,11 +134,7 @@ def _find_ledger(folder: Path) -> Path | None:
 
 
 def remove_from_ledger(directory: Path) -> None:
-    """Remove indexes that earlier versions stored in a ledger, without following links.
-
-    Raises:
-        OSError: one cannot be removed.
-    """
+    """Remove indexes that earlier versions stored in a ledger, without following links."""
     for name in (f"{index}{end}" for index in _INDEXES for end in _BESIDE):
         # A directory of that name is not an index.
         with contextlib.suppress(FileNotFoundError, IsADirectoryError):
@@ -146,11 +142,7 @@ def remove_from_ledger(directory: Path) -> None:
 
 
 def remove_database(path: Path) -> None:
-    """Remove a database and the files that SQLite puts beside it.
-
-    Raises:
-        OSError: it cannot be removed, or is a directory.
-    """
+    """Remove a database and the files that SQLite puts beside it."""
     for end in _BESIDE:
         path.with_name(f"{path.name}{end}").unlink(missing_ok=True)
 
@@ -159,9 +151,6 @@ def remove_index(path: Path) -> None:
     """Remove an index that other processes may be writing to; none of them writes to it afterwards.
 
     A writer of such an index checks, once it holds the lock, that its file still has the name.
-
-    Raises:
-        OSError: it cannot be removed.
     """
     if path.is_symlink() or not path.is_file():
         # A journal contains pages of its index, even if the index is missing.

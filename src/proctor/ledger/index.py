@@ -158,10 +158,6 @@ class Index:
         """Add lines and store the new position, all or nothing.
 
         Returns False, without adding, if another process has moved the index from `after` since.
-
-        Raises:
-            sqlite3.Error: the file cannot be written.
-            DamageError: an entry has no record, or is the same trial as another entry.
         """
         with self._writing():
             # Optimistic concurrency: another process may have added the same lines since they were
@@ -349,12 +345,7 @@ class Index:
         return [found for (found,) in rows]
 
     def trials(self, wanted: TrialFilter, *, size: int = EVERYTHING) -> Iterator[TrialRow]:
-        """The trials that a filter selects: see `TrialIndex`.
-
-        Raises:
-            InputError: a time in the filter is invalid.
-            LedgerError: the file is damaged.
-        """
+        """The trials that a filter selects: see `TrialIndex`."""
         conditions = [*_bound(size), *_make_conditions(wanted), *_match_names(wanted)]
         where = f"WHERE {' AND '.join(each for each, _ in conditions)}" if conditions else ""
         values = [value for _, given in conditions for value in given]
@@ -444,11 +435,7 @@ class Index:
         return f"{number}-{last}-{said}"
 
     def select(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """All rows of a query.
-
-        Raises:
-            LedgerError: the file is damaged.
-        """
+        """All rows of a query."""
         return list(self.stream(query, values))
 
     def stream(self, query: str, values: Sequence[Any] = ()) -> Iterator[tuple[Any, ...]]:

@@ -41,11 +41,7 @@ class EvidenceWriter:
         self._job_files: dict[JobFiles, list[EvidenceFile]] = {}
 
     def put(self, files: Iterable[tuple[str, BinaryIO]], *, is_new: bool) -> Iterator[EvidenceFile]:
-        """Store and close files; if the trial is sealed already, only their digests are computed.
-
-        Raises:
-            OSError: a file cannot be read or written.
-        """
+        """Store and close files; if the trial is sealed already, only compute digests."""
         for path, file in files:
             with file:
                 # The evidence of a sealed trial must not be stored again: it may have been withheld
@@ -54,11 +50,7 @@ class EvidenceWriter:
             yield EvidenceFile(path=path, sha256=digest, size=size)
 
     def put_job_files(self, job_files: JobFiles, found: SealedTrial | None) -> list[EvidenceFile]:
-        """Store the job's files; for a trial that is sealed already, return those sealed with it.
-
-        Raises:
-            OSError: a file cannot be read or written.
-        """
+        """Store the job's files; for a trial sealed already, return those sealed with it."""
         if found is not None:
             files = found.waiting
             if found.seq != WAITING:
@@ -76,11 +68,7 @@ def _measure(file: BinaryIO) -> tuple[str, int]:
 
 
 def open_job_files(job_files: JobFiles) -> Iterator[tuple[str, BinaryIO]]:
-    """Open the job's files, under their names in the evidence.
-
-    Raises:
-        NotSealedError: one is not a plain file below the job's directory.
-    """
+    """Open the job's files, under their names in the evidence."""
     # A running job may delete files after they were listed.
     there = [path for path in job_files.files if os.path.lexists(job_files.root / path)]
     for path, file in open_files(job_files.root, there, str(job_files.root)):

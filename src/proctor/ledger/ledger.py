@@ -125,11 +125,7 @@ def check_format(log: LogStore) -> KeyEntry:
 
 
 def find_remote(directory: Path) -> Remote | None:
-    """The server that owns the ledger of which this directory is a copy; None if it is none.
-
-    Raises:
-        LedgerError: the file that names the server is invalid.
-    """
+    """The server that owns the ledger of which this directory is a copy; None if it is none."""
     if not os.path.lexists(directory / REMOTE):
         return None
     # Imported on use: it loads an HTTP client.
@@ -197,13 +193,7 @@ class OpenLedger:
 
     @classmethod
     def open(cls, directory: Path | str, *, key: Signer | None = None) -> Self:
-        """Open the ledger in a directory; with a key, entries can be appended.
-
-        Raises:
-            LedgerError: there is no ledger, or one of a newer version; or a key is given, and the
-                directory is on a network file system.
-            NoteError: its checkpoint cannot be read.
-        """
+        """Open the ledger in a directory; with a key, entries can be appended."""
         directory = Path(directory)
         log = FileLog(directory)
         log.check_signed()
@@ -382,10 +372,6 @@ class OpenLedger:
         """Append entries, signed and durable on return; returns their positions in the log.
 
         Call it inside `writing`. `at` and `seq` of the drafts are filled in here.
-
-        Raises:
-            LedgerError: an entry is too large.
-            OSError: they cannot be written; then none of them is in the log.
         """
         if self.remote is not None and self.key is not None:
             for draft in drafts:

@@ -23,13 +23,7 @@ _POLL_SEC = 0.05
 
 @contextlib.contextmanager
 def locked(directory: Path, patience_sec: float | None = None) -> Iterator[None]:
-    """Hold the lock; wait at most `patience_sec` seconds, or without limit.
-
-    Raises:
-        BusyError: another process holds the lock for longer than that.
-        LedgerError: the directory is on a network file system.
-        OSError: the directory or the lock file cannot be opened.
-    """
+    """Hold the lock; wait at most `patience_sec` seconds, or without limit."""
     check_local(directory)
     with contextlib.ExitStack() as held:
         # Always in this order, so that two writers cannot deadlock.

@@ -181,11 +181,7 @@ def read_line(log: LogStore, place: Place, length: int) -> bytes:
 
 
 def read_lines(log: LogStore, start: Place = Place()) -> Iterator[Line]:  # noqa: B008 - frozen
-    """Read every line from a position on, up to the first missing segment.
-
-    Raises:
-        DamageError: a segment cannot be read.
-    """
+    """Read every line from a position on, up to the first missing segment."""
     number, offset = start.segment, start.offset
     present = log.stamps()
     while number in present:
@@ -218,11 +214,7 @@ def _read(log: LogStore, place: Place, size: int) -> bytes:
 
 
 def is_ledger(directory: Path) -> bool:
-    """Whether a directory has the checkpoint of a ledger.
-
-    Raises:
-        LedgerError: the directory cannot be read.
-    """
+    """Whether a directory has the checkpoint of a ledger."""
     return FileLog(directory).has_checkpoint()
 
 

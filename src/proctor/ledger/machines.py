@@ -105,12 +105,7 @@ def _several(origin: str, size: int, root: bytes) -> bytes:
 
 
 def _signed_message(entry: AnyEntry, origin: str, batch: BatchPlace | msgspec.UnsetType) -> bytes:
-    """What the signature on an entry must be of.
-
-    Raises:
-        ProofError: the entry is not at its place in the batch.
-        ValueError: a hash is not in base64.
-    """
+    """What the signature on an entry must be of."""
     line = _unsigned_line(entry)
     if batch is msgspec.UNSET:
         return _one(origin, line)
@@ -176,11 +171,7 @@ class Machines:
 
 
 def load_machines(ledger: LedgerReader) -> Machines:
-    """The machines that are enrolled now; call `refresh` first.
-
-    Raises:
-        DamageError: an entry cannot be read.
-    """
+    """The machines that are enrolled now; call `refresh` first."""
     machines = Machines()
     for seq in ledger.index.places("machine"):
         entry = ledger.entry(seq)

@@ -105,13 +105,7 @@ def find_url(directory: Path) -> str | None:
 
 
 def open_reader(directory: Path) -> LedgerReader:
-    """Open the ledger for reading; use it in a `with` block.
-
-    Raises:
-        LedgerError: there is none, or one of a newer version.
-        NoteError: its checkpoint cannot be read.
-        DamageError: it has no first entry.
-    """
+    """Open the ledger for reading; use it in a `with` block."""
     return OpenLedger.open(directory)
 
 
@@ -119,11 +113,6 @@ def open_writer(directory: Path, key: Signer, *, patience_sec: float | None = No
     """Open the ledger for writing; use it in a `with` block.
 
     Other writers are waited for `patience_sec`, or without limit.
-
-    Raises:
-        LedgerError: there is none, one of a newer version, or it cannot be written from here.
-        NoteError: its checkpoint cannot be read.
-        DamageError: it has no first entry.
     """
     ledger = OpenLedger.open(directory, key=key)
     ledger.patience_sec = patience_sec

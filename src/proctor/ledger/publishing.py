@@ -191,11 +191,7 @@ class _Sender:
         self._done.files += 1
 
     def finish(self) -> None:
-        """Wait until everything is sent.
-
-        Raises:
-            LedgerError: a file could not be sent.
-        """
+        """Wait until everything is sent."""
         while self._waiting:
             self._take()
 

@@ -35,12 +35,7 @@ _SHORTEST_DIGEST = 8
 
 
 def list_trials(ledger: LedgerReader, wanted: TrialFilter | None = None) -> list[TrialRow]:
-    """The trials that match a filter, in the order they were sealed.
-
-    Raises:
-        DamageError: the log does not match its checkpoint.
-        InputError: a time in the filter is invalid.
-    """
+    """The trials that match a filter, in the order they were sealed."""
     wanted = wanted or TrialFilter()
     with snapshot(ledger):
         rows = list(ledger.index.trials(wanted))
@@ -94,12 +89,7 @@ def load_position(
     at: int | None = None,
     experiment: str | None = None,
 ) -> Position:
-    """All trials, or those of one experiment, at a size of the log (default: now).
-
-    Raises:
-        InputError: the log never had that size.
-        DamageError: the log does not match its checkpoint.
-    """
+    """All trials, or those of one experiment, at a size of the log (default: now)."""
     wanted = TrialFilter(experiment=experiment)
     with read_position(ledger, wanted, at=at) as (position, rows):
         return replace(position, trials=list(rows))

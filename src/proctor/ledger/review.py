@@ -118,11 +118,7 @@ def append_supersession(
 def append_rescore(
     ledger: LedgerWriter, row: TrialRow, score: TrialScore, *, reason: str, author: str
 ) -> int:
-    """Append another score for the same evidence; returns the entry's position.
-
-    Raises:
-        LedgerError: a text is missing, a number is not finite, or the ledger cannot be written.
-    """
+    """Append another score for the same evidence; returns the entry's position."""
     _check_reason(reason, author)
     check_words(score.profile, "the profile", longest=LONGEST_NAME)
     _check_numbers(score.certificate, "the certificate")
@@ -133,12 +129,7 @@ def append_rescore(
 
 
 def append_note(ledger: LedgerWriter, text: str, *, author: str, about: Sequence[str] = ()) -> int:
-    """Append a note; `about` are digests of records that are sealed here.
-
-    Raises:
-        LedgerError: a text is missing, a digest is not sealed here, or the ledger cannot be
-            written.
-    """
+    """Append a note; `about` are digests of records that are sealed here."""
     check_words(text, "the note")
     check_words(author, "the author", longest=LONGEST_NAME)
     entry = NoteEntry(at="", seq=0, text=text, author=author, about=tuple(about))

@@ -220,9 +220,6 @@ def read_row(entry: TrialEntry, *, status: str | None = None, place: str | None 
     """Make the row of an admitted trial; later entries about it are not considered.
 
     `status` and `place` are given for a trial in a job directory, which has no position.
-
-    Raises:
-        DamageError: the entry has no TrialRecord.
     """
     record, configuration, run_conditions, task_conditions = _read_record(entry)
     agent, cost, timing = record.agent, record.cost or _Cost(), record.timing or _Timing()
@@ -266,11 +263,7 @@ def read_row(entry: TrialEntry, *, status: str | None = None, place: str | None 
 
 
 def read_ids(entry: TrialEntry) -> tuple[str, str]:
-    """The experiment and trial of an entry; much faster than making its row.
-
-    Raises:
-        DamageError: the entry has no TrialRecord.
-    """
+    """The experiment and trial of an entry; much faster than making its row."""
     record, *_ = _read_record(entry)
     return record.experiment_id, record.trial_id
 

@@ -27,11 +27,7 @@ class SealedPlan:
 
     @property
     def plan(self) -> RunPlan:
-        """The parsed plan.
-
-        Raises:
-            InputError: its format is unknown.
-        """
+        """The parsed plan."""
         return parse_plan(self.data, self.where)
 
     @property
@@ -46,11 +42,7 @@ class SealedPlan:
 def list_plans(
     ledger: LedgerReader, experiment: str | None = None, *, at: int | None = None
 ) -> list[SealedPlan]:
-    """All plans or those of one experiment, in order; with `at`, those at that size of the log.
-
-    Raises:
-        DamageError: the log does not match its checkpoint.
-    """
+    """All plans or those of one experiment, in order; with `at`, those at that size of the log."""
     found = []
     with snapshot(ledger) as size:
         places = ledger.index.places("plan", size=at or size)

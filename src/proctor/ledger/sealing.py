@@ -153,11 +153,7 @@ def seal(
 
 
 def find_by_evidence(ledger: LedgerWriter, submission: Submission) -> Sealed | None:
-    """The trial sealed under the same name with the same evidence, whatever its record; or None.
-
-    Raises:
-        NotSealedError: the record or its evidence may not be sealed.
-    """
+    """The trial sealed under the same name with the same evidence, whatever its record; or None."""
     draft = _draft(submission, {})
     name = (draft.subject.experiment_id, draft.subject.trial_id)
     found = ledger.find_sealed(*name)
@@ -170,12 +166,7 @@ def find_by_evidence(ledger: LedgerWriter, submission: Submission) -> Sealed | N
 
 
 def check_submission(submission: Submission, secrets: Secrets | None = None) -> None:
-    """Make all checks that need no ledger.
-
-    Raises:
-        NotSealedError: the record or its evidence may not be sealed.
-        RecordError: the record is invalid.
-    """
+    """Make all checks that need no ledger."""
     _draft(submission, (secrets or Secrets()).needles())
 
 
@@ -285,11 +276,7 @@ def _check_listed(document: dict[str, Any], where: str) -> None:
 
 
 def identify_submission(submission: Submission) -> Subject:
-    """The ids and record digest that a trial would be sealed with.
-
-    Raises:
-        RecordError: its record cannot be read.
-    """
+    """The ids and record digest that a trial would be sealed with."""
     loaded = submission.loaded
     if loaded is None:
         loaded = parse_record(submission.record, submission.where, salvage=True)

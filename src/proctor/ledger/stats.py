@@ -76,11 +76,7 @@ _NAMING = msgspec.json.Decoder(_Naming)
 
 
 def measure(ledger: LedgerReader, watch: Callable[[int, int], None] | None = None) -> LedgerStats:
-    """Compute the numbers of a ledger; `watch` is called with the entries read and their total.
-
-    Raises:
-        DamageError: the log does not match its checkpoint.
-    """
+    """Compute the numbers of a ledger; `watch` is called with the entries read and their total."""
     checkpoint = ledger.refresh()
     size = checkpoint.tree.size
     found: dict[str, ExperimentStats] = {}

@@ -57,11 +57,7 @@ class _Map(msgspec.Struct, frozen=True):
 def read_sealed_steps(
     artifacts: ArtifactStore, sha256: str, steps: tuple[int, int], cache: Path | None
 ) -> Iterator[Chunk] | None:
-    """The entries of a range of steps, inclusive; None if all must be decompressed.
-
-    Raises:
-        DamageError: the artifact is missing or altered.
-    """
+    """The entries of a range of steps, inclusive; None if all must be decompressed."""
     found = find_sealed_parts(artifacts, sha256, cache)
     return None if found is None else _read_parts(artifacts, sha256, found, steps)
 
@@ -69,11 +65,7 @@ def read_sealed_steps(
 def find_sealed_parts(
     artifacts: ArtifactStore, sha256: str, cache: Path | None
 ) -> list[SealedPart] | None:
-    """The parts of an artifact; None if it must be decompressed as a whole.
-
-    Raises:
-        DamageError: the artifact is missing or altered.
-    """
+    """The parts of an artifact; None if it must be decompressed as a whole."""
     try:
         with artifacts.open(sha256) as file:
             stored = os.fstat(file.fileno()).st_size
@@ -84,11 +76,7 @@ def find_sealed_parts(
 
 
 def load_sealed_part(artifacts: ArtifactStore, sha256: str, part: SealedPart) -> bytes:
-    """The plain bytes of one part, checked against their SHA-256.
-
-    Raises:
-        DamageError: the artifact is missing or altered.
-    """
+    """The plain bytes of one part, checked against their SHA-256."""
     with artifacts.open(sha256) as file:
         return _unpack(file, part)
 

@@ -167,11 +167,7 @@ def _is_plain(trial: Path, name: str) -> bool:
 
 
 def rename_trial(submission: Submission, trial_id: str) -> Submission:
-    """The same trial under another id, also in its score; its record.json stays unchanged.
-
-    Raises:
-        NotSealedError: the id cannot be replaced in the record.
-    """
+    """The same trial under another id, also in its score; its record.json stays unchanged."""
     if identify_submission(submission).trial_id == trial_id:
         return submission
     record = _replace(submission.record, "trial_id", trial_id, submission.where)

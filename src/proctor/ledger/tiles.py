@@ -137,11 +137,7 @@ class TiledTree:
         return self.subtree(0, self.size) if self.size else EMPTY_ROOT
 
     def subtree(self, low: int, high: int) -> bytes:
-        """The root over entries from `low` up to before `high`, where RFC 6962 splits the tree.
-
-        Raises:
-            DamageError: the index lacks a hash.
-        """
+        """The root over entries from `low` up to before `high`, where RFC 6962 splits the tree."""
         length = high - low
         if length & (length - 1):
             middle = split(low, high)

@@ -22,11 +22,7 @@ def trace_sealed(ledger: LedgerReader, wanted: TrialFilter) -> Iterator[TracedTr
 
 
 def trace_named(ledger: LedgerReader, name: str) -> Iterator[TracedTrial]:
-    """The trial of that name, or all trials of the experiment of that name.
-
-    Raises:
-        LedgerError: there is neither.
-    """
+    """The trial of that name, or all trials of the experiment of that name."""
     rows = list_trials(ledger, TrialFilter(experiment=name)) if name.isprintable() else []
     if not rows:
         yield trace_row(ledger, find_trial(ledger, name))

@@ -33,11 +33,7 @@ REASON = "the trial was run again under the same name"
 
 
 def seal_trials(ledger: LedgerWriter, trials: Sequence[Path], secrets: Secrets) -> list[Sealed]:
-    """Seal trials and the attempts kept in them, except for those that are sealed already.
-
-    Raises:
-        InputError: one of them may not be sealed; then none of them is.
-    """
+    """Seal trials and the attempts kept in them, except for those that are sealed already."""
     ledger.keep_up()
     submissions = [each for trial in trials for each in _find_unsealed(ledger, trial)]
     if not submissions:

@@ -77,11 +77,7 @@ def _replace_stale(index: TrialIndex, log: LogStore) -> bool:
 
 
 def _read_stale(known: IndexedEntry, log: LogStore) -> Indexed | None:
-    """The line of an entry, if it was withheld or restored since it was indexed.
-
-    Raises:
-        DamageError: it is another line, or of a kind that is never withheld.
-    """
+    """The line of an entry, if it was withheld or restored since it was indexed."""
     data = read_line(log, known.place, known.length)
     if (known.kind == "") == isinstance(decode_line(data, "the line"), Withheld):
         return None
@@ -165,11 +161,7 @@ def check_leaf(line: bytes, leaf: bytes, where: str) -> None:
 
 
 def read_leaf(line: bytes, where: str) -> bytes:
-    """The leaf hash of a line; for a withheld line, the one that its placeholder states.
-
-    Raises:
-        DamageError: it is neither an entry nor a placeholder.
-    """
+    """The leaf hash of a line; for a withheld line, the one that its placeholder states."""
     return leaf_of(line, decode_line(line, where))
 
 

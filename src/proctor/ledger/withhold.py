@@ -49,11 +49,7 @@ class Why:
     author: str
 
     def check(self) -> None:
-        """Refuse a missing reason or author.
-
-        Raises:
-            LedgerError: the reason or the author is missing.
-        """
+        """Refuse a missing reason or author."""
         check_words(self.reason, "the reason")
         check_words(self.author, "the author", longest=LONGEST_NAME)
 
@@ -85,31 +81,19 @@ class _Target:
 
 
 def withhold_trial(ledger: LedgerWriter, row: TrialRow, why: Why) -> Withholding:
-    """Withhold a trial's record and its evidence.
-
-    Raises:
-        LedgerError: it is withheld already, or the ledger cannot be written.
-    """
+    """Withhold a trial's record and its evidence."""
     return _withhold(ledger, why, lambda: _target_trial(ledger, row))
 
 
 def withhold_evidence(
     ledger: LedgerWriter, row: TrialRow, why: Why, paths: Sequence[str] = ()
 ) -> Withholding:
-    """Withhold a trial's evidence, all of it or these files; its record stays.
-
-    Raises:
-        LedgerError: there is no such evidence, or the ledger cannot be written.
-    """
+    """Withhold a trial's evidence, all of it or these files; its record stays."""
     return _withhold(ledger, why, lambda: _target_evidence(ledger, row, paths))
 
 
 def withhold_entry(ledger: LedgerWriter, seq: int, why: Why) -> Withholding:
-    """Withhold an entry that is not a trial: a note, a review, a plan.
-
-    Raises:
-        LedgerError: its kind cannot be withheld, or the ledger cannot be written.
-    """
+    """Withhold an entry that is not a trial: a note, a review, a plan."""
     return _withhold(ledger, why, lambda: _target_entry(ledger, seq))
 
 

@@ -238,9 +238,6 @@ def find_cost(
 
     If the agent's own spending has no price, the whole amount is unknown. An advisor's spending
     without a price is left out of the amount, with a note.
-
-    Raises:
-        RecordError: the reported amount is not plausible.
     """
     if reported_usd is not None:
         basis = reported_cost(reported_usd)
@@ -267,11 +264,7 @@ def _estimate(spendings: Sequence[Spending], when: datetime) -> CostBasis:
 
 
 def merge_bases(bases: Sequence[CostBasis]) -> CostBasis:
-    """Merge the amounts of one trial: unknown if any is unknown, estimated if any is estimated.
-
-    Raises:
-        RecordError: the sum is not a plausible amount.
-    """
+    """Merge the amounts of one trial: unknown if any is unknown, estimated if any is estimated."""
     if unknown := [basis for basis in bases if basis.amount_usd is None]:
         return unknown[0]
     notes = [note for basis in bases for note in basis.notes]
@@ -329,11 +322,7 @@ def make_cost(
 
 
 def usage_in(cost: CostRecord) -> Usage:
-    """The agent's token counts in a record.
-
-    Raises:
-        RecordError: they contradict each other.
-    """
+    """The agent's token counts in a record."""
     return Usage(
         input=cost.tokens_in,
         output=cost.tokens_out,

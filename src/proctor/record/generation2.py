@@ -278,12 +278,7 @@ _MANIFEST_ONLY: Final = (
 def parse_g2(
     record: bytes, manifest: bytes | None, source: str, *, salvage: bool = False
 ) -> LoadedRecord:
-    """Read a trial with its manifest. Without a manifest, a lenient reader fills in "unknown".
-
-    Raises:
-        RecordError: a document breaks its format, the manifest belongs to another run, or, when
-            strict, there is no manifest.
-    """
+    """Read a trial with its manifest. Without a manifest, a lenient reader fills in "unknown"."""
     document = parse_document(record, source)
     notes = [*document.diagnostics]
     trial, kept = validate(TrialV2, document.tree, source)

@@ -71,11 +71,7 @@ _LATEST = 2
 
 
 def load_record(path: Path, *, salvage: bool = False) -> LoadedRecord:
-    """Read the record in a file; for a G2 trial, with its manifest from `_runs` next to it.
-
-    Raises:
-        RecordError: it cannot be read, or is not a record.
-    """
+    """Read the record in a file; for a G2 trial, with its manifest from `_runs` next to it."""
     data = load_bytes(path)
     document = parse_document(data, str(path))
     manifest = _read_manifest(path, document) if _is_g2(document) else None
@@ -83,11 +79,7 @@ def load_record(path: Path, *, salvage: bool = False) -> LoadedRecord:
 
 
 def parse_record(data: bytes, source: str, *, salvage: bool = False) -> LoadedRecord:
-    """Parse a record; `source` names the origin of the bytes in messages.
-
-    Raises:
-        RecordError: the bytes are not a record, or, when strict, one with a problem.
-    """
+    """Parse a record; `source` names the origin of the bytes in messages."""
     document = parse_document(data, source)
     return _parse_document(document, data, source, manifest=None, salvage=salvage)
 
@@ -179,11 +171,7 @@ _OBJECT = msgspec.json.Decoder(dict[str, Any])
 
 
 def replace_id(data: bytes, key: str, value: str) -> bytes | None:
-    """Replace the `trial_id` or `experiment_id` in a record's bytes; None if that is not possible.
-
-    Raises:
-        MsgspecError, UnicodeDecodeError, RecursionError: they are not a JSON object.
-    """
+    """Replace the `trial_id` or `experiment_id` in a record's bytes; None if impossible."""
     record = _OBJECT.decode(data)
     if record.get(key) == value:
         return data

@@ -46,11 +46,7 @@ def summarise_trials(
     *,
     is_alone: bool = False,
 ) -> Behaviour:
-    """Read and summarise the traces of trials; `is_alone`: in this process only.
-
-    Raises:
-        DamageError: the log does not match its checkpoint.
-    """
+    """Read and summarise the traces of trials; `is_alone`: in this process only."""
     found: dict[str, TrialSummary] = {}
     for row, summary in zip(rows, _summaries(rows, ledger, is_alone=is_alone), strict=True):
         found[row.name] = summary
@@ -83,12 +79,7 @@ def _trace_place(place: str) -> TracedTrial:
 
 
 def trace_trial(row: TrialRow, ledger: LedgerReader | None) -> TracedTrial:
-    """A trial with its trace files, from its directory or the ledger.
-
-    Raises:
-        InputError: it no longer exists.
-        DamageError: the ledger is damaged.
-    """
+    """A trial with its trace files, from its directory or the ledger."""
     if ledger is None or row.place is not None:
         return _trace_place(row.place or "")
     return trace_row(ledger, find_trial(ledger, row.name))

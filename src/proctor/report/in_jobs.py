@@ -43,11 +43,7 @@ class JobTrials:
 
 
 def load_jobs(path: str) -> JobTrials:
-    """Read the job at a path, or all jobs in the directory there.
-
-    Raises:
-        JobError: there is no job.
-    """
+    """Read the job at a path, or all jobs in the directory there."""
     found = JobTrials()
     for job in find_jobs(Path(path)):
         trials = find_trials(job, JobOptions())

@@ -60,11 +60,7 @@ class Run:
 
 
 def load_run(thing: str, ledger: LedgerReader | None, *, prefers_ledger: bool = False) -> Run:
-    """Load a run by path or experiment name; by default, an existing path takes precedence.
-
-    Raises:
-        InputError: it is neither, or nothing is in it.
-    """
+    """Load a run by path or experiment name; by default, an existing path takes precedence."""
     check_name(thing)
     if ledger is None or (is_job_path(thing) and not prefers_ledger):
         return load_job_run(thing)

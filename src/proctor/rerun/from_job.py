@@ -39,11 +39,7 @@ class RecordedJob:
         return [_name_of(found) for found in self.job.trials]
 
     def load(self, name: str) -> RecordedTrial:
-        """Load one trial.
-
-        Raises:
-            NotReplayableError: its files cannot be used.
-        """
+        """Load one trial."""
         found = next(each for each in self.job.trials if _name_of(each) == name)
         claimed = found.claimed
         record = _read(found, "record.json", LARGEST_DOCUMENT)

@@ -65,11 +65,7 @@ def read_recorded(
     record: bytes | None,
     read: Read,
 ) -> RecordedTrial:
-    """Read what else a trial left; `record` is its record, None if there is none.
-
-    Raises:
-        NotReplayableError: its trace exists, but cannot be read.
-    """
+    """Read what else a trial left; `record` is its record, None if there is none."""
     stated = _parse_record(record)
     return RecordedTrial(
         name=name,

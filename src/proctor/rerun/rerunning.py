@@ -245,11 +245,7 @@ async def _run_one(trials: Trials, name: str, options: RerunOptions) -> Rerun | 
 
 
 async def _run_with_answers(trial: RecordedTrial, options: RerunOptions) -> Rerun | None:
-    """Run the agent again with the recorded answers of its model; None if it was interrupted.
-
-    Raises:
-        NotReplayableError: it cannot be run, or asked its model nothing.
-    """
+    """Run the agent again with the recorded answers of its model; None if it was interrupted."""
     plan = plan_with_answers(trial, options.environment, options.agent_tree, options.base)
     task = find_task(trial, options.tasks)
     answers = _put_answers(trial, task, options.directory)

@@ -25,11 +25,7 @@ _VALIDATOR = SchemaValidator(
 
 
 def coerce_rewards(document: object) -> Rewards | None:
-    """Validate a parsed reward.json; None for null.
-
-    Raises:
-        ValidationError: pydantic's: it is not a map of values convertible to numbers.
-    """
+    """Validate a parsed reward.json; None for null."""
     validated: dict[str, Rewards | None] = _VALIDATOR.validate_python({"rewards": document})
     return validated["rewards"]
 

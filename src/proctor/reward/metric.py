@@ -79,11 +79,6 @@ def operands(column: RewardColumn, name: str) -> dict[str, list[Number]]:
 
 
 def compute_metric(name: str, column: RewardColumn) -> Rewards:
-    """Compute one metric of a group.
-
-    Raises:
-        ZeroDivisionError, ValueError: the group has no trials.
-        OverflowError: the integers are too large for a mean.
-    """
+    """Compute one metric of a group."""
     aggregate = METRICS[name]
     return {label: aggregate(values) for label, values in operands(column, name).items()}

@@ -36,11 +36,7 @@ type Span = tuple[int, int]
 def choose_spans(
     ledger: LedgerReader, conditions: Sequence[TrialCondition], wanted: TrialFilter
 ) -> list[Span] | None:
-    """The ranges of the matching trials, in order; None if every entry matches.
-
-    Raises:
-        InputError: the filter has an invalid time.
-    """
+    """The ranges of the matching trials, in order; None if every entry matches."""
     if not conditions and wanted == TrialFilter():
         return None
     names = [NamePattern(_COLUMNS[each.name], each.value, each.is_not) for each in conditions]
@@ -122,12 +118,7 @@ class Page:
 def find_hits(
     ledger: LedgerReader, index: SearchIndex, query: Query, wanted: TrialFilter, page: Page
 ) -> Found:
-    """The hits of one page, and the number of all matches.
-
-    Raises:
-        InputError: the filter has an invalid time.
-        sqlite3.DatabaseError: the index is damaged.
-    """
+    """The hits of one page, and the number of all matches."""
     with snapshot(ledger):
         spans = choose_spans(ledger, query.conditions, wanted)
         bound = page.bound
@@ -145,12 +136,7 @@ def find_hits(
 def count_by_trial(
     ledger: LedgerReader, index: SearchIndex, query: Query, wanted: TrialFilter
 ) -> list[TrialCount]:
-    """Every trial with a match, with its number of matches, most recently sealed first.
-
-    Raises:
-        InputError: the filter has an invalid time.
-        sqlite3.DatabaseError: the index is damaged.
-    """
+    """Every trial with a match, with its number of matches, most recently sealed first."""
     with snapshot(ledger):
         spans = choose_spans(ledger, query.conditions, wanted)
         counts: dict[int, int] = {}

@@ -75,11 +75,7 @@ def unpack_rows(packed: bytes) -> list[Row]:
 def reading(
     log: LogStore, artifacts: ArtifactStore, entries: Sequence[IndexedEntry], size: int
 ) -> Iterator[Iterable[Piece]]:
-    """Yield the pieces of a ledger's entries, in order; `size` is the size of their evidence.
-
-    Raises:
-        LedgerError: something other than the evidence failed, such as a full disk.
-    """
+    """Yield the pieces of a ledger's entries, in order; `size` is the size of their evidence."""
     if size < _WORTH_IT or count_processors() == 1:
         yield make_pieces(log, artifacts, entries)
         return

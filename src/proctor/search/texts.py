@@ -96,11 +96,7 @@ def _rows_of_record(record: TrialRecord) -> Iterator[Row]:
 
 
 def rows_of_trace(trace: FoundTrace) -> Iterator[Row]:
-    """Every entry of a trace.
-
-    Raises:
-        TraceError: it cannot be read.
-    """
+    """Every entry of a trace."""
     group: list[Entry] = []
     held = 0
     for entry in TraceReading(trace.path, trace.kind).entries():

@@ -77,11 +77,7 @@ def ask_index[T](
 
 
 def update_index(ledger: LedgerReader, watch: Watch = watch_nothing) -> bool:
-    """Update the index at the lowest priority; False if another process is doing so.
-
-    Raises:
-        LedgerError: the index cannot be written.
-    """
+    """Update the index at the lowest priority; False if another process is doing so."""
     if ledger.index.path is None:
         return False
     os.nice(_LOWEST_PRIORITY)

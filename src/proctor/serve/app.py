@@ -236,11 +236,7 @@ class Front:
             self._served.audit.write(now, facts)
 
     def _authorize(self, request: Request) -> str:
-        """Find the token of a request; returns whose requests are limited together.
-
-        Raises:
-            HTTPException: 401 without a valid one, 403 if it may not do that, 429 too often.
-        """
+        """Find the token of a request; returns whose requests are limited together."""
         served, now = self._served, time.monotonic()
         given, network = _read_token(request), network_of(_address_of(request))
         token = served.tokens.find(given) if given else None

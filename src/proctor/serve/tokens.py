@@ -110,11 +110,7 @@ class Tokens:
             raise LedgerError(f"{self._path}: cannot be read: {error}") from error
 
     def find(self, given: str) -> Token | None:
-        """The token that was given, or None.
-
-        Raises:
-            LedgerError: the file cannot be read.
-        """
+        """The token that was given, or None."""
         self._load()
         digest = sha256_hex(given.encode("utf-8", "surrogateescape"))
         found = self._by_digest.get(digest)

@@ -83,9 +83,6 @@ class Unreferenced:
         """Write what was added and is not sealed yet to the list.
 
         What comes together with its entries is sealed a moment later, and need not be written.
-
-        Raises:
-            OSError: it cannot be written.
         """
         if not self._unwritten:
             return
@@ -137,10 +134,6 @@ class Unreferenced:
         """Delete artifacts that no entry has named for a day.
 
         The thread that appends to the ledger calls it, so that no entry comes in between.
-
-        Raises:
-            LedgerError: the ledger cannot be read.
-            OSError: an artifact cannot be deleted, or the list not be written.
         """
         # Another process on this machine may append too.
         with ledger.log.locked():

@@ -83,12 +83,6 @@ class Uploads:
         """Store the artifacts of a bulk upload; returns their number. Call `note` then.
 
         Those that are withheld are not stored: see `finish`.
-
-        Raises:
-            InputError: the body is not one.
-            NotSealedError: an artifact is too large.
-            AlteredArtifactError: an artifact is not what it is called.
-            LedgerError: there is no room for it.
         """
         with self._writing(token, len(body)):
             return self._store_small(token, body, now, withheld)
@@ -126,12 +120,7 @@ class Uploads:
                 path.write_bytes(data)
 
     def finish(self, token: str, files: Sequence[EvidenceFile], now: float) -> None:
-        """Store those of a token's complete uploads that a trial names which is not sealed yet.
-
-        Raises:
-            AlteredArtifactError: one is not what it is called; it must be sent anew.
-            LedgerError: there is no room for it.
-        """
+        """Store those of a token's complete uploads that a trial names which is not sealed yet."""
         wanted = {file.sha256: file.size for file in files}
         for path in self._list_parts(token):
             sha256, _, total = path.name.partition("-")

@@ -78,13 +78,7 @@ class Writer:
         return self._machines
 
     async def submit(self, submitted: Submitted) -> Placed:
-        """Append entries that were checked.
-
-        Raises:
-            ConflictError: a trial is sealed already with different bytes.
-            NotSealedError: an entry would not be admitted.
-            LedgerError: the ledger cannot be written.
-        """
+        """Append entries that were checked."""
         placed: Placed = await self._put(_Job(submitted=submitted))
         return placed
 

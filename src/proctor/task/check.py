@@ -60,11 +60,7 @@ def check_task(path: Path) -> list[Diagnostic]:
 
 
 def check_dataset(path: Path) -> DatasetCheck:
-    """Check every task, and every directory that harbor would skip.
-
-    Raises:
-        TaskError: the dataset cannot be listed.
-    """
+    """Check every task, and every directory that harbor would skip."""
     dataset = load_dataset(path)
     tasks = tuple(TaskCheck(one.name, tuple(check_task(one.path))) for one in dataset.tasks)
     skipped = tuple(TaskCheck(one.name, one.faults) for one in dataset.skipped)

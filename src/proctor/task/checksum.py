@@ -49,11 +49,7 @@ class _Listing(msgspec.Struct, gc=False):
 
 
 def task_checksum(directory: Path, hashes: FileHashes = SHARED) -> str:
-    """The checksum of a task directory, as in a trial's result.json.
-
-    Raises:
-        TaskError: as for hash_tree.
-    """
+    """The checksum of a task directory, as in a trial's result.json."""
     return hash_tree(directory, hashes).checksum
 
 
@@ -82,11 +78,7 @@ def hash_tree(directory: Path, hashes: FileHashes = SHARED) -> HashedTree:
 
 
 def checksum_of_list(files: Iterable[tuple[str, str]]) -> str:
-    """Compute the checksum of a task from the paths and SHA-256 of its files alone.
-
-    Raises:
-        TaskError: a name is not UTF-8.
-    """
+    """Compute the checksum of a task from the paths and SHA-256 of its files alone."""
     folders: dict[str, list[str]] = {"": []}
     for path, sha256 in files:
         folder, _, name = path.rpartition("/")

@@ -137,11 +137,7 @@ class TaskDigests(msgspec.Struct, frozen=True):
 
 
 def load_digests(directory: Path, hashes: FileHashes = SHARED) -> TaskDigests:
-    """Compute every digest of a task directory, whether or not harbor would accept it.
-
-    Raises:
-        TaskError: something in it cannot be read or hashed.
-    """
+    """Compute every digest of a task directory, whether or not harbor would accept it."""
     files = hash_files(directory, hashes)
     tree = hash_tree(directory, hashes)
     return TaskDigests(

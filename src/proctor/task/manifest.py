@@ -31,11 +31,7 @@ class FileDigest(msgspec.Struct, frozen=True, gc=False):
 
 
 def hash_files(directory: Path, hashes: FileHashes = SHARED) -> tuple[FileDigest, ...]:
-    """Hash every regular file of a task directory, sorted by path.
-
-    Raises:
-        TaskError: something cannot be read, or a name is not UTF-8.
-    """
+    """Hash every regular file of a task directory, sorted by path."""
     root = Path(os.path.realpath(directory))
     found = sorted((path.relative_to(root).as_posix(), path) for path in _find_files(root))
     return tuple(_hash_file(name, path, hashes) for name, path in found)

@@ -69,11 +69,7 @@ def _is_addresses(host: str) -> bool:
 
 
 def parse_hosts(hosts: Iterable[str]) -> tuple[str, ...]:
-    """Normalise several host names.
-
-    Raises:
-        ValueError: one is not a host name.
-    """
+    """Normalise several host names."""
     return tuple(parse_host(host) for host in hosts)
 
 

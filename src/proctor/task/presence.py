@@ -12,30 +12,18 @@ _ABSENT = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP})
 
 
 def is_there(path: Path) -> bool:
-    """Whether the path exists.
-
-    Raises:
-        OSError: it cannot be determined.
-    """
+    """Whether the path exists."""
     return _find_mode(path) is not None
 
 
 def is_file(path: Path) -> bool:
-    """Whether the path is a regular file.
-
-    Raises:
-        OSError: it cannot be determined.
-    """
+    """Whether the path is a regular file."""
     mode = _find_mode(path)
     return mode is not None and stat.S_ISREG(mode)
 
 
 def is_directory(path: Path) -> bool:
-    """Whether the path is a directory.
-
-    Raises:
-        OSError: it cannot be determined.
-    """
+    """Whether the path is a directory."""
     mode = _find_mode(path)
     return mode is not None and stat.S_ISDIR(mode)
 

@@ -94,11 +94,7 @@ class OldConfig(BaseModel):
 
 
 def is_terminal_bench_task(path: Path) -> bool:
-    """Whether a directory is an older task: it has a task.yaml and no task.toml.
-
-    Raises:
-        OSError: it cannot be determined.
-    """
+    """Whether a directory is an older task: it has a task.yaml and no task.toml."""
     return is_file(path / CONFIG) and not is_there(path / "task.toml")
 
 

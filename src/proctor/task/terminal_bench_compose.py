@@ -104,11 +104,7 @@ def parse_compose(data: object) -> Compose | None:
 
 
 def extend_dockerfile(text: str, service: Yaml) -> str:
-    """Add to a Dockerfile what the compose file says about its service.
-
-    Raises:
-        TaskError: a value has a form that harbor does not accept either.
-    """
+    """Add to a Dockerfile what the compose file says about its service."""
     if "platform" in service:
         text = _set_platform(text, _scalar("platform", service["platform"]))
     end = "" if text.endswith("\n") else "\n"

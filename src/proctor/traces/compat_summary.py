@@ -40,11 +40,7 @@ class Signals(msgspec.Struct, kw_only=True):
 
 
 def read_trajectory_signals(path: str) -> Signals:
-    """The signals of a trajectory; unreadable lines are left out.
-
-    Raises:
-        TraceError: the file cannot be read at all.
-    """
+    """The signals of a trajectory; unreadable lines are left out."""
     signals = Signals()
     for chunk in read_chunks(path, salvage=True):
         for entry in chunk.entries:
@@ -100,11 +96,7 @@ _WORDS: Final = (
 
 
 def read_conversation_signals(path: str) -> Signals:
-    """The signals of a conversation; an empty one counts as a transcript too.
-
-    Raises:
-        TraceError: the file cannot be read at all.
-    """
+    """The signals of a conversation; an empty one counts as a transcript too."""
     signals = Signals(has_transcript=1)
     for row in _rows(path):
         signals.total_messages += 1
@@ -221,11 +213,7 @@ def _is_error(text: str) -> bool:
 
 
 def read_signals(trajectory: str | None, conversation: str | None) -> Signals:
-    """The signals of a trial from its files: a trajectory hides the conversation.
-
-    Raises:
-        TraceError: the file cannot be read at all.
-    """
+    """The signals of a trial from its files: a trajectory hides the conversation."""
     # Even an empty trajectory hides the conversation, as it does in aec-bench.
     if trajectory is not None:
         return read_trajectory_signals(trajectory)

@@ -110,11 +110,7 @@ class Conversation(msgspec.Struct, frozen=True):
 def load_conversation(
     path: str, *, salvage: bool = False, line_limit: int = LINE_LIMIT
 ) -> Conversation:
-    """Load the whole file.
-
-    Raises:
-        TraceError: it cannot be read; unless salvaging, also the first problem in it.
-    """
+    """Load the whole file."""
     reading = _Reading(salvage=salvage)
     turns: list[Turn] = []
     diagnostics: list[Diagnostic] = []
@@ -127,11 +123,7 @@ def load_conversation(
 
 
 def read_turns(path: str, *, salvage: bool = False) -> Iterator[Turn | Diagnostic]:
-    """Yield the file's turns one by one, with diagnostics in between.
-
-    Raises:
-        TraceError: it cannot be read; unless salvaging, also the first problem in it.
-    """
+    """Yield the file's turns one by one, with diagnostics in between."""
     return _Reading(salvage=salvage).items(path, LINE_LIMIT)
 
 

@@ -40,11 +40,7 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 def load_entries(path: str, kind: TraceKind, *, salvage: bool = False) -> Loaded:
-    """Load a trace of any kind as entries.
-
-    Raises:
-        TraceError: it cannot be read; unless salvaging, also the first problem in it.
-    """
+    """Load a trace of any kind as entries."""
     match kind:
         case TraceKind.TRAJECTORY | TraceKind.OUTPUT:
             # Thorough, because a value hidden by a duplicate key is lost too.
@@ -134,10 +130,6 @@ def render_as_trajectory(loaded: Loaded, *, header: bool = True) -> tuple[bytes,
 
 
 def render_as_atif(loaded: Loaded, agent: Agent | None = None) -> tuple[bytes, list[Loss]]:
-    """Render an ATIF document of version 1.7, which harbor's validator accepts.
-
-    Raises:
-        TraceError: there is no entry.
-    """
+    """Render an ATIF document of version 1.7, which harbor's validator accepts."""
     atif, losses = from_entries(loaded.entries, agent=agent)
     return render_atif(atif), [*loaded.losses, *losses]

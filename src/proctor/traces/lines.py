@@ -63,11 +63,7 @@ class OpenTrace:
     def __init__(
         self, path: str, limit: int = LINE_LIMIT, span: tuple[int, int] | None = None
     ) -> None:
-        """Open it.
-
-        Raises:
-            TraceError: it is missing, not a regular file, or may not be read.
-        """
+        """Open it."""
         self.path = path
         self._limit = limit
         try:
@@ -102,11 +98,7 @@ class OpenTrace:
         return []
 
     def pieces(self) -> Iterator[bytes | Oversized]:
-        """Yield whole lines, many at a time; the last piece may lack a line end.
-
-        Raises:
-            TraceError: the disk reported an error.
-        """
+        """Yield whole lines, many at a time; the last piece may lack a line end."""
         buffer = bytearray(min(_PIECE, max(self.size, 1)))
         filled = dropped = 0
         while taken := self._take(memoryview(buffer)[filled:]):

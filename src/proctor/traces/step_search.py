@@ -84,11 +84,7 @@ def survey_piece(piece: bytes) -> Survey:
 def read_steps(
     path: str, first: int, last: int, *, line_limit: int = LINE_LIMIT, worth_it: int = _WORTH_IT
 ) -> Iterator[Chunk]:
-    """Yield the entries of the steps first to last, inclusive; reading is lenient.
-
-    Raises:
-        TraceError: it cannot be read.
-    """
+    """Yield the entries of the steps first to last, inclusive; reading is lenient."""
     search = _Search(path, first, last, line_limit)
     size = search.size()
     found = search.in_two(size) if size >= worth_it else search.in_span(0, size)

@@ -162,9 +162,6 @@ def summarise_file(path: str, kind: TraceKind, *, labelled: bool = False) -> Tra
     """Summarise the trace in one file; `labelled`: with the labels of its turns.
 
     Reading is lenient: problems in the file are counted and listed, never raised.
-
-    Raises:
-        TraceError: it cannot be read at all.
     """
     reading = TraceReading(path, kind)
     return msgspec.structs.replace(

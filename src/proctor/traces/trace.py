@@ -66,11 +66,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def load_trace_file(path: str, kind: TraceKind) -> Trace:
-    """What is in one file.
-
-    Raises:
-        TraceError: it cannot be read at all.
-    """
+    """What is in one file."""
     match kind:
         case TraceKind.TRAJECTORY | TraceKind.OUTPUT:
             found = load_trajectory(path, salvage=True)
@@ -150,19 +146,11 @@ class TraceReading:
         self._path, self._kind = path, kind
 
     def entries(self) -> Iterator[Entry]:
-        """The entries in their order.
-
-        Raises:
-            TraceError: the file cannot be read at all.
-        """
+        """The entries in their order."""
         return chain.from_iterable(self.batches())
 
     def batches(self) -> Iterator[Sequence[Entry]]:
-        """The entries in their order, many at a time.
-
-        Raises:
-            TraceError: the file cannot be read at all.
-        """
+        """The entries in their order, many at a time."""
         match self._kind:
             case TraceKind.TRAJECTORY | TraceKind.OUTPUT:
                 for chunk in read_chunks(self._path, salvage=True):

@@ -139,11 +139,7 @@ class FoundTrace:
 def open_parts(
     parts: Iterable[Part], open_file: Callable[[str], Opened], stack: contextlib.ExitStack
 ) -> Iterator[FoundTrace]:
-    """The trace of each part that has one; the stack closes their files.
-
-    Raises:
-        DamageError: sealed evidence is missing or altered.
-    """
+    """The trace of each part that has one; the stack closes their files."""
     for part in parts:
         found = _find_usable(part, open_file, stack)
         if found is not None:
@@ -250,9 +246,6 @@ def opened_traces(
 
     `with_output`: what the agent's commands printed stands in for a trace. It has no steps.
     `only_output`: it is taken even where the agent wrote a trace.
-
-    Raises:
-        DamageError: sealed evidence is missing or altered.
     """
     with contextlib.ExitStack() as stack:
         parts = _find_parts(trial)

@@ -218,11 +218,7 @@ class Chunk(msgspec.Struct, frozen=True):
 
 
 def load_trajectory(path: str, *, salvage: bool = False, thorough: bool = False) -> Chunk:
-    """Load the whole file as one chunk, if it is small enough to hold in memory.
-
-    Raises:
-        TraceError: it cannot be read; unless salvaging, also the first problem in it.
-    """
+    """Load the whole file as one chunk, if it is small enough to hold in memory."""
     lines: list[int] = []
     whole = Chunk([], lines, [], [], [])
     for chunk in read_chunks(path, salvage=salvage, thorough=thorough):
@@ -237,11 +233,7 @@ def load_trajectory(path: str, *, salvage: bool = False, thorough: bool = False)
 def read_chunks(
     path: str, *, salvage: bool = False, thorough: bool = False, line_limit: int = LINE_LIMIT
 ) -> Iterator[Chunk]:
-    """Yield the file's entries, many at a time.
-
-    Raises:
-        TraceError: it cannot be read; unless salvaging, also the first problem in it.
-    """
+    """Yield the file's entries, many at a time."""
     trace = OpenTrace(path, line_limit)
     try:
         for chunk in _Reading(thorough=thorough).chunks(trace):
@@ -253,11 +245,7 @@ def read_chunks(
 
 
 def has_entries(path: str) -> bool:
-    """Whether a lenient reading finds an entry; reads no further than the first.
-
-    Raises:
-        TraceError: it cannot be read.
-    """
+    """Whether a lenient reading finds an entry; reads no further than the first."""
     for span in ((0, _BEGINNING), None):
         trace = OpenTrace(path, LINE_LIMIT, span)
         try:

@@ -233,12 +233,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def compare_traced(trial: TracedTrial) -> Compared:
-    """Summarise a trial by aec-bench's rules.
-
-    Raises:
-        TraceError: a trace cannot be read at all.
-        DamageError: sealed evidence is missing or altered.
-    """
+    """Summarise a trial by aec-bench's rules."""
     names = [_find_trace(trial, kind) for kind in (TraceKind.TRAJECTORY, TraceKind.CONVERSATION)]
     with contextlib.ExitStack() as stack:
         paths = [

@@ -106,11 +106,7 @@ class Redactor:
     def __init__(
         self, secrets: Mapping[str, str] | Iterable[str], salt: bytes | None = None
     ) -> None:
-        """Take secrets by name, or without names. Empty ones hide nothing and are passed over.
-
-        Raises:
-            ValueError: a secret is so short that replacing it would shred the text.
-        """
+        """Take secrets by name, or without names. Empty ones hide nothing and are passed over."""
         if isinstance(secrets, str):
             raise TypeError("secrets is one text; expected a mapping of names to values, or a list")
         named = secrets.items() if isinstance(secrets, Mapping) else ((None, s) for s in secrets)
@@ -211,12 +207,7 @@ class TrajectoryWriter:
         header: bool = True,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
-        """Open a new file, or continue the one that is there. Without a path, nothing is raised.
-
-        Raises:
-            OSError: it cannot be opened or written, or is a pipe, a socket or a directory.
-            ValueError: it holds something that is no trajectory; nothing was written to it.
-        """
+        """Open a new file, or continue the one that is there. Without a path, nothing is raised."""
         chosen = os.fspath(os.environ.get(VARIABLE) or DEFAULT_PATH if path is None else path)
         self.path = os.path.abspath(chosen)  # noqa: PTH100 - resolve() would follow links
         # Where it is brought back. Links may be turned round meanwhile, and the directory changed.
@@ -303,7 +294,7 @@ class TrajectoryWriter:
         """A tool that is about to run. Its result follows, unless the program dies first."""
         self.entry(role="tool_call", tool_name=tool_name, command=command, arguments=arguments)
 
-    def tool_result(  # noqa: PLR0913 - as many as the format has fields for it
+    def tool_result(
         self,
         tool_name: str,
         stdout: str = "",
@@ -603,11 +594,7 @@ def _open(path: str, extra_flags: int = 0) -> int:
 
 
 def _open_again(path: str) -> int:
-    """Open what is in the place of a deleted file, or make it. A link there leads to others' files.
-
-    Raises:
-        OSError: it is a link, or anything else that is no regular file.
-    """
+    """Open what replaced a deleted file, or make it. A link there leads to others' files."""
     try:
         fd = _open(path, os.O_NOFOLLOW)
     except OSError as error:
@@ -661,11 +648,7 @@ def _unlock(fd: int) -> None:
 
 
 def _holds_entries(fd: int, path: str) -> bool:
-    """Whether a whole line is there. Torn pieces of lines and zero bytes count as nothing.
-
-    Raises:
-        ValueError: what is there first is something else.
-    """
+    """Whether a whole line is there. Torn pieces of lines and zero bytes count as nothing."""
     with os.fdopen(os.dup(fd), "rb") as file:
         file.seek(0)
         lines = iter(lambda: file.readline(_LONGEST_LINE), b"")

@@ -230,11 +230,7 @@ def _show(changes: Sequence[Change]) -> list[dict[str, object]]:
 
 
 def write_account(paths: TrialPaths, account: ChangeAccount, step: Step | None) -> None:
-    """Write changes.jsonl.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Write changes.jsonl."""
     path = paths.step_dir(step.name) / "changes.jsonl" if step else paths.changes_path
     replace_file(path, render_account(account))
 

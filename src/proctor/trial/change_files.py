@@ -37,11 +37,7 @@ def find_change_files(files: Collection[str]) -> dict[str, str]:
 
 
 def load_changes(files: Collection[str], open_file: Callable[[str], Opened]) -> list[PartChanges]:
-    """Load the change records of a trial, steps in execution order.
-
-    Raises:
-        DamageError: sealed evidence is missing or altered.
-    """
+    """Load the change records of a trial, steps in execution order."""
     found = find_change_files(files)
     parts = order_parts([Part(name, []) for name in found], files, open_file)
     return [
@@ -61,11 +57,7 @@ def _load(name: str, open_file: Callable[[str], Opened]) -> ChangeRecord:
 def load_clean_room(
     files: Collection[str], open_file: Callable[[str], Opened]
 ) -> CleanRoomResult | str | None:
-    """Load the clean-room result; a sentence if it cannot be read, None if there is none.
-
-    Raises:
-        DamageError: sealed evidence is missing or altered.
-    """
+    """Load the clean-room result; a sentence if it cannot be read, None if there is none."""
     if CLEAN_ROOM not in files:
         return None
     try:

@@ -35,11 +35,7 @@ SUFFIX = ".inside"
 
 
 def merge_tree(source: str, target: str) -> list[str]:
-    """Move everything in a directory into another; return the paths of files that differed.
-
-    Raises:
-        OSError: something cannot be moved; the rest is still in the source.
-    """
+    """Move everything in a directory into another; return the paths of files that differed."""
     differing: list[str] = []
     _merge_entries(source, target, "", differing)
     return differing
@@ -87,11 +83,7 @@ _MOST = 100
 
 
 async def collect_agent_output(run: TrialRun, target: Target) -> None:
-    """Fetch the agent's logs, and let the agent fill its context from them if it has not yet.
-
-    Raises:
-        Exception: raised by the agent while it reads its logs.
-    """
+    """Fetch the agent's logs, and let the agent fill its context from them if it has not yet."""
     await _fetch_logs(run)
     _add_agent_findings(run)
     context = target.agent_result

@@ -207,9 +207,5 @@ _decode = msgspec.json.Decoder(VerifiedAgain).decode
 
 
 def parse_verified_again(data: bytes) -> VerifiedAgain:
-    """Parse verify-again.json.
-
-    Raises:
-        MsgspecError, UnicodeDecodeError: the data is invalid.
-    """
+    """Parse verify-again.json."""
     return _decode(data)

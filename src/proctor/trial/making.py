@@ -26,11 +26,7 @@ TRAJECTORY = str(INSIDE.agent_dir / "trajectory.jsonl")
 
 
 async def make_agent(run: TrialRun) -> Agent:
-    """Create the agent, with the skills that the job provides.
-
-    Raises:
-        Exception: raised by a third-party class, or because the config is invalid.
-    """
+    """Create the agent, with the skills that the job provides."""
     config, task = run.spec.config.agent, run.spec.task.config
     host = host_variables()
     if config.skills:
@@ -152,11 +148,7 @@ def _order_environment(run: TrialRun, host: Mapping[str, str]) -> EnvironmentOrd
 
 
 def find_environment_env(run: TrialRun, host: Mapping[str, str]) -> dict[str, str]:
-    """Variables of all programs in the environment: the task's, overridden by the job's.
-
-    Raises:
-        ValueError: a variable refers to one that the host does not have.
-    """
+    """Variables of all programs in the environment: the task's, overridden by the job's."""
     task, job = run.spec.task.config.environment.env, run.spec.config.environment.env
     return resolve_env({**task, **job}, host)
 

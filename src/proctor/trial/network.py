@@ -92,11 +92,7 @@ def find_ignored_hosts(
 
 
 def check_network(plan: NetworkPlan, can: CanNetwork, kind: str, label: str) -> None:
-    """Check that an environment of this kind supports the policies; `label` names their owner.
-
-    Raises:
-        ValueError: it does not; harbor's message.
-    """
+    """Check that an environment of this kind supports the policies; `label` names their owner."""
     where = "agent environment"
     if plan.agent != plan.baseline:
         _check_switch(plan.agent, can, kind, (f"{label} agent phase", where))

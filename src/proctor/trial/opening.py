@@ -193,11 +193,7 @@ def _find_task_id(spec: TrialSpec) -> TaskId:
 
 
 def open_files(run: TrialRun) -> None:
-    """Create the trial's directories and first files.
-
-    Raises:
-        OSError: they cannot be created.
-    """
+    """Create the trial's directories and first files."""
     place = run.place
     _make_directory(place)
     for name in ("agent", "verifier", "artifacts"):

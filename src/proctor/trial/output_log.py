@@ -129,11 +129,7 @@ class OutputLog:
             self._logger.warning("%s: the agent's output is not written to it: %s", path, error)
 
     def read_text(self) -> Iterator[str]:
-        """The text so far, piece by piece, and what was cut.
-
-        Raises:
-            OSError: the file cannot be read.
-        """
+        """The text so far, piece by piece, and what was cut."""
         if not self._n_commands:
             return
         with open(self.path, "rb") as file:
@@ -177,11 +173,7 @@ class OutputLog:
             self._fd = -1
 
     def _cut(self) -> None:
-        """Rewrite the file without its middle.
-
-        Raises:
-            OSError: it cannot be; the file is as it was.
-        """
+        """Rewrite the file without its middle."""
         head, *marks = self._marks
         at = next(place for place, mark in enumerate(marks) if mark[0] >= self._size - HEAD)
         tail = marks[at]

@@ -97,11 +97,7 @@ class Packages(msgspec.Struct, frozen=True):
 async def find_packages(
     changes: Sequence[Change], changed: Environment, pristine: Environment, workdir: str
 ) -> Packages:
-    """Compare the agent's packages with those of an environment that has the image's.
-
-    Raises:
-        Exception: an environment cannot list its packages.
-    """
+    """Compare the agent's packages with those of an environment that has the image's."""
     debian: tuple[str, ...] = ()
     if any(each.path == _STATUS for each in changes):
         before, now = await _load_status(pristine), await _load_status(changed)

@@ -79,11 +79,7 @@ class Recording:
         """record.json."""
 
     def note_phase(self, result: TrialResult, phase: str, watched: Watched | None) -> None:
-        """Write the record of a trial that is in this phase.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Write the record of a trial that is in this phase."""
         record, _ = build_record(self._make_source(result, watched, None, phase), [])
         self._write(record)
 
@@ -99,10 +95,6 @@ class Recording:
 
         `step_uses` are those of the traces of steps, for a trial without a trace of its own;
         `models` those that the gateway saw answering.
-
-        Raises:
-            OSError: it cannot be written.
-            RecordError: the facts do not make a valid record; the one of the last phase remains.
         """
         source = self._make_source(result, watched, trace, None)
         counted = count_trace(trace) if trace is not None else merge_uses(step_uses)

@@ -125,11 +125,7 @@ def render_spec(spec: TrialSpec) -> str:
 
 
 def parse_spec(text: str) -> TrialSpec:
-    """Parse a rendered spec.
-
-    Raises:
-        ValueError: the text is invalid.
-    """
+    """Parse a rendered spec."""
     return msgspec.convert(json.loads(text), TrialSpec, dec_hook=_from_plain)
 
 

@@ -32,11 +32,7 @@ class SwappedFile:
         self._other_size = 0
 
     def write(self, data: bytes) -> None:
-        """Replace the file's contents atomically.
-
-        Raises:
-            OSError: it cannot be written; the old file remains.
-        """
+        """Replace the file's contents atomically."""
         if not self._is_there:
             replace_file(self._path, data)
             self._is_there = True
@@ -53,9 +49,6 @@ class SwappedFile:
         """Write data to a new path by renaming the previous version of this file; ends rewriting.
 
         Reusing a file avoids creating one, which is the slowest step for a small file.
-
-        Raises:
-            OSError: it cannot be written; whatever is at the path remains.
         """
         if self._has_other:
             self._write_other(data)

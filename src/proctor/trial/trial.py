@@ -73,11 +73,7 @@ from proctor.trial.verification import find_own_environment, run_verification
 
 
 async def run_steps(run: TrialRun, agent: Agent, environment: Environment) -> None:
-    """Run the steps of a task until one of them ends the trial, then combine their rewards.
-
-    Raises:
-        Exception: something failed between the phases of a step; the trial then has no rewards.
-    """
+    """Run the steps of a task until one of them ends the trial, then combine their rewards."""
     steps = run.spec.task.steps
     results: list[StepResult] = []
     run.result.step_results = results
@@ -282,11 +278,7 @@ def _read_solution(spec: TrialSpec) -> str | None:
 
 
 async def close_files(run: TrialRun) -> None:
-    """Write the trial's final files. result.json is written whole or not at all.
-
-    Raises:
-        OSError: a file cannot be written; the result in memory records that too.
-    """
+    """Write the trial's final files. result.json is written whole or not at all."""
     run.watch("record")
     if run.is_started and not os.path.lexists(run.paths.config_path):
         run.fail(

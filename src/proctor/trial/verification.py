@@ -40,12 +40,7 @@ async def verify_separately(
     artifacts_dir: Path,
     step: Step | None = None,
 ) -> VerifierResult:
-    """Run the verifier in a separate environment and read its rewards.
-
-    Raises:
-        TimeoutError: the verifier or its environment timed out.
-        Exception: the first failure.
-    """
+    """Run the verifier in a separate environment and read its rewards."""
     timeout = (run.step_timeouts(step) if step else run.timeouts).verifier
     further: Sequence[Asked] = step.config.artifacts if step else ()
     network = run.network(step)

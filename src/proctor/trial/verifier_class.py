@@ -37,11 +37,7 @@ class CustomVerifier(msgspec.Struct, frozen=True):
     made: _Verifier
 
     async def verify(self) -> VerifierResult:
-        """Return its rewards.
-
-        Raises:
-            ValidationError: the result is not rewards; pydantic's class, as in harbor.
-        """
+        """Return its rewards."""
         answer = await self.made.verify()
         return VerifierResult(rewards=validate_rewards(answer.rewards))
 

@@ -439,11 +439,7 @@ def is_killed(said: str, return_code: int) -> bool:
 
 
 def find_verifier_env(run: TrialRun, step: Step | None) -> Mapping[str, str] | None:
-    """Environment variables of the tests: the task's, overridden by the step's and then the job's.
-
-    Raises:
-        ValueError: a variable refers to one that the host does not have.
-    """
+    """The tests' environment variables: the task's, overridden by the step's, then the job's."""
     task, job = run.spec.task.config.verifier.env, run.spec.config.verifier.env
     merged = {**task, **(step.config.verifier.env if step else {}), **job}
     return resolve_env(merged, host_variables()) if merged else None

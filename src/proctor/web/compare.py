@@ -88,12 +88,7 @@ def _show_compare(request: Request) -> Response:
 
 
 def _load(subject: Subject, ledger: LedgerReader | None, name: str) -> Run:
-    """Load a run by its name.
-
-    Raises:
-        NotThereError: there is none.
-        DamageError: the ledger is damaged.
-    """
+    """Load a run by its name."""
     if ledger is None:
         job = subject.shelf.find(name)
         if job is None:
@@ -106,11 +101,7 @@ def _load(subject: Subject, ledger: LedgerReader | None, name: str) -> Run:
 
 
 def _compare(runs: list[Run], asked: _Params, ledger: LedgerReader | None) -> tuple[str, Markup]:
-    """Render the comparison; return its title and contents.
-
-    Raises:
-        InputError: the sides are not comparable, or the groups are ambiguous.
-    """
+    """Render the comparison; return its title and contents."""
     a = make_side("A", runs[0], asked.groups[0] or None)
     b = make_side("B", runs[1], asked.groups[1] or None)
     behaviour = _read_traces(a, b, asked, ledger)

@@ -146,11 +146,7 @@ class Experiment:
 
 
 def load_sealed(ledger: LedgerReader, name: str) -> Experiment | None:
-    """Load an experiment's current trials; None if there is none of that name.
-
-    Raises:
-        DamageError: the log does not match its checkpoint.
-    """
+    """Load an experiment's current trials; None if there is none of that name."""
     # Read the version first: trials sealed meanwhile then get a newer version, and the page
     # reloads.
     with snapshot(ledger):
@@ -207,11 +203,7 @@ class Listed:
 def list_experiments(
     ledger: LedgerReader, *, words: str = "", first: int = 0, count: int = 50
 ) -> tuple[int, list[Listed]]:
-    """Return how many experiments match, and a page of them, most recently sealed first.
-
-    Raises:
-        DamageError: the log does not match its checkpoint.
-    """
+    """Return how many experiments match, and a page of them, most recently sealed first."""
     with snapshot(ledger):
         found = ledger.index.experiments(words)
         listed = []

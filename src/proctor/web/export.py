@@ -86,12 +86,7 @@ def make_pages(
     ledger: LedgerReader | None,
     watch: Watch,
 ) -> Iterator[tuple[str, str]]:
-    """Yield every page as its relative name and its text.
-
-    Raises:
-        InputError: a trial is in two of the runs.
-        DamageError: the log does not match its checkpoint.
-    """
+    """Yield every page as its relative name and its text."""
     rows = [each for run in runs for each in run.trials]
     names = _name_pages(rows)
     report = render_report(facts)
@@ -351,11 +346,7 @@ def _write_pages(made: Path, pages: Iterator[tuple[str, str]]) -> Iterator[str]:
 
 
 def _check_place(target: Path, place: Path) -> None:
-    """Check that only files of an earlier site would be replaced.
-
-    Raises:
-        InputError: others would be.
-    """
+    """Check that only files of an earlier site would be replaced."""
     if not os.path.lexists(target):
         return
     if not target.is_dir():

@@ -112,11 +112,7 @@ class PageParams:
 
 
 def parse_params(query: QueryParams) -> PageParams:
-    """Parse the parameters of an address.
-
-    Raises:
-        InputError: a parameter is invalid.
-    """
+    """Parse the parameters of an address."""
     return PageParams(
         task=read_words(query, "task"),
         outcome=read_choice(query, "outcome", OUTCOMES),

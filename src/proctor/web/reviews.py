@@ -39,12 +39,7 @@ async def _take_review(request: Request) -> Response:
 
 
 def _append(subject: Subject, name: tuple[str, str], fields: dict[str, str]) -> int:
-    """Append the review; return the number of its entry.
-
-    Raises:
-        HTTPException: 400, 413 if the review is invalid; 403 without permission or key; 409 without
-            a ledger; 503 while another process writes.
-    """
+    """Append the review; return the number of its entry."""
     if subject.ledger is None:
         subject.trial_directory(*name)
         raise HTTPException(409, "reviews are stored in a ledger; these are plain job directories")

@@ -125,11 +125,7 @@ _SCANS: Final = threading.Semaphore(_AT_ONCE)
 
 
 def search_ledger(ledger: LedgerReader, query: Query, page: Page) -> tuple[Found, list[str]]:
-    """Return a page of hits, and notes about what could not be searched.
-
-    Raises:
-        LedgerError: the index is unusable.
-    """
+    """Return a page of hits, and notes about what could not be searched."""
 
     def ask(index: SearchIndex) -> tuple[Found, list[str]]:
         unnamed = render_unnamed(list_unnamed(ledger))

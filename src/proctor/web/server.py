@@ -61,11 +61,7 @@ class Tls:
     key: Path
 
     def check(self) -> None:
-        """Check that they can be used.
-
-        Raises:
-            InputError: one of them is not in PEM form, or they do not belong together.
-        """
+        """Check that they can be used."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         with _named(self.certificate, "a certificate in PEM form"):
             context.load_verify_locations(self.certificate)

@@ -80,11 +80,7 @@ class Health:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[LedgerReader]:
-        """Open the ledger; a damaged one as found.
-
-        Raises:
-            LedgerError: it cannot be opened.
-        """
+        """Open the ledger; a damaged one as found."""
         self.look()
         with self._lock:
             kept = Path(self._kept.name) if self._kept else None
@@ -217,11 +213,7 @@ class Subject:
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[LedgerReader | None]:
-        """Open the ledger for one request, a damaged one as found; None for jobs.
-
-        Raises:
-            LedgerError: it cannot be opened.
-        """
+        """Open the ledger for one request, a damaged one as found; None for jobs."""
         if self.health is None:
             yield None
             return
@@ -323,11 +315,7 @@ def _no_trial(experiment: str, trial: str) -> NotThereError:
 
 
 def _text(name: str) -> str:
-    """Check that an index can be queried for a name.
-
-    Raises:
-        NotThereError: it has control characters or is not valid text, so nothing has that name.
-    """
+    """Check that an index can be queried for a name."""
     if not name.isprintable():
         raise NotThereError(f"nothing is called {_shown(name)}")
     return name

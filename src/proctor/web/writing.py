@@ -95,11 +95,7 @@ def cookie_name(request: Request) -> str:
 
 
 def exchange_token(request: Request) -> Response | None:
-    """Answer an address that contains a token: set a cookie and redirect without it.
-
-    Raises:
-        HTTPException: 403: it is not this viewer's token.
-    """
+    """Answer an address that contains a token: set a cookie and redirect without it."""
     given = request.query_params.get(_PARAMETER)
     if given is None or request.method != "GET":
         return None

@@ -85,13 +85,7 @@ class Loop:
     _start: float = 0.0
 
     async def run(self, system: str, instruction: str) -> Reached | None:
-        """Do the task. Return the limit that ended it, or None if the model did.
-
-        Raises:
-            ModelError: the endpoint gave no answer.
-            AgentError: a limit cannot be checked.
-            Exception: raised by the environment.
-        """
+        """Do the task. Return the limit that ended it, or None if the model did."""
         self._start = self.pace.clock.monotonic()
         self._messages = [system_message(system), user_message(instruction)]
         while True:
@@ -253,12 +247,7 @@ class ChatAgent:
         """Do nothing: nothing is installed in the environment."""
 
     async def run(self, instruction: str, environment: Environment, context: AgentContext) -> None:
-        """Do the task; each answer of the model is a step of <trial>/agent/trajectory.jsonl.
-
-        Raises:
-            ModelError: the endpoint gave no answer; each cause has its own subclass.
-            AgentError: max_tokens or max_cost_usd is set, but the endpoint reports no usage.
-        """
+        """Do the task; each answer of the model is a step of <trial>/agent/trajectory.jsonl."""
         redactor = self._find_redactor()
         async with self._open_endpoint(redactor) as endpoint:
             with open_trace(self._order.logs_dir, redactor) as trace:

@@ -278,11 +278,7 @@ class Endpoint:
 async def open_endpoint(
     address: Address, timeout_sec: float, redactor: Redactor, clock: Clock
 ) -> AsyncIterator[Endpoint]:
-    """Open an endpoint; its connections are closed afterwards.
-
-    Raises:
-        ModelRequestError: the variables for proxies or certificates are invalid.
-    """
+    """Open an endpoint; its connections are closed afterwards."""
     async with _make_client(address) as client:
         yield Endpoint(client, address, timeout_sec, redactor, clock)
 

@@ -254,11 +254,7 @@ def run_judge(
     watch: Callable[[int], None] = lambda _: None,
     pace: Pace | None = None,
 ) -> JudgeResults:
-    """Label the turns of many traces; `watch` is called with the number of traces done.
-
-    Raises:
-        InputError: the endpoint's address is invalid, or the judge gave up without one label.
-    """
+    """Label the turns of many traces; `watch` is called with the number of traces done."""
     return asyncio.run(_run_judge(options, cache, traces, watch, pace or Pace()))
 
 

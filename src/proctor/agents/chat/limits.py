@@ -29,11 +29,7 @@ class Reached(msgspec.Struct, frozen=True):
 
 
 def find_reached(settings: ChatSettings, account: Account, seconds: float) -> Reached | None:
-    """Return the first limit that is reached after `seconds`, or None.
-
-    Raises:
-        AgentError: one cannot be checked.
-    """
+    """Return the first limit that is reached after `seconds`, or None."""
     used: dict[str, float | None] = {
         "max_turns": account.n_turns,
         "max_tokens": _watched("max_tokens", settings.max_tokens, account),

@@ -25,11 +25,7 @@ _STANDING = (*_GOOD, "differs", "refused", "absent")
 
 
 def check_record_file(path: str, evidence: tuple[str, ...] = ()) -> Checked:
-    """Check a record: its format, its rules and, given directories, the files it names.
-
-    Raises:
-        RecordError: it is not a record at all.
-    """
+    """Check a record: its format, its rules and, given directories, the files it names."""
     loaded = load_record(Path(path), salvage=True)
     tally = Tally()
     tally.add(loaded.diagnostics)

@@ -33,11 +33,7 @@ def _find_revision(path: str) -> str:
 
 
 def check_dataset_directory(path: str) -> Checked:
-    """Check every directory of a dataset.
-
-    Raises:
-        TaskError: it cannot be listed.
-    """
+    """Check every directory of a dataset."""
     found = check_dataset(Path(path))
     taken, skipped = len(found.tasks), len(found.skipped)
     return Checked(

@@ -22,11 +22,7 @@ _LONGEST_ROLE = 40
 
 
 def check_trajectory_file(path: str) -> Checked:
-    """Check every line of a trajectory.jsonl.
-
-    Raises:
-        TraceError: it cannot be read.
-    """
+    """Check every line of a trajectory.jsonl."""
     tally, roles, header = Tally(), Counter[str](), "no header"
     last_step, thing = 0, FileKind.TRAJECTORY
     for chunk in read_chunks(path, salvage=True, thorough=True):
@@ -70,11 +66,7 @@ def _render_roles(roles: Counter[str]) -> str:
 
 
 def check_conversation_file(path: str) -> Checked:
-    """Check a conversation.jsonl in any dialect.
-
-    Raises:
-        TraceError: it cannot be read.
-    """
+    """Check a conversation.jsonl in any dialect."""
     tally, roles = Tally(), Counter[str]()
     calls = 0
     for found in read_turns(path, salvage=True):
@@ -96,11 +88,7 @@ def check_conversation_file(path: str) -> Checked:
 
 
 def check_atif_file(path: str) -> Checked:
-    """Check a trajectory.json by the rules of harbor's validator.
-
-    Raises:
-        TraceError: it cannot be read.
-    """
+    """Check a trajectory.json by the rules of harbor's validator."""
     found = load_atif(Path(path), salvage=True)
     tally = Tally()
     tally.add(found.diagnostics)

@@ -162,12 +162,7 @@ def _tell(sentence: str) -> None:
 def _bring_in(
     found: _Found, experiment: str, open_ledger: Callable[[], LedgerWriter]
 ) -> Reconciliation:
-    """Seal the samples as they arrive.
-
-    Raises:
-        PrimeError: there are none.
-        LedgerError: the ledger cannot be opened or written; what was sealed so far stays.
-    """
+    """Seal the samples as they arrive."""
     samples, evaluation = found.samples, found.evaluation
     progress = make_progress()
     offers = (

@@ -28,11 +28,7 @@ def bring_in(
     secrets: Secrets | None = None,
     admission: Admission | None = None,
 ) -> Reconciliation:
-    """Seal what was found, with a progress bar if it takes longer than a second.
-
-    Raises:
-        LedgerError: the ledger cannot be opened or written; what was sealed so far stays.
-    """
+    """Seal what was found, with a progress bar if it takes longer than a second."""
     progress = make_progress()
     total = len(offers)
     return seal_offers(

@@ -53,11 +53,7 @@ def command(output: str | None, directory: str | None, as_json: bool) -> int:
 
 
 def load_public_key(ledger: LedgerReader) -> VerifierKey:
-    """The public key that signs a ledger now, after checking that it signed the checkpoint.
-
-    Raises:
-        SignatureError: it did not.
-    """
+    """The public key that signs a ledger now, after checking that it signed the checkpoint."""
     key = parse_verifier_key(ledger.index.position().key)
     check_signature(ledger.checkpoint(), key, f"{ledger.where}/checkpoint")
     return key

@@ -39,11 +39,7 @@ def choose_directory(given: str | None) -> Path:
 
 
 def open_ledger(given: str | None) -> LedgerReader:
-    """Open the ledger for reading.
-
-    Raises:
-        LedgerError: there is none.
-    """
+    """Open the ledger for reading."""
     return open_reader(choose_directory(given))
 
 

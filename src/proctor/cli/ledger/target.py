@@ -12,23 +12,13 @@ from proctor.ledger.reader import LedgerWriter
 
 
 def open_signed(directory: str | None, key_file: str | None) -> LedgerWriter:
-    """Open an existing ledger for what only its owner does.
-
-    Raises:
-        LedgerError: there is none, or it is another machine's.
-        KeyFileError: the key cannot be read or made.
-    """
+    """Open an existing ledger for what only its owner does."""
     place = own_directory(directory, os.environ)
     return open_writer(place, find_key(Path(key_file) if key_file else None, os.environ))
 
 
 def open_target(directory: str | None, key_file: str | None) -> LedgerWriter:
-    """Open the ledger for writing; a newly created one is reported on stderr.
-
-    Raises:
-        LedgerError: it can neither be opened nor made.
-        KeyFileError: the key cannot be read or made.
-    """
+    """Open the ledger for writing; a newly created one is reported on stderr."""
     key = find_key(Path(key_file) if key_file else None, os.environ)
     place = choose_directory(directory)
     ledger, is_made = open_or_create(place, key)

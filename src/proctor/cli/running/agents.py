@@ -16,12 +16,7 @@ _WITHOUT_ARGUMENTS = ("oracle", "nop")
 
 
 def set_agents(config: JobConfig, flags: RunFlags) -> None:
-    """Set the agents of a config from flags, or change those that it has.
-
-    Raises:
-        UsageError: flags that do not go together.
-        InputError: a file or a host that cannot be used.
-    """
+    """Set the agents of a config from flags, or change those that it has."""
     _check_flags(flags)
     given = _parse_given(flags)
     if _names_agent(flags):

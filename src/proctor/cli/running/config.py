@@ -200,12 +200,7 @@ _DIRECT = {
 
 
 def set_environment(config: JobConfig, flags: RunFlags) -> None:
-    """Set the environment of a config from flags.
-
-    Raises:
-        UsageError: flags that do not go together.
-        InputError: an environment that is not here, or a value that cannot be used.
-    """
+    """Set the environment of a config from flags."""
     environment = config.environment
     _choose(environment, flags)
     for flag, field in _DIRECT.items():
@@ -335,12 +330,7 @@ class RequestedJob(msgspec.Struct, frozen=True):
 def make_config(
     flags: RunFlags, now: datetime, host: Mapping[str, str], note: Callable[[str], None]
 ) -> RequestedJob:
-    """Make the job from flags.
-
-    Raises:
-        UsageError: flags that do not go together.
-        InputError: a file or a value that cannot be used, or a secret that is only redacted.
-    """
+    """Make the job from flags."""
     time_name = now.strftime("%Y-%m-%d__%H-%M-%S")
     config, notes = _load_base(flags, time_name)
     for sentence in notes:

@@ -36,11 +36,7 @@ _REFERENCE = re.compile(r"\$\{([^}:]*)(?::-([^}]*))?\}")
 
 
 def parse_env_file(text: str, host: Mapping[str, str], where: str) -> dict[str, str]:
-    """Parse variables; `${NAME}` in a value is an earlier one, else the host's, else empty.
-
-    Raises:
-        InputError: a line is no variable.
-    """
+    """Parse variables; `${NAME}` in a value is an earlier one, else the host's, else empty."""
     text = text.removeprefix("\ufeff")
     variables: dict[str, str] = {}
     at = _skip(_BLANK, text, 0)
@@ -116,11 +112,7 @@ _LATER_KEYS = frozenset(
 
 
 def load_base_config(path: Path, default_name: str) -> tuple[JobConfig, list[str]]:
-    """Load the job that a file describes, with notes about the file.
-
-    Raises:
-        ConfigError: unreadable, or no such description.
-    """
+    """Load the job that a file describes, with notes about the file."""
     notes: list[str] = []
     values = load_job_config(path, notes)
     config = make_job_config({"job_name": default_name, **values}, where=str(path))

@@ -14,11 +14,7 @@ from proctor.job.git_source import list_git_dataset, parse_git_source
 def list_git_tasks(
     dataset: str, flags: RunFlags, host: Mapping[str, str], *, quiet: bool
 ) -> list[TaskConfig]:
-    """The chosen tasks, each with the commit that the dataset's ref names now.
-
-    Raises:
-        InputError: the repository cannot be reached, or no task is chosen.
-    """
+    """The chosen tasks, each with the commit that the dataset's ref names now."""
     source = parse_git_source(dataset)
     fetching = Fetching(say_nothing if quiet else make_report())
     found = list_git_dataset(source, find_caches(host), host, fetching)

@@ -56,12 +56,7 @@ class Consent(msgspec.Struct, frozen=True):
     """What to do about a missing variable."""
 
     def __call__(self, tasks: Sequence[Task], config: JobConfig) -> None:
-        """Return if the user agrees.
-
-        Raises:
-            InputError: a variable is missing, or there is no terminal to ask.
-            Exit: the user declined.
-        """
+        """Return if the user agrees."""
         needs = list_needs((task.config for task in tasks), config)
         check_there(needs, self.host, self.remedy)
         if not check_needs(needs, self.given, yes=self.yes):

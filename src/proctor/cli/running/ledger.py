@@ -16,11 +16,7 @@ def choose_ledger(
     extends: bool,
     host: Mapping[str, str],
 ) -> LedgerOptions | None:
-    """The ledger of a new job; None if nothing is sealed.
-
-    Raises:
-        UsageError: a ledger was named, and none is wanted.
-    """
+    """The ledger of a new job; None if nothing is sealed."""
     check_apart("ledger", "no_ledger")
     check_apart("key", "no_ledger")
     check_apart("extend_experiment", "no_ledger")
@@ -32,9 +28,5 @@ def choose_ledger(
 
 
 def find_directory(given: Path | str | None, host: Mapping[str, str]) -> Path:
-    """The absolute directory of the ledger, whether or not it exists; for an address, of its copy.
-
-    Raises:
-        LedgerError: the server of an address cannot be used.
-    """
+    """The absolute directory of the ledger, which need not exist; for an address, of its copy."""
     return ledger_directory(given, host).expanduser().absolute()

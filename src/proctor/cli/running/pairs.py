@@ -16,20 +16,12 @@ _WORDS = {"True": True, "False": False, "None": None}
 
 
 def parse_arguments(option: str, pairs: Sequence[str]) -> dict[str, object]:
-    """Parse arguments for a class: each value is JSON, else True, False or None, else text.
-
-    Raises:
-        UsageError: one is no pair.
-    """
+    """Parse arguments for a class: each value is JSON, else True, False or None, else text."""
     return {name: _parse_value(value) for name, value in _split(option, pairs)}
 
 
 def parse_variables(option: str, pairs: Sequence[str]) -> dict[str, str]:
-    """Parse environment variables: each value is text.
-
-    Raises:
-        UsageError: one is no pair.
-    """
+    """Parse environment variables: each value is text."""
     return dict(_split(option, pairs))
 
 

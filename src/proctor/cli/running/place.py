@@ -41,11 +41,7 @@ def choose_slurm(on: str, options: tuple[str, ...], *, print_script: bool) -> Sl
 
 
 def run_on_slurm(slurm: SlurmOptions, words: Sequence[str], directory: Path) -> int:
-    """Run a command of proctor, by its words, in a pilot job of Slurm; returns its exit code.
-
-    Raises:
-        ClusterError: Slurm rejects the job or ends it.
-    """
+    """Run a command of proctor, by its words, in a pilot job of Slurm; returns its exit code."""
     pilots = _load_slurm()
     pilot = pilots.make_pilot(words, directory.name, slurm.options)
     code: int = pilots.run_pilot(pilot, directory, print_script=slurm.print_script)

@@ -88,11 +88,7 @@ def _without_own(words: Sequence[str]) -> Iterator[str]:
 
 
 def run_pilot(pilot: Pilot, directory: Path, *, print_script: bool) -> int:
-    """Submit a pilot job and follow it; returns the exit code of its command.
-
-    Raises:
-        ClusterError: Slurm rejects the job, or ends it; the message says how to continue.
-    """
+    """Submit a pilot job and follow it; returns the exit code of its command."""
     if print_script:
         click.echo(render_script(pilot), nl=False)
         return 0

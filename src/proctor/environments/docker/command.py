@@ -85,11 +85,7 @@ async def run_command(
 
 
 async def attach(order: Order, *, is_terminal: bool) -> int:
-    """Run the shell of a container on our standard input and output; return its exit code.
-
-    Raises:
-        DockerError: it cannot be started.
-    """
+    """Run the shell of a container on our standard input and output; return its exit code."""
     variables = pass_on(order.env)
     words = ["exec", "--interactive", *(["--tty"] if is_terminal else []), *variables.words]
     words += ["--workdir", order.workdir, *(["--user", order.user] if order.user else [])]
@@ -122,23 +118,14 @@ class Call:
         self._process: asyncio.subprocess.Process | None = None
 
     async def run(self, timeout_sec: float | None) -> Finished:
-        """Run it to its end; the timeout includes the time that Docker takes to start it.
-
-        Raises:
-            TimeoutError: it took too long, and still runs.
-            DockerError: the command was not started.
-        """
+        """Run it to its end; the timeout includes the time that Docker takes to start it."""
         async with asyncio.timeout(timeout_sec):
             await self.begin()
             code = await self.wait()
         return self.finish(code)
 
     async def begin(self) -> None:
-        """Start the docker program.
-
-        Raises:
-            DockerError: it cannot be started.
-        """
+        """Start the docker program."""
         self._process = await start_docker(
             self._words, stdout=self._output.write_end, stderr=self._output.write_end, env=self._env
         )
@@ -208,11 +195,7 @@ def _without_pid(hearing: Hearing) -> Hearing:
 
 
 async def _end(call: Call, order: Order) -> None:
-    """Kill a command's process group; if that fails, the whole container.
-
-    Raises:
-        DockerError: the container cannot be killed either.
-    """
+    """Kill a command's process group; if that fails, the whole container."""
     try:
         async with asyncio.timeout(_PATIENCE_SEC):
             pid = await call.wait_until_begun()

@@ -112,11 +112,7 @@ class CopiedFiles:
         return False
 
     async def _read[Made](self, source: str, work: Callable[[BinaryIO], Made]) -> Made:
-        """Return the result of `work` on the tar of a path; the rest of the tar is not read.
-
-        Raises:
-            FileNotFoundError: the path does not exist.
-        """
+        """Return the result of `work` on the tar of a path; the rest of the tar is not read."""
         ours, theirs = os.pipe2(os.O_CLOEXEC)
         words = ["cp", "--follow-link", f"{self._container}:{source}", "-"]
         try:

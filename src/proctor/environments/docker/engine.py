@@ -33,11 +33,7 @@ _KNOWN: dict[str, Engine] = {}
 
 
 async def find_engine() -> Engine:
-    """Return the engine that the docker program uses, cached.
-
-    Raises:
-        EngineError: there is none, or access is denied; the message says what to do.
-    """
+    """Return the engine that the docker program uses, cached."""
     key = name_choice()
     if key not in _KNOWN:
         _KNOWN[key] = await _ask()
@@ -52,11 +48,7 @@ def name_choice() -> str:
 
 
 def lock_of(name: str) -> Path:
-    """Return a file to lock while something of this name is made in the engine.
-
-    Raises:
-        ImageError, SandboxError: its directory cannot be created.
-    """
+    """Return a file to lock while something of this name is made in the engine."""
     directory = make_private(cache_directory() / "docker")
     return directory / f"{sha256_hex(f'{name_choice()}\n{name}'.encode())[:24]}.lock"
 

@@ -92,11 +92,7 @@ async def keep_as_image(container: str, image: Image) -> Image:
 
 
 async def remove_image(image: Image) -> None:
-    """Remove a frozen image.
-
-    Raises:
-        DockerError: it cannot be removed.
-    """
+    """Remove a frozen image."""
     await run_docker("image", "rm", image.id)
 
 
@@ -105,9 +101,6 @@ async def fill_from_kept(container: str, kept: Image, left_out: LeftOut) -> None
 
     The top layer of the frozen image is copied to the container's writable layer, which preserves
     deletions and replaced directories. Both are on this machine.
-
-    Raises:
-        DockerError, SandboxError, OSError: the files cannot be copied.
     """
     source = await _find_layer("image", "inspect", kept.id)
     target = await _find_layer("inspect", container)
@@ -148,11 +141,7 @@ class DockerEnvironment(ChangedContainer):
     """A container, and for the verifier another one next to it."""
 
     def __init__(self, order: EnvironmentOrder) -> None:
-        """Take the trial's options; the kwarg `network` names the network of public tasks.
-
-        Raises:
-            UnsupportedError: the task or the job requires something that is not supported.
-        """
+        """Take the trial's options; the kwarg `network` names the network of public tasks."""
         super().__init__(order)
         self._settings = check_order(order)
         self._limits = limits_of(order.config, order.task_env_config)
@@ -254,11 +243,7 @@ class DockerEnvironment(ChangedContainer):
         return name
 
     async def _wait_for_services(self, image: Image) -> None:
-        """Wait for the image's HEALTHCHECK, as harbor's `docker compose up --wait` does.
-
-        Raises:
-            HealthcheckError: it failed too often.
-        """
+        """Wait for the image's HEALTHCHECK, as harbor's `docker compose up --wait` does."""
         if image.healthcheck is not None:
             await run_healthcheck(self, image.healthcheck)
         if image.entrypoint:
@@ -283,11 +268,7 @@ class DockerEnvironment(ChangedContainer):
         return CopiedFiles(name)
 
     def _choose_network(self, engine: Engine) -> str:
-        """Choose the network; report a finding if it is the host's.
-
-        Raises:
-            DockerError: the engine has no such network.
-        """
+        """Choose the network; report a finding if it is the host's."""
         if self._order.network.mode is NetworkMode.NO_NETWORK:
             return "none"
         chosen = self._settings.network or BRIDGE
@@ -322,11 +303,7 @@ class DockerEnvironment(ChangedContainer):
         self._findings.append(Finding(code=code, phase=phase, message=message, detail=detail))
 
     async def stop(self, delete: bool) -> None:  # noqa: FBT001 - harbor's signature
-        """Remove the container; its image stays for the next trial.
-
-        Raises:
-            DockerError, OSError: something cannot be removed.
-        """
+        """Remove the container; its image stays for the next trial."""
         await self._end()
 
     async def _end(self) -> None:
@@ -356,11 +333,7 @@ class DockerEnvironment(ChangedContainer):
                 await asyncio.to_thread(delete_session, directory)
 
     async def open_model_port(self) -> None:
-        """Let programs inside reach the model gateway; see ModelReaching.
-
-        Raises:
-            DockerError: the container does not run.
-        """
+        """Let programs inside reach the model gateway; see ModelReaching."""
         self._now()
         if self._model_port is not None:
             self._model_port.open()
@@ -400,11 +373,7 @@ class DockerEnvironment(ChangedContainer):
         return bool((listed.stdout or "").strip())
 
     async def freeze(self) -> None:
-        """Commit its files as they are now to an image; see Freezing.
-
-        Raises:
-            DockerError: they cannot be committed.
-        """
+        """Commit its files as they are now to an image; see Freezing."""
         now = self._now()
         before, self._frozen = self._frozen, None
         if before is not None:
@@ -413,11 +382,7 @@ class DockerEnvironment(ChangedContainer):
         self._frozen_etc = self._etc_files.find_changed()
 
     async def open_frozen(self, paths: TrialPaths) -> "DockerEnvironment":
-        """Start another container with the frozen files; see Freezing.
-
-        Raises:
-            DockerError: nothing was frozen, or it cannot be started.
-        """
+        """Start another container with the frozen files; see Freezing."""
         kept = self._check_kept()
         other = DockerEnvironment(replace(self._order, trial_paths=paths))
         await other.start_like(self._now(), kept, self._frozen_etc)
@@ -527,11 +492,7 @@ def _is_uploaded(environment_dir: Path, *, has_image: bool) -> bool:
 
 
 async def _shell_of(image: Image, files: Files) -> str:
-    """Return the shell of an image, cached for all its containers.
-
-    Raises:
-        ImageError: it has none.
-    """
+    """Return the shell of an image, cached for all its containers."""
     if image.id not in _SHELL_OF:
         path = image.env.get("PATH", "")
         _SHELL_OF[image.id] = await find_shell(image.pin, path, files.kind_of)

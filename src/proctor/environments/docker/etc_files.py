@@ -49,11 +49,7 @@ class EtcFiles:
             )
 
     def write(self, contents: Mapping[str, bytes]) -> None:
-        """Write some of the files.
-
-        Raises:
-            OSError: one cannot be written.
-        """
+        """Write some of the files."""
         for path in contents.keys() & self._places.keys():
             # In place, because this very file is mounted in the container.
             with os.fdopen(os.open(self._places[path], _WRITE), "wb") as file:

@@ -208,11 +208,7 @@ def _failure_of(directory: Path, said: str) -> Exception:
 
 
 async def find_image(name: str, *, context: str | None = None) -> Image | None:
-    """Find an image in the engine; with `context`, only one built from that context.
-
-    Raises:
-        DockerError: the engine failed.
-    """
+    """Find an image in the engine; with `context`, only one built from that context."""
     found = await run_docker("image", "inspect", name, is_checked=False)
     if found.code != 0:
         return None

@@ -91,11 +91,7 @@ class MergedFiles:
         return True
 
     async def find_user(self, name: str) -> User:
-        """Find a user in this root.
-
-        Raises:
-            UnknownUserError: there is no such user.
-        """
+        """Find a user in this root."""
         return await self._do(lambda: find_user(name))
 
     async def _do[Made](self, action: Callable[[], Made], files: list[int] | None = None) -> Made:

@@ -48,9 +48,6 @@ async def list_processes(container: str, first: int) -> list[Listed]:
 
     A process is listed while any of its threads is alive. If the engine's `ps` cannot list
     threads, as busybox's, a process whose first thread has ended counts as dead.
-
-    Raises:
-        DockerError: the container or the engine no longer runs.
     """
     listed = await run_docker("top", container, "-eLo", _FIELDS, is_checked=False)
     if listed.code != 0:
@@ -65,11 +62,7 @@ async def list_processes(container: str, first: int) -> list[Listed]:
 
 
 def list_processes_here(first: int, model_port: int) -> list[Listed]:
-    """List the processes from /proc, if the engine runs on this machine.
-
-    Raises:
-        OSError: the container no longer runs.
-    """
+    """List the processes from /proc, if the engine runs on this machine."""
     namespace = str(Path(f"/proc/{first}/ns/pid").readlink())
     lister = Lister(f"/proc/{first}/root", model_port)
     return _without_own(sorted(_find_in(namespace, lister), key=lambda row: row.pid), first)

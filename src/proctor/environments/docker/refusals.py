@@ -42,11 +42,7 @@ def check_order(order: EnvironmentOrder) -> RequestedSettings:
 
 
 def check_reaches_models(config: EnvironmentConfig) -> None:
-    """Check, before a job starts, that its containers can reach the model gateway.
-
-    Raises:
-        UnsupportedError: they cannot; the message says why, and what to do.
-    """
+    """Check, before a job starts, that its containers can reach the model gateway."""
     # A task without a network needs root even if public ones use the host's: checked for each.
     check_can_forward(check_options(config).network or BRIDGE)
 

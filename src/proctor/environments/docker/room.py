@@ -185,11 +185,7 @@ def words_of_bind(source: str, target: str) -> list[str]:
 
 
 async def prepare_room_image(top: TopLevel, fresh: Sequence[str]) -> str:
-    """Return the image for rooms with these symlinks, made once per engine.
-
-    Raises:
-        DockerError: it cannot be made.
-    """
+    """Return the image for rooms with these symlinks, made once per engine."""
     own = _OWN | {path.strip("/") for path in fresh} | set(find_apart(fresh))
     links = {name: to for name, to in top.links.items() if name not in own}
     listed = "\n".join([PLACE, *(f"{name}\0{to}" for name, to in sorted(links.items()))])
@@ -314,11 +310,7 @@ class Room(Inside):
         """Do nothing: it ends with the agent's container."""
 
     async def open(self) -> None:
-        """Create its fresh directories, or start it if they are volumes.
-
-        Raises:
-            DockerError: it cannot be started.
-        """
+        """Create its fresh directories, or start it if they are volumes."""
         if self._outside.scratch is not None:
             for path in self._outside.fresh:
                 place = Path(f"{self._outside.scratch}{path}")
@@ -368,11 +360,7 @@ class Room(Inside):
         return await run_command(numbered, timeout_sec)
 
     async def _run_alone(self, order: Order, timeout_sec: int | None) -> Finished:
-        """Run a command as the only program of a new container.
-
-        Raises:
-            TimeoutError: it took too long, and was killed.
-        """
+        """Run a command as the only program of a new container."""
         name = name_container(f"{self.session_id}-room")
         self._names.append(name)
         call: Call | None = None
@@ -427,11 +415,7 @@ class Room(Inside):
         self._is_up = True
 
     async def _make_whole(self, name: str) -> None:
-        """Replace the mounts of a room on this machine by one; the agent's container is paused.
-
-        Raises:
-            DockerError: that failed, and the room cannot be used.
-        """
+        """Replace the mounts of a room on this machine by one; the agent's container is paused."""
         outside = self._outside
         if outside.scratch is None:
             return
@@ -482,11 +466,7 @@ class Room(Inside):
         return await list_there(outside.merged, apart, now.image.id, now.shell)
 
     async def _find_user(self, name: str) -> User:
-        """Find a user in the container's files: the room's image has no users.
-
-        Raises:
-            DockerError: there is no such user.
-        """
+        """Find a user in the container's files: the room's image has no users."""
         now = self._outside.running
         wanted = name or now.image.user or "0"
         try:

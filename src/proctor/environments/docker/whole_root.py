@@ -48,9 +48,6 @@ def guard_directories(pid: int, fresh: Sequence[str]) -> None:
     """Make directories of a paused container mount points; what is not a directory is replaced.
 
     For a thread that is used for nothing else.
-
-    Raises:
-        OSError: they cannot be made.
     """
     mounted = _list_mounted(pid)
     _enter(pid)
@@ -82,9 +79,6 @@ def enter_whole_root(pid: int, merged: str, fresh: Sequence[str]) -> None:
     """Make `merged` the root of a room, whose first process is `pid`.
 
     For a thread that is used for nothing else. The directories `fresh` are guarded.
-
-    Raises:
-        OSError: a mount cannot be moved.
     """
     mounted = _list_mounted(pid)
     top = os.open(merged, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)

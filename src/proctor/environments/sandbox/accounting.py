@@ -251,11 +251,7 @@ _MOST_HOMES = 100
 async def list_changes(
     parts: Sequence[Part], known: Mapping[str, str], *, is_hashing: bool
 ) -> tuple[list[Change], bool]:
-    """List what was written in overlays, and return whether the list was cut.
-
-    Raises:
-        SandboxError: it cannot be listed.
-    """
+    """List what was written in overlays, and return whether the list was cut."""
     layers = [(part.target, part.upper, part.lowers) for part in parts]
     limits = Limits(is_hashing=is_hashing)
     # Files in memory are in no layer, and would count as deleted.

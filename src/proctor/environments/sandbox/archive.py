@@ -88,11 +88,7 @@ class Sender:
         self._is_full = False
 
     def send(self, path: str) -> None:
-        """Send a file or the contents of a directory; a symlink as `path` itself is followed.
-
-        Raises:
-            OSError: it does not exist, or the receiver has closed the stream.
-        """
+        """Send a file or the contents of a directory; a symlink as `path` itself is followed."""
         status = os.stat(path)
         if stat.S_ISDIR(status.st_mode):
             self._head(DIRECTORY, "", status, 0)

@@ -128,10 +128,6 @@ class Box:
         `hearing` receives what it prints, as it comes.
 
         On timeout or cancellation, the command and its process group are dead before this returns.
-
-        Raises:
-            TimeoutError: it took longer than `timeout_sec`.
-            SandboxError: the sandbox has ended, or there is no such user.
         """
         self.is_touched = True
         output = Output(self._root_id, hearing)
@@ -152,9 +148,6 @@ class Box:
 
         Closes the files. A terminal becomes its controlling terminal. On cancellation, the command
         and its process group are dead before this returns.
-
-        Raises:
-            SandboxError: the sandbox has ended, or there is no such user.
         """
         self.is_touched = True
         if self._root_id:
@@ -166,12 +159,7 @@ class Box:
         return int(str((await self._ask(request, output, stdin))["code"]))
 
     async def put(self, source: Path, target: str, *, room: int = 0) -> None:
-        """Copy a file to a path, or the contents of a directory into one; create parents.
-
-        Raises:
-            OSError: the source cannot be read.
-            SandboxError: the target cannot be written.
-        """
+        """Copy a file to a path, or the contents of a directory into one; create parents."""
         self.is_touched = True
         request = {"op": "put", "target": target, "name": source.name, "room": room}
         await put_files(self._router, request, source)
@@ -185,14 +173,7 @@ class Box:
         limit: int | None = None,
         most_entries: int = MOST_ENTRIES,
     ) -> tuple[str, ...]:
-        """Copy a file out, or the contents of a directory; return the files that were refused.
-
-        Raises:
-            FileNotFoundError: the source does not exist.
-            OSError: the target cannot be written.
-            SlowTransferError: it took too long.
-            SandboxError: the sandbox has ended.
-        """
+        """Copy a file out, or the contents of a directory; return the files that were refused."""
         limits = Limits(limit, most_entries)
         request = {"op": "take", "source": source, "room": room}
         request |= {"n_bytes": limit, "n_entries": most_entries}
@@ -225,11 +206,7 @@ class Box:
         return None if kind is None else str(kind)
 
     async def find_sources(self, sources: Sequence[tuple[str, Sequence[str]]]) -> list[FoundSource]:
-        """Find files by directories and expressions for the names at each level below them.
-
-        Raises:
-            SandboxError: a path does not exist, or is not part of the root file system.
-        """
+        """Find files by directories and expressions for the names at each level below them."""
         answer = await self._ask({"op": "find_sources", "sources": sources, "room": 0})
         return [FoundSource(*one) for one in msgspec.convert(answer["found"], _FOUND)]
 
@@ -252,11 +229,7 @@ class Box:
                 raise error
 
     async def unpack_files(self, archive: int, placing: Placing) -> None:
-        """Unpack a tar archive that is read from an open file, which is closed.
-
-        Raises:
-            SandboxError: it cannot be unpacked.
-        """
+        """Unpack a tar archive that is read from an open file, which is closed."""
         self.is_touched = True
         await self._ask({"op": "unpack_tar", "room": 0, **asdict(placing)}, archive)
 
@@ -312,11 +285,7 @@ class Box:
         await self._ask({"op": "make_directories", "paths": list(paths), "room": room})
 
     async def remove(self, paths: Sequence[str]) -> None:
-        """Remove files, if they exist.
-
-        Raises:
-            SandboxError: one cannot be removed.
-        """
+        """Remove files, if they exist."""
         if paths:
             await self._ask({"op": "remove", "paths": list(paths), "room": 0})
 
@@ -498,11 +467,7 @@ def _reason_of(code: int) -> str:
 
 
 async def start_zygote() -> Zygote:
-    """Start the process that sandboxes are forked from.
-
-    Raises:
-        OSError: it cannot be started.
-    """
+    """Start the process that sandboxes are forked from."""
     ours, theirs = make_pair()
     with theirs:
         words = [sys.executable, "-I", "-S", "-c", _START, str(_PACKAGES), str(theirs.fileno())]

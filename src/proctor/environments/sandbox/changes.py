@@ -292,11 +292,7 @@ def _find_layer(part: Part, rest: str) -> str | None:
 
 @contextmanager
 def _way_to(top: str, rest: str) -> Iterator[tuple[int, str]]:
-    """Open the directory of a path, and yield it with the name in it, without following symlinks.
-
-    Raises:
-        OSError: there is no such directory.
-    """
+    """Open the directory of a path without following symlinks; yields it with the name in it."""
     *way, name = rest.split("/")
     fd = os.open(top, _WAY)
     try:

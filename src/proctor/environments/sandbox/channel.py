@@ -28,11 +28,7 @@ def make_pair() -> tuple[socket.socket, socket.socket]:
 
 
 def send(channel: socket.socket, message: Mapping[str, object], files: Sequence[int] = ()) -> None:
-    """Send a message and copies of open files.
-
-    Raises:
-        OSError: the other end is closed, or a non-blocking socket's buffer is full.
-    """
+    """Send a message and copies of open files."""
     data = json.dumps(message).encode()
     if len(data) <= _LONGEST_INLINE:
         _send_packet(channel, _INLINE + data, files)

@@ -33,11 +33,7 @@ _OURS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGCHLD)
 
 
 def become_command(command: Command, output: int, stdin: int, room: int) -> NoReturn:
-    """Replace this process with the command; `output` is its standard output and error.
-
-    Raises:
-        UnknownUserError: its user does not exist.
-    """
+    """Replace this process with the command; `output` is its standard output and error."""
     if os.isatty(stdin):
         # Shells need a controlling terminal for job control, and Ctrl-C to reach their commands.
         fcntl.ioctl(stdin, termios.TIOCSCTTY, 0)
@@ -65,9 +61,6 @@ def launch(command: Command, output: int, room: int, report: Callable[[str], Non
     """Start a command, with `output` as its standard output and error; return its pid.
 
     `report` is called in the child if it cannot become the user.
-
-    Raises:
-        UnknownUserError: there is no such user.
     """
     user = find_user(command.user)
     _mark(command.script)

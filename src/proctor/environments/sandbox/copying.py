@@ -94,23 +94,14 @@ _ALL = Selection()
 
 
 def copy_trees(pairs: Sequence[tuple[str, str]], selection: Selection = _ALL) -> None:
-    """Copy the selected files of each source directory to its target, which must not exist.
-
-    Raises:
-        TooLargeError: there is not enough space.
-        OSError: a file cannot be copied.
-    """
+    """Copy the selected files of each source directory to its target, which must not exist."""
     _check_room(pairs)
     for source, target in pairs:
         copy_tree(source, target, selection)
 
 
 def copy_tree(source: str, target: str, selection: Selection = _ALL) -> None:
-    """Copy a directory with its contents to a path that does not exist yet.
-
-    Raises:
-        OSError: a file cannot be copied; the partial copy is kept.
-    """
+    """Copy a directory with its contents to a path that does not exist yet."""
     Path(target).mkdir(0o700)
     top = _open_level("", os.open(source, _DIRECTORY), os.open(target, _DIRECTORY))
     levels = [top]

@@ -90,9 +90,6 @@ async def clean_parts(
     """Return the root file system with the frozen files on top, except those in `left_out`.
 
     Large trees are hard-linked instead of copied, which is visible in the files' link counts.
-
-    Raises:
-        SandboxError, OSError: the files cannot be copied.
     """
     place = await _empty_place(slot, _CLEAN)
     clones = [str(place / str(number)) for number in range(len(slot.parts))]
@@ -137,11 +134,7 @@ class SandboxEnvironment(Inside):
     """A sandbox of our own: Linux namespaces over an overlay file system."""
 
     def __init__(self, order: EnvironmentOrder) -> None:
-        """Take the trial's options; the kwarg `base` names the root file system, default `host`.
-
-        Raises:
-            UnsupportedError: the task or the job requires something the sandbox does not support.
-        """
+        """Take the trial's options; the kwarg `base` names the root file system, default `host`."""
         super().__init__(order, room=0)
         self._options = check_order(order)
         self._limits = limits_of(order.config, order.task_env_config)
@@ -281,10 +274,6 @@ class SandboxEnvironment(Inside):
         """Start the image's ENTRYPOINT, and wait for its HEALTHCHECK.
 
         As `docker compose up --wait`, with which harbor starts containers.
-
-        Raises:
-            SandboxError: the ENTRYPOINT ended.
-            HealthcheckError: the HEALTHCHECK failed too often.
         """
         now = self._now()
         if now.service is not None:
@@ -357,11 +346,7 @@ class SandboxEnvironment(Inside):
         return 0 if self._choice.network is Network.HOST else self._order.model_port or 0
 
     async def open_model_port(self) -> None:
-        """Let programs inside reach the model gateway; see ModelReaching.
-
-        Raises:
-            SandboxError: the sandbox does not run.
-        """
+        """Let programs inside reach the model gateway; see ModelReaching."""
         self._now()
         if self._held.model_port is not None:
             self._held.model_port.open()
@@ -378,11 +363,7 @@ class SandboxEnvironment(Inside):
             self._findings.append(_finding(code, message, {"ports": ports}))
 
     async def stop(self, delete: bool) -> None:  # noqa: FBT001 - harbor's signature
-        """End all processes, and release the scratch. No files are kept, whatever `delete` says.
-
-        Raises:
-            SandboxError, OSError: something cannot be removed.
-        """
+        """End all processes, and release the scratch. No files are kept, whatever `delete` says."""
         await self._end()
 
     async def _end(self) -> None:
@@ -418,11 +399,7 @@ class SandboxEnvironment(Inside):
         return has_files_in_memory(await self.list_files([DEVICES], MOST_DEVICES))
 
     async def freeze(self) -> None:
-        """Keep a copy of its files as they are now; see Freezing.
-
-        Raises:
-            SandboxError, OSError: the disk is full, or a file cannot be copied.
-        """
+        """Keep a copy of its files as they are now; see Freezing."""
         self._now()
         self._frozen = None
         if self._held.slot is not None:
@@ -556,11 +533,7 @@ async def _make_workdir(box: Box, workdir: str) -> None:
 
 
 async def _shell_of(root: Root, box: Box) -> str:
-    """Return the shell of a root, cached for all sandboxes with that root.
-
-    Raises:
-        ImageError: it has none.
-    """
+    """Return the shell of a root, cached for all sandboxes with that root."""
     if root.parts not in _SHELL_OF:
         path = root.env.get("PATH", "")
         _SHELL_OF[root.parts] = await find_shell(root.pin, path, box.kind_of, _GET_A_SHELL)

@@ -462,11 +462,7 @@ def _start(init: Init, number: int, request: dict[str, Any], files: list[int]) -
 
 
 def _start_worker(init: Init, room: int, own_line: socket.socket | None = None) -> Worker:
-    """Start a worker for a room; `own_line` connects it to the runner directly.
-
-    Raises:
-        OSError: there is no such room, or fork failed.
-    """
+    """Start a worker for a room; `own_line` connects it to the runner directly."""
     if room:
         _namespace_of(init, room)
     init.inherited.restore()

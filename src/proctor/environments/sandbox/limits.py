@@ -72,11 +72,7 @@ class Hierarchy:
 
 
 def limits_of(config: EnvironmentConfig, task: TaskEnvironment) -> Limits:
-    """Return the limits of a job and a task; the job's overrides take precedence.
-
-    Raises:
-        UnsupportedError: they require reservations, or a number is not positive.
-    """
+    """Return the limits of a job and a task; the job's overrides take precedence."""
     cpus, memory = config.cpu_enforcement_policy, config.memory_enforcement_policy
     return Limits(
         _limit_of("cpus", cpus, config.override_cpus, task.cpus, _LEAST_CPUS),

@@ -83,9 +83,6 @@ def hold(path: Path) -> bool:
     """Keep what this file protects from being removed, until this process ends.
 
     Returns False if this process held it already.
-
-    Raises:
-        ImageError: it was removed, or cannot be locked.
     """
     key = os.fspath(path)
     if key in _HELD:

@@ -17,11 +17,7 @@ _MOST_WAITING = 256
 
 
 def bring_loopback_up() -> None:
-    """Bring loopback up in the network namespace of this thread.
-
-    Raises:
-        OSError: the kernel refuses.
-    """
+    """Bring loopback up in the network namespace of this thread."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         request = bytearray(struct.pack("16sH22x", _NAME, 0))
         fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request)

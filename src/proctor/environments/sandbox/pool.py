@@ -149,11 +149,7 @@ class SandboxPool:
         return find_subordinate_ids()
 
     async def hold_new(self, request: PoolRequest, name: str, held: Held) -> None:
-        """Make a sandbox; `held` contains what was made even if this fails.
-
-        Raises:
-            SandboxError, OSError: it cannot be made.
-        """
+        """Make a sandbox; `held` contains what was made even if this fails."""
         held.slots = self._slots
         if not is_all_powerful():
             await self._make(request, name, held, has_ids=False)

@@ -21,12 +21,7 @@ from proctor.sentence import reason_of
 
 
 def check_job(config: EnvironmentConfig) -> None:
-    """Check the options of a job for all its sandboxes.
-
-    Raises:
-        UnsupportedError: the sandbox does not support an option; the message names it.
-        ImageError: its base was not imported, or the program that builds is not installed.
-    """
+    """Check the options of a job for all its sandboxes."""
     options = check_options(config)
     check_builder(options.builder)
     check_host_ports(host_ports_of(config.kwargs))

@@ -42,11 +42,7 @@ _NOBODY = -1
 
 
 def read_stat(place: str) -> tuple[bytes, list[bytes]]:
-    """Return the name of a process or thread, and the fields after it: state, parent, group, ….
-
-    Raises:
-        OSError: it has ended.
-    """
+    """Return the name of a process or thread, and the fields after it: state, parent, group, …."""
     with open(f"{place}/stat", "rb") as file:
         before, _, after = file.read().rpartition(b")")
     return before.partition(b"(")[2], after.split()
@@ -115,9 +111,6 @@ class Lister:
 
         A process can forge its command line, and so the script; the executable is from the kernel.
         Fields that cannot be read are None.
-
-        Raises:
-            OSError: it has ended.
         """
         with open(f"{place}/cmdline", "rb") as file:
             line = file.read(_LONGEST_ARGUMENTS)

@@ -227,11 +227,7 @@ def bring_in(session: Path) -> None:
 
 
 def delete_session(session: Path) -> None:
-    """Delete the scratch of a sandbox that has ended.
-
-    Raises:
-        OSError: something in it cannot be deleted or unmounted.
-    """
+    """Delete the scratch of a sandbox that has ended."""
     free_storage(Session(session).parts)
     try:
         delete_tree(session)

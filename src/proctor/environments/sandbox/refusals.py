@@ -30,11 +30,7 @@ def check_order(order: EnvironmentOrder) -> RootOptions:
 
 
 def check_options(config: EnvironmentConfig) -> RootOptions:
-    """Check the options of a job, and return them.
-
-    Raises:
-        UnsupportedError: the sandbox does not support one; the message names it.
-    """
+    """Check the options of a job, and return them."""
     check_hardware(config, _WHO)
     host_ports_of(config.kwargs)
     return _options_of(config.kwargs)

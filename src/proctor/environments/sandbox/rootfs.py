@@ -100,9 +100,6 @@ def build_root(blueprint: Blueprint, premade: Premade | None, *, in_user_namespa
     """Build the root and enter it; premade overlays are attached to the working directory.
 
     `in_user_namespace`: the sandbox is an unprivileged user's, and mounts its overlays itself.
-
-    Raises:
-        StepError: it cannot be built.
     """
     with step("keeping mounts apart from the host's"):
         mount("none", "/", flags=MS_REC | MS_PRIVATE)
@@ -175,11 +172,7 @@ def _mount_part(root: str, part: Part, *, in_user_namespace: bool) -> None:
 
 
 def mount_overlay(part: Part, target: str, *, in_user_namespace: bool) -> None:
-    """Mount one overlay on a directory.
-
-    Raises:
-        StepError: it cannot be mounted.
-    """
+    """Mount one overlay on a directory."""
     where = f"mounting an overlay on {part.target}"
     with step(where):
         lowers = [os.open(lower, os.O_PATH | os.O_DIRECTORY) for lower in part.lowers]
@@ -287,11 +280,7 @@ def _make_own_nodes() -> bool:
 
 
 def make_nodes(directory: int) -> None:
-    """Make the device nodes of a sandbox in an open directory.
-
-    Raises:
-        OSError: this process may not.
-    """
+    """Make the device nodes of a sandbox in an open directory."""
     for name, (major, minor) in _DEVICES.items():
         os.mknod(name, stat.S_IFCHR | 0o666, os.makedev(major, minor), dir_fd=directory)
         os.chmod(name, 0o666, dir_fd=directory)  # noqa: S103 - as devices have it

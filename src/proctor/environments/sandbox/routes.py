@@ -49,41 +49,25 @@ class Prefix(NamedTuple):
 
 
 def find_own_addresses() -> list[Prefix]:
-    """Return the local addresses of this network namespace, without loopback and link-local ones.
-
-    Raises:
-        OSError: they cannot be listed.
-    """
+    """The local addresses of this network namespace, without loopback and link-local ones."""
     return [prefix for prefix in find_local_addresses() if not _is_kept(prefix)]
 
 
 def find_local_addresses() -> list[Prefix]:
-    """Return all local addresses of this network namespace, including loopback.
-
-    Raises:
-        OSError: they cannot be listed.
-    """
+    """Return all local addresses of this network namespace, including loopback."""
     with _open() as netlink:
         found = {*_list_local(netlink, socket.AF_INET), *_list_local(netlink, socket.AF_INET6)}
     return sorted(prefix for prefix in found if prefix.length)
 
 
 def make_unreachable(prefixes: Sequence[Prefix]) -> None:
-    """Make addresses unreachable in this network namespace.
-
-    Raises:
-        OSError: a route cannot be added.
-    """
+    """Make addresses unreachable in this network namespace."""
     for prefix in prefixes:
         _add_route(prefix, _pack_route(prefix.family, prefix.length, _TABLE_MAIN, _UNREACHABLE))
 
 
 def make_local(prefixes: Sequence[Prefix]) -> None:
-    """Make addresses local in this network namespace, before all other routes.
-
-    Raises:
-        OSError: a route cannot be added.
-    """
+    """Make addresses local in this network namespace, before all other routes."""
     device = _pack_attribute(_DEVICE, struct.pack("=i", socket.if_nametoindex("lo")))
     for prefix in prefixes:
         route = _pack_route(
@@ -167,11 +151,7 @@ def _send(netlink: socket.socket, kind: int, flags: int, body: bytes) -> None:
 
 
 def _read(netlink: socket.socket) -> Iterator[bytes]:
-    """Yield the messages of one answer.
-
-    Raises:
-        OSError: the answer is an error other than EEXIST.
-    """
+    """Yield the messages of one answer."""
     while True:
         data, at = netlink.recv(_MOST_READ), 0
         while at + _HEAD.size <= len(data):

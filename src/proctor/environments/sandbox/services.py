@@ -31,9 +31,6 @@ async def start_service(box: Box, service: Command) -> None:
 
     The sandbox ends with it, as a container does; later not if it is killed, because in a container
     no process can kill it.
-
-    Raises:
-        SandboxError: it ended.
     """
     started = asyncio.Event()
     serving = asyncio.ensure_future(_serve(box, service, started))

@@ -60,11 +60,7 @@ class Stamp(NamedTuple):
 
 
 def stamp_of(directory: str) -> Stamp:
-    """Read the metadata of a directory.
-
-    Raises:
-        OSError: it does not exist, or is a symlink.
-    """
+    """Read the metadata of a directory."""
     fd = os.open(directory, _OPEN)
     try:
         found = os.fstat(fd)
@@ -117,11 +113,7 @@ def make_like(directory: str, like: Stamp) -> bool:
 
 
 def empty(directory: str) -> bool:
-    """Delete the contents of a directory; return False, midway, if it has too many entries.
-
-    Raises:
-        OSError: something cannot be deleted.
-    """
+    """Delete the contents of a directory; return False, midway, if it has too many entries."""
     return _empty(directory, _MOST_ENTRIES) >= 0
 
 
@@ -227,11 +219,7 @@ class Slots:
             raise
 
     async def give(self, slot: Slot) -> None:
-        """Return a slot; all processes of its sandbox must have ended.
-
-        Raises:
-            OSError: its note cannot be retired.
-        """
+        """Return a slot; all processes of its sandbox must have ended."""
         slot.session.retire_note()
         is_full = _is_nearly_full(slot.session.directory)
         self._queue.append(self._janitor.submit(self._renew, slot))

@@ -69,11 +69,7 @@ def _find_lack(directory: Path, n_needed: int) -> str | None:
 
 
 def mount_storage(directory: Path, storage_mb: int) -> str:
-    """Mount a new file system, with that much free space, on a directory; return its device.
-
-    Raises:
-        StepError: it cannot be made or mounted.
-    """
+    """Mount a new file system, with that much free space, on a directory; return its device."""
     size = _size_of(storage_mb)
     with step(f"reserving {render_size(size)}"):
         file = os.open(directory.parent, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -95,11 +91,7 @@ def mount_storage(directory: Path, storage_mb: int) -> str:
 
 
 def free_storage(directory: Path) -> None:
-    """Unmount what is mounted on a directory of this user's scratch, if anything is.
-
-    Raises:
-        OSError: it cannot be unmounted.
-    """
+    """Unmount what is mounted on a directory of this user's scratch, if anything is."""
     while os.path.ismount(directory):
         unmount(str(directory))
 

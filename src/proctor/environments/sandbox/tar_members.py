@@ -95,11 +95,7 @@ class _Replay:
 
 
 def _check_records(header: bytes, size: int) -> None:
-    """Check an extended header: records of a length, a name, `=`, a value and an end of line.
-
-    Raises:
-        tarfile.ReadError: it is invalid, or shorter than its size.
-    """
+    """Check an extended header: records of a length, a name, `=`, a value and an end of line."""
     if len(header) != size:
         raise tarfile.ReadError("unexpected end of data")
     at = 0
@@ -116,9 +112,6 @@ def members_of(archive: tarfile.TarFile, stream: HeaderStream) -> Iterator[tarfi
 
     Hard links have to be resolved by the caller: the archive forgets each member. Opening an
     archive reads the first headers, so the stream has to be limited before.
-
-    Raises:
-        BrokenArchiveError: the headers of one, or those for all members, are too large.
     """
     stream.allow(MOST_HEADERS)
     while (member := take_member(archive)) is not None:
@@ -127,11 +120,7 @@ def members_of(archive: tarfile.TarFile, stream: HeaderStream) -> Iterator[tarfi
 
 
 def take_member(archive: tarfile.TarFile) -> tarfile.TarInfo | None:
-    """Return the next member, which the archive forgets; None at the end.
-
-    Raises:
-        BrokenArchiveError: the headers for all members are too large.
-    """
+    """Return the next member, which the archive forgets; None at the end."""
     member = archive.next()
     archive.members.clear()  # type: ignore[attr-defined]  # it is in the documentation only
     _check_global(archive)

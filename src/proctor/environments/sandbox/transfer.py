@@ -100,11 +100,7 @@ def _fits(pipe: int, data: bytes) -> bool:
 
 
 def pack_small(source: str) -> bytes | None:
-    """Pack a few small files; None if there is more.
-
-    Raises:
-        OSError: the source does not exist.
-    """
+    """Pack a few small files; None if there is more."""
     if not _is_small(source):
         return None
     buffer = BytesIO()
@@ -113,11 +109,7 @@ def pack_small(source: str) -> bytes | None:
 
 
 def _is_small(source: str) -> bool:
-    """Whether a file is small, or a directory has few and small files.
-
-    Raises:
-        OSError: it does not exist.
-    """
+    """Whether a file is small, or a directory has few and small files."""
     status = os.stat(source)
     if not stat.S_ISDIR(status.st_mode):
         return status.st_size < _SMALL
@@ -171,11 +163,7 @@ async def take_files[Made](
 
 @asynccontextmanager
 async def _in_time[Made](arrival: "_Arrival[Made]") -> AsyncIterator[None]:
-    """Limit the time of a download: an agent may have left files that are slow to read.
-
-    Raises:
-        SlowTransferError: it took too long.
-    """
+    """Limit the time of a download: an agent may have left files that are slow to read."""
     loop = asyncio.get_running_loop()
     begun, limit = loop.time(), asyncio.timeout(None)
     timer: asyncio.TimerHandle

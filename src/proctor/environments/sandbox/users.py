@@ -31,9 +31,6 @@ def find_user(name: str, etc: str = "/etc") -> User:
     """Find a user by name or number, optionally with `:group`, as `docker exec --user` does.
 
     `etc` is the directory of passwd and group.
-
-    Raises:
-        UnknownUserError: there is none.
     """
     wanted, _, group = name.partition(":")
     user = _find_entry(wanted, etc)

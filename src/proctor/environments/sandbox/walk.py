@@ -108,9 +108,6 @@ def list_written(
 
     `known` contains the marks of an earlier list. Known paths that no longer exist are listed as
     deleted. Files beyond the limit of bytes have no digest.
-
-    Raises:
-        OSError: a layer cannot be read.
     """
     walk = _Walk(known, limits)
     for part in parts:

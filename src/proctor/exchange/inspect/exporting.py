@@ -152,13 +152,7 @@ class _Logs:
 
 
 def export_trials(selection: Selection, target: Path) -> Exported:
-    """Write logs below a new directory.
-
-    Raises:
-        InputError: no trial can be exported.
-        LedgerError: the path exists, or cannot be written.
-        DamageError: the ledger is damaged.
-    """
+    """Write logs below a new directory."""
     withheld = list_withheld(selection.ledger)
     with new_directory(target) as place, (place / NAME).open("xb") as file:
         report, logs = Report(file), _Logs(place)

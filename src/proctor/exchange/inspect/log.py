@@ -197,11 +197,7 @@ def _read_document(path: Path) -> tuple[Object, list[bytes]]:
 
 
 def _split_document(text: str) -> tuple[Object, list[bytes]]:
-    """Split a document into its header and the text of its samples.
-
-    Raises:
-        ValueError: it is not a JSON object.
-    """
+    """Split a document into its header and the text of its samples."""
     if not text.strip():
         raise ValueError("it is empty")
     header: Object = {}

@@ -83,11 +83,7 @@ class _Seen:
 
 
 def read_entries(sample: Sample) -> list[Entry]:
-    """The trace of a sample; empty if it has no messages.
-
-    Raises:
-        InspectError: it is larger than the limits.
-    """
+    """The trace of a sample; empty if it has no messages."""
     attachments = find_object(sample.value.get("attachments"))
     texts = _Texts(attachments)
     seen = _index_events(sample)

@@ -207,11 +207,7 @@ class Listing:
     """The error that ended the reading early; earlier samples are valid."""
 
     def __iter__(self) -> Iterator[Listed]:
-        """Yield every sample once, and again if it appears with different content.
-
-        Raises:
-            PrimeError: the first page could not be read.
-        """
+        """Yield every sample once, and again if it appears with different content."""
         try:
             while self.n_readings < self.readings:
                 before, self.last = self.last, Reading()

@@ -36,11 +36,7 @@ class Carried:
 
 
 def find_omissions(carried: Carried) -> Iterator[str]:
-    """Messages for entries that the claim lacks or has in excess of its attestation.
-
-    Raises:
-        DamageError: a line is not an entry.
-    """
+    """Messages for entries that the claim lacks or has in excess of its attestation."""
     if carried.attestation is None:
         if carried.hashed:
             yield "entries are included as hashes only, but no attestation counts them"

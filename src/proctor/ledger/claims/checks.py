@@ -50,11 +50,7 @@ _ELSE = "that no other entry of the ledger is about it: this needs the ledger"
 
 
 def check_checkpoint_file(path: str, given: Given = ()) -> Checked:
-    """Check the format of a checkpoint, and the signatures of the given keys.
-
-    Raises:
-        InputError: it cannot be read, or is not a checkpoint.
-    """
+    """Check the format of a checkpoint, and the signatures of the given keys."""
     keys = [load_verifier_key(key) for key in given]
     checkpoint = load_checkpoint(path)
     signers = ", ".join(line.name for line in checkpoint.signatures) or "nobody"
@@ -77,11 +73,7 @@ def _render_tree(checkpoint: Checkpoint) -> str:
 
 
 def check_proof_file(path: str, given: Given = ()) -> Checked:
-    """Check a proof against the checkpoints in it.
-
-    Raises:
-        InputError: it cannot be read, or is not a proof.
-    """
+    """Check a proof against the checkpoints in it."""
     keys = [load_verifier_key(key) for key in given]
     proof = parse_proof(load_document(path), path)
     try:
@@ -150,11 +142,7 @@ def _check_consistency(proof: ConsistencyProof, path: str, keys: Keys) -> Checke
 
 
 def check_claim_file(path: str, given: Given = ()) -> Checked:
-    """Check a claim: its signature, that every entry is in the ledger, and its score.
-
-    Raises:
-        InputError: it cannot be read, or is not a claim.
-    """
+    """Check a claim: its signature, that every entry is in the ledger, and its score."""
     keys = [load_verifier_key(key) for key in given]
     claim = parse_claim(load_document(path), path)
     tally = Tally()

@@ -32,12 +32,7 @@ class _TwiceError(ValueError):
 
 
 def load_document(path: str) -> bytes:
-    """Read a document's file, decompressed.
-
-    Raises:
-        InputError: it cannot be read.
-        ProofFileError: it is incomplete, or decompresses to more than the limit.
-    """
+    """Read a document's file, decompressed."""
     data = read_input(path)
     return _unpack(data, path) if data.startswith(ZSTD) else data
 

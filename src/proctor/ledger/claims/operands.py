@@ -72,9 +72,6 @@ def operand_of(entry: TrialEntry, row: TrialRow) -> CertifiedTrial:
 
     Its certificate decides. A trial sealed without one uses the breakdown of its record if that has
     only numbers, else its reward; `basis` says which.
-
-    Raises:
-        DamageError: its certificate is invalid.
     """
     stated = entry.score.certificate if entry.score else None
     if stated is None:
@@ -123,11 +120,7 @@ def _operand_of_record(entry: TrialEntry, row: TrialRow) -> CertifiedTrial:
 
 
 def group_operands(claimed: Sequence[ReadTrial]) -> dict[str, list[CertifiedTrial]]:
-    """The operands of trials by group, in the given order.
-
-    Raises:
-        DamageError: an entry has no valid score.
-    """
+    """The operands of trials by group, in the given order."""
     groups: dict[str, list[CertifiedTrial]] = {}
     for entry, row in claimed:
         groups.setdefault(_group_of(entry, row), []).append(operand_of(entry, row))

@@ -210,12 +210,7 @@ def parse_proof(data: bytes, where: str) -> Proof:
 
 
 def proven_entry(proof: InclusionProof, where: str) -> tuple[Checkpoint, AnyEntry | None]:
-    """Check an inclusion proof; returns its checkpoint and entry, None if it has only the hash.
-
-    Raises:
-        NoteError, ProofFileError: a part of it cannot be parsed.
-        DamageError: the path leads to another root, or the line is not the entry.
-    """
+    """Check an inclusion proof; returns its checkpoint and entry, None if it has only the hash."""
     checkpoint = parse_checkpoint(proof.checkpoint.encode(), f"{where}: checkpoint")
     path = [parse_hash(node, f"{where}: path") for node in proof.path]
     if proof.line is None:

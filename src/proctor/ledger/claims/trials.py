@@ -75,11 +75,7 @@ class ClaimedTrials:
 def classify_trials(
     entries: Sequence[AnyEntry], leaves: Mapping[int, bytes], scope: Scope
 ) -> ClaimedTrials:
-    """Classify trials by these entries; `leaves` are the hashes of missing lines.
-
-    Raises:
-        DamageError: an entry is not of the claimed trials, or a line is missing unexplained.
-    """
+    """Classify trials by these entries; `leaves` are the hashes of missing lines."""
     claimed, identities = ClaimedTrials(), Identities()
     for entry in sorted(entries, key=lambda found: found.seq):
         identities.take(entry)

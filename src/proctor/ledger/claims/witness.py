@@ -151,13 +151,7 @@ def witness_copy(
     find_key: Callable[[], SigningKey],
     time: int,
 ) -> Cosigned:
-    """Cosign a copy of a checkpoint if it extends what was seen; it is stored first.
-
-    Raises:
-        LedgerError: first contact without the log's key, or growth is not proven.
-        ForkError: the log signed a history that contradicts the one that was seen.
-        DamageError: the signature, the log or the proof is invalid.
-    """
+    """Cosign a copy of a checkpoint if it extends what was seen; it is stored first."""
     checkpoint = load_copy(path)
     with memory.locked():
         seen = memory.find(checkpoint.origin)

@@ -19,12 +19,7 @@ _CHUNK = 1 << 20
 
 
 def read_checked_row(entry: TrialEntry, where: object) -> TrialRow:
-    """Read the row of a trial whose ids are used as directory names; `where` is its ledger.
-
-    Raises:
-        RecordError: an id is not a valid name.
-        DamageError: the entry has no record.
-    """
+    """Read the row of a trial whose ids are used as directory names; `where` is its ledger."""
     row = read_row(entry)
     check_id(row.experiment_id, f"{where}: entry {entry.seq}: experiment_id")
     check_id(row.trial_id, f"{where}: entry {entry.seq}: trial_id")

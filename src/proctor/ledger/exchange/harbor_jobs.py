@@ -203,10 +203,6 @@ def trial_path(entry: TrialEntry, former_name: str | None = None) -> str:
     """The path of a trial among jobs: where it came from, else its experiment and id.
 
     `former_name` is its name in its job, if that is not its id.
-
-    Raises:
-        RecordError: its ids are not valid directory names.
-        DamageError: the entry has no record.
     """
     source, row = entry.source, read_checked_row(entry, "a ledger")
     if source is not None and source.kind == "harbor" and _is_place(source.name):

@@ -56,16 +56,7 @@ class ImportedBundle:
 def import_bundle(
     ledger: LedgerWriter, path: Path, key: VerifierKey | None = None
 ) -> ImportedBundle:
-    """Check a bundle completely, then seal its trials.
-
-    Raises:
-        InputError: it is not a bundle.
-        DamageError: it does not match its checkpoint; nothing was imported.
-        RecordError: a record in it is invalid; nothing was imported.
-        ConflictError: a trial is sealed here with other bytes.
-        LedgerError: the ledger cannot be written, or a trial was superseded by one that is left
-            out; nothing was imported.
-    """
+    """Check a bundle completely, then seal its trials."""
     taken = ImportedBundle(check_bundle(path, key))
     included: set[str] = set()
     for entry in read_entries(path):

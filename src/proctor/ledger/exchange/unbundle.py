@@ -119,11 +119,7 @@ def check_bundle(path: Path, key: VerifierKey | None = None) -> Unbundled:
 
 
 def read_artifacts(path: Path) -> Iterator[tuple[str, BinaryIO]]:
-    """The evidence in a checked bundle: digest and content; read each before the next.
-
-    Raises:
-        InputError: the file changed since it was checked.
-    """
+    """The evidence in a checked bundle: digest and content; read each before the next."""
     with _open(path) as members:
         for name in ("bundle.json", "checkpoint", "entries.jsonl"):
             _next(members, name, path)
@@ -132,11 +128,7 @@ def read_artifacts(path: Path) -> Iterator[tuple[str, BinaryIO]]:
 
 
 def read_entries(path: Path) -> Iterator[AnyEntry]:
-    """The entries of a checked bundle in order, without trials that are left out.
-
-    Raises:
-        InputError: the file changed since it was checked.
-    """
+    """The entries of a checked bundle in order, without trials that are left out."""
     with _open(path) as members:
         head = _parse_head(_read(members, "bundle.json", _LARGEST_HEAD, path), path)
         _next(members, "checkpoint", path)

@@ -50,11 +50,7 @@ class FetchedArtifacts(FileArtifacts):
         return super().open(sha256)
 
     def open_here(self, sha256: str) -> BinaryIO:
-        """Open the compressed file if it is on this machine.
-
-        Raises:
-            DamageError: it is not, or cannot be read.
-        """
+        """Open the compressed file if it is on this machine."""
         found = self.held.get(sha256)
         return super().open(sha256) if found is None else io.BytesIO(found[1])
 
@@ -80,11 +76,7 @@ class FetchedArtifacts(FileArtifacts):
         return digest, len(head)
 
     def keep(self, digests: Iterable[str]) -> None:
-        """Write what is held in memory, because the server cannot be reached.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Write what is held in memory, because the server cannot be reached."""
         for sha256 in digests:
             if (found := self.held.pop(sha256, None)) is not None:
                 self.put_compressed(sha256, found[0], io.BytesIO(found[1]))

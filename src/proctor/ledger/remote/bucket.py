@@ -182,13 +182,7 @@ class Bucket:
             return None
 
     def stream(self, path: str) -> Iterator[bytes]:
-        """The bytes of a file, piece by piece; a small one is read before this returns.
-
-        Raises:
-            DamageError: it is missing.
-            UnreachableError: the store cannot be reached.
-            LedgerError: it refuses.
-        """
+        """The bytes of a file, piece by piece; a small one is read before this returns."""
         with self.asking(path):
             found = obstore.get(self._store, path)
             if found.meta["size"] <= _PART:

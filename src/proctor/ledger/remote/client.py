@@ -227,22 +227,11 @@ class LedgerClient:
         self._connections.close()
 
     def checkpoint(self) -> bytes:
-        """The checkpoint that the server signed last.
-
-        Raises:
-            UnreachableError: it cannot be reached.
-            LedgerError: it refuses.
-        """
+        """The checkpoint that the server signed last."""
         return self._ask("GET", "/checkpoint", largest=LARGEST_NOTE)
 
     def lines(self, first: int, size: int) -> Iterator[bytes]:
-        """The stored lines from `first` up to before `size`, without their newlines.
-
-        Raises:
-            UnreachableError: the server cannot be reached.
-            DamageError: it sends something else.
-            LedgerError: it refuses.
-        """
+        """The stored lines from `first` up to before `size`, without their newlines."""
         for number in range(first // TILE, -(-size // TILE)):
             begin, width = number * TILE, min(TILE, size - number * TILE)
             for at, line in enumerate(self._bundle(number, width), start=begin):
@@ -315,12 +304,7 @@ class LedgerClient:
         return True
 
     def upload_small(self, bundle: bytes) -> None:
-        """Upload artifacts that `pack_artifact` packed.
-
-        Raises:
-            UnreachableError: the server cannot be reached.
-            LedgerError: it refuses.
-        """
+        """Upload artifacts that `pack_artifact` packed."""
         self._ask("POST", "/artifacts", content=bundle)
 
     def upload_large(self, sha256: str, size: int, total: int, source: BinaryIO) -> None:

@@ -93,11 +93,7 @@ class Connections:
 
     @contextlib.contextmanager
     def ask(self, method: str, path: str, body: bytes | None = None) -> Iterator[HTTPResponse]:
-        """Send a request; the answer can be read inside `with`.
-
-        Raises:
-            UnreachableError: there is no connection, it breaks, or the answer is not HTTP.
-        """
+        """Send a request; the answer can be read inside `with`."""
         connection, response = self._send(method, path, body)
         try:
             yield response

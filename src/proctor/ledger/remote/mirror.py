@@ -89,10 +89,6 @@ def open_mirror(url: str, env: Mapping[str, str], warn: Callable[[str], None]) -
     """Fetch the ledger of a server; returns the directory of the copy.
 
     A server that cannot be reached is a warning if there is a copy.
-
-    Raises:
-        LedgerError: there is no such server, or it refuses.
-        DamageError: it shows another history than before.
     """
     url = _check_address(url)
     directory = mirror_path(url, env)
@@ -529,12 +525,7 @@ class Mirror:
             )
 
     def send_waiting(self) -> int:
-        """Send what waits; returns the number of entries sent.
-
-        Raises:
-            UnreachableError: the server cannot be reached.
-            LedgerError: it refuses to answer, or what waits cannot be read.
-        """
+        """Send what waits; returns the number of entries sent."""
         return self._outbox.send_waiting(self._server) if self.spool else 0
 
     def _enrol(self, key: Signer) -> str:

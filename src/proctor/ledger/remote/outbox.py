@@ -90,12 +90,7 @@ class Outbox:
         self._spool.add(lines)
 
     def send_waiting(self, server: LedgerClient) -> int:
-        """Send what waits; returns the number of entries sent.
-
-        Raises:
-            UnreachableError: the server cannot be reached.
-            LedgerError: it refuses to answer, or what waits cannot be read.
-        """
+        """Send what waits; returns the number of entries sent."""
         with self._spool.sending():
             return sum(self._send_batch(server, name, lines) for name, lines in self._spool)
 

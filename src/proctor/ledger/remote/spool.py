@@ -40,20 +40,12 @@ class Spool:
         self._trials: dict[str, dict[tuple[str, str], SealedTrial]] = {}
 
     def find_trial(self, experiment_id: str, trial_id: str) -> SealedTrial | None:
-        """The trial with these ids in a batch, or None.
-
-        Raises:
-            LedgerError: a batch cannot be read.
-        """
+        """The trial with these ids in a batch, or None."""
         wanted = (experiment_id, trial_id)
         return next((each[wanted] for each in self._load() if wanted in each), None)
 
     def list_evidence(self) -> set[str]:
-        """The digests of the evidence that waits with its trials.
-
-        Raises:
-            LedgerError: a batch cannot be read.
-        """
+        """The digests of the evidence that waits with its trials."""
         trials = [trial for each in self._load() for trial in each.values()]
         return {file.sha256 for trial in trials for file in trial.waiting}
 
@@ -98,11 +90,7 @@ class Spool:
         return bool(self._names())
 
     def __iter__(self) -> Iterator[tuple[str, list[bytes]]]:
-        """The name and the lines of each batch, in order.
-
-        Raises:
-            LedgerError: one cannot be read.
-        """
+        """The name and the lines of each batch, in order."""
         for name in self._names():
             if (lines := self._read(name)) is not None:
                 yield name, lines

@@ -129,9 +129,6 @@ def find_wrong_rows(
     """The first wrong kind of row in an index that has read `size` entries, or None.
 
     The rows of each piece of the log were checked by `has_columns` before.
-
-    Raises:
-        sqlite3.Error: it cannot be read.
     """
     execute = connection.execute
     if any(number for (number,) in execute(_STRAY, {"size": size})):

@@ -272,13 +272,7 @@ def verify_ledger(
     fast: bool = False,
     progress: Progress | None = None,
 ) -> Verification:
-    """Verify a ledger completely; its damage is in the result.
-
-    Raises:
-        LedgerError: there is no ledger, or one of another format.
-        NoteError: an older checkpoint is invalid.
-        KeyFileError: the key is a cosigner's, which signs no ledger.
-    """
+    """Verify a ledger completely; its damage is in the result."""
     directory = Path(directory)
     log = FileLog(directory)
     log.check_begun()

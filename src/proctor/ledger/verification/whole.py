@@ -14,11 +14,7 @@ from proctor.sentence import count_of
 
 
 def check_ledger_directory(path: str, given: Sequence[str] = ()) -> Checked:
-    """Verify a ledger completely.
-
-    Raises:
-        InputError: it cannot be read, or several keys were given.
-    """
+    """Verify a ledger completely."""
     keys = [load_verifier_key(key) for key in given]
     found = verify_ledger(path, key=_find_own(keys, path))
     tally = Tally()

@@ -138,11 +138,7 @@ class Monitor:
         self.cursors = Cursors(self.memory.directory / "watch")
 
     def look(self, ledger: Path) -> tuple[list[Event], Cursor]:
-        """Check a ledger; returns its events, and the cursor to store once they were reported.
-
-        Raises:
-            LedgerError: there is no ledger, and was none before; or the memory cannot be used.
-        """
+        """Check a ledger; returns its events, and the cursor to store once they were reported."""
         before = self.cursors.find(ledger)
         if before is None:
             FileLog(ledger).check_begun()

@@ -168,11 +168,7 @@ class DatasetCount(msgspec.Struct, frozen=True):
 
 
 def list_datasets(ledger: LedgerReader, at: int | None = None) -> list[DatasetCount]:
-    """The datasets at a position, by name; trials without a dataset are in none.
-
-    Raises:
-        DamageError: the log does not match its checkpoint.
-    """
+    """The datasets at a position, by name; trials without a dataset are in none."""
     with snapshot(ledger) as size:
         found = ledger.index.datasets(size=size if at is None else at)
     return [DatasetCount(*each) for each in found]

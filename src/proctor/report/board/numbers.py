@@ -165,11 +165,7 @@ class Reducing:
 
 
 def count_row(rows: Iterable[TrialRow]) -> RowNumbers:
-    """The numbers of a row's trials, in the given order.
-
-    Raises:
-        StatisticsError: they do not add up.
-    """
+    """The numbers of a row's trials, in the given order."""
     return count_reduced(list(map(Reducing().reduce, rows)))
 
 

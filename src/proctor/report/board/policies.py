@@ -17,11 +17,7 @@ class LedgerPolicyCheck:
     """Checks the experiments of a ledger against a policy, each once."""
 
     def __init__(self, ledger: LedgerReader, policy: str) -> None:
-        """Load the policy, and verify the ledger.
-
-        Raises:
-            PolicyError: it cannot be read.
-        """
+        """Load the policy, and verify the ledger."""
         self._policy = load_policy(policy)
         self.name = self._policy.name
         self._ledger = ledger
@@ -29,11 +25,7 @@ class LedgerPolicyCheck:
         self._verdicts: dict[tuple[str, int], Verdict] = {}
 
     def mark(self, rows: Sequence[TrialRow], size: int) -> PolicyMark:
-        """Check the trials of a row at a size of the log.
-
-        Raises:
-            DamageError: the ledger is damaged.
-        """
+        """Check the trials of a row at a size of the log."""
         names = {each.name: each.record for each in rows}
         reasons: Counter[str] = Counter()
         codes: dict[str, tuple[str, ...]] = {}

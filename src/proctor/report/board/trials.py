@@ -100,11 +100,7 @@ class TrialReading:
         self._left_out: Counter[str] = Counter()
 
     def read(self, rows: Iterable[TrialRow]) -> Iterator[TrialRow]:
-        """The trials with the score that counts.
-
-        Raises:
-            DamageError: an entry of the log does not match the index.
-        """
+        """The trials with the score that counts."""
         rescores, judged = self._rescores, self._position.supersessions
         listed, left_out = self._listed, self._left_out
         for row in rows:
@@ -122,11 +118,7 @@ class TrialReading:
         return _rescore(row, entry.score, entry.seq)
 
     def finish(self) -> BoardTrials:
-        """What was collected.
-
-        Raises:
-            DamageError: an entry of the log does not match the index.
-        """
+        """What was collected."""
         size = self._position.size
         withheld = list(self._ledger.index.trials(TrialFilter(status=WITHHELD), size=size))
         here = [row for row in withheld if row.experiment_id in self._listed]

@@ -152,12 +152,7 @@ def _find_keys(opened: OpenedCase) -> list[VerifierKey]:
 
 
 def _follow_keys(opened: OpenedCase) -> list[VerifierKey]:
-    """The ledger's keys, each named by the one before it for its position in the log.
-
-    Raises:
-        DamageError: a handover is invalid, or of another ledger.
-        ProofFileError: a path has invalid hashes.
-    """
+    """The ledger's keys, each named by the one before it for its position in the log."""
     size = opened.checkpoint.tree.size
     paths = {each.seq: each.path for each in opened.case.entries}
     handovers = []

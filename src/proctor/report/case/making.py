@@ -132,11 +132,7 @@ def _find_withheld(ledger: LedgerReader, entries: Iterable[AnyEntry], row: Trial
 
 
 def _check_disclosed(ledger: LedgerReader, row: TrialRow, withheld: set[str], size: int) -> None:
-    """Refuse a checkpoint from before evidence was withheld: no entry under it explains the gap.
-
-    Raises:
-        LedgerError: it is one.
-    """
+    """Refuse a checkpoint from before evidence was withheld: no entry under it explains the gap."""
     places = ledger.index.remarks(record=row.record, kind="withhold")
     later = [ledger.entry(seq) for seq in places if seq >= size]
     for entry in later:

@@ -179,11 +179,7 @@ class _Reading:
 
 
 def _parse_shallow(text: str) -> Any:
-    """Parse JSON with limited depth and size.
-
-    Raises:
-        ValueError: it is not JSON, nested too deep, or has too many values.
-    """
+    """Parse JSON with limited depth and size."""
     # Untrusted input: a few bytes must not expand to gigabytes.
     check_values(text.encode("utf-8", "surrogatepass"), _MOST_VALUES)
     try:

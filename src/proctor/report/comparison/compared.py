@@ -100,11 +100,7 @@ class Terms:
 
 
 def choose_sides(a: Side, b: Side, terms: Terms) -> tuple[Side, Side]:
-    """The sides with the tasks that are compared.
-
-    Raises:
-        InputError: the sides are not alike, and the terms do not allow for it.
-    """
+    """The sides with the tasks that are compared."""
     likeness = compare_conditions(a, b)
     check_likeness(likeness, common=terms.common, allow_unlike=terms.allow_unlike)
     tasks = choose_tasks(likeness, common=terms.common)
@@ -112,11 +108,7 @@ def choose_sides(a: Side, b: Side, terms: Terms) -> tuple[Side, Side]:
 
 
 def compare_sides(a: Side, b: Side, terms: Terms, behaviour: Behaviour | None) -> Comparison:
-    """Compare two sides.
-
-    Raises:
-        InputError: they are not alike, and the terms do not allow for it.
-    """
+    """Compare two sides."""
     likeness = compare_conditions(a, b)
     ours, theirs = choose_sides(a, b, terms)
     paired = compare_paired(scored_rewards(ours.tasks), scored_rewards(theirs.tasks))

@@ -35,10 +35,6 @@ class Side:
 
 
 def make_side(letter: str, run: Run, wanted: str | None = None) -> Side:
-    """Make the side of a run; `wanted` chooses among several agents and models.
-
-    Raises:
-        InputError: it does not tell one.
-    """
+    """Make the side of a run; `wanted` chooses among several agents and models."""
     group, trials = choose_group(run, wanted, f"--{letter.lower()}")
     return Side(letter, run, group, group_by_task(trials))

@@ -57,11 +57,7 @@ def choose_baseline(key: str, measured: Measured, baseline: Measured) -> list[Me
 def compare_with(
     trials: Sequence[MeasuredTrial], baseline: Sequence[MeasuredTrial], name: str, limits: Limits
 ) -> Drop:
-    """Compare a group with a group of the baseline.
-
-    Raises:
-        InputError: it is ambiguous which reward counts, or one is not finite.
-    """
+    """Compare a group with a group of the baseline."""
     sides = [group_by_task(side, values_of(side, limits)[1]) for side in (trials, baseline)]
     ours, theirs = _find_revisions(trials), _find_revisions(baseline)
     changed = [
@@ -102,11 +98,7 @@ def judge(
     *,
     find_interval: FindInterval = cluster_bootstrap,
 ) -> Judged:
-    """Check a run against limits, and compare it with a baseline if one is given.
-
-    Raises:
-        InputError: it is ambiguous which reward or which group of the baseline counts.
-    """
+    """Check a run against limits, and compare it with a baseline if one is given."""
     groups = [
         count_group(key, trials, limits, find_interval) for key, trials in measured.groups.items()
     ]

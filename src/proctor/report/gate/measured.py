@@ -127,11 +127,7 @@ class Measured:
 
 
 def measure_job(path: str, *, check_evidence: bool = False, watch: Watch | None = None) -> Measured:
-    """Read the job in a directory; with check_evidence, its published numbers are audited.
-
-    Raises:
-        JobError: there is no job.
-    """
+    """Read the job in a directory; with check_evidence, its published numbers are audited."""
     job = load_job(path, watch=watch)
     rows = _load_rows(path)
     measured = Measured(

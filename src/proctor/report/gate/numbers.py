@@ -103,11 +103,7 @@ def count_group(
     limits: Limits,
     find_interval: FindInterval = cluster_bootstrap,
 ) -> GroupNumbers:
-    """Compute the numbers of a group, which must not be empty.
-
-    Raises:
-        InputError: it is ambiguous which reward counts.
-    """
+    """Compute the numbers of a group, which must not be empty."""
     reward_key, values = values_of(trials, limits)
     rewarded = [value_of(trial, reward_key) for trial in trials]
     scored = [value for value in rewarded if value is not None]

@@ -77,11 +77,7 @@ class PlannedTrials:
 
 
 def load_planned(ledger: LedgerReader, experiment: str, plan: RunPlan) -> PlannedTrials:
-    """Match the trials of an experiment with its plan.
-
-    Raises:
-        DamageError: a record cannot be read, or the log does not match its checkpoint.
-    """
+    """Match the trials of an experiment with its plan."""
     position = load_position(ledger, experiment=experiment)
     reading = TrialReading(ledger, position)
     rows = list(reading.read(position.trials))
@@ -152,12 +148,7 @@ class PlanAudit:
 
 
 def audit_plan(ledger: LedgerReader, sealed: SealedPlan) -> PlanAudit:
-    """Compare an experiment with its plan.
-
-    Raises:
-        InputError: the plan's format is unknown.
-        DamageError: the log does not match its checkpoint.
-    """
+    """Compare an experiment with its plan."""
     planned_trials = load_planned(ledger, sealed.experiment, sealed.plan)
     later = [each for each in list_plans(ledger, sealed.experiment) if each.seq > sealed.seq]
     judge = _Judge(sealed, planned_trials)

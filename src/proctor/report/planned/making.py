@@ -39,12 +39,7 @@ def make_plan(
     note: str,
     host: Mapping[str, str],
 ) -> RunPlan:
-    """Make the plan of a job.
-
-    Raises:
-        TaskError: there is no task to run, or one cannot be run.
-        InputError: another part of the configuration is invalid.
-    """
+    """Make the plan of a job."""
     check_kinds(config, settings.models)
     resolved = asyncio.run(resolve_tasks(config, settings, host=host))
     _check_none_refused(resolved)

@@ -33,11 +33,7 @@ _SHOWN = 3
 def compare_with_ledger(
     submission: Submission, ledger: LedgerReader, sealed: SealedIn
 ) -> Submission:
-    """Add what the ledger says to a submission.
-
-    Raises:
-        DamageError: the log does not match its checkpoint.
-    """
+    """Add what the ledger says to a submission."""
     known = _find_sealed(submission, ledger)
     differences = tuple(_find_differences(submission, known, ledger))
     return replace(

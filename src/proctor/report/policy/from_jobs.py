@@ -27,11 +27,7 @@ _HAPPENED = "that the run happened as its files say: `proctor audit --rerun` rep
 
 
 def load_jobs_submission(path: str, watch: Watch | None = None) -> Submission:
-    """Load the job at a path, or all jobs in the directory there.
-
-    Raises:
-        JobError: there is no job.
-    """
+    """Load the job at a path, or all jobs in the directory there."""
     jobs = [str(job) for job in find_jobs(Path(path))]
     audits = [audit_job(job, watch=watch) for job in jobs]
     found = [load_jobs(job) for job in jobs]

@@ -46,11 +46,7 @@ _ONLY_OWNER = (
 def verify_sealed(
     directory: Path, key: VerifierKey | None = None, since: Sequence[str] = ()
 ) -> SealedIn:
-    """Verify a whole ledger.
-
-    Raises:
-        LedgerError: there is no ledger.
-    """
+    """Verify a whole ledger."""
     found = verify_ledger(directory, key=key, since=since)
     return SealedIn(
         damage=tuple(f"{each.kind}: {each.where}: {each.message}" for each in found.damage),

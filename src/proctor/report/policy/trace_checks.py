@@ -64,12 +64,7 @@ def _is_needed(policy: Policy, trial: SubmittedTrial) -> bool:
 
 
 def read_trace_facts(trial: SubmittedTrial) -> TraceFacts:
-    """Read the traces of a trial.
-
-    Raises:
-        DamageError: sealed evidence is missing or altered.
-        TraceError: a trace cannot be read.
-    """
+    """Read the traces of a trial."""
     digests: list[str] = []
     has_answers, first, last = False, None, None
     with trial.open_traces() as traces:

@@ -71,11 +71,7 @@ def compare_paired(
     seed: int = SEED,
     confidence: float = CONFIDENCE,
 ) -> Paired:
-    """Compare the rewards of two sides by task; a task without rewards counts as missing.
-
-    Raises:
-        StatisticsError: a reward is not finite, or no confidence.
-    """
+    """Compare the rewards of two sides by task; a task without rewards counts as missing."""
     scored_a, scored_b = ({t for t in side if side[t]} for side in (a, b))
     tasks = [_pair(task, a[task], b[task]) for task in a if task in scored_a & scored_b]
     differences = [task.difference for task in tasks]

@@ -32,20 +32,12 @@ class PassEstimate(msgspec.Struct, frozen=True):
 
 
 def pass_at(k: int, tasks: Mapping[str, Sequence[bool]]) -> PassEstimate:
-    """pass@k: the probability that at least one of k attempts passes, averaged over tasks.
-
-    Raises:
-        StatisticsError: k is below 1.
-    """
+    """pass@k: the probability that at least one of k attempts passes, averaged over tasks."""
     return _estimate(k, tasks, estimate)
 
 
 def pass_all(k: int, tasks: Mapping[str, Sequence[bool]]) -> PassEstimate:
-    """pass^k: the probability that all of k attempts pass, averaged over tasks.
-
-    Raises:
-        StatisticsError: k is below 1.
-    """
+    """pass^k: the probability that all of k attempts pass, averaged over tasks."""
     return _estimate(k, tasks, estimate_all)
 
 

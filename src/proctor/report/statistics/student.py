@@ -18,11 +18,7 @@ from proctor.report.statistics.sums import finite_sum
 def cluster_student(
     clusters: Sequence[Sequence[float]], *, confidence: float = CONFIDENCE
 ) -> Interval | None:
-    """The interval of the mean of all values; None below 2 clusters, or if all are equal.
-
-    Raises:
-        StatisticsError: a value is not finite, or no confidence.
-    """
+    """The interval of the mean of all values; None below 2 clusters, or if all are equal."""
     check_confidence(confidence)
     filled = [cluster for cluster in clusters if cluster]
     totals = [(finite_sum(cluster), len(cluster)) for cluster in filled]

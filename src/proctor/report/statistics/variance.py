@@ -47,11 +47,7 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 def spread_of(tasks: Mapping[str, Sequence[float]]) -> Spread:
-    """The variance of rewards by task; a task without rewards is left out.
-
-    Raises:
-        StatisticsError: a reward is not finite, or too large to be squared.
-    """
+    """The variance of rewards by task; a task without rewards is left out."""
     found = [_spread_of_task(task, values) for task, values in tasks.items() if values]
     n_trials = sum(task.n for task in found)
     inner = [task for task in found if task.variance is not None]

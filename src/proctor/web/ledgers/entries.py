@@ -43,11 +43,7 @@ def _link(what: str, trial: Subject) -> Link:
 
 
 def summarize_entry(entry: AnyEntry | Withheld) -> tuple[str, Subject | None]:
-    """Summarize an entry, and return the trial it is about.
-
-    Raises:
-        DamageError: a trial's entry has no record.
-    """
+    """Summarize an entry, and return the trial it is about."""
     match entry:
         case ReviewEntry() | SupersedeEntry() | RescoreEntry() | WithholdEntry():
             return _describe_remark(entry), entry.subject

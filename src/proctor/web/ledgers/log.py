@@ -60,11 +60,7 @@ class Log:
     """Why it does not match its signature."""
 
     def list_entries(self, before: int | None, kind: str | None) -> list[Listed]:
-        """A page of entries plus one more, the newest first.
-
-        Raises:
-            LedgerError: the index is unusable.
-        """
+        """A page of entries plus one more, the newest first."""
         if self.ledger is not None and self.damage is None:
             return _list_indexed(self.ledger, before, kind)
         return _list_found(read_found(self.directory), before, kind)

@@ -113,12 +113,7 @@ class TracePair:
 
 
 def compare_traces(a: Side, b: Side, most: int) -> TracePair:
-    """Compare two traces, with at most `most` stretches.
-
-    Raises:
-        TraceError: one cannot be read.
-        DamageError: sealed evidence is missing or altered.
-    """
+    """Compare two traces, with at most `most` stretches."""
     found = compare_actions(a.actions(), b.actions())
     stretches = list(_join(found.hunks, found.prefix))
     begin = max(found.prefix - _SHARED, 0)

@@ -100,11 +100,7 @@ class TraceCache:
         self._turn = threading.Semaphore(_AT_ONCE)
 
     def find(self, place: TracePlace) -> list[CachedTrace]:
-        """The traces of a trial; empty if it has none.
-
-        Raises:
-            DamageError: sealed evidence is missing or altered.
-        """
+        """The traces of a trial; empty if it has none."""
         with self._lock:
             opening = self._opening.setdefault(place.key, threading.Lock())
         # Many requests may ask for a new trial at once: one of them opens it.
@@ -116,12 +112,7 @@ class TraceCache:
             return found
 
     def index_of(self, trace: CachedTrace) -> TraceIndex:
-        """The index of a trace; waits until it is complete.
-
-        Raises:
-            TraceError: it cannot be read.
-            DamageError: sealed evidence is missing or altered.
-        """
+        """The index of a trace; waits until it is complete."""
         trace.begin(self._turn)
         return trace.index.result()
 
@@ -161,11 +152,7 @@ CACHE: Final = TraceCache()
 
 
 def open_traces(place: TracePlace) -> Iterator[CachedTrace]:
-    """Open the traces of a trial, bypassing the cache.
-
-    Raises:
-        DamageError: sealed evidence is missing or altered.
-    """
+    """Open the traces of a trial, bypassing the cache."""
     for part in place.parts:
         large = _open_large(place, part)
         if large is not None:

@@ -32,12 +32,7 @@ class Hits:
 
 
 def find_text(lines: Lines, index: TraceIndex, text: str) -> Hits:
-    """Find the entries that contain a text, in order, up to a limit.
-
-    Raises:
-        TraceError: the trace cannot be read.
-        DamageError: sealed evidence is missing or altered.
-    """
+    """Find the entries that contain a text, in order, up to a limit."""
     wanted = text.lower()
     direct = wanted.encode() if _DIRECT.fullmatch(wanted) else None
     found: list[int] = []

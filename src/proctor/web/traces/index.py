@@ -159,12 +159,7 @@ class TraceIndex:
 
 
 def build_index(lines: Lines) -> TraceIndex:
-    """Build the index of a trace.
-
-    Raises:
-        TraceError: it cannot be read.
-        DamageError: sealed evidence is missing or altered.
-    """
+    """Build the index of a trace."""
     index = TraceIndex()
     for span, piece in lines.pieces():
         if isinstance(piece, Diagnostic):

@@ -42,12 +42,7 @@ class Labels:
 
 
 def label_turns(lines: Lines) -> Labels:
-    """Label the turns of a trace.
-
-    Raises:
-        TraceError: it cannot be read.
-        DamageError: sealed evidence is missing or altered.
-    """
+    """Label the turns of a trace."""
     classifier = Classifier()
     for span, piece in lines.pieces():
         if isinstance(piece, bytes):

@@ -175,11 +175,7 @@ def stamp_of(status: os.stat_result) -> tuple[int, int, int]:
 
 
 def walk_lines(path: str) -> Iterator[tuple[Span, bytes | Diagnostic]]:
-    """Yield pieces of a file, each with its position.
-
-    Raises:
-        TraceError: it cannot be read.
-    """
+    """Yield pieces of a file, each with its position."""
     trace = OpenTrace(path)
     begin, line = 0, 1
     try:
@@ -204,11 +200,7 @@ def copy_lines(path: str) -> CopiedLines:
 
 
 def copy_entries(path: str, kind: TraceKind) -> CopiedLines:
-    """Copy the entries of a conversation or an ATIF file, as lines, to a temporary file.
-
-    Raises:
-        TraceError: it cannot be read.
-    """
+    """Copy the entries of a conversation or an ATIF file, as lines, to a temporary file."""
     reading = TraceReading(path, kind)
     target = Temporary()
     for batch in reading.batches():

@@ -64,12 +64,7 @@ class TracePlace:
 
 @contextlib.contextmanager
 def find_place(subject: Subject, experiment: str, trial: str) -> Iterator[TracePlace]:
-    """Locate a trial; it is readable inside the context.
-
-    Raises:
-        NotThereError: there is none, or it was withheld.
-        DamageError: the ledger is damaged.
-    """
+    """Locate a trial; it is readable inside the context."""
     with subject.opened() as ledger:
         if ledger is None:
             root = subject.trial_directory(experiment, trial)
@@ -81,12 +76,7 @@ def find_place(subject: Subject, experiment: str, trial: str) -> Iterator[TraceP
 
 
 def load_place(row: TrialRow, ledger: LedgerReader | None) -> TracePlace:
-    """Locate the trial of a row, sealed or in a directory.
-
-    Raises:
-        NotThereError: it was withheld.
-        DamageError: the ledger is damaged.
-    """
+    """Locate the trial of a row, sealed or in a directory."""
     if ledger is not None and row.place is None:
         return _place_in_ledger(ledger, row)
     return _place_in_job(Path(row.place or ""), row.name)

@@ -65,12 +65,7 @@ def read_rows(
     labels: Labels | None = None,
     enough: int = _ENOUGH,
 ) -> list[Row]:
-    """Read the entries with these ascending numbers, up to `enough` characters.
-
-    Raises:
-        ChangedTraceError: the trace changed since it was indexed.
-        DamageError: sealed evidence is missing or altered.
-    """
+    """Read the entries with these ascending numbers, up to `enough` characters."""
     found: list[Row] = []
     size = 0
     for number, entry, notes in _read(lines, index, wanted):
@@ -85,12 +80,7 @@ def read_rows(
 
 
 def read_some(lines: Lines, index: TraceIndex, wanted: Sequence[int]) -> Iterator[Entry]:
-    """Read the entries with these ascending numbers, unconverted.
-
-    Raises:
-        ChangedTraceError: the trace changed since it was indexed.
-        DamageError: sealed evidence is missing or altered.
-    """
+    """Read the entries with these ascending numbers, unconverted."""
     return (entry for _, entry, _ in _read(lines, index, wanted))
 
 

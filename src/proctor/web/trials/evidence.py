@@ -110,12 +110,7 @@ class Directory:
 
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[str]:
-        """The path of a listed regular file that is not behind a link.
-
-        Raises:
-            NotThereError: the trial does not list it.
-            MissingArtifactError: it is gone, or is no longer a regular file.
-        """
+        """The path of a listed regular file that is not behind a link."""
         with self.open_binary(name):
             pass
         yield str(self._root / name)

@@ -83,10 +83,6 @@ def opened_trial(
     """Open one trial; its files are readable inside the context.
 
     `files_only` skips the record of a trial in a job, which would read its whole trace.
-
-    Raises:
-        NotThereError: there is none of that name.
-        DamageError: the ledger is damaged.
     """
     with subject.opened() as ledger:
         if ledger is not None:
@@ -100,11 +96,7 @@ def opened_trial(
 
 
 def load_known(row: TrialRow, ledger: LedgerReader | None) -> Known:
-    """Load the trial of a row, sealed or in a directory.
-
-    Raises:
-        DamageError: the ledger is damaged.
-    """
+    """Load the trial of a row, sealed or in a directory."""
     if ledger is not None and row.place is None:
         return _know_sealed(ledger, row)
     place = Path(row.place or "")

@@ -75,11 +75,7 @@ def _read(known: Known, file: KnownFile) -> Output:
 
 
 def read_end(path: str, size: int) -> tuple[str, int]:
-    """The end of a file as text, and how many bytes come before it.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """The end of a file as text, and how many bytes come before it."""
     with open_plain(Path(path)) as file:
         whole = os.fstat(file.fileno()).st_size
         begin = max(whole - size, 0)
@@ -116,11 +112,7 @@ def _look_into(known: Known, files: Iterable[KnownFile]) -> Iterable[Medium]:
 
 
 def look_at(known: Known, file: KnownFile) -> FileType:
-    """Detect the type of a file from its first bytes.
-
-    Raises:
-        OSError, DamageError: it cannot be read.
-    """
+    """Detect the type of a file from its first bytes."""
     if known.ledger is not None and file.sha256 is not None:
         return find_type(known.ledger.artifacts.load_head(file.sha256, HEAD))
     with known.traced.open_file(file.path) as path:

@@ -59,9 +59,6 @@ def find_images(
     """Return the images of which a task's root would be made; the one that it runs on first.
 
     `is_external`: another program builds Dockerfiles, and uses its own images.
-
-    Raises:
-        ImageError: the Dockerfile, or the name of an image, is invalid.
     """
     store = ImageStore()
     names = _list_images(environment_dir, docker_image, force=force, is_external=is_external)
@@ -81,11 +78,7 @@ def hold_images(
     force: bool = False,
     is_external: bool = False,
 ) -> list[str]:
-    """Keep the images that a task names until this process ends; return those the store lacks.
-
-    Raises:
-        ImageError: the Dockerfile, or the name of an image, is invalid.
-    """
+    """Keep the images that a task names until this process ends; return those the store lacks."""
     store = ImageStore()
     names = _list_images(environment_dir, docker_image, force=force, is_external=is_external)
     return [name for name in names if (found := store.find(name)) is None or not store.hold(found)]
@@ -143,11 +136,7 @@ class Bases:
         self._store = ImageStore()
 
     def find(self, name: str) -> Image | None:
-        """Find an image of the store; None if there is none.
-
-        Raises:
-            ImageError: the name is invalid.
-        """
+        """Find an image of the store; None if there is none."""
         return self._store.find(name)
 
     def of_image(self, image: Image) -> Base:
@@ -163,11 +152,7 @@ class Bases:
         return Base((("/", lowers),), start, image.pin, image.pin, findings=image.findings)
 
     def of_base(self) -> Base:
-        """Return what --base names.
-
-        Raises:
-            ImageError: there is no such image, or the host's files cannot be copied.
-        """
+        """Return what --base names."""
         if self._base == HOST_BASE:
             host = load_host(self._scratch)
             return Base(host.parts, Start({}), host.pin, host.pin)
@@ -231,9 +216,5 @@ def _has_from(flags: tuple[tuple[str, str], ...]) -> bool:
 
 
 def load_host(scratch: Path) -> HostBase:
-    """Return the host's files as a root file system.
-
-    Raises:
-        ImageError: they cannot be copied.
-    """
+    """Return the host's files as a root file system."""
     return load_host_base(scratch, cache=cache_directory() / "host")

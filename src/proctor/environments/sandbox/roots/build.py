@@ -78,13 +78,7 @@ async def build_root(
     spawn: Spawn,
     force: bool = False,
 ) -> Root:
-    """Build the root file system of a task; `scratch` is a directory of this run.
-
-    Raises:
-        UnsupportedError: it needs Docker Compose.
-        ImageError: an image is missing, or the Dockerfile is not supported.
-        RuntimeError: a command of the Dockerfile failed.
-    """
+    """Build the root file system of a task; `scratch` is a directory of this run."""
     _check_no_compose(environment_dir)
     if options.base == HOST_BASE and not is_loaded(scratch):
         # Copying the host's files takes time, so do it in a thread. Errors are ignored here,

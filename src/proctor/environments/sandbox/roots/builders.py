@@ -77,12 +77,7 @@ def find_program(environ: Mapping[str, str] = os.environ) -> str | None:
 async def build_with(
     program: str, environment_dir: Path, scratch: Path, *, force: bool
 ) -> tuple[Image, tuple[str, ...]]:
-    """Build a Dockerfile with a program, or find the result in the image store; and notes.
-
-    Raises:
-        ImageError: the program is not installed, or its result cannot be imported.
-        RuntimeError: the build failed.
-    """
+    """Build a Dockerfile with a program, or find the result in the image store; and notes."""
     check_builder(program)
     root, notes = layers_directory(scratch)
     layers, images = LayerStore(root), ImageStore()
@@ -157,11 +152,7 @@ def _list_commands(
 
 
 async def _run(words: Sequence[str], log: BuildLog) -> None:
-    """Run a program whose output goes to the log; it is dead when this returns.
-
-    Raises:
-        RuntimeError: it failed.
-    """
+    """Run a program whose output goes to the log; it is dead when this returns."""
     log.write(f"$ {' '.join(words)}\n".encode())
     with log.path.open("ab") as file:
         process = await asyncio.create_subprocess_exec(

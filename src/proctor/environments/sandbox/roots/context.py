@@ -73,11 +73,7 @@ def parse_dockerignore(text: str, where: str) -> Ignored:
 
 
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern: `*` and `?` match within a name, `**` across names, `[…]` is a set.
-
-    Raises:
-        re.error: a bracket is not closed.
-    """
+    """Compile a pattern: `*` and `?` match within a name, `**` across names, `[…]` is a set."""
     result, position = "", 0
     while position < len(pattern):
         rest = pattern[position:]
@@ -312,11 +308,7 @@ def _load_ignored(directory: Path) -> Ignored:
 
 
 def stage(items: tuple[Item, ...], directory: Path) -> None:
-    """Write the items to an empty directory, with their modes.
-
-    Raises:
-        OSError: one cannot be read or written.
-    """
+    """Write the items to an empty directory, with their modes."""
     for item in items:
         to = directory / item.path
         to.parent.mkdir(parents=True, exist_ok=True)

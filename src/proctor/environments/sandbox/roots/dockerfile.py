@@ -57,11 +57,7 @@ class Dockerfile:
 
     @property
     def needed(self) -> tuple[Stage, ...]:
-        """The stages that the last one needs, and the last one, in order.
-
-        Raises:
-            ImageError: a COPY names a stage that does not exist.
-        """
+        """The stages that the last one needs, and the last one, in order."""
         waiting, found = [self.stages[-1]], {self.stages[-1].number}
         while waiting:
             stage = waiting.pop()
@@ -73,11 +69,7 @@ class Dockerfile:
 
     @property
     def images(self) -> tuple[str, ...]:
-        """The images of the stages that are needed, each once; that of the last stage first.
-
-        Raises:
-            ImageError: a COPY names a stage that does not exist.
-        """
+        """The images of the stages that are needed, each once; that of the last stage first."""
         stage = self.stages[-1]
         while stage.source.stage is not None:
             stage = self.stages[stage.source.stage]

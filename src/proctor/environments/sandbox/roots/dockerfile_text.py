@@ -66,11 +66,7 @@ class DockerfileText:
 
 
 def parse_text(text: str, where: str) -> DockerfileText:
-    """Split a Dockerfile into statements; `where` names it in messages.
-
-    Raises:
-        ImageError: it is invalid; the message names file and line.
-    """
+    """Split a Dockerfile into statements; `where` names it in messages."""
     # Docker ignores a byte order mark and accepts Windows line ends, too.
     lines = [line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n")]
     escape = _find_escape(lines, where)

@@ -57,11 +57,7 @@ def parse_list(text: str) -> list[str] | None:
 def expand(
     text: str, variables: Mapping[str, str], escape: str = "\\", *, keep_quotes: bool = False
 ) -> str:
-    """Expand the variables of a word and remove its quotes.
-
-    Raises:
-        ImageError: a quote or a brace is not closed, or a form is not supported.
-    """
+    """Expand the variables of a word and remove its quotes."""
     return _Word(text, variables, escape, keep_quotes=keep_quotes).expand_to("")
 
 

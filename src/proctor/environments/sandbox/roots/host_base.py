@@ -74,11 +74,7 @@ RULES = (1, HOSTS, NAME_OF_HOST, _PLACES, _NAMES, _LARGEST, _SECRET.pattern)
 
 
 def copy_etc(there: Path, here: Path) -> None:
-    """Copy the public files of an /etc to an empty directory.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Copy the public files of an /etc to an empty directory."""
     is_root = os.geteuid() == 0
     _copy_directory(there, here, "", is_root=is_root)
     (here / "hosts").write_text(HOSTS)
@@ -201,9 +197,6 @@ def load_host_base(scratch: Path, host: Path = Path("/"), cache: Path | None = N
     """Return the host's system directories as a root.
 
     Files are copied once per scratch, or with a cache once until they change.
-
-    Raises:
-        ImageError: files cannot be copied, or the host has no /usr.
     """
     with _LOADING:
         known = scratch, host, os.getpid()
@@ -293,9 +286,6 @@ def load_furnishing(scratch: Path) -> Path:
     """Return a layer for imported images with what Docker adds to every container.
 
     Images have no working /etc/resolv.conf, and often lack directories to mount on.
-
-    Raises:
-        ImageError: it cannot be made.
     """
     return _load_furnishing(scratch, os.getpid())
 

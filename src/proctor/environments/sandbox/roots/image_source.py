@@ -42,12 +42,7 @@ class Put:
 
 
 def put_source(source: Path, root: Path, name: str) -> Put:
-    """Write a source to `root`, which is empty; `name` selects one of several images in it.
-
-    Raises:
-        ImageError: it is not supported, damaged, or not a root file system.
-        OSError: it cannot be read or written.
-    """
+    """Write a source to `root`, which is empty; `name` selects one of several images in it."""
     tree, budget = Tree(root), Budget(root)
     with saved_files(source, root.parent, budget) as files:
         if files is not None:

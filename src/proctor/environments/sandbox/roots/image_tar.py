@@ -78,11 +78,7 @@ class Budget:
         self._entries = _MOST_ENTRIES
 
     def take(self, n_bytes: int) -> None:
-        """Count unpacked bytes.
-
-        Raises:
-            ImageError: the budget is exceeded.
-        """
+        """Count unpacked bytes."""
         self.check(n_bytes)
         self._space -= n_bytes
         self._bytes -= n_bytes
@@ -134,12 +130,7 @@ class Stream(HeaderStream):
         self.is_packed = is_packed
 
     def read(self, size: int = -1) -> bytes:
-        """Read like a file.
-
-        Raises:
-            BrokenArchiveError: the headers of a member are too large.
-            ImageError: the budget is exceeded.
-        """
+        """Read like a file."""
         data = super().read(size)
         self._budget.take(len(data))
         self._tail = (self._tail + data[-_BLOCK:])[-_BLOCK:]
@@ -295,11 +286,7 @@ class Putter:
             self.left_out["devices and pipes"] += 1
 
     def count(self, member: tarfile.TarInfo) -> None:
-        """Count a member before it is written.
-
-        Raises:
-            ImageError: the budget is exceeded.
-        """
+        """Count a member before it is written."""
         self._budget.take_entry()
         if member.issparse():
             self._budget.take(member.size)  # its zeros are not in the archive

@@ -86,11 +86,7 @@ class ImageStore:
         self._root = (cache or cache_directory(os.environ)) / "images"
 
     def find(self, name: str) -> Image | None:
-        """Find the image of a name; None if there is none.
-
-        Raises:
-            ImageError: the name is invalid, or its file cannot be read.
-        """
+        """Find the image of a name; None if there is none."""
         path = self._name_file(normalise_name(name))
         try:
             return _read(path)
@@ -173,11 +169,7 @@ class ImageStore:
         return True
 
     def rootfs(self, image: Image) -> Path:
-        """Return the directory of an imported image's files, which stay until this process ends.
-
-        Raises:
-            ImageError: they no longer exist.
-        """
+        """Return the directory of an imported image's files, which stay until this process ends."""
         return self.lowers(image)[0]
 
     def layer(self, chain: str) -> Path:
@@ -196,12 +188,7 @@ class ImageStore:
 
     @contextmanager
     def changing(self, stopped: threading.Event | None = None) -> Iterator[Path]:
-        """Lock the store against other changes; yield an empty directory, deleted afterwards.
-
-        Raises:
-            ImageError: the store cannot be written.
-            InterruptedError: `stopped` was set while another process changed it.
-        """
+        """Lock the store against other changes; yield an empty directory, deleted afterwards."""
         for name in ("", "names", "sha256", "layers", "downloads"):
             make_private(self._root / name)
         with locked(self._root / "lock", stopped):
@@ -217,9 +204,6 @@ class ImageStore:
         """Lock the store to evict images; yield False if another process is changing it.
 
         `waits`: until it has ended instead.
-
-        Raises:
-            ImageError: the store cannot be read or written.
         """
         lock = self._root / "lock"
         if not waits or not self._root.is_dir():
@@ -269,11 +253,7 @@ class ImageStore:
                 raise ImageError(explain(archive, self._root, error)) from error
 
     def name_pulled(self, incoming: Path, image: Image) -> None:
-        """Give an image of which all layers are there its name; the caller changes the store.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Give an image of which all layers are there its name; the caller changes the store."""
         home = self._home(image.digest)
         if not (home / _IMAGE).exists():
             fresh = incoming / "home"
@@ -284,11 +264,7 @@ class ImageStore:
         write_atomic(self._name_file(image.name), msgspec.json.encode(image))
 
     def list_stored(self, images: Iterable[Image] | None = None) -> list[StoredImage]:
-        """List the files of these images, or of all, with their sizes on the disk.
-
-        Raises:
-            ImageError: one cannot be read.
-        """
+        """List the files of these images, or of all, with their sizes on the disk."""
         named: dict[str, list[Image]] = {}
         for image in self.list_images() if images is None else images:
             named.setdefault(image.digest, []).append(image)
@@ -326,9 +302,6 @@ class ImageStore:
         """Remove an image with all its names; return False if a process uses it.
 
         For callers that change the store, and sweep it afterwards.
-
-        Raises:
-            ImageError: it cannot be deleted.
         """
         home = self._home(stored.digest)
         if home.is_dir() and not (home / "lease").exists():
@@ -348,9 +321,6 @@ class ImageStore:
         """Delete pulled images without a name, and layers of no image.
 
         For callers that change the store. What a running process uses stays.
-
-        Raises:
-            ImageError: something cannot be read or deleted.
         """
         named = {image.digest for image in self.list_images()}
         used: set[str] = set()

@@ -61,11 +61,7 @@ def find_unbuilt(dockerfile: Dockerfile) -> str | None:
 
 
 def plan_recipe(dockerfile: Dockerfile, stage: Stage, start: Start) -> Recipe:
-    """Return the steps of a stage on a base with these settings.
-
-    Raises:
-        ImageError: it is not supported; the message names file, line, and what to do instead.
-    """
+    """Return the steps of a stage on a base with these settings."""
     planner = _Planner(dockerfile, stage, start)
     for statement in stage.statements:
         Place(dockerfile.where, statement)(planner.add, statement)

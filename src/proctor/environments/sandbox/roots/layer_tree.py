@@ -86,11 +86,7 @@ class LayerTree(Tree):
         super().add_link(path, entry)
 
     def add_name(self, path: str, of: str) -> None:
-        """Add a hard link to a file, which is copied if it is in a layer below.
-
-        Raises:
-            ImageError: there is no such file.
-        """
+        """Add a hard link to a file, which is copied if it is in a layer below."""
         if of not in self._entries and (found := self._find_below(of)) is not None:
             self._copy_up(of, *found)
         self._whiteouts.discard(path)

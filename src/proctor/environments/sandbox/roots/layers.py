@@ -164,11 +164,7 @@ class LayerStore:
 
     @contextlib.asynccontextmanager
     async def locked(self, key: str) -> AsyncIterator[None]:
-        """Lock a key against all other trials and processes.
-
-        Raises:
-            ImageError: the cache cannot be written.
-        """
+        """Lock a key against all other trials and processes."""
         make_private(self._root)
         home = make_private(self._root / key)
         async with locked_soon(home / "lock"):
@@ -233,9 +229,6 @@ class LayerStore:
         """Remove what killed builds left, and unused generations; return the directories.
 
         Keys that are being built are skipped.
-
-        Raises:
-            ImageError: something cannot be deleted.
         """
         reaped: list[Path] = []
         for lock in sorted(self._root.glob("*/lock")):
@@ -270,11 +263,7 @@ class LayerStore:
         return sorted(found, key=lambda layer: layer.used_at, reverse=True)
 
     def remove(self, key: str) -> bool:
-        """Remove the current generation of a layer; return False if it is in use.
-
-        Raises:
-            ImageError: it cannot be deleted.
-        """
+        """Remove the current generation of a layer; return False if it is in use."""
         home = self._root / key
         link = home / "current"
         with claimed(home / "lock") as is_free:

@@ -78,20 +78,13 @@ def prune_store(
 
     If another process is changing the images, nothing is removed, because it does so itself when it
     has ended; `waits`: it is waited for.
-
-    Raises:
-        ImageError: something cannot be read or deleted.
     """
     with images.pruning(waits=waits) as is_free:
         return prune(images, layers, limit) if is_free else NOTHING_PRUNED
 
 
 def prune(images: ImageStore, layers: LayerStore, limit: int, keep: Set[str] = _NONE) -> Pruned:
-    """See prune_store; for callers that change the store. Images in `keep`, by digest, stay.
-
-    Raises:
-        ImageError: something cannot be read or deleted.
-    """
+    """See prune_store; for callers that change the store. Images in `keep`, by digest, stay."""
     pruning = _Pruning(images, layers, keep)
     before = pruning.size
     try:

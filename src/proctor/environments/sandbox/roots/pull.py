@@ -321,11 +321,7 @@ class _Pull:
 
 
 def find_missing_layers(store: ImageStore, found: SavedImage) -> dict[str, Blob]:
-    """Return what a pull downloads: the layers that the store lacks, by their chains.
-
-    Raises:
-        RegistryError: the manifest does not say how large one is.
-    """
+    """Return what a pull downloads: the layers that the store lacks, by their chains."""
     return {
         chain: _blob_of(layer)
         for chain, layer in zip(_chains(found), found.layers, strict=True)
@@ -338,11 +334,7 @@ def _is_there(store: ImageStore, chain: str) -> bool:
 
 
 def load_layers(store: ImageStore, image: Image) -> list[tuple[str, LayerFacts]]:
-    """Return the layers of a pulled image, lowest first, each with its chain.
-
-    Raises:
-        ImageError: one cannot be read.
-    """
+    """Return the layers of a pulled image, lowest first, each with its chain."""
     return [(chain, load_facts(store.layer(chain))) for chain in image.layers]
 
 

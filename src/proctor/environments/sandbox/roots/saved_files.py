@@ -104,10 +104,6 @@ def saved_files(source: Path, room: Path, budget: Budget) -> Iterator[SavedFiles
     """Open an image with its layers; yields None if `source` is something else.
 
     `room` is a directory in which a compressed archive is unpacked temporarily.
-
-    Raises:
-        ImageError: it is too large when unpacked.
-        OSError: it cannot be read.
     """
     if source.is_dir():
         top = {path.name for path in source.iterdir()}

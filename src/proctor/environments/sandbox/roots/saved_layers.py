@@ -48,12 +48,7 @@ class Layer:
 def put_layers(
     files: SavedFiles, layers: tuple[Layer, ...], tree: Tree, budget: Budget
 ) -> dict[str, int]:
-    """Write layers on top of each other; return what was left out, with counts.
-
-    Raises:
-        ImageError: a layer is missing or damaged, has another digest, or leads out of the root.
-        OSError: it cannot be written.
-    """
+    """Write layers on top of each other; return what was left out, with counts."""
     putter = Putter(tree, budget)
     for layer in layers:
         where = damage_named(f"layer {layer.name}", EXPECTED_LAYER)
@@ -63,12 +58,7 @@ def put_layers(
 
 
 def put_layer(file: BinaryIO, layer: Layer, tree: Tree, budget: Budget) -> dict[str, int]:
-    """Write one layer, whose file was checked already; return what was left out, with counts.
-
-    Raises:
-        ImageError: it is damaged, has another digest when unpacked, or leads out of the root.
-        OSError: it cannot be written.
-    """
+    """Write one layer, whose file was checked already; return what was left out, with counts."""
     putter = Putter(tree, budget)
     with damage_named(f"layer {layer.name}", EXPECTED_LAYER):
         _put_layer(file, layer, putter, budget)

@@ -49,9 +49,6 @@ def load_copy(root: Path, key: str, make: Callable[[Path], None]) -> Path:
     """Return the copy of a key; if there is none, `make` makes it in an empty directory.
 
     It is not removed until this process ends.
-
-    Raises:
-        ImageError, OSError: it cannot be made.
     """
     make_private(root)
     home = root / key
@@ -67,11 +64,7 @@ def load_copy(root: Path, key: str, make: Callable[[Path], None]) -> Path:
 
 
 def reap_copies(root: Path, *, dry_run: bool = False) -> list[Path]:
-    """Remove what killed processes left, and unused copies except the newest.
-
-    Raises:
-        OSError: something cannot be deleted.
-    """
+    """Remove what killed processes left, and unused copies except the newest."""
     reaped: list[Path] = []
     with claimed(root / _LOCK) as is_free:
         if not is_free or not root.is_dir():

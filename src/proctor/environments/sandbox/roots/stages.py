@@ -85,12 +85,7 @@ class Builder:
     """What was used in place of images, in sentences: it may be why a command fails."""
 
     async def build(self, scratch: Path, *, force: bool) -> Built:
-        """Build the stages that the last one needs.
-
-        Raises:
-            ImageError: an image is missing, or the Dockerfile is not supported.
-            RuntimeError: a command failed.
-        """
+        """Build the stages that the last one needs."""
         plans = await self._plan()
         root, notes = layers_directory(scratch)
         worker = _LayerBuilder(self, LayerStore(root), force=force)

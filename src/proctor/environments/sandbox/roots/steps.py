@@ -76,11 +76,7 @@ class BuildLog:
     """What the instructions of a layer print. Nothing is written beyond its limit."""
 
     def __init__(self, path: Path) -> None:
-        """Replace the log of an earlier build.
-
-        Raises:
-            ImageError: it cannot be written.
-        """
+        """Replace the log of an earlier build."""
         self.path = path
         self._room = _LONGEST_LOG
         try:
@@ -111,12 +107,7 @@ class StepRunner:
         self._n_staged = 0
 
     async def do(self, order: Order) -> None:
-        """Run one step.
-
-        Raises:
-            RuntimeError: its command failed: `Build failed: RUN …` and the end of its output.
-            ImageError: files cannot be copied.
-        """
+        """Run one step."""
         self._log.write(f"{self._where}:{order.step.line}: {order.step.text}\n".encode())
         match order.step:
             case Run() as run:
@@ -270,14 +261,7 @@ class StepRunner:
 
 
 async def unpack_archive(box: Box, archive: Path, placing: Placing) -> None:
-    """Unpack a tar archive, compressed or not, in a sandbox.
-
-    Raises:
-        ImageError: it is too large.
-        OSError: it cannot be read.
-        SandboxError: it cannot be unpacked.
-        Exception: one of DAMAGE: its end is damaged.
-    """
+    """Unpack a tar archive, compressed or not, in a sandbox."""
     theirs, ours = os.pipe2(os.O_CLOEXEC)
 
     def send() -> None:

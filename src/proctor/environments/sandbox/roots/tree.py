@@ -127,11 +127,7 @@ class Tree:
             self._keep(path, found)
 
     def _keep(self, path: str, entry: Entry) -> None:
-        """Remember an entry; only directories need their attributes until the end.
-
-        Raises:
-            ImageError: all entries together take too much memory.
-        """
+        """Remember an entry; only directories need their attributes until the end."""
         self._n_names -= sys.getsizeof(path) + sys.getsizeof(entry.content)
         self._n_attributes -= sum(len(name) + len(value) for name, value in entry.xattrs)
         if self._n_names < 0:

@@ -110,11 +110,7 @@ class Unpacker:
         return 1 + sum(count for _, _, count in self._ids)
 
     def __enter__(self) -> Self:
-        """Start the child.
-
-        Raises:
-            OSError: it cannot be started.
-        """
+        """Start the child."""
         self._child = subprocess.Popen(
             [sys.executable, "-P", "-c", _START, str(os.getpid()), self._how],
             stdin=subprocess.PIPE,

@@ -65,23 +65,14 @@ class Workplace:
         _forget_resolver(self.building)
 
     def clear(self) -> None:
-        """Delete its scratch, after its processes have ended and the layer was moved away.
-
-        Raises:
-            ImageError: it cannot be deleted.
-        """
+        """Delete its scratch, after its processes have ended and the layer was moved away."""
         _clear(self.building, self.ids)
 
 
 async def open_workplace(
     open_building: Callable[[], Building], name: str, network: Network, spawn: Spawn
 ) -> Workplace:
-    """Make a sandbox for a build, with its own ids if possible.
-
-    Raises:
-        ImageError: there is no directory for the layer.
-        SandboxError: it cannot be made.
-    """
+    """Make a sandbox for a build, with its own ids if possible."""
     if not is_all_powerful():
         return await _open(open_building, name, network, spawn, None)
     ids_shared = why_ids_shared(network)

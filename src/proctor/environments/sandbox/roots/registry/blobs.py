@@ -57,11 +57,7 @@ class Meter:
         self._is_interrupted = stopped or threading.Event()
 
     def add(self, n_bytes: int) -> None:
-        """Count bytes.
-
-        Raises:
-            StoppedError: the downloads were stopped.
-        """
+        """Count bytes."""
         self._check()
         with self._lock:
             self._done += n_bytes

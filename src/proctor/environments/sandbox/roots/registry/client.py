@@ -77,11 +77,7 @@ class RegistryClient:
     """One repository of a registry."""
 
     def __init__(self, endpoint: Endpoint, env: Mapping[str, str], patience: Patience) -> None:
-        """Connect to nothing yet.
-
-        Raises:
-            RegistryError: no host has this name, or variables of proxies or certificates are wrong.
-        """
+        """Connect to nothing yet."""
         self.endpoint = endpoint
         self._env = env
         self._patience = patience

@@ -64,11 +64,7 @@ class Credentials:
 
 
 def find_credentials(host: str, env: Mapping[str, str]) -> Credentials | None:
-    """Find the user's credentials for a registry; None if there are none.
-
-    Raises:
-        ImageError: Docker's configuration is invalid, or a helper fails.
-    """
+    """Find the user's credentials for a registry; None if there are none."""
     path, document = _load_document(env)
     for name, helper in document.cred_helpers.items():
         if _is_for(name, host):

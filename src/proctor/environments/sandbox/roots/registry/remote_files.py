@@ -52,11 +52,7 @@ class RemoteFiles:
         self._manifests: set[str] = set()
 
     def open(self, name: str) -> BinaryIO | None:
-        """Open a document; None if a registry has none of that name.
-
-        Raises:
-            RegistryError: it cannot be read, or has another digest.
-        """
+        """Open a document; None if a registry has none of that name."""
         if name == INDEX:
             return io.BytesIO(self._make_index())
         if not name.startswith(_BLOBS):

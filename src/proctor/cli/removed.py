@@ -1,0 +1,49 @@
+"""What earlier versions had, and what serves instead: a removed word answers with one sentence.
+
+A key is what was typed: a command, an option of a command, or a value of an option. An option that
+every command lost has no command before it. The table lasts for one release.
+"""
+
+from typing import IO, Any, override
+
+import click
+
+from proctor.cli.stdout import print_stderr
+
+REMOVED: dict[str, str] = {}
+
+
+class RemovedError(click.ClickException):
+    """The answer to a word of an earlier version."""
+
+    exit_code = 2
+
+    @override
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print the sentence alone: the usage of what is left would not help."""
+        print_stderr(self.message)
+
+
+def find_removed(typed: str) -> RemovedError | None:
+    """The answer to words such as `proctor case`, if they are no longer there."""
+    instead = REMOVED.get(typed)
+    return None if instead is None else RemovedError(f"{typed} was removed: {instead}")
+
+
+def explain_removed(error: click.ClickException) -> click.ClickException:
+    """The answer to an option or a value that is no longer there, else the error itself."""
+    if not isinstance(error, click.UsageError) or error.ctx is None:
+        return error
+    command = error.ctx.command_path
+    if isinstance(error, click.NoSuchOption):
+        option = error.option_name
+        return find_removed(f"{command} {option}") or find_removed(option) or error
+    if isinstance(error, click.BadParameter) and error.param is not None:
+        for typed in REMOVED:
+            path, _, value = typed.rpartition(" ")
+            # click says only in its message which value it refused.
+            if path in [f"{command} {option}" for option in error.param.opts] and (
+                repr(value) in error.message
+            ):
+                return find_removed(typed) or error
+    return error
