@@ -118,7 +118,7 @@ def test_what_is_nothing_known_has_a_reason(file: Path, data: bytes, reason: str
     with pytest.raises(InputError) as raised:
         thing_of(file, data)
     known = "trajectory, conversation, ATIF trajectory, command output, trial record"
-    more = "certificate, score record, ledger, checkpoint, proof, claim, bundle, case file"
+    more = "certificate, score record, ledger, checkpoint, proof, claim, bundle"
     rest = "task, dataset, trial, job"
     expected = f"{file}: {reason}; expected one of: {known}, {more}, {rest}"
     assert str(raised.value) == expected

@@ -22,7 +22,7 @@ from proctor.ledger.note import (
     parse_verifier_key,
     unbound_handover_message,
 )
-from proctor.ledger.tree import inclusion_path, leaf_hash, root_before, root_of, subtree_of
+from proctor.ledger.tree import leaf_hash, root_of, subtree_of
 from proctor.ledger.verification.damage import DamageKind
 from proctor.ledger.verification.verify import verify_ledger
 from tests.cli.programs import Proctor
@@ -95,22 +95,13 @@ def test_a_change_of_keys_binds_its_place_and_the_log(
     assert check_printed(directory) == 0
     pub = tmp_path / "pub"
     pub.write_text(str(first.verifier))
-    claim, bundle, case = (
-        tmp_path / "claim.json",
-        tmp_path / "bundle.tar.zst",
-        tmp_path / "case.html",
-    )
+    claim, bundle = tmp_path / "claim.json", tmp_path / "bundle.tar.zst"
     where = ("--ledger", directory)
     proctor("ledger", "claim", "--experiment", EXPERIMENT, *where, "-o", claim)
     proctor("export", *where, "-o", bundle)
-    proctor("case", "t1", *where, "-o", case)
     for made in (claim, bundle):
         ran = proctor("check", made, "--key", pub)
         assert ran.code == 0, ran.out + ran.err
-    # The trial has no reward file, so that its reward cannot be shown; its signature can.
-    ran = proctor("check", case, "--key", pub)
-    assert "1 problem" in ran.out
-    assert f"which succeeds {first.verifier.name}+{first.verifier.key_id.hex()}" in ran.out
 
 
 @pytest.mark.parametrize(
@@ -234,8 +225,6 @@ def test_the_root_before_an_entry_follows_from_its_proof() -> None:
     for size in range(1, len(leaves) + 1):
         for place in range(size):
             wanted = root_of(leaves[:place])
-            path = inclusion_path(subtree_of(leaves), size, place)
-            assert root_before(place, size, path) == wanted
             places = sorted({0, place, size // 2})
             nodes = prove_entries(subtree_of(leaves), size, places)
             parts = hash_parts({at: leaves[at] for at in places}, size, nodes)

@@ -78,7 +78,6 @@ def of_ledger(hostile: Hostile, name: str) -> Iterator[Command]:
     yield ["report", JOB, *at, "--site", f"{out}-site"]
     yield ["search", "bash", *at]
     yield ["show", "1", *at]
-    yield ["case", "1", *at, "-o", f"{out}-case.html"]
     yield ["trace", "summary", JOB, *at]
     yield ["gate", JOB, *at, "--min-mean", "0.5"]
     for form in FORMS:

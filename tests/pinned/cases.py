@@ -140,8 +140,6 @@ _READING = [
         Case(f"show/entry-{seq}", f"show {seq}")
         for seq in (0, 1, 43, 46, 48, 49, 50, 51, 52, 54, 55)
     ),
-    Case("case/sealed", "case 4 -o {out}/case.html"),
-    Case("case/imported", "case 14-two-models/oracle-wrong__7i5F8dS -o {out}/case.html"),
 ]
 _WRITING = [
     Case("write/init", "ledger init --origin example.org/new --ledger {out}/ledger"),

@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from proctor.exchange.harbor_job import JobOptions, find_trials
+from proctor.ledger.entry import TrialScore
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.sealing import Submission, seal
 from tests.ledger.ledgers import ORIGIN, find_key, record_bytes
@@ -41,7 +42,14 @@ def seal_jobs(directory: Path, *names: str) -> Path:
     return directory / "ledger"
 
 
-def seal_files(directory: Path, trial: str, files: dict[str, bytes], /, **changes: object) -> Path:
+def seal_files(
+    directory: Path,
+    trial: str,
+    files: dict[str, bytes],
+    score: TrialScore | None = None,
+    /,
+    **changes: object,
+) -> Path:
     """Seal one more trial, whose evidence is these files, into the ledger of a directory."""
     root = directory / "trials" / trial
     for name, data in files.items():
@@ -54,6 +62,7 @@ def seal_files(directory: Path, trial: str, files: dict[str, bytes], /, **change
             root=root,
             evidence=tuple(files),
             findings=_find_harm(changes),
+            score=score,
         )
         seal(ledger, [submission])
         ledger.refresh()

@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from proctor.errors import NotThereError
+from proctor.ledger.entry import TrialScore
 from proctor.ledger.query import find_trial
 from proctor.ledger.review import append_supersession
 from proctor.ledger.sealing import seal
@@ -15,11 +16,9 @@ from proctor.web.app import make_app
 from proctor.web.subject import Subject
 from tests.exchange.prime.samples import make_b, submit
 from tests.ledger.ledgers import EXPERIMENT, artifact_path
-from tests.report.cases import FILES, TRIAL, seal_case
-from tests.report.owned import ONE, certified
 from tests.web.browsing import NO_TLS, serving
 from tests.web.looking import PHONE, find_barriers, is_too_wide, watch_dialogs
-from tests.web.sealed import JOBS, copy_job, open_for_writing, seal_harm, seal_jobs
+from tests.web.sealed import JOBS, copy_job, open_for_writing, seal_files, seal_harm, seal_jobs
 
 ERRORS, STEPS, REWARDS = (
     "06-errors-oracle-k1",
@@ -107,9 +106,16 @@ def test_a_reward_that_was_edited_since_is_seen(tmp_path: Path) -> None:
 
 
 def test_a_basis_of_another_name_hides_no_other_number(tmp_path: Path) -> None:
-    files = {**FILES, "verifier/reward.txt": b"0"}
-    seal_case(tmp_path, files, certified({"reward": ONE}, "trial result")).close()
-    seen = look(Subject(ledger=tmp_path / "ledger"), f"/trials/{EXPERIMENT}/{TRIAL}")
+    files = {"result.json": b'{"trial_name": "t1"}', "verifier/reward.txt": b"0"}
+    one = {"reward": "0x1.0000000000000p+0"}
+    certificate = {"job": 0, "trial": "t1", "task": "task", "group": "agent__model__data"}
+    score = TrialScore(
+        profile="harbor-0.13.1",
+        certificate={**certificate, "rewards": one, "basis": "trial result", "exception": None},
+    )
+    rewards = {"evaluation.reward": 1.0, "evaluation.breakdown": {"reward": 1.0}}
+    ledger = seal_files(tmp_path, "t1", files, score, **rewards)
+    seen = look(Subject(ledger=ledger), f"/trials/{EXPERIMENT}/t1")
     assert "does not match the recorded numbers" in seen.text
 
 

@@ -19,7 +19,6 @@ from proctor.json_values import check_values, has_more_values
 from proctor.sentence import reason_of
 
 _HEAD = 1 << 16
-_HTML_HEAD = 1 << 10
 # A first line longer than _HEAD is read up to this size; beyond it, the file name decides.
 _LONGEST_HEAD = 1 << 24
 # Most values of an array, whose items are decoded one by one.
@@ -28,8 +27,6 @@ _MOST_VALUES = 4_000_000
 _MARK = b"\xef\xbb\xbf"
 _BLANK = _MARK + b" \t\r\n"
 _ZSTD = b"\x28\xb5\x2f\xfd"
-# In the first lines of a case file, which is HTML.
-_CASE = b'<meta name="generator" content="proctor-case-'
 # A checkpoint: origin, size and root, one per line.
 _NOTE = re.compile(rb"[^\n{\[]{1,1000}\n[0-9]{1,20}\n[A-Za-z0-9+/]{43}=\n")
 # Parts of a ledger; two are enough, since a damaged one may have lost the others.
@@ -51,7 +48,6 @@ class FileKind(StrEnum):
     PROOF = "proof"
     CLAIM = "claim"
     BUNDLE = "bundle"
-    CASE = "case file"
     TASK = "task"
     DATASET = "dataset"
     TRIAL = "trial"
@@ -135,11 +131,9 @@ def _is_empty(path: str) -> bool:
 
 
 def _find_mark(path: str, head: bytes) -> FileKind | None:
-    """By the first bytes of files that are not JSON: a signed note, HTML, or compressed data."""
+    """By the first bytes of files that are not JSON: a signed note or compressed data."""
     if _NOTE.match(head):
         return FileKind.CHECKPOINT
-    if _CASE in head[:_HTML_HEAD] and head[:1] == b"<":
-        return FileKind.CASE
     if not head.startswith(_ZSTD):
         return None
     return FileKind.BUNDLE if path.endswith((".tar.zst", ".tzst")) else FileKind.CLAIM

@@ -39,7 +39,6 @@
     view, viewing                  pages in a browser
     compare, report, report_html   compares runs, and writes reports
     width                          the width of the terminal
-    case                           writes a case file
     serve                          serves a ledger, with its tokens and machines
     search                         searches sealed traces
     options                        combinations of options

@@ -31,7 +31,6 @@ _CHECKS = {
     FileKind.PROOF: "ledger.claims.checks.check_proof_file",
     FileKind.CLAIM: "ledger.claims.checks.check_claim_file",
     FileKind.BUNDLE: "ledger.exchange.checked.check_bundle_file",
-    FileKind.CASE: "report.case.checking.check_case_file",
     FileKind.TASK: "audit.checks.tasks.check_task_directory",
     FileKind.DATASET: "audit.checks.tasks.check_dataset_directory",
 }
@@ -42,7 +41,6 @@ _SIGNED = frozenset(
         FileKind.PROOF,
         FileKind.CLAIM,
         FileKind.BUNDLE,
-        FileKind.CASE,
     }
 )
 
@@ -90,8 +88,8 @@ class _CheckOptions:
     "keys",
     multiple=True,
     metavar="PUB",
-    help="Require that this public key signed the ledger, checkpoint, proof, claim or case"
-    " file. Takes a file or the key itself, as `proctor ledger key` prints it; can be repeated.",
+    help="Require that this public key signed the ledger, checkpoint, proof or claim."
+    " Takes a file or the key itself, as `proctor ledger key` prints it; can be repeated.",
 )
 @json_option
 def command(
@@ -110,8 +108,7 @@ def command(
     `complete` promises. For a dataset, every task that harbor would silently skip is reported. A
     certificate and a score record are recomputed from their operands. A proof and a claim are
     followed to the root of the checkpoint they contain, without the ledger; --key names the trusted
-    signers, and without it no signature is trusted. For a case file, everything that its page
-    checks is checked, and the page itself; nothing in it is run. To check whether a job's numbers
+    signers, and without it no signature is trusted. To check whether a job's numbers
     follow from its evidence, use `proctor audit`.
 
     With --policy, a job, a directory of jobs or an experiment in the ledger is one submission:
@@ -201,7 +198,7 @@ def _check_used(kinds: set[FileKind], options: _CheckOptions) -> None:
     if options.evidence and FileKind.RECORD not in kinds:
         raise click.UsageError("--evidence requires a trial record")
     if options.keys and not kinds & _SIGNED:
-        raise click.UsageError("--key requires a ledger, checkpoint, proof, claim or case file")
+        raise click.UsageError("--key requires a ledger, checkpoint, proof or claim")
 
 
 def _print(found: Checked) -> None:

@@ -53,7 +53,7 @@ def command(
 
     bundle (.tar.zst) contains the selected trials with their evidence, and every other entry
     without it: the recipient can check the signed root, and that only trials were left out. The
-    records of those trials are readable in it; to share one trial alone, use `proctor case` or
+    records of those trials are readable in it; to share one trial alone, use
     `proctor ledger prove`. harbor is a directory of JOB/TRIAL with every file byte for byte as
     imported, and the job's own files. aec-bench is a directory of EXPERIMENT/TRIAL.json. atif is a
     directory of trajectory.json files that pass harbor's validator. otel is a file of OpenTelemetry

@@ -20,7 +20,7 @@ from difflib import get_close_matches
 import click
 
 from proctor import __version__
-from proctor.cli.removed import explain_removed, find_removed
+from proctor.cli.removed import command_path, explain_removed, find_removed
 from proctor.cli.stdout import (
     discard_stdout,
     keep_descriptors_free,
@@ -66,7 +66,7 @@ class CommandTable(click.Group):
         """Find the command that was typed; the error suggests another for a misspelled one."""
         # click suggests too, but knows only commands that are imported.
         if not args[0].startswith("-") and args[0] not in self.commands_by_name:
-            if removed := find_removed(f"{ctx.command_path} {args[0]}"):
+            if removed := find_removed(f"{command_path(ctx)} {args[0]}"):
                 raise removed
             raise no_such_command(ctx, args[0], self.suggest(ctx, args[0]))
         return super().resolve_command(ctx, args)
@@ -123,7 +123,6 @@ GROUPS = {
         "report": "Write a report about runs, as one document or a site of pages.",
         "search": "Search all sealed traces for words, with the step of each match.",
         "trace": "Summarize, classify, compare, follow or convert traces.",
-        "case": "Write one sealed trial as an HTML page that verifies itself.",
     },
     "Ledger and exchange": {
         "ledger": "Manage the sealed log: append-only, and verifiable by anyone.",

@@ -10,7 +10,10 @@ import click
 
 from proctor.cli.stdout import print_stderr
 
-REMOVED: dict[str, str] = {}
+REMOVED: dict[str, str] = {
+    "proctor case": "`proctor ledger prove` and `proctor ledger claim` hand over trials with their "
+    "proof, and `proctor report --site` writes pages.",
+}
 
 
 class RemovedError(click.ClickException):
@@ -30,11 +33,16 @@ def find_removed(typed: str) -> RemovedError | None:
     return None if instead is None else RemovedError(f"{typed} was removed: {instead}")
 
 
+def command_path(ctx: click.Context) -> str:
+    """The words of a command, beginning with proctor however the program was started."""
+    return "proctor" + ctx.command_path.removeprefix(ctx.find_root().command_path)
+
+
 def explain_removed(error: click.ClickException) -> click.ClickException:
     """The answer to an option or a value that is no longer there, else the error itself."""
     if not isinstance(error, click.UsageError) or error.ctx is None:
         return error
-    command = error.ctx.command_path
+    command = command_path(error.ctx)
     if isinstance(error, click.NoSuchOption):
         option = error.option_name
         return find_removed(f"{command} {option}") or find_removed(option) or error

@@ -156,21 +156,6 @@ def root_along(leaf: bytes, index: int, size: int, path: Sequence[bytes]) -> byt
     return node
 
 
-def root_before(index: int, size: int, path: Sequence[bytes]) -> bytes:
-    """Root of the tree before a leaf, from its inclusion path, which must have been checked.
-
-    The left siblings on the path are the perfect subtrees of that tree, smallest first.
-    """
-    root, last, at = b"", size - 1, index
-    for step in path:
-        if at & 1 or at == last:
-            root = node_hash(step, root) if root else step
-            while not at & 1 and at:
-                at, last = at >> 1, last >> 1
-        at, last = at >> 1, last >> 1
-    return root or EMPTY_ROOT
-
-
 def consistency_path(subtree: Subtree, size: int, older: int) -> list[bytes]:
     """The hashes that prove the first `older` leaves to be the beginning of a tree of this size.
 

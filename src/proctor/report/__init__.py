@@ -13,7 +13,6 @@
     page/       documents as blocks, rendered as text, Markdown, HTML and plots
     statistics/ intervals, paired comparisons, variance, costs
     gate/       checks runs against limits
-    case/       one trial as a self-checking page
     policy/     checks a submission against a policy
     board/      the scores of all agents on a dataset
     planned/    compares a run with its sealed plan
