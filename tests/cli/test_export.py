@@ -1,6 +1,7 @@
 """`proctor export` to other systems: nothing replaced, half-written or left unsaid."""
 
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from tests.cli.programs import Proctor
 from tests.exchange.sealed import ATIF, EXPERIMENT, TRAJECTORY, atif, small_ledger, trajectory
 from tests.ledger.trials import open_ledger, seal_files
 
-FORMS = ["atif", "otel", "every-eval-ever", "parquet"]
+FORMS = ["atif", "inspect", "parquet"]
 WHY = {"reason": "a key leaked", "author": "ana"}
 
 
@@ -54,7 +55,7 @@ def test_a_loss_report_of_somebody_else_stays(
     beside = tmp_path / "o.losses.jsonl"
     beside.write_text("mine")
     ran = proctor("export", "--ledger", ledger, "--format", form, "-o", tmp_path / "o")
-    is_file = form in ("otel", "parquet")
+    is_file = form == "parquet"
     assert ran.code == (2 if is_file else 0)
     assert beside.read_text() == "mine"
     assert (tmp_path / "o").exists() is not is_file
@@ -94,12 +95,14 @@ def test_withheld_evidence_is_named_and_the_rest_is_told(proctor: Proctor, tmp_p
         seal_files(ledger, "a", {TRAJECTORY: trajectory(), "log.txt": b"x"})
         ledger.withhold(ledger.find("a"), evidence=[TRAJECTORY], **WHY)
     ran = proctor(
-        *("export", "--ledger", Path(ledger.where), "--format", "otel", "-o", tmp_path / "o")
+        *("export", "--ledger", Path(ledger.where), "--format", "inspect", "-o", tmp_path / "o")
     )
     assert ran.code == 3
     assert f"left out: {EXPERIMENT}/a: evidence '{TRAJECTORY}' is withheld" in ran.out
-    (line,) = (tmp_path / "o").read_text().splitlines()
-    assert len(json.loads(line)["resourceSpans"][0]["scopeSpans"][0]["spans"]) == 1
+    (path,) = (tmp_path / "o").glob("*.eval")
+    with zipfile.ZipFile(path) as log:
+        (sample,) = (name for name in log.namelist() if name.startswith("samples/"))
+        assert json.loads(log.read(sample))["messages"] == []
 
 
 def test_evidence_that_is_gone_without_a_word_is_damage(
@@ -118,7 +121,8 @@ def test_control_sequences_of_a_trial_do_not_reach_the_terminal(
 ) -> None:
     evil = trajectory({"role": "assistant", "step": 1, "content": "\x1b[2J", "\x1b]0;x\x07": 1})
     ledger = small_ledger(tmp_path, {"a": {TRAJECTORY: evil}})
-    ran = proctor("export", "--ledger", ledger, "--format", "otel", "-o", tmp_path / "o")
+    ran = proctor("export", "--ledger", ledger, "--format", "atif", "-o", tmp_path / "o")
     assert ran.code == 0
     assert "\x1b" not in ran.out
-    assert b"\x1b" not in (tmp_path / "o").read_bytes()
+    for path in (tmp_path / "o").rglob("*.json*"):
+        assert b"\x1b" not in path.read_bytes()

@@ -128,7 +128,7 @@ def test_a_trial_without_a_trace_is_left_out_and_said(proctor: Proctor, tmp_path
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.parametrize("form", ["atif", "otel", "every-eval-ever", "parquet"])
+@pytest.mark.parametrize("form", ["atif", "inspect", "parquet"])
 def test_the_same_ledger_gives_the_same_bytes(proctor: Proctor, tmp_path: Path, form: str) -> None:
     with open_ledger(tmp_path) as ledger:
         seal_job(ledger, "16-agent-nonzero")

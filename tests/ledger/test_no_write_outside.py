@@ -32,7 +32,7 @@ type Command = list[object]
 LEDGERS = ["honest", "ids", "paths", "links"]
 HIGHEST_CODE = 7
 """Of `proctor gate`; a crash has a higher one."""
-FORMS = ["bundle", "harbor", "aec-bench", "atif", "otel", "every-eval-ever", "parquet"]
+FORMS = ["bundle", "harbor", "aec-bench", "atif", "inspect", "parquet"]
 
 
 @pytest.fixture

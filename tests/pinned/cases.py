@@ -81,7 +81,7 @@ _OF_EXPERIMENTS = {
 }
 _EXPORTS = [
     Case(f"export/{form}-{name}", f"export --format {form} --experiment {name} -o {{out}}/export")
-    for form in ("harbor", "aec-bench", "atif", "otel", "every-eval-ever", "parquet")
+    for form in ("harbor", "aec-bench", "atif", "inspect", "parquet")
     for name in ("candidate", "14-two-models")
 ]
 _REPORTS = [

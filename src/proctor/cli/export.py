@@ -24,9 +24,7 @@ _FORMS = {
     "harbor": "proctor.exchange.copies:export_jobs",
     "aec-bench": "proctor.exchange.copies:export_records",
     "atif": "proctor.exchange.atif:export_trials",
-    "otel": "proctor.exchange.otel:export_trials",
     "inspect": "proctor.exchange.inspect.exporting:export_trials",
-    "every-eval-ever": "proctor.exchange.eee:export_trials",
     "parquet": "proctor.exchange.parquet:export_trials",
 }
 
@@ -56,12 +54,10 @@ def command(
     records of those trials are readable in it; to share one trial alone, use
     `proctor ledger prove`. harbor is a directory of JOB/TRIAL with every file byte for byte as
     imported, and the job's own files. aec-bench is a directory of EXPERIMENT/TRIAL.json. atif is a
-    directory of trajectory.json files that pass harbor's validator. otel is a file of OpenTelemetry
-    spans, one line of OTLP JSON per trial. inspect is a directory of .eval logs, which `inspect
-    view` opens. every-eval-ever is a directory of aggregates and rows. parquet is a table, and
-    needs proctor[parquet].
+    directory of trajectory.json files that pass harbor's validator. inspect is a directory of .eval
+    logs, which `inspect view` opens. parquet is a table, and needs proctor[parquet].
 
-    For the last five, every field that is lost is listed in losses.jsonl in the directory, or in
+    For the last three, every field that is lost is listed in losses.jsonl in the directory, or in
     PATH.losses.jsonl beside the file. What the format cannot hold at all, such as a withheld trial,
     is reported and left out (exit code 3).
 

@@ -13,6 +13,8 @@ from proctor.cli.stdout import print_stderr
 REMOVED: dict[str, str] = {
     "proctor case": "`proctor ledger prove` and `proctor ledger claim` hand over trials with their "
     "proof, and `proctor report --site` writes pages.",
+    "proctor export --format every-eval-ever": "`--format aec-bench` or `parquet` has every score.",
+    "proctor export --format otel": "`--format atif` has the traces, `parquet` times and tokens.",
 }
 
 

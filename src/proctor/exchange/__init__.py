@@ -21,13 +21,8 @@ Export, each format loaded on use:
 
     copies           a bundle, harbor's jobs, a directory tree of aec-bench's records
     atif             a directory of ATIF documents
-    otel             a file of OpenTelemetry spans
-    otel_model       OTLP JSON, and the attributes that carry each field
-    otel_spans       convert a trial and its traces to spans
-    eee              a directory of Every Eval Ever's aggregates and rows
     parquet          a table, one row per trial
     exporting        read the selected trials, and report what was lost
-    chats            a trace as turns of the model
 
 An export does not change the ledger and does not replace files.
 """

@@ -12,7 +12,7 @@ trial's trace, counted from 0.
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -85,9 +85,6 @@ type Exporter = Callable[[Selection, Path], Exported]
 """Writes the trials to a path that does not exist yet."""
 
 
-type Scalar = str | int | float | bool
-
-
 def find_at(value: Object, path: str) -> object:
     """The value at a dotted path; None if there is none."""
     found: object = value
@@ -96,33 +93,12 @@ def find_at(value: Object, path: str) -> object:
     return found
 
 
-def find_scalar(value: Object, path: str) -> Scalar | None:
-    """The value at a dotted path, unless it is an object or an array."""
-    found = find_at(value, path)
-    return found if isinstance(found, str | int | float | bool) else None
-
-
 def put_at(value: Object, path: str, item: object) -> None:
     """Set the value at a dotted path, creating the objects on the way."""
     *way, last = path.split(".")
     for key in way:
         value = value.setdefault(key, {})
     value[last] = item
-
-
-def pick(document: Object, names: Mapping[str, str]) -> dict[str, Scalar | None]:
-    """The scalars at some paths, under other names."""
-    return {name: find_scalar(document, path) for path, name in names.items()}
-
-
-def as_real(value: object) -> float | None:
-    """Convert a number to a 64-bit float; None if it is not a number, or too large."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    try:
-        return float(value)
-    except OverflowError:
-        return None
 
 
 @contextlib.contextmanager
@@ -369,15 +345,6 @@ def writable(trial: SelectedTrial, report: Report) -> Iterator[None]:
     """Leave a trial out if its values cannot be encoded as JSON, instead of ending the export."""
     try:
         yield
-    except UNWRITABLE as error:
-        report_unwritable(trial, error, report)
-
-
-UNWRITABLE = (RecursionError, UnicodeEncodeError)
-"""Raised when a value cannot be encoded as JSON."""
-
-
-def report_unwritable(trial: SelectedTrial, error: Exception, report: Report) -> None:
-    """Report that a trial was left out because it cannot be encoded."""
-    what = "nested too deeply" if isinstance(error, RecursionError) else "a lone surrogate"
-    report.leave_out(f"{trial.name}: cannot be written as JSON: {what} in its trace")
+    except (RecursionError, UnicodeEncodeError) as error:
+        what = "nested too deeply" if isinstance(error, RecursionError) else "a lone surrogate"
+        report.leave_out(f"{trial.name}: cannot be written as JSON: {what} in its trace")

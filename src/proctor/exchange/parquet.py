@@ -7,6 +7,7 @@ evidence file.
 Loaded on use: pyarrow is large and comes with the extra `parquet`.
 """
 
+import sys
 from collections.abc import Iterator, Sequence
 from itertools import batched
 from pathlib import Path
@@ -21,7 +22,6 @@ from proctor.exchange.exporting import (
     Exported,
     Report,
     Selection,
-    as_real,
     check_absent,
     find_at,
     new_file,
@@ -165,7 +165,8 @@ def _fit(value: object, kind: Any) -> object:
         case int() if kind == _WHOLE:
             return value if -(1 << 63) <= value < 1 << 63 else None
         case int() | float() if kind == _REAL:
-            return as_real(value)
+            # An int may be larger than any float.
+            return float(value) if abs(value) <= sys.float_info.max else None
         case str() if kind == _TEXT:
             return value
     return None

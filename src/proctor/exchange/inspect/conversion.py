@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
-from proctor.exchange.chats import Answer, Chat, Placed, find_model, find_thought, group_chats
 from proctor.exchange.exporting import ReadTrace, SelectedTrial
 from proctor.exchange.inspect.messages import ENTRIES, note_entries, read_entries
 from proctor.exchange.inspect.sample import PROCTOR, Sample
@@ -22,11 +21,129 @@ from proctor.record.cost import CostRecord
 from proctor.record.ids import LONGEST, make_id
 from proctor.record.model import TrialRecord
 from proctor.record.reasons import outcome_of
+from proctor.traces.atif.carry import ATIF_KEY, pair_results
 from proctor.traces.entry import Entry, Object
 
 REWARD = "reward"
 """Name of the scorer."""
 _OWN_ROLES = ("system", "user")
+
+
+# Keys under which harnesses and ATIF store call ids and reasoning.
+_CONVERSATION = "conversation"
+_IDS = ("tool_call_id", "source_call_id", "call_id")
+_THOUGHTS = ("reasoning_content", "thinking")
+
+
+class Placed(NamedTuple):
+    """An entry with its index in the trace."""
+
+    at: int
+    entry: Entry
+
+
+class Call(NamedTuple):
+    """A tool call."""
+
+    call: Placed
+    call_id: str
+    """The id in the trace, else one made from the index."""
+
+
+@dataclass(slots=True)
+class Answer:
+    """A tool result as an input of the model."""
+
+    result: Placed
+    call_id: str | None
+    """Id of the call that it answers; None if unknown."""
+
+
+@dataclass(slots=True)
+class Chat:
+    """One turn of the model."""
+
+    step: int
+    inputs: list[Placed | Answer]
+    """The inputs since the previous turn."""
+    said: Placed | None = None
+    """None if the model only called tools."""
+    calls: list[Call] = field(default_factory=list)
+
+
+def group_chats(entries: Sequence[Entry]) -> tuple[list[Chat], list[Placed | Answer]]:
+    """Group a trace into turns, and the inputs after the last; every entry is in one of them."""
+    callers = _pair(entries)
+    calls: dict[int, Call] = {}
+    turns: list[Chat] = []
+    pending: list[Placed | Answer] = []
+    for at, entry in enumerate(entries):
+        placed = Placed(at, entry)
+        if entry.role == "assistant":
+            turns.append(Chat(entry.step, pending, placed))
+            pending = []
+        elif entry.role == "tool_call":
+            if not turns or turns[-1].step != entry.step:
+                turns.append(Chat(entry.step, pending))
+                pending = []
+            calls[at] = Call(placed, find_call_id(entry) or f"call_{at}")
+            turns[-1].calls.append(calls[at])
+        elif entry.role == "tool_result":
+            call = calls.get(callers.get(at, -1))
+            pending.append(Answer(placed, call.call_id if call else find_call_id(entry)))
+        else:
+            pending.append(placed)
+    return turns, pending
+
+
+def _pair(entries: Sequence[Entry]) -> dict[int, int]:
+    """The index of the call that each result answers: by id, else by order."""
+    tools = [
+        Placed(at, each)
+        for at, each in enumerate(entries)
+        if each.role in ("tool_call", "tool_result")
+    ]
+    calls = [each.at for each in tools if each.entry.role == "tool_call"]
+    results = [each for each in tools if each.entry.role == "tool_result"]
+    by_order = pair_results(
+        (each.entry.role == "tool_call", each.entry.tool_name or None) for each in tools
+    )
+    by_id = {call_id: at for at in calls if (call_id := find_call_id(entries[at])) is not None}
+    found: dict[int, int] = {}
+    for result, number in zip(results, by_order, strict=True):
+        named = by_id.get(find_call_id(result.entry) or "")
+        if named is not None and named < result.at:
+            found[result.at] = named
+        elif number is not None:
+            found[result.at] = calls[number]
+    return found
+
+
+def find_call_id(entry: Entry) -> str | None:
+    """The id of a call, or of the call that a result answers; None if the trace has none."""
+    beside = _beside(entry)
+    return next((text for key in _IDS if isinstance(text := beside.get(key), str) and text), None)
+
+
+def find_thought(entry: Entry) -> str | None:
+    """The model's reasoning in a turn, if the trace stores it separately."""
+    beside = _beside(entry)
+    return next((text for key in _THOUGHTS if isinstance(text := beside.get(key), str)), None)
+
+
+def find_model(entry: Entry) -> str | None:
+    """The model's name in a turn."""
+    name = _beside(entry).get("model_name")
+    return name if isinstance(name, str) and name else None
+
+
+def _beside(entry: Entry) -> Object:
+    """A harness's metadata of an entry, at any depth."""
+    metadata = entry.metadata or {}
+    for key in (ATIF_KEY, _CONVERSATION):
+        if isinstance(held := metadata.get(key), dict):
+            return held
+    return metadata
 
 
 @dataclass(slots=True)
@@ -105,12 +222,12 @@ def make_sample(
     record = trial.record
     entries = [entry for trace in traces for entry in trace.entries]
     written = _Written(record.agent.model)
-    chats = group_chats(entries)
-    for chat in chats.turns:
+    turns, rest = group_chats(entries)
+    for chat in turns:
         for each in chat.inputs:
             written.add_input(each)
         written.add_turn(chat)
-    for each in chats.rest:
+    for each in rest:
         written.add_input(each)
     read = read_entries(Sample({"messages": written.messages}))
     answers = [each for each in written.messages if each["role"] == "assistant"]

@@ -21,7 +21,6 @@ import msgspec
 from proctor import __version__
 from proctor.digest import sha256_hex
 from proctor.errors import InspectError
-from proctor.exchange.eee import Key, key_of
 from proctor.exchange.exporting import (
     NAME,
     Exported,
@@ -56,6 +55,21 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 _ID_LENGTH = 22
 _LONGEST_TASK = 80
 _PLAIN = str.maketrans(":+", "--")
+
+
+class Key(msgspec.Struct, frozen=True):
+    """What the trials of one log share."""
+
+    experiment: str
+    dataset: str | None
+    agent: str
+    agent_version: str | None
+    model: str
+    library: str
+    """The software that ran them."""
+    library_version: str
+    profile: str | None
+    """The scoring rules."""
 
 
 @dataclass(slots=True)
@@ -229,8 +243,20 @@ _BESIDE = frozenset({"findings", "score"})
 
 
 def _add_converted(trial: SelectedTrial, logs: _Logs, report: Report) -> None:
-    key = key_of(trial)
-    log = logs.find(key, _make_eval(key), _make_plan(key))
+    record, entry = trial.record, trial.entry
+    library = entry.source.kind if entry.source else "proctor"
+    versions = record.environment.tool_versions or {}
+    key = Key(
+        experiment=record.experiment_id,
+        dataset=trial.row.dataset_id,
+        agent=record.agent.adapter,
+        agent_version=record.agent.adapter_revision,
+        model=record.agent.model,
+        library=library,
+        library_version=versions.get(library, "unknown"),
+        profile=entry.score.profile if entry.score else None,
+    )
+    log = logs.find(key, _make_eval(key), {"steps": [{"solver": key.agent}]})
     document, traces = trial.document(), read_traces(trial)
     attempt = trial.entry.slot.attempt + 1 if trial.entry.slot else 1
     epoch = log.find_epoch(make_sample_id(trial.record.task.task_id), max(1, attempt))
@@ -277,10 +303,6 @@ def _make_eval(key: Key) -> Object:
         "metadata": {PROCTOR: {"experiment_id": key.experiment}},
         "scorers": [{"name": "reward"}],
     }
-
-
-def _make_plan(key: Key) -> Object:
-    return {"steps": [{"solver": key.agent}]}
 
 
 def _make_header(log: _Log) -> Object:

@@ -1,1 +1,0 @@
-"""Sealed trials as a table: every field of a record has its column, and nothing goes in silence."""
