@@ -2,11 +2,13 @@
 
 In a command, `{out}` is a new directory: every file that the command leaves there is pinned.
 `{new}` is a new, empty ledger, and `{copy}` a copy of the stored one: the lines that the command
-adds or changes are pinned. `{scratch}` is a new directory that is not looked at afterwards.
+adds or changes are pinned. `{scratch}` is a new directory that is not looked at afterwards. What
+commands refuse stands in `tests.pinned.refusals`.
 """
 
 from dataclasses import dataclass
 
+from tests.pinned.refusals import list_refusals
 from tests.pinned.workspace import DATA, STORED
 
 JOBS = sorted(path.name for data in (DATA / "harbor", STORED) for path in (data / "jobs").iterdir())
@@ -26,8 +28,8 @@ class Case:
 
     @property
     def has_facts(self) -> bool:
-        """Whether more than words is pinned: Markdown is for people."""
-        return "markdown" not in self.command
+        """Whether more than words is pinned: Markdown and refusals are for people."""
+        return "markdown" not in self.command and not self.name.startswith("refused/")
 
 
 @dataclass(frozen=True)
@@ -209,10 +211,21 @@ _REST = [
         has_text=False,
     ),
     Case("outcome/reason", "outcome --reason 'Agent timed out after 30 seconds'"),
-    Case("refused/no-job", "score jobs/none"),
-    Case("refused/no-trial", "show nobody/nothing"),
-    Case("refused/no-experiment", "report nobody"),
-]
+    Case("task/new", "task new mine -o {out}", has_text=False),
+    Case("init/project", "init {scratch}/project"),
+    Case("dataset/list", "dataset list --registry-path broken/registry.json"),
+    Case("image/list", "image list"),
+    Case("outcome/codes", "outcome --codes"),
+    Case("outcome/line", "outcome --stdout broken/line.txt --exit-code 0"),
+    Case("outcome/contradicted", "outcome --stdout broken/line.txt --exit-code 1"),
+    Case("trace/writer", "trace writer -o {scratch}/writer.py"),
+    Case("write/publish", "ledger publish {scratch}/site"),
+    Case("write/seal-again", "ledger seal jobs/nightly/proof__gZWiesk --ledger {copy}"),
+    Case("import/bundle", "import bundle frozen/candidate.bundle.tar.zst --ledger {new}"),
+    Case("check/frozen", "check frozen/nightly.claim.json.zst frozen/inclusion.proof.json "
+         "frozen/cosigned-checkpoint frozen/candidate.bundle.tar.zst --key key.pub"),
+]  # fmt: skip
+_REFUSALS = [Case(f"refused/{name}", command, has_json=False) for name, command in list_refusals()]
 CASES = [
     *_for_each(JOBS, _OF_JOBS),
     *_IMPORTS,
@@ -226,6 +239,7 @@ CASES = [
     *_TRACES,
     *_COMPARISONS,
     *_REST,
+    *_REFUSALS,
 ]
 PAGES = [
     PageCase("ledger-home", "ledger", "/"),

@@ -5,6 +5,8 @@
     traces/     trajectories and an ATIF file
     records/    records of every generation
     ledger/     a ledger with every kind of entry; with older-checkpoint and key.pub beside it
+    frozen/     claims, proofs and a bundle that were made from it
+    broken/     what commands refuse: empty, truncated and edited copies of the above
     key         the key that signs it; its seed is public, so it protects nothing
 
 Commands run in this process with the workspace as their working directory, so that the paths they
@@ -15,6 +17,7 @@ import base64
 import contextlib
 import hashlib
 import io
+import json
 import os
 import re
 import shutil
@@ -26,6 +29,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from unittest.mock import patch
 
+from backports import zstd
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from proctor import __version__
@@ -33,6 +37,7 @@ from proctor.cli.main import main
 
 DATA = Path(__file__).resolve().parent.parent / "data"
 STORED = DATA / "ledgers" / "every-kind"
+FROZEN = DATA / "ledgers" / "frozen"
 _KEY_NAME = "example.org/pinned"
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)?")
 _VERSION = re.compile(rf'(proctor(?:"?: "?|/| )){re.escape(__version__)}')
@@ -131,21 +136,81 @@ def make_workspace(root: Path) -> Workspace:
     shutil.copytree(DATA / "records", root / "records", copy_function=shutil.copyfile)
     shutil.copytree(DATA / "looking", root / "traces", copy_function=shutil.copyfile)
     shutil.copyfile(DATA / "atif" / "every-field.json", root / "traces" / "trajectory.json")
+    shutil.copytree(FROZEN, root / "frozen", copy_function=shutil.copyfile)
+    _break(root)
     for path in root.rglob("*"):
         os.utime(path, (_FILE_TIME, _FILE_TIME))
     write_key(root / "key")
     return Workspace(root, datetime.now(UTC) - timedelta(seconds=1))
 
 
+def _break(root: Path) -> None:
+    """Copies of good inputs that are empty, cut off in the middle, or edited."""
+    broken = root / "broken"
+    (broken / "empty").mkdir(parents=True)
+    for name in ("empty.json", "empty.jsonl"):
+        (broken / name).touch()
+    for source, name in (
+        ("records/g1-complete.json", "truncated.json"),
+        ("traces/passes.jsonl", "truncated.jsonl"),
+        ("frozen/candidate.bundle.tar.zst", "bundle.tar.zst"),
+    ):
+        data = (root / source).read_bytes()
+        (broken / name).write_bytes(data[: len(data) // 2])
+    (broken / "edited.txt").write_text("nobody's\n")
+    line = {"reason_code": None, "resolved": 1, "score": 0.5, "status": "completed", "total": 2}
+    (broken / "line.txt").write_text(f"BASE_BENCHMARK_RESULT={json.dumps(line)}\n")
+    claim = zstd.decompress((root / "frozen" / "nightly.claim.json.zst").read_bytes())
+    (broken / "claim.json").write_bytes(claim)
+    (broken / "edited.claim.json").write_bytes(claim.replace(b'"scored": 4', b'"scored": 3'))
+    (broken / "other.pub").write_text(f"{_public_key(bytes(32))[1]}\n")
+    _edit(
+        root / "records" / "g1-complete.json", broken / "record.json", "experiment_id", "experiment"
+    )
+    shutil.copytree(root / "tasks" / "binary" / "pass-two", broken / "task")
+    (broken / "task" / "task.toml").write_text("version = [\n")
+    registry = [{"name": "fixtures", "version": "1", "description": "none", "tasks": []}]
+    (broken / "registry.json").write_text(json.dumps(registry))
+    for name in ("edited-job", "truncated-job"):
+        shutil.copytree(root / "jobs" / "nightly", broken / name)
+    result = Path("answer__86Asrh6", "result.json")
+    _edit(
+        broken / "edited-job" / result, broken / "edited-job" / result, '"reward": 1', '"reward": 0'
+    )
+    _truncate(broken / "truncated-job" / result)
+    for name in ("edited-ledger", "truncated-ledger"):
+        shutil.copytree(root / "ledger", broken / name)
+    lines = Path("entries", "000000.jsonl")
+    _edit(broken / "edited-ledger" / lines, broken / "edited-ledger" / lines, "read it", "saw it")
+    _truncate(broken / "truncated-ledger" / lines)
+
+
+def _edit(source: Path, target: Path, old: str, new: str) -> None:
+    text = source.read_text()
+    assert old in text
+    target.write_text(text.replace(old, new))
+
+
+def _truncate(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+
+
 def write_key(path: Path) -> None:
     """The key of the stored ledger, from a seed that everybody knows."""
     seed = hashlib.sha256(b"pinned second").digest()
-    public = Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
-    key_id = hashlib.sha256(f"{_KEY_NAME}\n".encode() + b"\x01" + public).digest()[:4].hex()
+    key_id, _ = _public_key(seed)
     path.write_text(
         f"PRIVATE+KEY+{_KEY_NAME}+{key_id}+{base64.b64encode(b'\x01' + seed).decode()}\n"
     )
     path.chmod(0o600)
+
+
+def _public_key(seed: bytes) -> tuple[str, str]:
+    """The id of a key, and its public part as it is written."""
+    key = Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw()
+    key_id = hashlib.sha256(f"{_KEY_NAME}\n".encode() + b"\x01" + key).digest()[:4].hex()
+    return key_id, f"{_KEY_NAME}+{key_id}+{base64.b64encode(b'\x01' + key).decode()}"
 
 
 def _exit_code(program: Callable[[], None]) -> int:
