@@ -71,7 +71,7 @@ conformance-3.13: .venv-3.13/.installed  ## the conformance suite on 3.13
 	@PATH="$(CURDIR)/$(OTHER):$$PATH" $(OTHER)/python -m pytest -q -n $(WORKERS) -m "not soak" tests/conformance $(ARGS)
 
 bench: .venv/.installed  ## measure against harbor; prints a table, writes build/bench.json
-	@mkdir -p build
+	@scripts/get-packages
 	@$(MAIN)/python -m compileall -q src $(wildcard benchmarks)
 	@PATH="$(CURDIR)/$(MAIN):$$PATH" $(MAIN)/python -m benchmarks
 

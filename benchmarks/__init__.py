@@ -47,17 +47,20 @@
     floor_steps     one step of a trace sought and decoded, bare
     floor_pages     answers that were stored, served by Python's own server
 
+A subject that cannot be measured here, or fails, is a row that says why; the others go on.
+
 A bar is a ratio, because a time says nothing on a busy machine: to harbor doing the same, or to a
 floor, which does what cannot be left out in the same kind of process. The times that
 remain say why where they are (`index`, `changes-100`), or are what was promised to users
 (`gateway-latency-added`, `gateway-chunk-added`); limits of memory are absolute.
 
 To add a benchmark, write a module with a function that takes a Bench and yields rows, and name it
-in `subjects.SUBJECTS`. Take both figures with `Bench.least`, so that a busy spell of the machine
-hits both; run whatever imports the other program in a process of its own (`bench.run_module`), so
-that neither pays for the other's modules; refuse results that differ (`bench.check_same`); make a
-row with `row.times_faster` or `row.share_of`. Sizes are keyword arguments with defaults:
-`tests/test_benchmarks.py` runs the same functions at tiny ones.
+in `subjects.SUBJECTS`; what fails for other reasons is another subject. Input that takes long to
+make is kept by `Bench.kept`. Take both figures with `Bench.least`, so that a busy spell of the
+machine hits both; run whatever imports the other program in a process of its own
+(`bench.run_module`), so that neither pays for the other's modules; refuse results that differ
+(`bench.check_same`); make a row with `row.times_faster` or `row.share_of`. Sizes are keyword
+arguments with defaults: `tests/test_benchmarks.py` runs the same functions at tiny ones.
 
 Nothing here is part of the installed package.
 """

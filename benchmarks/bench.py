@@ -7,6 +7,7 @@ path, no network. Where memory or start-up counts, each figure is of a fresh pro
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import time
@@ -31,6 +32,16 @@ class Bench:
     """Directory for generated inputs; they are kept from run to run."""
     rounds: int = 5
     """How often each figure is taken."""
+
+    def kept(self, name: str, fill: Callable[[Path], object]) -> Path:
+        """A directory of generated input, made anew where an earlier run left it unfinished."""
+        directory = self.data / name
+        if not (directory / "whole").exists():
+            shutil.rmtree(directory, ignore_errors=True)
+            directory.mkdir(parents=True)
+            fill(directory)
+            (directory / "whole").touch()
+        return directory
 
     def least(
         self, ours: Callable[[], float], other: Callable[[], float], *, rounds: int | None = None

@@ -3,13 +3,12 @@
 The other side is `docker run`, two `docker exec` and `docker rm`, by as many at once, on the same
 engine and the same image: one of its own, started here. It has no verifier's room, no limits and
 keeps nothing. Ours has no clean room, as in `run-sandbox`: that runs the tests again, in containers
-of its own. Only root can start an engine: without it there is no row.
+of its own. Only root can start an engine.
 """
 
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 import uuid
@@ -44,8 +43,7 @@ _TASK = {
 def docker_rows(bench: Bench, *, fewer: int = 2, more: int = 22) -> Iterator[Row]:
     """What each further oracle trial takes, from a small job to a larger one."""
     if obstacle := find_obstacle():
-        print(f"docker: {obstacle}", file=sys.stderr)
-        return
+        raise BenchmarkError(obstacle)
     with tempfile.TemporaryDirectory() as place, _own_engine(Path(place)):
         task, jobs = _make_task(Path(place) / "task"), Path(place) / "jobs"
         ours, bare = [], []

@@ -22,31 +22,48 @@ _BOARD_SECONDS = 30.0
 _BOARD_MB = 500.0
 
 
-def growth_rows(bench: Bench, *, small: int = _SMALL, large: int = _LARGE) -> Iterator[Row]:
-    """Proofs, withholding, and the board."""
-    ledgers = [load_growth_ledger(bench, trials) for trials in (large, small)]
-    for directory in ledgers:
-        # Once unmeasured: the first command makes the index.
-        run_python(_prove(directory))
-    other = f"at {name_of_size(small)} trials"
-    yield from _proof_rows(bench, ledgers, other)
+def proof_rows(bench: Bench, *, small: int = _SMALL, large: int = _LARGE) -> Iterator[Row]:
+    """Proofs, in an open ledger and by the whole command."""
+    ledgers, other = [_indexed(bench, n) for n in (large, small)], _at(small)
+    figures = bench.least(*(partial(proof_seconds, directory) for directory in ledgers))
+    yield share_of("proof-growth", figures, other, at_most=1.5)
+    figures = bench.least(*(partial(cpu_seconds, _prove(directory)) for directory in ledgers))
+    yield share_of("proof-growth-command", figures, other, at_most=1.5)
+
+
+def withhold_rows(bench: Bench, *, small: int = _SMALL, large: int = _LARGE) -> Iterator[Row]:
+    """Withholding a trial."""
+    ledgers = [_indexed(bench, trials) for trials in (large, small)]
     figures = bench.least(*(partial(withhold_seconds, directory) for directory in ledgers))
-    yield share_of("withhold-growth", figures, other, at_most=2)
-    yield from _board_rows(bench, ledgers[0], name_of_size(large))
+    yield share_of("withhold-growth", figures, _at(small), at_most=2)
+
+
+def large_board_rows(bench: Bench, *, trials: int = _LARGE) -> Iterator[Row]:
+    """Processor time and memory of the whole command, beside what was promised to users."""
+    directory = _indexed(bench, trials)
+    taken = [run_module("ours_board", str(directory)) for _ in range(min(bench.rounds, 2))]
+    seconds, megabytes = (
+        min(figure(each, key) for each in taken) for key in ("seconds", "megabytes")
+    )
+    name = f"board-{name_of_size(trials)}"
+    yield share_of(name, (seconds, _BOARD_SECONDS), "30 s", at_most=1)
+    yield share_of(f"{name}-memory", (megabytes, _BOARD_MB), "500 MB", at_most=1, unit="MB")
+
+
+def _at(trials: int) -> str:
+    return f"at {name_of_size(trials)} trials"
+
+
+def _indexed(bench: Bench, trials: int) -> Path:
+    directory = load_growth_ledger(bench, trials)
+    # Once unmeasured: the first command makes the index.
+    run_python(_prove(directory))
+    return directory
 
 
 def _prove(directory: Path) -> list[str]:
     words = ("ledger", "prove", "7", "--json", "--ledger", str(directory))
     return entry_point("proctor.cli.main", "main", *words)
-
-
-def _proof_rows(bench: Bench, ledgers: list[Path], other: str) -> Iterator[Row]:
-    large, small = ledgers
-    figures = bench.least(lambda: proof_seconds(large), lambda: proof_seconds(small))
-    yield share_of("proof-growth", figures, other, at_most=1.5)
-    commands = [_prove(directory) for directory in ledgers]
-    figures = bench.least(lambda: cpu_seconds(commands[0]), lambda: cpu_seconds(commands[1]))
-    yield share_of("proof-growth-command", figures, other, at_most=1.5)
 
 
 def proof_seconds(directory: Path) -> float:
@@ -69,17 +86,6 @@ def seal_seconds(directory: Path) -> float:
         append_trials(ledger, range(first, first + _TOGETHER))
         ledger.refresh()
         return (time.process_time() - start) / _TOGETHER
-
-
-def _board_rows(bench: Bench, directory: Path, name: str) -> Iterator[Row]:
-    """Processor time and memory of the whole command, beside what was promised to users."""
-    taken = [run_module("ours_board", str(directory)) for _ in range(min(bench.rounds, 2))]
-    seconds, megabytes = (
-        min(figure(each, key) for each in taken) for key in ("seconds", "megabytes")
-    )
-    name = f"board-{name}"
-    yield share_of(name, (seconds, _BOARD_SECONDS), "30 s", at_most=1)
-    yield share_of(f"{name}-memory", (megabytes, _BOARD_MB), "500 MB", at_most=1, unit="MB")
 
 
 def withhold_seconds(directory: Path) -> float:

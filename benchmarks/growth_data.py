@@ -28,17 +28,15 @@ _SHARED = 256
 
 def load_growth_ledger(bench: Bench, trials: int) -> Path:
     """A ledger of so many trials, not indexed yet; it is kept from run to run."""
-    directory = bench.data / f"growth-2-{trials}"
-    if (directory / "whole").exists():
-        return directory
-    directory.mkdir(parents=True, exist_ok=True)
-    with OpenLedger.create(directory, make_key(directory / "key", "bench"), "bench") as ledger:
-        # Withholding writes a segment anew: the first one has the same size in all ledgers.
-        ledger.log = FileLog(directory, segment_size=_SEGMENT)
-        for batch in itertools.batched(range(trials), _BATCH):
-            append_trials(ledger, batch)
-    (directory / "whole").touch()
-    return directory
+
+    def fill(directory: Path) -> None:
+        with OpenLedger.create(directory, make_key(directory / "key", "bench"), "bench") as ledger:
+            # Withholding writes a segment anew: the first one has the same size in all ledgers.
+            ledger.log = FileLog(directory, segment_size=_SEGMENT)
+            for batch in itertools.batched(range(trials), _BATCH):
+                append_trials(ledger, batch)
+
+    return bench.kept(f"growth-2-{trials}", fill)
 
 
 def open_for_writing(directory: Path) -> OpenLedger:

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.bench import Bench, figure, run_module
+from benchmarks.bench import Bench, BenchmarkError, figure, run_module
 from benchmarks.row import Row, share_of, times_faster
 from benchmarks.sandbox_start import start_one
 from proctor.environments.sandbox.roots.image_tar import most_unpacked
@@ -45,12 +45,16 @@ _STARTS = 20
 _TAG = "bench"
 
 
-def image_rows(
-    bench: Bench, *, layers: int = _LAYERS, files: int = _FILES, starts: int = _STARTS
-) -> Iterator[Row]:
-    """Pulling, unpacking and starting."""
-    if os.geteuid() != 0 or not all(map(shutil.which, PROGRAMS)):
-        return
+def _check_programs() -> None:
+    if missing := [program for program in PROGRAMS if shutil.which(program) is None]:
+        raise BenchmarkError(f"not installed: {', '.join(missing)}")
+    if os.geteuid() != 0:
+        raise BenchmarkError("only root has images unpacked as they are")
+
+
+def pull_rows(bench: Bench, *, layers: int = _LAYERS, files: int = _FILES) -> Iterator[Row]:
+    """The time of a pull, and its memory."""
+    _check_programs()
     layout = _load_layout(bench, layers, files)
     with (
         tempfile.TemporaryDirectory(dir=bench.data) as top,
@@ -72,6 +76,12 @@ def image_rows(
         answer = run_module("ours_pull", reference, str(place / "cache"))
         figures = (figure(answer, "megabytes"), _MOST_MEGABYTES)
         yield share_of("image-pull-memory", figures, "100 MB", at_most=1, unit="MB")
+
+
+def unpack_rows(bench: Bench, *, layers: int = _LAYERS, files: int = _FILES) -> Iterator[Row]:
+    """All layers, one on top of the other."""
+    _check_programs()
+    layout = _load_layout(bench, layers, files)
     with tempfile.TemporaryDirectory(dir=bench.data) as top:
         bundle = Path(top) / "bundle"
         words = ["umoci", "unpack", "--image", f"{layout}:{_TAG}", str(bundle)]
@@ -81,7 +91,6 @@ def image_rows(
             rounds=3,
         )
         yield times_faster("image-unpack", figures, "umoci unpack", at_least=0.7)
-    yield _start_row(bench, starts)
 
 
 def _run(words: list[str]) -> None:
@@ -131,8 +140,9 @@ def _unpack(layout: Path, target: Path) -> float:
     return seconds
 
 
-def _start_row(bench: Bench, starts: int) -> Row:
+def image_start_rows(bench: Bench, *, starts: int = _STARTS) -> Iterator[Row]:
     """A sandbox on ten layers, beside one on one."""
+    _check_programs()
     with tempfile.TemporaryDirectory(dir=bench.data) as top:
         place = Path(top)
         root = make_rootfs(place / "root")
@@ -156,19 +166,17 @@ def _start_row(bench: Bench, starts: int) -> Row:
 
         (place / "scratch").mkdir()
         figures = bench.least(lambda: start("ten"), lambda: start("one"))
-        return share_of("image-start-10", figures, "one layer", at_most=1.3)
+        yield share_of("image-start-10", figures, "one layer", at_most=1.3)
 
 
 def _load_layout(bench: Bench, layers: int, files: int) -> Path:
     """An OCI layout with an image of several layers."""
-    directory = bench.data / f"images-1-{layers}x{files}"
-    if not (directory / "whole").exists():
-        shutil.rmtree(directory, ignore_errors=True)
-        directory.mkdir(parents=True)
+
+    def fill(directory: Path) -> None:
         made = tuple(_make_layer(number, files, _SIZE) for number in range(layers))
         as_directory(directory / "layout", layout_files(Saved(made, "gzip", tags=(_TAG,))))
-        (directory / "whole").touch()
-    return directory / "layout"
+
+    return bench.kept(f"images-1-{layers}x{files}", fill) / "layout"
 
 
 def _make_layer(number: int, files: int, size: int) -> bytes:

@@ -22,7 +22,6 @@ from proctor.ledger.trial_index import TrialFilter
 
 _JOBS = ROOT / "tests" / "data" / "harbor" / "jobs"
 _TRIALS = 2000
-_VERSION = "harbor-import-1"
 _ROUNDS = 3
 
 
@@ -63,21 +62,20 @@ def _bare_seconds(place: Path, job: Path) -> float:
 
 def load_job_to_import(bench: Bench, trials: int) -> Path:
     """A job of so many trials; it is kept from run to run."""
-    job = bench.data / _VERSION / f"job-{trials}"
-    if (job.parent / f"whole-{trials}").exists():
-        return job
-    shutil.rmtree(job, ignore_errors=True)
-    real = sorted(path.parent for path in _JOBS.glob("*/*/result.json"))
-    for number in range(trials):
-        _copy_trial(real[number % len(real)], job, number)
-    planned = _load(real[0].parent / "lock.json")
-    planned["trials"] = [planned["trials"][n % len(planned["trials"])] for n in range(trials)]
-    (job / "lock.json").write_text(json.dumps(planned), encoding="utf-8")
-    shutil.copy(real[0].parent / "config.json", job)
-    result = _load(real[0].parent / "result.json") | {"n_total_trials": trials}
-    (job / "result.json").write_text(json.dumps(result), encoding="utf-8")
-    (job.parent / f"whole-{trials}").touch()
-    return job
+
+    def fill(directory: Path) -> None:
+        job = directory / f"job-{trials}"
+        real = sorted(path.parent for path in _JOBS.glob("*/*/result.json"))
+        for number in range(trials):
+            _copy_trial(real[number % len(real)], job, number)
+        planned = _load(real[0].parent / "lock.json")
+        planned["trials"] = [planned["trials"][n % len(planned["trials"])] for n in range(trials)]
+        (job / "lock.json").write_text(json.dumps(planned), encoding="utf-8")
+        shutil.copy(real[0].parent / "config.json", job)
+        result = _load(real[0].parent / "result.json") | {"n_total_trials": trials}
+        (job / "result.json").write_text(json.dumps(result), encoding="utf-8")
+
+    return bench.kept(f"harbor-import-2-{trials}", fill) / f"job-{trials}"
 
 
 def _load(path: Path) -> dict[str, Any]:

@@ -64,20 +64,17 @@ def search_rows(bench: Bench, *, megabytes: int = _MEGABYTES) -> Iterator[Row]:
 
 def load_search_ledger(bench: Bench, megabytes: int) -> Path:
     """A ledger with about that many MB of traces."""
-    place = bench.data / f"search-2-{megabytes}"
-    directory = place / "ledger"
-    finished = place / "finished"
-    if finished.exists():
-        return directory
-    place.mkdir(parents=True, exist_ok=True)
-    blocks = [_draw_lines(seed) for seed in range(min(12, megabytes))]
-    with OpenLedger.create(directory, make_key(place / "key", "bench"), "bench") as ledger:
-        numbers = range(megabytes * 1_000_000 // _TRACE_BYTES)
-        for batch in itertools.batched(numbers, 50):
-            seal(ledger, [_make_trial(place, number, blocks) for number in batch])
-        ledger.refresh()
-    finished.touch()
-    return directory
+
+    def fill(place: Path) -> None:
+        blocks = [_draw_lines(seed) for seed in range(min(12, megabytes))]
+        key = make_key(place / "key", "bench")
+        with OpenLedger.create(place / "ledger", key, "bench") as ledger:
+            numbers = range(megabytes * 1_000_000 // _TRACE_BYTES)
+            for batch in itertools.batched(numbers, 50):
+                seal(ledger, [_make_trial(place, number, blocks) for number in batch])
+            ledger.refresh()
+
+    return bench.kept(f"search-2-{megabytes}", fill) / "ledger"
 
 
 def _make_trial(place: Path, number: int, blocks: list[list[str]]) -> Submission:

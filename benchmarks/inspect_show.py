@@ -105,23 +105,21 @@ def _find_frames(ledger: Path, cache: Path, step: int) -> list[str]:
 
 def _load_ledger(bench: Bench, trace: Path, megabytes: int) -> Path:
     """A ledger with one trial, whose evidence is the trace."""
-    place = bench.data / f"show-1-{megabytes}"
-    if (place / "whole").exists():
-        return place / "ledger"
-    shutil.rmtree(place, ignore_errors=True)
-    place.mkdir(parents=True)
-    entry = make_entry(0)
-    record = {**json.loads(bytes(entry.record)), "outputs": {"trajectory_path": _NAME}}
-    with OpenLedger.create(place / "ledger", make_key(place / "key", "bench"), "bench") as ledger:
-        with trace.open("rb", buffering=0) as file:
-            sha256, size = ledger.artifacts.put(file)
-        ledger.artifacts.settle()
-        evidence = (EvidenceFile(path=_NAME, sha256=sha256, size=size),)
-        with ledger.writing():
-            raw = msgspec.Raw(json.dumps(record).encode())
-            ledger.append([msgspec.structs.replace(entry, record=raw, evidence=evidence)])
-    (place / "whole").touch()
-    return place / "ledger"
+
+    def fill(place: Path) -> None:
+        entry = make_entry(0)
+        record = {**json.loads(bytes(entry.record)), "outputs": {"trajectory_path": _NAME}}
+        key = make_key(place / "key", "bench")
+        with OpenLedger.create(place / "ledger", key, "bench") as ledger:
+            with trace.open("rb", buffering=0) as file:
+                sha256, size = ledger.artifacts.put(file)
+            ledger.artifacts.settle()
+            evidence = (EvidenceFile(path=_NAME, sha256=sha256, size=size),)
+            with ledger.writing():
+                raw = msgspec.Raw(json.dumps(record).encode())
+                ledger.append([msgspec.structs.replace(entry, record=raw, evidence=evidence)])
+
+    return bench.kept(f"show-1-{megabytes}", fill) / "ledger"
 
 
 def _measure_memory(cache: str, words: list[str]) -> None:

@@ -56,15 +56,13 @@ _BEGAN = datetime(2026, 11, 15, 18, tzinfo=UTC)
 
 def load_drawn_traces(bench: Bench, count: int, size: int) -> Path:
     """A directory of as many trajectories of about `size` bytes each."""
-    directory = bench.data / f"inspect-3-{count}-{size}"
-    finished = directory / "finished"
-    if not finished.exists():
-        directory.mkdir(parents=True, exist_ok=True)
+
+    def fill(directory: Path) -> None:
         for number in range(count):
             text = _draw_trace(random.Random(number), size)
             (directory / f"{number:05}.jsonl").write_text(text, encoding="utf-8")
-        finished.touch()
-    return directory
+
+    return bench.kept(f"inspect-3-{count}-{size}", fill)
 
 
 def _draw_trace(draw: random.Random, size: int) -> str:

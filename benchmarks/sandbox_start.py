@@ -7,14 +7,15 @@ every trial of a job but the first.
 
 import asyncio
 import logging
-import os
 import shutil
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks.bench import BenchmarkError
+from benchmarks.bench import Bench, BenchmarkError
+from benchmarks.row import Row, share_of
 from proctor.environments.sandbox.environment import SandboxEnvironment
 from proctor.harbor.configs import EnvironmentConfig
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
@@ -23,24 +24,17 @@ from proctor.trial.order import EnvironmentOrder
 from proctor.trial.paths import TrialPaths
 
 
-def start_seconds(rounds: int, starts: int) -> tuple[float, float]:
-    """Seconds of one start and `true` inside: ours, and bubblewrap's; the least of many."""
-    bubblewrap = _find_bubblewrap()
+def start_rows(bench: Bench, *, starts: int = 30) -> Iterator[Row]:
+    """One start and `true` inside: ours, and bubblewrap's; the least of many."""
+    bubblewrap = shutil.which("bwrap")
+    if bubblewrap is None:
+        raise BenchmarkError("bwrap is not installed: `make bench` installs bubblewrap as root")
     ours, theirs = [], []
-    for _ in range(max(1, rounds // 2)):
+    for _ in range(max(1, bench.rounds // 2)):
         ours += asyncio.run(_start_ours(starts))
         theirs += [_start_theirs(bubblewrap) for _ in range(starts)]
-    return min(ours), min(theirs)
-
-
-def _find_bubblewrap() -> str:
-    if shutil.which("bwrap") is None and os.geteuid() == 0:
-        install = ["apt-get", "install", "-qq", "-y", "bubblewrap"]
-        subprocess.run(install, check=False, capture_output=True)
-    found = shutil.which("bwrap")
-    if found is None:
-        raise BenchmarkError("bwrap is not here; install the package bubblewrap")
-    return found
+    figures = min(ours), min(theirs)
+    yield share_of("sandbox-start", figures, "bubblewrap --unshare-all", at_most=3)
 
 
 def _start_theirs(bubblewrap: str) -> float:

@@ -33,19 +33,22 @@ _WRITERS = 8
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def serving_rows(bench: Bench, *, batches: int = 5, trials: int = 200) -> Iterator[Row]:
-    """The rows of a served ledger."""
-    bench.data.mkdir(parents=True, exist_ok=True)
+def serve_batch_rows(bench: Bench, *, batches: int = 5) -> Iterator[Row]:
+    """Batches of many writers."""
+    with tempfile.TemporaryDirectory(dir=bench.data) as made:
+        top = Path(made)
+        figures = bench.least(
+            lambda: _served_seconds(top, batches), lambda: _local_seconds(top, batches), rounds=3
+        )
+        yield times_faster("serve-batch", figures, "a ledger on this machine", at_least=0.7)
+
+
+def serve_trial_rows(bench: Bench, *, trials: int = 200) -> Iterator[Row]:
+    """Trials one by one."""
     with tempfile.TemporaryDirectory(dir=bench.data) as made:
         top = Path(made)
         files = top / "files"
         files.mkdir()
-        figures = bench.least(
-            lambda: _served_seconds(top, files, batches),
-            lambda: _local_seconds(top, files, batches),
-            rounds=3,
-        )
-        yield times_faster("serve-batch", figures, "a ledger on this machine", at_least=0.7)
         figures = bench.least(
             lambda: _served_cpu(top, files, trials),
             lambda: _local_cpu(top, files, trials),
@@ -118,12 +121,12 @@ def _having(variables: Mapping[str, str]) -> Iterator[None]:
         os.environ.update(before)
 
 
-def _served_seconds(top: Path, files: Path, batches: int) -> float:
+def _served_seconds(top: Path, batches: int) -> float:
     with _served(top) as (ledger, _):
         return _write_all(top, ledger.where, batches)
 
 
-def _local_seconds(top: Path, files: Path, batches: int) -> float:
+def _local_seconds(top: Path, batches: int) -> float:
     with _local(top) as ledger, _having(_variables(top)):
         return _write_all(top, ledger.where, batches)
 

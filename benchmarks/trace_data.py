@@ -22,26 +22,24 @@ def load_trace_file(bench: Bench, megabytes: int) -> Path:
 
 def load_trace_files(bench: Bench, count: int, size: int) -> list[Path]:
     """As many trajectories of about `size` bytes each."""
-    directory = bench.data / f"traces-1-{count}-{size}"
-    finished = directory / "finished"
-    paths = [directory / f"{number:05}.jsonl" for number in range(count)]
-    if not finished.exists():
-        directory.mkdir(parents=True, exist_ok=True)
+
+    def fill(directory: Path) -> None:
         blocks = [_draw_block(seed) for seed in range(8)]
-        for number, path in enumerate(paths):
-            _write(path, blocks[number % len(blocks)], size)
-        finished.touch()
-    return paths
+        for number in range(count):
+            _write(directory / f"{number:05}.jsonl", blocks[number % len(blocks)], size)
+
+    return sorted(bench.kept(f"traces-1-{count}-{size}", fill).glob("*.jsonl"))
 
 
 def load_rising_trace(bench: Bench, megabytes: int) -> tuple[Path, int]:
     """One trajectory of about that many MB whose steps only rise, and its last step."""
-    path = bench.data / f"rising-1-{megabytes}" / "trajectory.jsonl"
-    last = path.with_name("last")
-    if not last.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        last.write_text(str(_write_rising(path, megabytes * 1_000_000)), encoding="ascii")
-    return path, int(last.read_text(encoding="ascii"))
+
+    def fill(directory: Path) -> None:
+        last = _write_rising(directory / "trajectory.jsonl", megabytes * 1_000_000)
+        (directory / "last").write_text(str(last), encoding="ascii")
+
+    directory = bench.kept(f"rising-1-{megabytes}", fill)
+    return directory / "trajectory.jsonl", int((directory / "last").read_text(encoding="ascii"))
 
 
 def _write_rising(path: Path, size: int) -> int:

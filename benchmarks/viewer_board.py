@@ -46,21 +46,19 @@ def board_rows(bench: Bench, *, records: int = _RECORDS) -> Iterator[Row]:
 
 def load_board_ledger(bench: Bench, records: int) -> Path:
     """A ledger of so many records of one dataset; it is kept from run to run."""
-    directory = bench.data / f"board-1-{records}"
-    if (directory / "whole").exists():
-        return directory
-    directory.mkdir(parents=True, exist_ok=True)
-    draw, tasks = random.Random(records), max(min(_TASKS, records // _AGENTS // 2), 1)
-    with OpenLedger.create(directory, make_key(directory / "key", "bench"), "bench") as ledger:
-        for batch in itertools.batched(range(records), _BATCH):
-            with ledger.writing():
-                drafts: list[AnyEntry] = [make_board_entry(number, tasks, draw) for number in batch]
-                ledger.append(drafts)
-        ledger.refresh()
-        _remark(ledger)
-        ledger.refresh()
-    (directory / "whole").touch()
-    return directory
+
+    def fill(directory: Path) -> None:
+        draw, tasks = random.Random(records), max(min(_TASKS, records // _AGENTS // 2), 1)
+        with OpenLedger.create(directory, make_key(directory / "key", "bench"), "bench") as ledger:
+            for batch in itertools.batched(range(records), _BATCH):
+                with ledger.writing():
+                    drafts: list[AnyEntry] = [make_board_entry(n, tasks, draw) for n in batch]
+                    ledger.append(drafts)
+            ledger.refresh()
+            _remark(ledger)
+            ledger.refresh()
+
+    return bench.kept(f"board-1-{records}", fill)
 
 
 def _remark(ledger: OpenLedger) -> None:

@@ -4,13 +4,11 @@ Counted is the whole navigation, from the address to the paint that has the firs
 screen, by the browser's own clock; the viewer is a process of its own that has not seen the trace
 before. Beside it, in turns, the same browser opens the same page from a plain server that was given
 all answers ready-made. Without a bar: how long the server takes for the page, what the page brings
-with it, and how long a link to a step near the end takes. Where there is no Chromium there is no
-row.
+with it, and how long a link to a step near the end takes.
 """
 
 import json
 import shutil
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -18,7 +16,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, Request
 
-from benchmarks.bench import Bench
+from benchmarks.bench import Bench, BenchmarkError
 from benchmarks.floor_pages import ANSWERS
 from benchmarks.row import Row, share_of
 from benchmarks.viewers import Viewer, our_viewer, static_server
@@ -55,8 +53,7 @@ _MEASURE = """() => {
 def trace_page_rows(bench: Bench, *, steps: int = 50_000) -> Iterator[Row]:
     """Seconds until the first step is seen, with its bar, and what they are made of."""
     if shutil.which("chromium") is None:
-        print("view-trace: there is no Chromium", file=sys.stderr)
-        return
+        raise BenchmarkError("chromium is not installed")
     job = _load_job(bench, steps)
     ours, static = [], []
     with open_browser() as browser, tempfile.TemporaryDirectory(dir=bench.data) as stored:
@@ -77,14 +74,14 @@ def trace_page_rows(bench: Bench, *, steps: int = 50_000) -> Iterator[Row]:
 
 
 def _load_job(bench: Bench, steps: int) -> Path:
-    job = bench.data / f"view-trace-1-{steps}" / _JOB
-    path = job / _TRIAL / "agent" / "trajectory.jsonl"
-    if not path.exists():
-        write_long(path.with_name("unfinished"), steps)
-        path.with_name("unfinished").rename(path)
+
+    def fill(directory: Path) -> None:
+        job = directory / _JOB
+        write_long(job / _TRIAL / "agent" / "trajectory.jsonl", steps)
         (job / _TRIAL / "trial.log").touch()
         (job / "config.json").write_text("{}", encoding="ascii")
-    return job
+
+    return bench.kept(f"view-trace-1-{steps}", fill) / _JOB
 
 
 def _open_page(browser: Browser, server: AbstractContextManager[Viewer]) -> dict[str, float]:

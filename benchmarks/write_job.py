@@ -32,7 +32,9 @@ from benchmarks.theirs import JOB_ID, check_constructed, config_of, final_stats,
 def write_job(directory: Path, n_tasks: int, n_attempts: int) -> str:
     """Write the job; the digest of its stats."""
     unfinished = directory.with_name(f"{directory.name}.unfinished")
-    shutil.rmtree(unfinished, ignore_errors=True)
+    # Either is left by a run that was interrupted.
+    for left in (unfinished, directory):
+        shutil.rmtree(left, ignore_errors=True)
     unfinished.mkdir(parents=True)
     trials = []
     for drawn in draw_trials(n_tasks, n_attempts):
