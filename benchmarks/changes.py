@@ -35,12 +35,12 @@ from proctor.harbor.configs import AgentConfig, EnvironmentConfig, TaskConfig, T
 from proctor.task.digests import load_digests
 from proctor.task.directory import load_task
 from proctor.trial.account import begin_account, note_changes
+from proctor.trial.agent import Kinds
 from proctor.trial.change_record import parse_changes
 from proctor.trial.clock import SYSTEM
 from proctor.trial.environment import Environment
 from proctor.trial.making import make_environment
 from proctor.trial.opening import open_files, opened
-from proctor.trial.order import Kinds
 from proctor.trial.spec import RecordFields, TrialSpec
 from proctor.trial.trial_run import TrialRun, stop_environment
 

@@ -20,7 +20,7 @@ from proctor.environments.sandbox.environment import SandboxEnvironment
 from proctor.harbor.configs import EnvironmentConfig
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
 from proctor.task.network import NetworkMode, NetworkPolicy
-from proctor.trial.order import EnvironmentOrder
+from proctor.trial.environment import EnvironmentOrder
 from proctor.trial.paths import TrialPaths
 
 

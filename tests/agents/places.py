@@ -16,8 +16,8 @@ from typing import Any
 
 from proctor.harbor.configs import AgentConfig
 from proctor.task.directory import Task, load_task
+from proctor.trial.agent import AgentOrder
 from proctor.trial.environment import Capabilities, ExecResult
-from proctor.trial.order import AgentOrder
 from proctor.trial.paths import TrialPaths
 from tests.task.trees import make_task
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from proctor.harbor.configs import NULL, EnvironmentConfig
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
 from proctor.task.network import NetworkMode, NetworkPolicy
-from proctor.trial.order import EnvironmentOrder
+from proctor.trial.environment import EnvironmentOrder
 from proctor.trial.paths import TrialPaths
 
 NO_NETWORK = NetworkPolicy(NetworkMode.NO_NETWORK)

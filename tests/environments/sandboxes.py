@@ -19,9 +19,8 @@ from proctor.environments.sandbox.scratch import can_hold_upper, scratch_roots
 from proctor.environments.sandbox.subordinate import find_subordinate_ids
 from proctor.environments.sandbox.syscalls import unmount
 from proctor.filesystems import file_system_of, list_mounts
-from proctor.trial.environment import Environment, Watched
+from proctor.trial.environment import Environment, EnvironmentOrder, Watched
 from proctor.trial.finding import Finding, FindingCode
-from proctor.trial.order import EnvironmentOrder
 
 _OVERLAYS_PREFIX = "pd-engine-"
 """How directories begin in which Docker engines and builders of tests mount overlays."""

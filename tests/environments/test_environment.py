@@ -12,9 +12,8 @@ from proctor.environments.sandbox.environment import SandboxEnvironment
 from proctor.errors import HealthcheckError, SandboxError
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
 from proctor.traces.trajectory import load_trajectory
-from proctor.trial.environment import ExecResult, Watched
+from proctor.trial.environment import EnvironmentOrder, ExecResult, Watched
 from proctor.trial.finding import FindingCode
-from proctor.trial.order import EnvironmentOrder
 from proctor.trial.output_log import OutputLog
 from proctor.trial.paths import TrialPaths
 from tests.environments.orders import order_of

@@ -20,8 +20,8 @@ from proctor.environments.sandbox.environment import SandboxEnvironment
 from proctor.environments.sandbox.host_ports import HostPort, host_ports_of, parse_host_port
 from proctor.errors import UnsupportedError
 from proctor.harbor.configs import SANDBOX, EnvironmentConfig
+from proctor.trial.environment import EnvironmentOrder
 from proctor.trial.finding import FindingCode, level_of
-from proctor.trial.order import EnvironmentOrder
 from tests import ordinary_user
 from tests.become_user import TUN
 from tests.environments.orders import NO_NETWORK, PUBLIC, order_of

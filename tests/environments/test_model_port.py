@@ -20,9 +20,8 @@ from proctor.environments.sandbox.host_ports import HostPort
 from proctor.environments.sandbox.processes import Lister
 from proctor.harbor.configs import EnvironmentConfig
 from proctor.task.network import NetworkPolicy
-from proctor.trial.environment import ModelReaching
-from proctor.trial.network_switch import host_ports_open, model_port_open
-from proctor.trial.order import EnvironmentOrder
+from proctor.trial.environment import EnvironmentOrder, ModelReaching
+from proctor.trial.network import host_ports_open, model_port_open
 from tests import ordinary_user
 from tests.become_user import TUN
 from tests.environments.model_ports import answer_at
@@ -351,7 +350,7 @@ def test_environments_say_whether_they_reach_a_gateway(tmp_path: Path) -> None:
 ORDINARY = """
 import asyncio, json, sys
 from pathlib import Path
-from proctor.trial.network_switch import host_ports_open, model_port_open
+from proctor.trial.network import host_ports_open, model_port_open
 from tests.environments.model_ports import answer_at
 from tests.environments.orders import NO_NETWORK, PUBLIC, order_of
 from tests.environments.sandboxes import running

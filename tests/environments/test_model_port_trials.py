@@ -10,9 +10,8 @@ import pytest
 
 from proctor.environments.sandbox.environment import SandboxEnvironment
 from proctor.harbor.trial_result import TrialResult
-from proctor.trial.agent import AgentContext
+from proctor.trial.agent import AgentContext, AgentOrder, Kinds
 from proctor.trial.environment import Environment
-from proctor.trial.order import AgentOrder, Kinds
 from proctor.trial.trial import run_trial
 from tests.environments.model_ports import ASK, answer_at
 from tests.environments.test_host_ports import ANSWER, serving

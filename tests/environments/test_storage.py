@@ -19,10 +19,9 @@ from proctor.environments.sandbox.rootfs import StepError
 from proctor.environments.sandbox.storage import find_obstacle, free_storage, mount_storage
 from proctor.harbor.configs import EnvironmentConfig
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
-from proctor.trial.agent import AgentContext
+from proctor.trial.agent import AgentContext, Kinds
 from proctor.trial.environment import Environment
 from proctor.trial.finding import Finding, FindingCode
-from proctor.trial.order import Kinds
 from proctor.trial.paths import TrialPaths
 from proctor.trial.trial import run_trial
 from tests.environments.orders import order_of

@@ -25,7 +25,7 @@ from proctor.ledger.sealing import Submission, seal
 from proctor.ledger.trial_index import TrialFilter
 from proctor.report.policy.from_ledger import opened_experiment
 from proctor.report.policy.submission import SealedIn
-from proctor.trial.artifacts import is_behind_link
+from proctor.trial.collect import is_behind_link
 from proctor.web.export import write_site
 from tests.ledger.ledgers import EXPERIMENT, make_ledger, record_bytes
 

@@ -16,9 +16,15 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from proctor.trial.environment import Capabilities, Environment, ExecResult, Process, Snapshot
+from proctor.trial.environment import (
+    Capabilities,
+    Environment,
+    EnvironmentOrder,
+    ExecResult,
+    Process,
+    Snapshot,
+)
 from proctor.trial.finding import Finding
-from proctor.trial.order import EnvironmentOrder
 from proctor.trial.paths import TrialPaths
 
 _SYSTEM = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")

@@ -11,10 +11,9 @@ from proctor.harbor.configs import AgentConfig, EnvironmentConfig, TaskConfig, T
 from proctor.harbor.trial_result import TrialResult
 from proctor.task.digests import load_digests
 from proctor.task.directory import load_task
-from proctor.trial.agent import AgentContext
+from proctor.trial.agent import AgentContext, AgentOrder, Kinds
 from proctor.trial.clock import SYSTEM, Clock
-from proctor.trial.environment import Environment
-from proctor.trial.order import AgentOrder, EnvironmentOrder, Kinds
+from proctor.trial.environment import Environment, EnvironmentOrder
 from proctor.trial.paths import TrialPaths
 from proctor.trial.spec import RecordFields, TrialSpec
 from proctor.trial.trial import run_trial

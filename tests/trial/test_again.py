@@ -14,8 +14,8 @@ import pytest
 from proctor.environments.null import NullEnvironment
 from proctor.harbor.configs import NULL, AgentConfig, EnvironmentConfig
 from proctor.harbor.trial_result import TrialResult
-from proctor.trial.environment import Environment
-from proctor.trial.order import EnvironmentOrder, Kinds
+from proctor.trial.agent import Kinds
+from proctor.trial.environment import Environment, EnvironmentOrder
 from proctor.trial.paths import TrialPaths
 from proctor.trial.spec import TrialSpec
 from proctor.trial.trial import run_trial

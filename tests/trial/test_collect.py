@@ -9,11 +9,10 @@ import pytest
 
 from proctor.exchange.harbor_trial import RecordRequest, make_record
 from proctor.harbor.trial_result import TrialResult
-from proctor.trial.agent import AgentContext
+from proctor.trial.agent import AgentContext, AgentOrder
 from proctor.trial.collect import merge_tree
 from proctor.trial.environment import Environment
 from proctor.trial.finding import Finding, FindingCode
-from proctor.trial.order import AgentOrder
 from tests.trial.rooms import PlainEnvironment, WatchedEnvironment
 from tests.trial.stage import (
     Deed,

@@ -13,9 +13,8 @@ from proctor.harbor.trial_result import TrialResult
 from proctor.reward.profile import DEFAULT_PROFILE
 from proctor.trial.agent import AgentContext
 from proctor.trial.clock import Clock
-from proctor.trial.environment import Environment
+from proctor.trial.environment import Environment, EnvironmentOrder
 from proctor.trial.finding import Finding, FindingCode
-from proctor.trial.order import EnvironmentOrder
 from tests.trial.rooms import MountedEnvironment, PlainEnvironment, WatchedEnvironment
 from tests.trial.stage import Stage, load_findings, make_spec, paths_of, run_inside, write_task
 

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from proctor.harbor.trial_result import TrialResult
-from proctor.trial.environment import Environment
-from proctor.trial.order import EnvironmentOrder
+from proctor.trial.environment import Environment, EnvironmentOrder
 from proctor.trial.verification import name_session
 from tests.trial.rooms import PlainEnvironment
 from tests.trial.stage import Stage, make_spec, run_inside, write_task

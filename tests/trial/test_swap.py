@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from proctor.files import replace_file
-from proctor.trial import swap
-from proctor.trial.swap import SwappedFile
+from proctor.trial import recording
+from proctor.trial.recording import SwappedFile
 
 
 @pytest.mark.parametrize("exchanges", [True, False])
@@ -16,7 +16,7 @@ def test_a_rewritten_file_is_always_the_latest_whole_one(
     tmp_path: Path, exchanges: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not exchanges:
-        monkeypatch.setattr(swap, "_RENAME", None)
+        monkeypatch.setattr(recording, "_RENAME", None)
     path = tmp_path / "record.json"
     file = SwappedFile(str(path))
     for data in (b"first", b"a longer second one", b"3", b"the fourth"):
@@ -49,7 +49,7 @@ def test_what_was_before_a_file_becomes_another(
     tmp_path: Path, exchanges: bool, writings: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not exchanges:
-        monkeypatch.setattr(swap, "_RENAME", None)
+        monkeypatch.setattr(recording, "_RENAME", None)
     file = SwappedFile(str(tmp_path / "record.json"))
     for number in range(writings):
         file.write(b"a long record, number %d" % number)
@@ -73,7 +73,7 @@ def test_a_write_that_broke_off_leaves_nothing_behind_the_next_one(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as full:
-        full.setattr(swap, "write_all", write_and_fail)
+        full.setattr(recording, "write_all", write_and_fail)
         with pytest.raises(OSError, match="No space left"):
             file.write(b"this one is long and does not fit")
     assert (tmp_path / "record.json").read_bytes() == b"first"

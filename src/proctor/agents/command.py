@@ -39,10 +39,9 @@ from proctor.agents.settings import Settings, ShellCommand, parse_settings
 from proctor.errors import AgentError, NonZeroAgentExitCodeError, ProctorError
 from proctor.files import read_small
 from proctor.task.environment import McpServer
-from proctor.trial.agent import AgentContext
+from proctor.trial.agent import AgentContext, AgentOrder
 from proctor.trial.environment import Environment, ExecResult, find_output_log
 from proctor.trial.finding import Finding, FindingCode
-from proctor.trial.order import AgentOrder
 from proctor.trial.paths import INSIDE
 
 HOME = "/installed-agent"

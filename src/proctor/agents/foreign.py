@@ -15,8 +15,7 @@ from proctor.errors import AgentError
 from proctor.harbor.agents import ALL_AGENTS
 from proctor.plugin import load_class
 from proctor.task.environment import McpServer, Transport
-from proctor.trial.agent import Agent
-from proctor.trial.order import AgentOrder
+from proctor.trial.agent import Agent, AgentOrder
 
 AGENT_METHODS = ("name", "version", "setup", "run")
 """Methods of harbor's agent interface."""

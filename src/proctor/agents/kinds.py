@@ -23,10 +23,9 @@ from proctor.harbor.configs import AgentConfig
 from proctor.harbor.env import resolve_env
 from proctor.task.presence import is_there
 from proctor.traces.writer import TrajectoryWriter
-from proctor.trial.agent import Agent, AgentContext
+from proctor.trial.agent import Agent, AgentContext, AgentOrder, MakeAgent
 from proctor.trial.environment import Environment, find_output_log
 from proctor.trial.inside import exec_script
-from proctor.trial.order import AgentOrder, MakeAgent
 from proctor.trial.paths import INSIDE
 from proctor.trial.trial_run import host_variables
 

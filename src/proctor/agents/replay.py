@@ -25,10 +25,9 @@ from proctor.traces.commands import PERSISTENT_SHELLS, TIMED_OUT, Call, ShellCom
 from proctor.traces.convert import load_entries
 from proctor.traces.entry import TraceKind
 from proctor.traces.writer import TrajectoryWriter
-from proctor.trial.agent import AgentContext
+from proctor.trial.agent import AgentContext, AgentOrder
 from proctor.trial.environment import Environment
 from proctor.trial.finding import Finding, FindingCode
-from proctor.trial.order import AgentOrder
 
 _TOOL = "bash"
 # Skipped calls that the finding lists.

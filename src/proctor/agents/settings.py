@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, 
 from proctor.errors import AgentError
 from proctor.files import read_small
 from proctor.harbor.configs import AgentConfig
-from proctor.trial.order import AgentOrder
+from proctor.trial.agent import AgentOrder
 
 
 class Settings(BaseModel):

@@ -12,15 +12,17 @@ from proctor.cli.stdout import print_stderr
 from proctor.errors import InputError
 from proctor.sentence import count_of, printable
 from proctor.traces.traced_trial import Opened
-from proctor.trial.change_files import (
+from proctor.trial.change_record import (
     CHANGES,
     CLEAN_ROOM,
+    PLACES,
+    ChangeRecord,
     PartChanges,
+    describe_places,
     find_change_files,
     load_changes,
     load_clean_room,
 )
-from proctor.trial.change_record import PLACES, ChangeRecord, describe_places
 from proctor.trial.changes import Change, Phase
 from proctor.trial.clean_room_result import describe_clean_room, describe_missing
 

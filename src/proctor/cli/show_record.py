@@ -23,7 +23,7 @@ from proctor.record.rules import explain_partial, find_missing
 from proctor.sentence import printable
 from proctor.traces.failures import TrialFailures, read_failures
 from proctor.traces.traced_trial import TracedTrial, opened_traces
-from proctor.trial.change_files import CHANGES, CLEAN_ROOM
+from proctor.trial.change_record import CHANGES, CLEAN_ROOM
 
 # Rendering of records
 

@@ -69,8 +69,9 @@ from proctor.harbor.trial_result import parse_trial_result
 from proctor.job.attempts import RESULT
 from proctor.job.local_executor import LocalExecutor
 from proctor.job.options import ExecutorOrder
+from proctor.trial.agent import AgentOrder, Kinds
+from proctor.trial.environment import EnvironmentOrder
 from proctor.trial.executor import TrialOutcome, is_cancelled
-from proctor.trial.order import AgentOrder, EnvironmentOrder, Kinds
 from proctor.trial.spec import TrialSpec, render_spec
 from proctor.trial.trial import run_trial
 from proctor.trial.trial_run import Watch

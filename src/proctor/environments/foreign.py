@@ -13,8 +13,7 @@ from typing import Any, cast
 
 from proctor.errors import PluginError, UnsupportedError
 from proctor.plugin import load_class
-from proctor.trial.environment import Environment
-from proctor.trial.order import EnvironmentOrder
+from proctor.trial.environment import Environment, EnvironmentOrder
 
 ENVIRONMENT_METHODS = (
     *("start", "stop", "exec", "upload_file", "upload_dir", "download_file", "download_dir"),

@@ -14,9 +14,8 @@ from uuid import uuid4
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
 from proctor.task.environment import Healthcheck
 from proctor.task.network import NetworkPolicy
-from proctor.trial.environment import Environment, ExecResult
-from proctor.trial.healthcheck import run_healthcheck
-from proctor.trial.order import EnvironmentOrder
+from proctor.trial.environment import Environment, EnvironmentOrder, ExecResult
+from proctor.trial.inside import run_healthcheck
 
 _TRANSFER_SECONDS = 120
 

@@ -23,8 +23,7 @@ from proctor.harbor.configs import (
     SANDBOX,
     EnvironmentConfig,
 )
-from proctor.trial.environment import Environment
-from proctor.trial.order import EnvironmentOrder, MakeEnvironment
+from proctor.trial.environment import Environment, EnvironmentOrder, MakeEnvironment
 
 if TYPE_CHECKING:
     from proctor.environments.sandbox.reap import Reaped

@@ -14,9 +14,8 @@ from proctor.environments.harbor_interface import HarborInterface
 from proctor.environments.sandbox.delete import delete_tree
 from proctor.errors import UnsupportedError
 from proctor.files import write_small
-from proctor.trial.environment import Capabilities, ExecResult, Process, Snapshot
+from proctor.trial.environment import Capabilities, EnvironmentOrder, ExecResult, Process, Snapshot
 from proctor.trial.finding import Finding
-from proctor.trial.order import EnvironmentOrder
 from proctor.trial.paths import INSIDE, TrialPaths
 
 _NOTHING = ExecResult(None, None, 0)

@@ -12,9 +12,8 @@ from proctor.environments.harbor_interface import HarborInterface
 from proctor.environments.sandbox.output import KEPT, LITTLE, Finished, Hearing
 from proctor.errors import SlowTransferError
 from proctor.sentence import count_of
-from proctor.trial.environment import Capabilities, ExecResult, SeenFile
+from proctor.trial.environment import Capabilities, EnvironmentOrder, ExecResult, SeenFile
 from proctor.trial.finding import Finding, FindingCode
-from proctor.trial.order import EnvironmentOrder
 from proctor.trial.output_log import CommandOutput, OutputLog
 from proctor.trial.paths import INSIDE, TrialPaths
 

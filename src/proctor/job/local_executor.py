@@ -20,8 +20,8 @@ from proctor.environments.kinds import (
 from proctor.harbor.configs import EnvironmentConfig
 from proctor.job.options import ExecutorOrder
 from proctor.sentence import reason_of
+from proctor.trial.agent import Kinds
 from proctor.trial.executor import TrialOutcome
-from proctor.trial.order import Kinds
 from proctor.trial.spec import TrialSpec
 from proctor.trial.trial import run_trial
 from proctor.trial.trial_run import Watch

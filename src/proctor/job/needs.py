@@ -27,9 +27,9 @@ from proctor.job.slots import trial_config
 from proctor.sentence import render_size
 from proctor.task.directory import Task
 from proctor.task.network import NetworkMode
+from proctor.trial.environment import EnvironmentOrder
 from proctor.trial.inside import kind_of
 from proctor.trial.network import NetworkPlan, check_network, plan_network
-from proctor.trial.order import EnvironmentOrder
 from proctor.trial.paths import TrialPaths
 from proctor.trial.timeouts import find_limits, find_timeouts
 

@@ -38,7 +38,7 @@ from proctor.task.directory import load_task
 from proctor.traces.commands import ShellCommand, read_calls
 from proctor.traces.failures import find_message
 from proctor.traces.trajectory import load_trajectory
-from proctor.trial.replayed import find_first_difference, load_replay_uses
+from proctor.trial.models import find_first_difference, load_replay_uses
 
 # Finding the task of a recorded trial, and checking that it is unchanged
 #

@@ -28,8 +28,7 @@ from proctor.traces.entry import Entry, Object
 from proctor.traces.tool_errors import find_printed_code, output_of
 from proctor.traces.trace import TraceReading
 from proctor.traces.traced_trial import FoundTrace, TracedTrial, opened_traces
-from proctor.trial.change_files import find_change_files
-from proctor.trial.change_record import LARGEST, parse_changes
+from proctor.trial.change_record import LARGEST, find_change_files, parse_changes
 from proctor.trial.changes import Phase
 
 # Entries of one step that are kept to pair results with calls.

@@ -11,7 +11,9 @@ environments that know their image have an account.
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
@@ -103,7 +105,30 @@ def _note(
     account.unasked = find_unasked(account.changes, account.around, made, text)
     account.merged = find_merged(account.changes, account.around, text)
     account.is_noted = True
-    _find(run, account)
+    system = [each for each in account.system if not each.is_installed]
+    if system:
+        run.add_finding(
+            FindingCode.SYSTEM_CHANGED,
+            f"the agent changed {count_of(len(system), 'system path')}; changes.jsonl lists them",
+            files=_show(system),
+        )
+    if account.imports:
+        run.add_finding(
+            FindingCode.TEST_IMPORTS_CHANGED,
+            f"{count_of(len(account.imports), 'file')} of the agent may be loaded by the tests",
+            files=account.imports[:_MOST_SHOWN],
+        )
+    is_whole = not account.is_cut and len(account.changes) <= MOST_LISTED
+    if not is_whole or not _has_digests(account):
+        seen = f"{len(account.changes):,} paths were seen"
+        run.add_finding(
+            FindingCode.CHANGES_CUT,
+            f"files of the agent have no digest in changes.jsonl; {seen}"
+            if is_whole
+            else f"the agent changed more than is listed; {seen}",
+            seen=len(account.changes),
+            listed=min(len(account.changes), MOST_LISTED),
+        )
     write_account(run.paths, account, step)
 
 
@@ -114,23 +139,14 @@ async def note_late_changes(
     account = run.account
     if account is None:
         return
-    written = await _list_late(run, account, environment)
+    written = None
+    if isinstance(environment, Accounting):
+        known = {**account.marks, **{each.path: each.mark for each in account.changes}}
+        try:
+            written, _ = await environment.list_written(known, is_hashing=False)
+        except Exception as error:  # noqa: BLE001 - an environment may raise anything; the score stands
+            run.logger.warning("what changed during verification cannot be listed: %s", error)
     await asyncio.to_thread(_note_late, run, account, written, step)
-
-
-async def _list_late(
-    run: TrialRun, account: ChangeAccount, environment: Environment
-) -> Sequence[Change] | None:
-    """List what was written since the environment was built; None if that is not possible."""
-    if not isinstance(environment, Accounting):
-        return None
-    known = {**account.marks, **{each.path: each.mark for each in account.changes}}
-    try:
-        written, _ = await environment.list_written(known, is_hashing=False)
-    except Exception as error:  # noqa: BLE001 - an environment may raise anything; the score stands
-        run.logger.warning("what changed during verification cannot be listed: %s", error)
-        return None
-    return written
 
 
 def _note_late(
@@ -152,14 +168,7 @@ def _note_late(
             write_account(run.paths, account, step)
     late = (each for each in account.late if each.place is not Place.SYSTEM)
     find_opened(run, run.opened, {each.path for each in late})
-    _find_late_system(run, account)
-
-
-def _find_late_system(run: TrialRun, account: ChangeAccount) -> None:
-    """Add a finding for programs and libraries of the image that changed while the tests ran.
-
-    None if the tests installed packages, which replace such files legitimately.
-    """
+    # None if the tests installed packages, which replace such files legitimately.
     if any(_PACKAGE_LISTS.search(each.path) for each in account.late):
         return
     late = (each for each in account.late if each.path not in account.restored)
@@ -193,33 +202,6 @@ def join_instructions(run: TrialRun) -> str:
     """All instructions of the task, joined."""
     task = run.spec.task
     return "\n".join([task.instruction, *(step.instruction for step in task.steps)])
-
-
-def _find(run: TrialRun, account: ChangeAccount) -> None:
-    system = [each for each in account.system if not each.is_installed]
-    if system:
-        run.add_finding(
-            FindingCode.SYSTEM_CHANGED,
-            f"the agent changed {count_of(len(system), 'system path')}; changes.jsonl lists them",
-            files=_show(system),
-        )
-    if account.imports:
-        run.add_finding(
-            FindingCode.TEST_IMPORTS_CHANGED,
-            f"{count_of(len(account.imports), 'file')} of the agent may be loaded by the tests",
-            files=account.imports[:_MOST_SHOWN],
-        )
-    is_whole = not account.is_cut and len(account.changes) <= MOST_LISTED
-    if not is_whole or not _has_digests(account):
-        seen = f"{len(account.changes):,} paths were seen"
-        run.add_finding(
-            FindingCode.CHANGES_CUT,
-            f"files of the agent have no digest in changes.jsonl; {seen}"
-            if is_whole
-            else f"the agent changed more than is listed; {seen}",
-            seen=len(account.changes),
-            listed=min(len(account.changes), MOST_LISTED),
-        )
 
 
 def _show(changes: Sequence[Change]) -> list[dict[str, object]]:
@@ -279,3 +261,50 @@ def _as_stored(change: Change) -> Change:
 
 def _spelt(text: str) -> str:
     return text.encode(errors="backslashreplace").decode()
+
+
+@runtime_checkable
+class Pausing(Protocol):
+    """An environment whose processes can be paused and resumed."""
+
+    async def pause(self) -> int:
+        """Stop every process of the agent; return how many could not be stopped.
+
+        Until `resume`, no command runs in it, but its files can be read and kept.
+
+        Raises:
+            Exception: no process was stopped.
+        """
+        ...
+
+    async def resume(self) -> None:
+        """Continue the processes that `pause` stopped, and no others."""
+        ...
+
+
+@asynccontextmanager
+async def paused(run: TrialRun, environment: Environment) -> AsyncIterator[None]:
+    """Pause the agent's processes inside the context; add a finding if that fails.
+
+    This way the digests in changes.jsonl match the files that a clean room starts from. With
+    `--verifier-compat` the processes keep running, as in harbor.
+    """
+    if not isinstance(environment, Pausing) or run.spec.is_harbor_compatible:
+        yield
+        return
+    reason = None
+    try:
+        if n_running := await environment.pause():
+            reason = f"{count_of(n_running, 'process', 'processes')} could not be stopped"
+    except Exception as error:  # noqa: BLE001 - an environment may raise anything; the trial goes on
+        reason = run.describe(error).exception_message
+    if reason is not None:
+        run.add_finding(
+            FindingCode.AGENT_NOT_PAUSED,
+            f"the agent's processes ran on while its changes were recorded: {reason}",
+            reason=reason,
+        )
+    try:
+        yield
+    finally:
+        await environment.resume()

@@ -13,7 +13,7 @@ from proctor.trial.finding import FindingCode
 from proctor.trial.inside import acting_as
 from proctor.trial.making import describe_agent
 from proctor.trial.model_use import models_open
-from proctor.trial.network_switch import host_ports_open, model_port_open, network_of_phase
+from proctor.trial.network import host_ports_open, model_port_open, network_of_phase
 from proctor.trial.output_log import OutputLog
 from proctor.trial.trial_run import Target, TrialRun
 

@@ -5,14 +5,20 @@ Its texts are returned unchanged; the caller escapes them for output.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
 from typing import Annotated
 
 import msgspec
 
+from proctor.errors import InputError
+from proctor.files import open_plain
 from proctor.json_values import MOST_VALUES, has_more_values
-from proctor.sentence import count_of, render_limit, shown
+from proctor.sentence import count_of, reason_of, render_limit, shown
+from proctor.traces.traced_trial import Opened, Part, order_parts
 from proctor.trial.changes import Change, Phase, Place
+from proctor.trial.clean_room_result import LARGEST as LARGEST_RESULT
+from proctor.trial.clean_room_result import CleanRoomResult, parse_clean_room
 
 FORMAT = "proctor-changes-1"
 MOST_LISTED = 50_000
@@ -108,8 +114,10 @@ def parse_changes(data: bytes) -> ChangeRecord:
     elif len(pairs) != header.listed:
         stated = f"`listed` is {header.listed:,} in the first line"
         problems.append(f"{stated}; {len(pairs):,} could be read")
+    if (more := len(problems) - _MOST_PROBLEMS) > 0:
+        problems[_MOST_PROBLEMS:] = [count_of(more, "more problem")]
     changes, kept = zip(*pairs, strict=True) if pairs else ((), ())
-    return ChangeRecord(header, changes, kept, tuple(_cut(problems)))
+    return ChangeRecord(header, changes, kept, tuple(problems))
 
 
 def _parse_lines(lines: list[bytes], problems: list[str]) -> Iterator[tuple[Change, bytes]]:
@@ -152,7 +160,59 @@ def _check_length(line: bytes) -> bytes:
     return line
 
 
-def _cut(problems: list[str]) -> Iterator[str]:
-    yield from problems[:_MOST_PROBLEMS]
-    if (more := len(problems) - _MOST_PROBLEMS) > 0:
-        yield count_of(more, "more problem")
+CHANGES = "changes.jsonl"
+CLEAN_ROOM = "clean-room.json"
+
+
+@dataclass(frozen=True, slots=True)
+class PartChanges:
+    """Changes by the agent in a trial, or in one step of it."""
+
+    part: str
+    """Name of the step; "" for the trial itself."""
+    path: str
+    """Path among the trial's files."""
+    record: ChangeRecord
+
+
+def find_change_files(files: Collection[str]) -> dict[str, str]:
+    """Find the change records among the files of a trial, by step; "" for the trial itself."""
+    found = {"": CHANGES} if CHANGES in files else {}
+    for name in files:
+        match name.split("/"):
+            case ["steps", step, last] if last == CHANGES:
+                found[step] = name
+    return found
+
+
+def load_changes(files: Collection[str], open_file: Callable[[str], Opened]) -> list[PartChanges]:
+    """Load the change records of a trial, steps in execution order."""
+    found = find_change_files(files)
+    loaded = []
+    for part in order_parts([Part(name, []) for name in found], files, open_file):
+        name = found[part.name]
+        try:
+            with open_file(name) as path, open_plain(path) as file:
+                record = parse_changes(file.read(LARGEST + 1))
+        except (OSError, InputError) as error:
+            record = ChangeRecord(problems=(_describe(error),))
+        loaded.append(PartChanges(part.name, name, record))
+    return loaded
+
+
+def load_clean_room(
+    files: Collection[str], open_file: Callable[[str], Opened]
+) -> CleanRoomResult | str | None:
+    """Load the clean-room result; a sentence if it cannot be read, None if there is none."""
+    if CLEAN_ROOM not in files:
+        return None
+    try:
+        with open_file(CLEAN_ROOM) as path, open_plain(path) as file:
+            return parse_clean_room(file.read(LARGEST_RESULT + 1))
+    except (OSError, InputError) as error:
+        return _describe(error)
+
+
+def _describe(error: OSError | InputError) -> str:
+    said = reason_of(error) if isinstance(error, OSError) else str(error)
+    return f"it cannot be read: {said}"

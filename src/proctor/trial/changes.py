@@ -230,7 +230,9 @@ class Classifier:
         is_work = self._is_named(change, way) or self._is_asked_for(change)
         if is_work or way.startswith(_OURS):
             return Place.WORK
-        if self._is_started(path, way):
+        found = _PACKAGES.search(path)
+        in_packages = found is not None and path[: found.end(1)] not in self.made
+        if in_packages or way.startswith(self._in_search) or path in self.around.environments:
             return Place.SYSTEM
         is_in_home = way.startswith(self._in_homes)
         # A home replaced by a link or another directory moves everything that programs read in it.
@@ -256,12 +258,6 @@ class Classifier:
             return Place.SYSTEM
         is_new_top = not change.in_image or (is_in_root and change.how == "changed")
         return Place.WORK if is_new_top else Place.SYSTEM
-
-    def _is_started(self, path: str, way: str) -> bool:
-        """Whether programs or their modules are searched for there, in a directory of the image."""
-        found = _PACKAGES.search(path)
-        in_packages = found is not None and path[: found.end(1)] not in self.made
-        return in_packages or way.startswith(self._in_search) or path in self.around.environments
 
     def _is_asked_for(self, change: Change) -> bool:
         """Whether it is a new program that the instruction mentions and the image lacks."""

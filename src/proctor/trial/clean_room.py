@@ -35,10 +35,10 @@ from proctor.trial.environment import Accounting, Environment, Process, Watched
 from proctor.trial.finding import FindingCode
 from proctor.trial.flakes import FROZEN, CleanRoom, Reverification
 from proctor.trial.inside import is_mounted, kind_of
+from proctor.trial.integrity import keep_tools
 from proctor.trial.packages import find_packages, install_packages
 from proctor.trial.paths import TrialPaths
 from proctor.trial.reverify import noted, opened_copy
-from proctor.trial.tools import keep_tools
 from proctor.trial.trial_run import TrialRun
 from proctor.trial.unasked import find_overwritten_links
 from proctor.trial.verification import find_own_environment, run_verification
@@ -139,19 +139,6 @@ async def keep_for_clean_room(
     room = CleanRoom(
         step=step, reverification=Reverification(step=step, artifacts_dir=artifacts_dir)
     )
-    room.reason = _find_hindrance(run, environment)
-    if room.reason is None:
-        try:
-            with run.phase("freeze", step):
-                await _keep(run, environment, room)
-        except Exception as error:  # noqa: BLE001 - an environment may raise anything; scores stand
-            described = run.describe(error).exception_message
-            room.reason = f"the state could not be kept: {described}"
-            room.is_prevented = _is_prevented(error)
-    run.clean_room = room
-
-
-def _find_hindrance(run: TrialRun, environment: Environment) -> str | None:
     spec, account = run.spec, run.account
     names = [*spec.task.config.verifier.env, *spec.config.verifier.env]
     keys = [name for name in names if name.endswith("_API_KEY")]
@@ -162,7 +149,16 @@ def _find_hindrance(run: TrialRun, environment: Environment) -> str | None:
         f"the verifier calls a model: it has {', '.join(keys)}": bool(keys),
         f"{kind_of(environment)} does not say what was changed in it": account is None,
     }
-    return next((reason for reason, is_so in hindrances.items() if is_so), None)
+    room.reason = next((reason for reason, is_so in hindrances.items() if is_so), None)
+    if room.reason is None:
+        try:
+            with run.phase("freeze", step):
+                await _keep(run, environment, room)
+        except Exception as error:  # noqa: BLE001 - an environment may raise anything; scores stand
+            described = run.describe(error).exception_message
+            room.reason = f"the state could not be kept: {described}"
+            room.is_prevented = _is_prevented(error)
+    run.clean_room = room
 
 
 async def _keep(run: TrialRun, environment: Environment, room: CleanRoom) -> None:
@@ -205,9 +201,33 @@ async def verify_in_clean_room(run: TrialRun, environment: Environment | None) -
         room.is_prevented = _is_prevented(error)
     finally:
         if room.reason is not None:
-            _skip(run, room.reason, is_prevented=room.is_prevented)
+            run.add_finding(
+                FindingCode.CLEAN_ROOM_PREVENTED
+                if room.is_prevented
+                else FindingCode.CLEAN_ROOM_SKIPPED,
+                f"the tests were not repeated in a clean room: {room.reason}",
+                reason=room.reason,
+            )
         if room.clean:
-            _write(run, room, verdict, run.clock.monotonic() - began)
+            stored = CleanRoomResult(
+                verdict=verdict,
+                reason=room.reason,
+                step=room.step.name if room.step else None,
+                left_out=len(room.left_out.paths),
+                survivors=len(room.survivors),
+                first=room.reverification.verifications[0],
+                clean=tuple(_compare(room, room.clean)),
+                control=tuple(_compare(room, room.control)),
+                packages=room.packages,
+                packaged=next(_compare(room, [room.packaged]), None) if room.packaged else None,
+                seconds=round(run.clock.monotonic() - began, 6),
+            )
+            text = msgspec.json.format(msgspec.json.encode(stored), indent=2).decode()
+            try:
+                path = _find_home(run, room) / run.paths.clean_room_path.name
+                replace_file(path, run.clean(text).encode())
+            except OSError as error:
+                run.logger.warning("clean-room.json cannot be written: %s", error)
 
 
 def _is_prevented(error: Exception) -> bool:
@@ -240,7 +260,11 @@ async def _verify(run: TrialRun, environment: Environment, room: CleanRoom) -> N
     if not isinstance(environment, Accounting):
         raise TrialError(f"{kind_of(environment)} is an environment that cannot do that")
     paths = _place(run, environment, room, _CLEAN)
-    _leave_out_overwritten(run, room)
+    account = run.account
+    if account is not None:
+        links = find_overwritten_links(account.changes, account.late)
+        more = {*account.imports, *account.unasked, *links}
+        room.left_out = leave_out(account.changes, more, account.merged)
     first = room.reverification.verifications[0]
     await _verify_clean(run, environment, paths, room)
     if room.clean[0].result == first.result:
@@ -249,8 +273,17 @@ async def _verify(run: TrialRun, environment: Environment, room: CleanRoom) -> N
         return
     if not _is_lower(room.clean[0], first):
         return
-    await _look_for_services(environment, room)
-    await _verify_control(run, environment, room)
+    # A service may still have been starting.
+    if room.survivors and isinstance(environment, Watched):
+        listening = {each.pid for each in await environment.list_processes() if each.listens}
+        room.survivors = [
+            msgspec.structs.replace(each, listens=each.listens or each.pid in listening)
+            for each in room.survivors
+        ]
+    # Without a service that the tests need, every control would fail in the same way.
+    most = 1 if any(each.listens for each in room.survivors) else _MOST_CONTROLS
+    while len(room.control) < most and not room.is_repeated_by(room.control):
+        await _verify_on_all(run, environment, room)
     left_out = room.left_out.paths or room.left_out.plain
     if not left_out or not room.is_repeated_by(room.control):
         # Either no files explain the reward, or the clean room had all of the control's.
@@ -282,38 +315,11 @@ async def _repeat_clean(
                 most = _MOST_WHERE_FLAKY
 
 
-def _leave_out_overwritten(run: TrialRun, room: CleanRoom) -> None:
-    """Leave out links whose targets the tests have written since."""
-    account = run.account
-    if account is not None:
-        links = find_overwritten_links(account.changes, account.late)
-        more = {*account.imports, *account.unasked, *links}
-        room.left_out = leave_out(account.changes, more, account.merged)
-
-
-async def _look_for_services(environment: Environment, room: CleanRoom) -> None:
-    """Check again which survivors listen: a service may still have been starting."""
-    if room.survivors and isinstance(environment, Watched):
-        listening = {each.pid for each in await environment.list_processes() if each.listens}
-        room.survivors = [
-            msgspec.structs.replace(each, listens=each.listens or each.pid in listening)
-            for each in room.survivors
-        ]
-
-
 async def _verify_clean(
     run: TrialRun, environment: Accounting, paths: TrialPaths, room: CleanRoom
 ) -> None:
     opening = environment.open_clean(paths, room.left_out)
     room.clean.append(await _verify_in(run, opening, paths, room))
-
-
-async def _verify_control(run: TrialRun, environment: Accounting, room: CleanRoom) -> None:
-    """Run the tests with all files the agent left, until a run gives the trial's reward."""
-    # Without a service that the tests need, every control would fail in the same way.
-    most = 1 if any(each.listens for each in room.survivors) else _MOST_CONTROLS
-    while len(room.control) < most and not room.is_repeated_by(room.control):
-        await _verify_on_all(run, environment, room)
 
 
 async def _verify_on_all(run: TrialRun, environment: Accounting, room: CleanRoom) -> None:
@@ -434,38 +440,8 @@ def find_declared(run: TrialRun) -> Declared:
         return Declared()
 
 
-def _skip(run: TrialRun, reason: str, *, is_prevented: bool = False) -> None:
-    run.add_finding(
-        FindingCode.CLEAN_ROOM_PREVENTED if is_prevented else FindingCode.CLEAN_ROOM_SKIPPED,
-        f"the tests were not repeated in a clean room: {reason}",
-        reason=reason,
-    )
-
-
 def _compare(room: CleanRoom, verifications: Iterable[Verification]) -> Iterator[Verification]:
     """Number verifications and compare each with the one that counts."""
     first = room.reverification.verifications[0].result
     for number, each in enumerate(verifications, 1):
         yield msgspec.structs.replace(each, number=number, is_same=each.result == first)
-
-
-def _write(run: TrialRun, room: CleanRoom, verdict: str, seconds: float) -> None:
-    stored = CleanRoomResult(
-        verdict=verdict,
-        reason=room.reason,
-        step=room.step.name if room.step else None,
-        left_out=len(room.left_out.paths),
-        survivors=len(room.survivors),
-        first=room.reverification.verifications[0],
-        clean=tuple(_compare(room, room.clean)),
-        control=tuple(_compare(room, room.control)),
-        packages=room.packages,
-        packaged=next(_compare(room, [room.packaged]), None) if room.packaged else None,
-        seconds=round(seconds, 6),
-    )
-    text = msgspec.json.format(msgspec.json.encode(stored), indent=2).decode()
-    try:
-        path = _find_home(run, room) / run.paths.clean_room_path.name
-        replace_file(path, run.clean(text).encode())
-    except OSError as error:
-        run.logger.warning("clean-room.json cannot be written: %s", error)

@@ -145,20 +145,16 @@ def describe_rewards(verification: Verification) -> str:
     """Describe a result: the reward, all rewards by name, or the exception."""
     if verification.exception_type is not None:
         return _cut(verification.exception_type)
-    rewards = _numbers_in(verification.rewards)
+    # None if they are not all numbers (NaN is stored as null).
+    try:
+        rewards = msgspec.json.decode(verification.rewards, type=dict[str, int | float])
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        rewards = None
     if rewards is None:
         return _cut(verification.result)
     if len(rewards) == 1:
         return _cut(str(next(iter(rewards.values()))))
     return _cut(", ".join(f"{name} {value}" for name, value in rewards.items())) or "no reward"
-
-
-def _numbers_in(written: msgspec.Raw) -> dict[str, int | float] | None:
-    """Rewards by name; None if they are not all numbers (NaN is stored as null)."""
-    try:
-        return msgspec.json.decode(written, type=dict[str, int | float])
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return None
 
 
 def _cut(text: str) -> str:

@@ -10,14 +10,24 @@ Failures are logged and never fail a trial.
 
 import asyncio
 import filecmp
+import json
 import os
+import shlex
 import shutil
 import stat
-from pathlib import Path
+import uuid
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path, PurePosixPath
+from typing import Literal
 
+import msgspec
+
+from proctor.files import write_small
+from proctor.task.config import Artifact
 from proctor.trial.environment import Environment
 from proctor.trial.finding import Finding, FindingCode
-from proctor.trial.inside import is_mounted
+from proctor.trial.inside import empty_directories, is_mounted
 from proctor.trial.model_use import fill_context
 from proctor.trial.paths import INSIDE
 from proctor.trial.recording import has_entries
@@ -34,14 +44,9 @@ from proctor.trial.unchanged import take_fingerprint
 SUFFIX = ".inside"
 
 
-def merge_tree(source: str, target: str) -> list[str]:
+def merge_tree(source: str, target: str, below: str = "") -> list[str]:
     """Move everything in a directory into another; return the paths of files that differed."""
     differing: list[str] = []
-    _merge_entries(source, target, "", differing)
-    return differing
-
-
-def _merge_entries(source: str, target: str, below: str, differing: list[str]) -> None:
     with os.scandir(source) as entries:
         found = sorted(entries, key=lambda entry: entry.name)
     for entry in found:
@@ -49,15 +54,16 @@ def _merge_entries(source: str, target: str, below: str, differing: list[str]) -
         place = f"{target}/{entry.name}"
         if not os.path.lexists(place):
             os.rename(entry.path, place)
-        elif entry.is_dir(follow_symlinks=False) and _is_directory(place):
-            _merge_entries(entry.path, place, f"{name}/", differing)
+        elif entry.is_dir(follow_symlinks=False) and stat.S_ISDIR(os.lstat(place).st_mode):
+            differing += merge_tree(entry.path, place, f"{name}/")
         elif not _is_same(entry.path, place):
-            os.rename(entry.path, _find_free(place))
+            free, number = f"{place}{SUFFIX}", 1
+            while os.path.lexists(free):
+                number += 1
+                free = f"{place}{SUFFIX}.{number}"
+            os.rename(entry.path, free)
             differing.append(name)
-
-
-def _is_directory(path: str) -> bool:
-    return stat.S_ISDIR(os.lstat(path).st_mode)
+    return differing
 
 
 def _is_same(inside: str, outside: str) -> bool:
@@ -66,14 +72,6 @@ def _is_same(inside: str, outside: str) -> bool:
         return os.readlink(inside) == os.readlink(outside)
     plain = stat.S_ISREG(one.st_mode) and stat.S_ISREG(other.st_mode)
     return plain and filecmp.cmp(inside, outside, shallow=False)
-
-
-def _find_free(place: str) -> str:
-    free, number = f"{place}{SUFFIX}", 1
-    while os.path.lexists(free):
-        number += 1
-        free = f"{place}{SUFFIX}.{number}"
-    return free
 
 
 _WORKSPACE_TRACE = "/workspace/trajectory.jsonl"
@@ -85,7 +83,12 @@ _MOST = 100
 async def collect_agent_output(run: TrialRun, target: Target) -> None:
     """Fetch the agent's logs, and let the agent fill its context from them if it has not yet."""
     await _fetch_logs(run)
-    _add_agent_findings(run)
+    # Agents written for harbor have none.
+    take = getattr(run.agent, "take_findings", None)
+    found = take() if callable(take) else ()
+    for finding in found if isinstance(found, list) else ():
+        if isinstance(finding, Finding):
+            run.add_finding(finding.code, finding.message, **finding.detail)
     context = target.agent_result
     if context is None:
         return
@@ -94,15 +97,6 @@ async def collect_agent_output(run: TrialRun, target: Target) -> None:
         backfill(context)
     fill_context(run, context)
     target.agent_result = checked_context(context, run.logger)
-
-
-def _add_agent_findings(run: TrialRun) -> None:
-    """Add the agent's own findings; agents written for harbor have none."""
-    take = getattr(run.agent, "take_findings", None)
-    found = take() if callable(take) else ()
-    for finding in found if isinstance(found, list) else ():
-        if isinstance(finding, Finding):
-            run.add_finding(finding.code, finding.message, **finding.detail)
 
 
 async def _fetch_logs(run: TrialRun) -> None:
@@ -131,33 +125,23 @@ async def _fetch_beside(run: TrialRun, environment: Environment, target: str) ->
     """Fetch the agent's logs and merge them with those written on the host."""
     fetched = f"{run.place}/.agent-inside"
     os.makedirs(fetched, exist_ok=True)
+    names: list[str] = []
     try:
         await environment.download_dir(source_dir=str(INSIDE.agent_dir), target_dir=fetched)
     finally:
         # Also merge what an interrupted download fetched.
         if has_entries(fetched):
-            _find_differing(run, await asyncio.to_thread(_merge, fetched, target))
-        else:
-            os.rmdir(fetched)
-
-
-def _merge(fetched: str, target: str) -> list[str]:
-    differing = merge_tree(fetched, target)
-    # What remains has identical copies in the target.
-    shutil.rmtree(fetched)
-    return differing
-
-
-def _find_differing(run: TrialRun, names: list[str]) -> None:
-    if not names:
-        return
-    some = "a file" if len(names) == 1 else f"{len(names)} files"
-    run.add_finding(
-        FindingCode.LOGS_DIFFER,
-        f"{some} of {INSIDE.agent_dir} differ from what the agent wrote on the host, which stands; "
-        f"they are kept as *{SUFFIX}",
-        files=names[:_MOST],
-    )
+            names = await asyncio.to_thread(merge_tree, fetched, target)
+        # What remains has identical copies in the target.
+        await asyncio.to_thread(shutil.rmtree, fetched)
+        if names:
+            some = "a file" if len(names) == 1 else f"{len(names)} files"
+            run.add_finding(
+                FindingCode.LOGS_DIFFER,
+                f"{some} of {INSIDE.agent_dir} differ from what the agent wrote on the host, which "
+                f"stands; they are kept as *{SUFFIX}",
+                files=names[:_MOST],
+            )
 
 
 async def _fetch_workspace_trace(run: TrialRun, environment: Environment) -> None:
@@ -198,3 +182,192 @@ async def upload_agent_logs(run: TrialRun, environment: Environment) -> None:
         await environment.upload_dir(source_dir=directory, target_dir=str(INSIDE.agent_dir))
     except Exception:  # an environment may raise anything; logged, as by harbor
         run.logger.exception("Failed to upload agent logs back to environment")
+
+
+type Asked = str | Artifact
+
+_CONVENTION = str(INSIDE.artifacts_dir)
+_ARCHIVE_SEC = 120
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One line of the manifest."""
+
+    source: str
+    """Path inside the environment."""
+    destination: str
+    """Path below the trial."""
+    type: Literal["file", "directory"]
+    status: Literal["ok", "failed", "empty"]
+
+
+async def collect_artifacts(
+    run: TrialRun, environment: Environment, directory: Path, further: Sequence[Asked] = ()
+) -> None:
+    """Fetch all requested artifacts into a directory, and write its manifest."""
+    if not is_mounted(environment):
+        directory.mkdir(parents=True, exist_ok=True)
+    entries = []
+    for artifact in find_artifacts(run, further):
+        entries.append(await _fetch(run, environment, artifact, directory))
+    try:
+        path = f"{directory}/manifest.json"
+        text = render_manifest(tuple(entries))
+        # The agent may have written into this directory, so links in it are not followed.
+        try:
+            write_small(path, text.encode(), is_new=True)
+        except FileExistsError:
+            os.unlink(path)
+            write_small(path, text.encode(), is_new=True)
+    except OSError as error:
+        run.logger.debug("Failed to write artifacts manifest", exc_info=error)
+
+
+@lru_cache(maxsize=64)
+def render_manifest(entries: tuple[Entry, ...]) -> str:
+    """Render manifest.json, without a final newline."""
+    plain = [
+        {
+            "source": entry.source,
+            "destination": entry.destination,
+            "type": entry.type,
+            "status": entry.status,
+        }
+        for entry in entries
+    ]
+    return json.dumps(plain, indent=2)
+
+
+def find_artifacts(run: TrialRun, further: Sequence[Asked] = ()) -> Sequence[Artifact]:
+    """All requested artifacts, in order."""
+    asked = (*run.spec.task.config.artifacts, *run.spec.config.artifacts, *further)
+    artifacts = [Artifact(source=each) if isinstance(each, str) else each for each in asked]
+    if not any(_is_convention(artifact.source) for artifact in artifacts):
+        artifacts.insert(0, Artifact(source=_CONVENTION, destination=_CONVENTION))
+    return artifacts
+
+
+async def _fetch(
+    run: TrialRun, environment: Environment, artifact: Artifact, directory: Path
+) -> Entry:
+    source, target = artifact.source, place_of(artifact, directory)
+    # The agent may have written into this directory if it is mounted, so links are not followed.
+    if target is None or is_behind_link(directory, target):
+        run.logger.warning(
+            "artifact %r: its destination leads out of artifacts/; it is not fetched", source
+        )
+        return Entry(source, f"artifacts/{artifact.destination}", "file", "failed")
+    shown = "artifacts"
+    if target is not directory:
+        shown += f"/{target.relative_to(directory).as_posix()}".removesuffix("/.")
+    if _is_convention(source) and is_mounted(environment) and not artifact.exclude:
+        is_there = has_entries(str(target))
+        return Entry(source, shown, "directory", "ok" if is_there else "empty")
+    try:
+        is_dir = await environment.is_dir(source, user="root")
+    except Exception:  # noqa: BLE001 - an environment may raise anything; then the name decides
+        # harbor's guess.
+        is_dir = not Path(source).suffix
+    try:
+        await _download(environment, artifact, target, is_dir=is_dir)
+    except Exception as error:  # an environment may raise anything; listed as failed
+        run.logger.debug(f"Failed to download artifact '{source}' (best-effort)", exc_info=error)
+        return Entry(source, shown, "directory" if is_dir else "file", "failed")
+    return Entry(source, shown, "directory" if is_dir else "file", "ok")
+
+
+async def _download(
+    environment: Environment, artifact: Artifact, target: Path, *, is_dir: bool
+) -> None:
+    if not is_dir:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        await environment.download_file(source_path=artifact.source, target_path=target)
+        return
+    target.mkdir(parents=True, exist_ok=True)
+    if artifact.exclude:
+        await _download_without(environment, artifact, target)
+    else:
+        await environment.download_dir(source_dir=artifact.source, target_dir=target)
+
+
+async def _download_without(environment: Environment, artifact: Artifact, target: Path) -> None:
+    """Fetch a directory without its excluded files, by copying it inside first.
+
+    The intermediate archive is unpacked inside, not on the host: the agent may have replaced the
+    tool that makes it, and unpacking a hostile archive on the host would be dangerous.
+    """
+    # An unguessable name, so that no process of the agent can prepare the directory.
+    place = f"/tmp/.hb-transfer-{uuid.uuid4()}"  # noqa: S108 - inside the environment
+    excluded = " ".join(f"--exclude={shlex.quote(pattern)}" for pattern in artifact.exclude)
+    archive, source = f"{place}/archive.tar", shlex.quote(artifact.source)
+    command = (
+        f"mkdir -p -m 700 {place}/copy && tar cf {archive} {excluded} -C {source} . "
+        f"&& tar xf {archive} -C {place}/copy"
+    )
+    try:
+        made = await environment.exec(command=command, timeout_sec=_ARCHIVE_SEC, user="root")
+        if made.return_code != 0:
+            output = made.stderr or made.stdout or "no output"
+            raise RuntimeError(
+                f"Failed to create transfer archive for {artifact.source!r} with code "
+                f"{made.return_code}: {output}"
+            )
+        await environment.download_dir(source_dir=f"{place}/copy", target_dir=target)
+    finally:
+        removing = f"rm -rf {place}"
+        await environment.exec(command=removing, timeout_sec=_ARCHIVE_SEC, user="root")
+
+
+async def upload_artifacts(
+    run: TrialRun, environment: Environment, directory: Path, further: Sequence[Asked] = ()
+) -> None:
+    """Upload collected artifacts to another environment, at their original paths."""
+    for artifact in find_artifacts(run, further):
+        local = place_of(artifact, directory)
+        if local is None or not local.exists():
+            continue
+        target = artifact.source
+        if local.is_dir():
+            await empty_directories(environment, [PurePosixPath(target)], open_to_all=True)
+            await environment.upload_dir(source_dir=local, target_dir=target)
+        else:
+            await environment.upload_file(source_path=local, target_path=target)
+
+
+def place_of(artifact: Artifact, directory: Path) -> Path | None:
+    """Path of an artifact on the host; None if its destination leaves the directory.
+
+    An absolute destination is taken relative to the directory.
+    """
+    if _is_convention(artifact.source):
+        destination = artifact.destination or artifact.source
+        if _is_convention(destination) or destination == ".":
+            return directory
+    destination = artifact.destination or PurePosixPath(artifact.source).name
+    parts = [part for part in PurePosixPath(destination).parts if part not in ("", "/")]
+    return None if ".." in parts else directory.joinpath(*parts)
+
+
+def is_behind_link(directory: Path, path: Path) -> bool:
+    """Whether a path below a directory is, or passes through, a link."""
+    between = [path, *path.parents][: len(path.parts) - len(directory.parts)]
+    return any(each.is_symlink() for each in between)
+
+
+def _is_convention(path: str) -> bool:
+    return path.rstrip("/") == _CONVENTION
+
+
+def move_contents(source: Path, target: Path) -> None:
+    """Move everything in a directory into another, overwriting, and leave it empty."""
+    items = list(source.iterdir()) if source.is_dir() else []
+    if not items:
+        return
+    target.mkdir(parents=True, exist_ok=True)
+    for item in items:
+        place = target / item.name
+        if place.is_dir() and not place.is_symlink():
+            shutil.rmtree(place)
+        elif place.exists() or place.is_symlink():
+            place.unlink()
+        shutil.move(str(item), place)

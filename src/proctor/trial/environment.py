@@ -4,13 +4,18 @@ An environment given by import path implements only `Environment`. Ours also imp
 they report what they run on, and give the verifier a room that the agent's processes cannot reach.
 """
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import msgspec
 
+from proctor.harbor.configs import EnvironmentConfig
+from proctor.task.environment import EnvironmentConfig as TaskEnvironment
+from proctor.task.network import NetworkPolicy
 from proctor.trial.changes import Change, LeftOut, Surroundings
 from proctor.trial.finding import Finding
 from proctor.trial.output_log import OutputLog
@@ -423,3 +428,32 @@ class ScriptExecuting(Protocol):
     ) -> ExecResult:
         """Apply `chmod +x` to a script as root, if possible, then call `exec`."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnvironmentOrder:
+    """Arguments for creating an environment."""
+
+    config: EnvironmentConfig
+    """The job's options: type or import path, overrides, kwargs."""
+    environment_dir: Path
+    """Build context: the task's environment/, or the tests for a separate verifier."""
+    environment_name: str
+    """Short name of the task."""
+    session_id: str
+    """The trial's name, or one made from it for a separate verifier."""
+    trial_paths: TrialPaths
+    task_env_config: TaskEnvironment
+    """[environment] of the task, or [verifier.environment]."""
+    network: NetworkPolicy
+    """The baseline in effect."""
+    persistent_env: Mapping[str, str]
+    """Resolved variables of every command."""
+    mounts: Sequence[Mapping[str, object]]
+    """harbor's {type, source, target}: the log directories, and what the job adds."""
+    logger: logging.Logger
+    model_port: int | None = None
+    """Port of the host's loopback where the job's model gateway listens; None without one."""
+
+
+type MakeEnvironment = Callable[[EnvironmentOrder], Environment]

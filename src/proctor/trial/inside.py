@@ -1,10 +1,14 @@
 """Helpers for working inside an environment."""
 
+import asyncio
 import shlex
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import PurePosixPath
 
+from proctor.errors import HealthcheckError
+from proctor.task.environment import Healthcheck
 from proctor.trial.environment import Environment, ExecResult, ScriptExecuting
 
 
@@ -61,3 +65,28 @@ def kind_of(environment: Environment) -> str:
     """The environment's own name for its kind, for messages."""
     kind = getattr(environment, "type", None)
     return str(kind()) if callable(kind) else type(environment).__name__
+
+
+async def run_healthcheck(environment: Environment, check: Healthcheck) -> None:
+    """Repeat a command until it succeeds; failures within the start period do not count.
+
+    Raises:
+        HealthcheckError: it failed too often in a row.
+        RuntimeError: a single try timed out.
+    """
+    grace_ends = time.monotonic() + check.start_period_sec
+    failures = 0
+    while True:
+        is_starting = time.monotonic() < grace_ends
+        tried = await environment.exec(command=check.command, timeout_sec=int(check.timeout_sec))
+        if tried.return_code == 0:
+            return
+        if is_starting:
+            await asyncio.sleep(check.start_interval_sec)
+            continue
+        failures += 1
+        if failures >= check.retries:
+            raise HealthcheckError(
+                f"Healthcheck failed after {check.retries} consecutive retries: {check.command}"
+            )
+        await asyncio.sleep(check.interval_sec)

@@ -14,10 +14,18 @@ from pathlib import Path
 
 import msgspec
 
-from proctor.errors import TaskError
+from proctor.errors import DockerError, SandboxError, TaskError, ToolsChangedError
 from proctor.task.directory import Step
 from proctor.task.manifest import hash_files
-from proctor.trial.environment import Environment, Listing, Process, SeenFile, Watched
+from proctor.trial.environment import (
+    ChangedFile,
+    Environment,
+    Listing,
+    Process,
+    SeenFile,
+    ToolRestoring,
+    Watched,
+)
 from proctor.trial.finding import FindingCode
 from proctor.trial.paths import INSIDE
 from proctor.trial.spec import TrialSpec
@@ -83,25 +91,20 @@ async def find_running(run: TrialRun, watched: Watched) -> Sequence[Process]:
             f"{len(processes)} of the agent's processes were alive when verification began",
             processes=[msgspec.structs.asdict(each) for each in processes[:_MOST]],
         )
-        _find_own_programs(run, processes)
+        changes = run.account.changes if run.account else ()
+        made = {each.path for each in changes if each.how != "deleted"}
+        own = [
+            each
+            for each in processes
+            if each.script in made or (each.executable or "").removesuffix(" (deleted)") in made
+        ]
+        if own:
+            run.add_finding(
+                FindingCode.AGENT_PROGRAM_RUNNING,
+                f"{len(own)} of these processes execute what the agent made",
+                processes=[msgspec.structs.asdict(each) for each in own[:_MOST]],
+            )
     return processes
-
-
-def _find_own_programs(run: TrialRun, processes: Sequence[Process]) -> None:
-    """Add a finding for processes that execute a file the agent made."""
-    changes = run.account.changes if run.account else ()
-    made = {each.path for each in changes if each.how != "deleted"}
-    own = [
-        each
-        for each in processes
-        if each.script in made or (each.executable or "").removesuffix(" (deleted)") in made
-    ]
-    if own:
-        run.add_finding(
-            FindingCode.AGENT_PROGRAM_RUNNING,
-            f"{len(own)} of these processes execute what the agent made",
-            processes=[msgspec.structs.asdict(each) for each in own[:_MOST]],
-        )
 
 
 def _count(files: Sequence[SeenFile]) -> str:
@@ -228,3 +231,96 @@ async def _hash_inside(
         return None
     listed = (line.partition("  ") for line in lines)
     return {path: digest for digest, _, path in listed}
+
+
+# Reported but not undone: the task may ask for it.
+_LEFT = frozenset({"built"})
+
+
+async def keep_tools(run: TrialRun, environment: Environment) -> None:
+    """Add a finding for tools that the agent changed, and restore the image's.
+
+    Raises:
+        ToolsChangedError: they cannot be restored.
+    """
+    if not isinstance(environment, ToolRestoring) or not (
+        changed := await environment.find_changed_tools()
+    ):
+        return
+    _find_tools(run, changed, f"{_count_tools(changed)} when verification began")
+    if run.account is not None:
+        run.account.restored |= {file.path for file in changed}
+    try:
+        await environment.restore_tools(changed)
+    except (SandboxError, DockerError, OSError) as error:
+        raise ToolsChangedError(
+            f"the tests were not run: {_quote(changed[0].path)} is not the image's own, and the "
+            f"image's could not be put back: {error}"
+        ) from error
+
+
+async def mark_tools(environment: Environment) -> Mapping[str, str]:
+    """Marks of the image's tools, for `check_tools`."""
+    return await environment.mark_tools() if isinstance(environment, ToolRestoring) else {}
+
+
+async def check_tools(run: TrialRun, environment: Environment, before: Mapping[str, str]) -> None:
+    """Check that no surviving process of the agent changed tools while the tests ran.
+
+    Raises:
+        ToolsChangedError: one did.
+    """
+    if not isinstance(environment, ToolRestoring):
+        return
+    found = await environment.find_changed_tools()
+    changed = {file.path: file for file in found if file.how not in _LEFT}
+    for path, mark in (await environment.mark_tools()).items():
+        if before.get(path) != mark:
+            changed.setdefault(path, ChangedFile(path, "changed", None))
+    if changed:
+        files = [changed[path] for path in sorted(changed)]
+        _find_tools(run, files, f"{_count_tools(files)} while the verifier ran")
+        raise ToolsChangedError(
+            f"{_quote(files[0].path)} was changed while the tests ran and processes of the agent "
+            "were alive: the reward does not count"
+        )
+
+
+async def find_late_tool_changes(run: TrialRun, environment: Environment) -> None:
+    """Add a finding for tools that changed while the tests ran and no process of the agent lived.
+
+    A program that the tests ran changed them, or the tests did: the reward counts.
+    """
+    if not isinstance(environment, ToolRestoring):
+        return
+    found = [file for file in await environment.find_changed_tools() if file.how not in _LEFT]
+    if found:
+        _find_tools(
+            run,
+            found,
+            f"{_count_tools(found)} when the verifier had run",
+            FindingCode.SYSTEM_CHANGED_LATE,
+        )
+
+
+def _find_tools(
+    run: TrialRun,
+    changed: Sequence[ChangedFile],
+    message: str,
+    code: FindingCode = FindingCode.SYSTEM_CHANGED,
+) -> None:
+    files = [
+        {"path": file.path, "how": file.how, "sha256": file.sha256} for file in changed[:_MOST]
+    ]
+    run.add_finding(code, message, files=files)
+
+
+def _count_tools(changed: Sequence[ChangedFile]) -> str:
+    if len(changed) == 1:
+        return "a tool that tests rest on was not the image's own"
+    return f"{len(changed)} tools that tests rest on were not the image's own"
+
+
+def _quote(path: str) -> str:
+    """Quote an untrusted path for a message."""
+    return path if path.isprintable() else repr(path)

@@ -2,23 +2,23 @@
 
 import asyncio
 import os
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
 from proctor.errors import TrialError, UnsupportedError
 from proctor.harbor.env import resolve_env
-from proctor.harbor.skills import load_skills
+from proctor.harbor.skills import Skill, load_skills
 from proctor.harbor.trial_result import AgentInfo, ModelInfo
+from proctor.task.config import TaskConfig
 from proctor.task.environment import TaskOS
 from proctor.traces.writer import VARIABLE
-from proctor.trial.agent import Agent
-from proctor.trial.environment import Environment, ModelReaching
+from proctor.trial.agent import Agent, AgentOrder
+from proctor.trial.environment import Environment, EnvironmentOrder, ModelReaching
 from proctor.trial.finding import FindingCode
-from proctor.trial.inside import is_mounted, kind_of
+from proctor.trial.inside import empty_directories, is_mounted, kind_of
 from proctor.trial.network import check_network, find_ignored_hosts
-from proctor.trial.order import AgentOrder, EnvironmentOrder
 from proctor.trial.paths import INSIDE
-from proctor.trial.skills import find_skills_dir
 from proctor.trial.trial_run import TrialRun, host_variables
 
 TRAJECTORY = str(INSIDE.agent_dir / "trajectory.jsonl")
@@ -27,16 +27,38 @@ TRAJECTORY = str(INSIDE.agent_dir / "trajectory.jsonl")
 
 async def make_agent(run: TrialRun) -> Agent:
     """Create the agent, with the skills that the job provides."""
-    config, task = run.spec.config.agent, run.spec.task.config
+    config, task = run.spec.config.agent, run.spec.task
     host = host_variables()
     if config.skills:
         # In a thread: the skills are hashed.
         run.skills = await asyncio.to_thread(
             load_skills, [run.spec.find_place(path) for path in config.skills]
         )
-    run.skills_dir = find_skills_dir(task, run.skills)
+    run.skills_dir = find_skills_dir(task.config, run.skills)
     _open_models(run, host)
-    run.agent = run.kinds.make_agent(_order_agent(run, host))
+    servers = {
+        server.name: server
+        for server in (*task.config.environment.mcp_servers, *config.mcp_servers)
+    }
+    models = run.models
+    run.agent = run.kinds.make_agent(
+        AgentOrder(
+            config=run.spec.place_agent(models.config or config if models else config),
+            logs_dir=run.paths.agent_dir,
+            trial_paths=run.paths,
+            task=task,
+            timeout_sec=run.timeouts.agent,
+            mcp_servers=tuple(servers.values()),
+            skills_dir=run.skills_dir,
+            # Last: with a gateway, no key of the host reaches the environment.
+            extra_env={
+                VARIABLE: TRAJECTORY,
+                **resolve_env(config.env, host),
+                **(models.env if models else {}),
+            },
+            logger=run.logger,
+        )
+    )
     run.result.agent_info = describe_agent(run.agent, config.model_name)
     return run.agent
 
@@ -96,33 +118,12 @@ def make_environment(run: TrialRun) -> Environment:
     config = run.spec.config
     for warning in find_ignored_hosts(task, config.agent, config.environment):
         run.logger.warning(warning)
-    _check_network(run, environment)
+    kind, can = kind_of(environment), environment.capabilities
+    if not run.spec.task.steps:
+        check_network(run.network(), can, kind, "[agent]")
+    for step in run.spec.task.steps:
+        check_network(run.network(step), can, kind, f"Step {step.name!r}")
     return environment
-
-
-def _order_agent(run: TrialRun, host: Mapping[str, str]) -> AgentOrder:
-    config, task = run.spec.config.agent, run.spec.task
-    servers = {
-        server.name: server
-        for server in (*task.config.environment.mcp_servers, *config.mcp_servers)
-    }
-    models = run.models
-    return AgentOrder(
-        config=run.spec.place_agent(models.config or config if models else config),
-        logs_dir=run.paths.agent_dir,
-        trial_paths=run.paths,
-        task=task,
-        timeout_sec=run.timeouts.agent,
-        mcp_servers=tuple(servers.values()),
-        skills_dir=run.skills_dir,
-        # Last: with a gateway, no key of the host reaches the environment.
-        extra_env={
-            VARIABLE: TRAJECTORY,
-            **resolve_env(config.env, host),
-            **(models.env if models else {}),
-        },
-        logger=run.logger,
-    )
 
 
 def _order_environment(run: TrialRun, host: Mapping[str, str]) -> EnvironmentOrder:
@@ -132,6 +133,8 @@ def _order_environment(run: TrialRun, host: Mapping[str, str]) -> EnvironmentOrd
         # A task may name a key for its whole environment; the agent gets its token for it.
         env |= {name: value for name, value in run.models.env.items() if name in env}
     compose = [run.spec.find_place(path) for path in config.environment.extra_docker_compose]
+    directory = os.path.realpath(run.place)
+    inside = (INSIDE.verifier_dir, INSIDE.agent_dir, INSIDE.artifacts_dir)
     return EnvironmentOrder(
         config=config.environment.model_copy(update={"extra_docker_compose": compose}),
         environment_dir=task.environment_directory,
@@ -141,7 +144,10 @@ def _order_environment(run: TrialRun, host: Mapping[str, str]) -> EnvironmentOrd
         task_env_config=task.config.environment,
         network=run.network().baseline,
         persistent_env=env,
-        mounts=(*_find_mounts(run), *map(dict, config.environment.mounts or ())),
+        mounts=(
+            *[bind(f"{directory}/{place.name}", place) for place in inside],
+            *map(dict, config.environment.mounts or ()),
+        ),
         logger=run.logger,
         model_port=run.kinds.model_port,
     )
@@ -153,13 +159,6 @@ def find_environment_env(run: TrialRun, host: Mapping[str, str]) -> dict[str, st
     return resolve_env({**task, **job}, host)
 
 
-def _find_mounts(run: TrialRun) -> list[dict[str, object]]:
-    """Mounts of the trial's own directories, for environments that support mounts."""
-    directory = os.path.realpath(run.place)
-    inside = (INSIDE.verifier_dir, INSIDE.agent_dir, INSIDE.artifacts_dir)
-    return [bind(f"{directory}/{place.name}", place) for place in inside]
-
-
 def bind(source: str, target: PurePosixPath) -> dict[str, object]:
     """A bind mount of a host directory, in harbor's format."""
     return {"type": "bind", "source": source, "target": str(target)}
@@ -169,14 +168,6 @@ def _open_to_all(place: str) -> None:
     # Commands may run as any user inside, and write into these through a mount.
     for directory in (place, f"{place}/agent", f"{place}/verifier", f"{place}/artifacts"):
         os.chmod(directory, 0o777)  # noqa: S103 - as harbor leaves them
-
-
-def _check_network(run: TrialRun, environment: Environment) -> None:
-    kind, can = kind_of(environment), environment.capabilities
-    if not run.spec.task.steps:
-        check_network(run.network(), can, kind, "[agent]")
-    for step in run.spec.task.steps:
-        check_network(run.network(step), can, kind, f"Step {step.name!r}")
 
 
 def describe_agent(agent: Agent, model_name: str | None) -> AgentInfo:
@@ -200,3 +191,35 @@ def find_model(model_name: str | None) -> ModelInfo | None:
     if not slash:
         return ModelInfo(name=model_name)
     return ModelInfo(name=name, provider=provider) if name else None
+
+
+def find_skills_dir(task: TaskConfig, skills: Sequence[Skill]) -> str | None:
+    """Directory of skills inside the environment; None without skills.
+
+    Raises:
+        ValueError: the job provides skills and the task's directory for them is not absolute.
+    """
+    configured = task.environment.skills_dir
+    if not configured:
+        return str(INSIDE.default_skills_dir) if skills else None
+    if skills and not PurePosixPath(configured).is_absolute():
+        raise ValueError(
+            f"Injected skills require environment.skills_dir to be absolute; got {configured!r}. "
+            "Use an absolute path like '/skills' or omit environment.skills_dir to use "
+            "/harbor/skills."
+        )
+    return configured
+
+
+async def upload_skills(
+    environment: Environment, skills: Sequence[Skill], skills_dir: str | None
+) -> None:
+    """Upload the job's skills to the agent's directory, readable by everyone."""
+    if not skills or skills_dir is None:
+        return
+    targets = [PurePosixPath(skills_dir) / skill.name for skill in skills]
+    await empty_directories(environment, targets, open_to_all=False)
+    for skill, target in zip(skills, targets, strict=True):
+        await environment.upload_dir(source_dir=skill.source, target_dir=str(target))
+    listed = " ".join(shlex.quote(str(target)) for target in targets)
+    await environment.exec(command=f"chmod -R a+rX {listed}", user="root")

@@ -64,12 +64,35 @@ def fill_context(run: TrialRun, context: AgentContext) -> None:
     if account is None:
         return
     use = account.summarize()
-    _show_endpoint(context, account)
+    metadata = context.metadata
+    if isinstance(metadata, dict) and isinstance(url := metadata.get(_ENDPOINT), str):
+        context.metadata = {**metadata, _ENDPOINT: account.describe(url)}
     if use.replay is not None:
-        _note_replay(run, context, use.replay)
+        # A difference that ended nothing becomes a finding.
+        described = describe_replay(use.replay)
+        context.metadata = {**(context.metadata or {}), REPLAY_KEY: described}
+        if use.replay.difference is not None and not use.replay.is_stopped:
+            _add_difference(run, use.replay.difference, described)
     if use.n_requests == 0:
         return
-    _compare_counts(run, context, use)
+    pairs = {
+        "input tokens": (context.n_input_tokens, use.usage.input),
+        "output tokens": (context.n_output_tokens, use.usage.output),
+    }
+    differing = {
+        name: {"agent": own, "provider": counted}
+        for name, (own, counted) in pairs.items()
+        if own is not None and counted is not None and own != counted
+    }
+    if differing:
+        first = next(iter(differing))
+        said = differing[first]
+        run.add_finding(
+            FindingCode.MODEL_USE_DIFFERS,
+            f"the agent reports {said['agent']:,} {first}, its provider {said['provider']:,}; the "
+            "provider's counts are used",
+            **{name.replace(" ", "_"): value for name, value in differing.items()},
+        )
     usage, basis = use.usage, use.basis
     if usage.input is not None or usage.output is not None:
         context.n_input_tokens, context.n_output_tokens = usage.input, usage.output
@@ -82,14 +105,6 @@ def fill_context(run: TrialRun, context: AgentContext) -> None:
     if basis is not None:
         more["cost_basis"] = describe_basis(basis)
     context.metadata = {**(context.metadata or {}), **more}
-
-
-def _note_replay(run: TrialRun, context: AgentContext, replay: ReplayUse) -> None:
-    """Record how requests were answered; a difference that ended nothing becomes a finding."""
-    described = describe_replay(replay)
-    context.metadata = {**(context.metadata or {}), REPLAY_KEY: described}
-    if replay.difference is not None and not replay.is_stopped:
-        _add_difference(run, replay.difference, described)
 
 
 def note_unasked(run: TrialRun) -> None:
@@ -112,34 +127,6 @@ def describe_replay(replay: ReplayUse) -> dict[str, object]:
     return {
         name: value for name, value in fields.items() if value is not None and value is not False
     }
-
-
-def _show_endpoint(context: AgentContext, account: ModelAccount) -> None:
-    """Name the provider's address where an agent on the host names the gateway's."""
-    metadata = context.metadata
-    if isinstance(metadata, dict) and isinstance(url := metadata.get(_ENDPOINT), str):
-        context.metadata = {**metadata, _ENDPOINT: account.describe(url)}
-
-
-def _compare_counts(run: TrialRun, context: AgentContext, use: ModelUse) -> None:
-    pairs = {
-        "input tokens": (context.n_input_tokens, use.usage.input),
-        "output tokens": (context.n_output_tokens, use.usage.output),
-    }
-    differing = {
-        name: {"agent": own, "provider": counted}
-        for name, (own, counted) in pairs.items()
-        if own is not None and counted is not None and own != counted
-    }
-    if differing:
-        first = next(iter(differing))
-        said = differing[first]
-        run.add_finding(
-            FindingCode.MODEL_USE_DIFFERS,
-            f"the agent reports {said['agent']:,} {first}, its provider {said['provider']:,}; the "
-            "provider's counts are used",
-            **{name.replace(" ", "_"): value for name, value in differing.items()},
-        )
 
 
 async def compare_trace(run: TrialRun, trace: Trace) -> bool:

@@ -94,7 +94,13 @@ def is_strange(
         return True
     outermost = None
     for program in opened.programs:
-        if _is_made(program, made, built):
+        executable = program.executable.removesuffix(_DELETED)
+        if (
+            executable in made
+            or executable in built
+            or executable.startswith(_IN_MEMORY)
+            or any(path in made for path in program.code)
+        ):
             outermost = program
     if outermost is not None:
         return opened.path in _REWARDS or not _is_told(outermost, opened.path)
@@ -102,16 +108,6 @@ def is_strange(
         return True
     is_watched = opened.path in _REWARDS or opened.path.startswith(_TESTS)
     return is_watched and _is_orphan(opened)
-
-
-def _is_made(program: Program, made: Collection[str], built: Collection[str]) -> bool:
-    executable = program.executable.removesuffix(_DELETED)
-    return (
-        executable in made
-        or executable in built
-        or executable.startswith(_IN_MEMORY)
-        or any(path in made for path in program.code)
-    )
 
 
 def _is_given(program: Program, made: Collection[str]) -> bool:

@@ -12,12 +12,11 @@ from typing import Protocol
 from proctor.files import replace_file
 from proctor.harbor.agents import find_keys
 from proctor.harbor.env import is_sensitive, resolve_env
-from proctor.harbor.trial_result import AgentInfo, LocalTaskId, TaskId, TrialResult, task_id_of
-from proctor.task.config import TaskConfig
+from proctor.harbor.trial_result import AgentInfo, LocalTaskId, TrialResult, task_id_of
 from proctor.traces.writer import Redactor
+from proctor.trial.agent import Kinds
 from proctor.trial.clock import Clock
 from proctor.trial.making import find_model
-from proctor.trial.order import Kinds
 from proctor.trial.paths import TrialPaths
 from proctor.trial.recording import Recording
 from proctor.trial.spec import TrialSpec
@@ -45,10 +44,6 @@ def find_envs(spec: TrialSpec) -> Iterator[Mapping[str, str]]:
     """Yield every table of variables of a trial and its task, with templates unresolved."""
     config, task = spec.config, spec.task.config
     yield from (config.agent.env, config.environment.env, config.verifier.env)
-    yield from _find_task_envs(task)
-
-
-def _find_task_envs(task: TaskConfig) -> Iterator[Mapping[str, str]]:
     yield from (task.environment.env, task.verifier.env, task.solution.env)
     if task.verifier.environment is not None:
         yield task.verifier.environment.env
@@ -170,11 +165,15 @@ def begin_result(spec: TrialSpec, started_at: datetime | None = None) -> TrialRe
     """Return an empty result for a trial."""
     config = spec.config
     name = config.agent.name or config.agent.import_path or "unknown"
+    try:
+        task_id = task_id_of(spec.config)
+    except ValueError:
+        task_id = LocalTaskId(path=str(spec.task.directory))
     return TrialResult(
         task_name=spec.task.name,
         trial_name=config.trial_name,
         trial_uri=spec.uri,
-        task_id=_find_task_id(spec),
+        task_id=task_id,
         source=config.task.source,
         task_checksum=spec.digests.task_checksum,
         config=config,
@@ -183,13 +182,6 @@ def begin_result(spec: TrialSpec, started_at: datetime | None = None) -> TrialRe
         ),
         started_at=started_at,
     )
-
-
-def _find_task_id(spec: TrialSpec) -> TaskId:
-    try:
-        return task_id_of(spec.config)
-    except ValueError:
-        return LocalTaskId(path=str(spec.task.directory))
 
 
 def open_files(run: TrialRun) -> None:

@@ -13,7 +13,7 @@ import posixpath
 import re
 import shlex
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -148,20 +148,15 @@ async def _find_modules(
         project = _parse_origin(await _load(changed, change.path))
         if project is None or workdir == "/" or not f"{project}/".startswith(f"{workdir}/"):
             continue
-        for directory in await _list_modules(pristine, project):
+        places = " ".join(f"{shlex.quote(project)}/{one}__init__.py" for one in ("*/", "src/*/"))
+        # NUL-terminated names become lines, and a newline inside a name becomes \1.
+        command = f"realpath -ez -- {places} 2>/dev/null | tr '\\n\\0' '\\1\\n'"
+        listed = await pristine.exec(command, timeout_sec=_PATIENCE_SEC, user="root")
+        for directory in map(posixpath.dirname, (listed.stdout or "").split("\n")):
             is_work = f"{directory}/".startswith(f"{workdir}/") and directory not in made
             if is_work and posixpath.basename(directory).isidentifier():
                 found.append((installed["site"], directory))
     return found
-
-
-async def _list_modules(environment: Environment, project: str) -> Iterator[str]:
-    """Module directories of a project, links resolved."""
-    places = " ".join(f"{shlex.quote(project)}/{one}__init__.py" for one in ("*/", "src/*/"))
-    # NUL-terminated names become lines, and a newline inside a name becomes \1.
-    command = f"realpath -ez -- {places} 2>/dev/null | tr '\\n\\0' '\\1\\n'"
-    listed = await environment.exec(command, timeout_sec=_PATIENCE_SEC, user="root")
-    return map(posixpath.dirname, (listed.stdout or "").split("\n"))
 
 
 def _parse_origin(text: str) -> str | None:
@@ -189,16 +184,14 @@ def _find_python(changes: Sequence[Change]) -> Iterator[tuple[str, str, str]]:
             continue
         prefix = found["prefix"]
         if prefix not in is_changed:
-            is_changed[prefix] = _is_changed(prefix, work)
+            decisive = {
+                prefix,
+                *(f"{prefix}/{name}" for name in ("bin", "lib", "pyvenv.cfg", "pip.conf")),
+            }
+            python = f"{prefix}/bin/python"
+            is_changed[prefix] = any(path in decisive or path.startswith(python) for path in work)
         if not is_changed[prefix]:
             yield prefix, found["python"], f"{found['name']}=={found['version']}"
-
-
-def _is_changed(prefix: str, work: Iterable[str]) -> bool:
-    """Whether the work contains a Python below a prefix, or its settings."""
-    decisive = {prefix, *(f"{prefix}/{name}" for name in ("bin", "lib", "pyvenv.cfg", "pip.conf"))}
-    python = f"{prefix}/bin/python"
-    return any(path in decisive or path.startswith(python) for path in work)
 
 
 async def install_packages(environment: Environment, packages: Packages) -> tuple[str, ...]:

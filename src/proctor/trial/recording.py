@@ -6,6 +6,8 @@ imported trials.
 """
 
 import asyncio
+import contextlib
+import ctypes
 import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,6 +19,7 @@ import msgspec
 
 from proctor import __version__
 from proctor.errors import RecordError
+from proctor.files import replace_file, write_all
 from proctor.harbor.record import (
     NO_MODEL,
     NOT_CONFIGURATION,
@@ -50,8 +53,78 @@ from proctor.traces.trace import TRIAL_TRACES, Trace, find_trace
 from proctor.traces.writer import Redactor
 from proctor.trial.environment import Snapshot, Watched
 from proctor.trial.spec import TrialSpec
-from proctor.trial.swap import SwappedFile
 from proctor.trial.timeouts import find_limits
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+_RENAME = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+
+
+class SwappedFile:
+    """A file that one writer rewrites."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        directory, name = os.path.split(path)
+        self._other = f"{directory or '.'}/.{name}.tmp"
+        self._names = os.fsencode(self._other), os.fsencode(path)
+        self._is_there = False
+        self._has_other = False
+        self._size = 0
+        # Upper bound of the previous file's size.
+        self._other_size = 0
+
+    def write(self, data: bytes) -> None:
+        """Replace the file's contents atomically."""
+        if not self._is_there:
+            replace_file(self._path, data)
+            self._is_there = True
+            self._size = len(data)
+            return
+        self._has_other = True
+        self._write_other(data)
+        if not _exchange(*self._names):
+            os.replace(self._other, self._path)
+            self._has_other = False
+        self._size, self._other_size = len(data), self._size
+
+    def write_by_renaming(self, path: str, data: bytes) -> None:
+        """Write data to a new path by renaming the previous version of this file; ends rewriting.
+
+        Reusing a file avoids creating one, which is the slowest step for a small file.
+        """
+        if self._has_other:
+            self._write_other(data)
+            os.replace(self._other, path)
+            self._has_other = False
+        else:
+            replace_file(path, data)
+
+    def close(self) -> None:
+        """Delete the previous version and stop writing."""
+        if self._has_other:
+            with contextlib.suppress(OSError):
+                os.unlink(self._other)
+
+    def _write_other(self, data: bytes) -> None:
+        before, self._other_size = self._other_size, max(self._other_size, len(data))
+        fd = os.open(self._other, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            write_all(fd, data)
+            # Truncate afterwards: ext4 flushes a file that was truncated to zero when it is closed.
+            if len(data) < before:
+                os.ftruncate(fd, len(data))
+        finally:
+            os.close(fd)
+
+
+def _exchange(one: bytes, other: bytes) -> bool:
+    """Exchange two names; False if the system or the file system does not support it."""
+    if _RENAME is None:
+        return False
+    refused: int = _RENAME(_AT_FDCWD, one, _AT_FDCWD, other, _RENAME_EXCHANGE)
+    return refused == 0
+
 
 LONGEST_TRACE = 128 << 20
 """Longest trace, in bytes, that is read for the record. In memory it takes three times as much, and
@@ -120,6 +193,10 @@ class Recording:
         when = (None if phase else result.finished_at) or result.started_at
         if when is None:
             raise RecordError(f"{self._directory}: the trial has not begun")
+        if self._agent is None or self._agent[0] != result.agent_info:
+            self._agent = result.agent_info, make_agent(self._spec, result)
+        if self._environment is None or self._environment[0] != self._snapshot:
+            self._environment = self._snapshot, make_environment(self._spec, self._snapshot)
         return RecordSource(
             name=spec.config.trial_name,
             experiment=spec.record.experiment,
@@ -127,8 +204,8 @@ class Recording:
             adaptation=spec.record.adaptation,
             when=when,
             task=self._task,
-            agent=self._find_agent(result),
-            environment=self._find_environment(),
+            agent=self._agent[1],
+            environment=self._environment[1],
             inputs=make_inputs(spec, trace) if trace else self._inputs,
             timing=make_timing(result, find_seconds(result)),
             directory=self._directory,
@@ -150,16 +227,6 @@ class Recording:
         return next((name for name in names if _size_of(f"{self._directory}/{name}") > 0), None)
 
     # The parts that are the same in every phase's record are built once.
-
-    def _find_agent(self, result: TrialResult) -> AgentReference:
-        if self._agent is None or self._agent[0] != result.agent_info:
-            self._agent = result.agent_info, make_agent(self._spec, result)
-        return self._agent[1]
-
-    def _find_environment(self) -> EnvironmentSnapshot:
-        if self._environment is None or self._environment[0] != self._snapshot:
-            self._environment = self._snapshot, make_environment(self._spec, self._snapshot)
-        return self._environment[1]
 
     @cached_property
     def _task(self) -> TaskReference:

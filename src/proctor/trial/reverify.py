@@ -33,8 +33,8 @@ from proctor.trial.flakes import (
     render_verified_again,
 )
 from proctor.trial.inside import is_mounted, kind_of
+from proctor.trial.integrity import keep_tools
 from proctor.trial.paths import TrialPaths
-from proctor.trial.tools import keep_tools
 from proctor.trial.trial_run import TrialRun
 from proctor.trial.verification import find_own_environment, run_verification
 
@@ -69,7 +69,11 @@ async def _keep(run: TrialRun, environment: Environment, reverification: Reverif
     freezing = environment if isinstance(environment, Freezing) else None
     if watched is None or freezing is None:
         raise TrialError(f"{kind_of(environment)} is an environment that cannot do that")
-    moving = await _find_moving(watched, freezing)
+    moving = None
+    if processes := await watched.list_processes():
+        moving = f"{count_of(len(processes), 'process', 'processes')} of the agent still ran"
+    elif await freezing.holds_memory():
+        moving = "files were in /dev, which is memory"
     if moving is None:
         if not run.spec.is_harbor_compatible:
             # In a copy, the image's files cannot be told from the agent's.
@@ -80,15 +84,6 @@ async def _keep(run: TrialRun, environment: Environment, reverification: Reverif
     if hindrance := _find_hindrance(run, environment, reverification.step):
         raise TrialError(f"{moving}, and {hindrance}")
     reverification.state = LIVE
-
-
-async def _find_moving(watched: Watched, freezing: Freezing) -> str | None:
-    """Describe what the agent left that a copy of its files would miss."""
-    if processes := await watched.list_processes():
-        return f"{count_of(len(processes), 'process', 'processes')} of the agent still ran"
-    if await freezing.holds_memory():
-        return "files were in /dev, which is memory"
-    return None
 
 
 def _find_hindrance(run: TrialRun, environment: Environment, step: Step | None) -> str | None:

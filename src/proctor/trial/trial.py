@@ -14,7 +14,6 @@ or exited with an error is still verified; after any other exception it is not.
 import asyncio
 import os
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -29,29 +28,30 @@ from proctor.harbor.trial_result import (
     VerifierResult,
     render_trial_result,
 )
-from proctor.reward.steps import DEFAULT_STRATEGY, Strategy, Verdict, find_stop, trial_verdict
+from proctor.reward.steps import DEFAULT_STRATEGY, Verdict, find_stop, trial_verdict
 from proctor.reward.steps import Step as MarkedStep
 from proctor.task.directory import Step
 from proctor.traces.commands import Likeness, find_likeness, read_commands
 from proctor.traces.trace import Trace
-from proctor.trial.account import begin_account, note_changes, note_late_changes
-from proctor.trial.agent import Agent
+from proctor.trial.account import begin_account, note_changes, note_late_changes, paused
+from proctor.trial.agent import Agent, Kinds
 from proctor.trial.agent_phase import STILL_VERIFIED, find_agent_user, run_agent, set_up_agent
-from proctor.trial.artifacts import collect_artifacts, move_contents
 from proctor.trial.clean_room import keep_for_clean_room, verify_in_clean_room
 from proctor.trial.clock import SYSTEM, Clock
-from proctor.trial.collect import collect_agent_output, upload_agent_logs
+from proctor.trial.collect import (
+    collect_agent_output,
+    collect_artifacts,
+    move_contents,
+    upload_agent_logs,
+)
 from proctor.trial.environment import Environment
 from proctor.trial.finding import FindingCode
 from proctor.trial.flakes import Reverification
-from proctor.trial.healthcheck import run_healthcheck
-from proctor.trial.inside import acting_as, empty_directories, is_mounted
-from proctor.trial.making import make_agent, make_environment
+from proctor.trial.inside import acting_as, empty_directories, is_mounted, run_healthcheck
+from proctor.trial.making import make_agent, make_environment, upload_skills
 from proctor.trial.model_use import compare_trace, note_unasked
 from proctor.trial.opening import open_files, opened
-from proctor.trial.order import Kinds
 from proctor.trial.paths import INSIDE
-from proctor.trial.pausing import paused
 from proctor.trial.recording import (
     LONGEST_TRACE,
     find_overlong,
@@ -60,7 +60,6 @@ from proctor.trial.recording import (
     load_trace,
 )
 from proctor.trial.reverify import keep_state, noted, verify_again
-from proctor.trial.skills import upload_skills
 from proctor.trial.spec import TrialSpec
 from proctor.trial.trial_run import TrialRun, Watch, stop_environment
 from proctor.trial.verification import find_own_environment, run_verification
@@ -83,29 +82,23 @@ async def run_steps(run: TrialRun, agent: Agent, environment: Environment) -> No
         result = StepResult(step_name=step.name)
         results.append(result)
         await _run_step(run, agent, environment, step, result)
-        executed.append(_mark(step, result))
+        verified, error = result.verifier_result, result.exception_info
+        executed.append(
+            MarkedStep(
+                name=step.name,
+                verdict=Verdict(verified.rewards) if verified else None,
+                exception=error.exception_type if error else None,
+                min_reward=step.config.min_reward,
+            )
+        )
         stop = find_stop(executed[-1], verifying=not run.spec.config.verifier.disable)
         if stop is not None:
             log = run.logger.warning if stop.level == "warning" else run.logger.debug
             log(stop.message)
             break
-    verdict = trial_verdict(executed, _find_strategy(run))
-    run.result.verifier_result = VerifierResult(rewards=verdict.rewards) if verdict else None
-
-
-def _find_strategy(run: TrialRun) -> Strategy:
     strategy = run.spec.task.config.multi_step_reward_strategy
-    return strategy.value if strategy else DEFAULT_STRATEGY
-
-
-def _mark(step: Step, result: StepResult) -> MarkedStep:
-    verified, error = result.verifier_result, result.exception_info
-    return MarkedStep(
-        name=step.name,
-        verdict=Verdict(verified.rewards) if verified else None,
-        exception=error.exception_type if error else None,
-        min_reward=step.config.min_reward,
-    )
+    verdict = trial_verdict(executed, strategy.value if strategy else DEFAULT_STRATEGY)
+    run.result.verifier_result = VerifierResult(rewards=verdict.rewards) if verdict else None
 
 
 async def _run_step(
@@ -117,10 +110,21 @@ async def _run_step(
         await _prepare(run, environment, step, result)
     if result.exception_info is None:
         with run.phase("agent", step):
-            await _run_agent_in_step(run, agent, environment, step, result)
+            try:
+                await run_agent(run, agent, environment, result, step)
+            except Exception as error:  # noqa: BLE001 - the step's boundary: it stands on the step
+                result.exception_info = run.describe(error)
+            finally:
+                await collect_agent_output(run, result)
         with run.phase("collect", step):
             await upload_agent_logs(run, environment)
-            artifacts_dir = await _collect(run, environment, step)
+            # Mounted ones are moved when the step ends.
+            artifacts_dir = (
+                run.paths.artifacts_dir
+                if is_mounted(environment)
+                else run.paths.step_artifacts_dir(step.name)
+            )
+            await collect_artifacts(run, environment, artifacts_dir, step.config.artifacts)
         async with paused(run, environment):
             await note_changes(run, environment, step)
             reverification = await keep_state(run, environment, artifacts_dir, step)
@@ -168,26 +172,6 @@ async def _run_setup(
 
 def _refuse_setup(step: Step, code: int, stderr: str | None) -> None:
     raise RuntimeError(f"Step '{step.name}' setup.sh exited with code {code}: {stderr}")
-
-
-async def _run_agent_in_step(
-    run: TrialRun, agent: Agent, environment: Environment, step: Step, result: StepResult
-) -> None:
-    try:
-        await run_agent(run, agent, environment, result, step)
-    except Exception as error:  # noqa: BLE001 - the step's boundary: it stands on the step
-        result.exception_info = run.describe(error)
-    finally:
-        await collect_agent_output(run, result)
-
-
-async def _collect(run: TrialRun, environment: Environment, step: Step) -> Path:
-    """Fetch the step's artifacts; mounted ones are moved when the step ends."""
-    paths = run.paths
-    mounted = is_mounted(environment)
-    directory = paths.artifacts_dir if mounted else paths.step_artifacts_dir(step.name)
-    await collect_artifacts(run, environment, directory, step.config.artifacts)
-    return directory
 
 
 async def _verify_step(
@@ -248,7 +232,11 @@ async def compare_with_solution(run: TrialRun, trace: Trace) -> bool:
     spec = run.spec
     if spec.config.agent.name == _ORACLE:
         return False
-    solution = _read_solution(spec)
+    script = None if spec.task.steps else spec.task.find_solution_script()
+    try:
+        solution = None if script is None else read_small(str(script)).decode(errors="replace")
+    except OSError:
+        solution = None
     if solution is None:
         return False
     # In a thread: comparing a long trace would block the event loop.
@@ -269,14 +257,6 @@ def _compare(trace: Trace, solution: str) -> Likeness | None:
     return find_likeness(read_commands(trace.all_entries), solution)
 
 
-def _read_solution(spec: TrialSpec) -> str | None:
-    script = None if spec.task.steps else spec.task.find_solution_script()
-    try:
-        return None if script is None else read_small(str(script)).decode(errors="replace")
-    except OSError:
-        return None
-
-
 async def close_files(run: TrialRun) -> None:
     """Write the trial's final files. result.json is written whole or not at all."""
     run.watch("record")
@@ -288,7 +268,15 @@ async def close_files(run: TrialRun) -> None:
             )
         )
     traces = find_traces(run.place)
-    _find_overlong_traces(run, traces)
+    for name in find_overlong(traces):
+        size = traces[name]
+        run.add_finding(
+            FindingCode.FILES_REFUSED,
+            f"{name} has {size:,} bytes: it is kept, but not read for the record, because it has "
+            f"more than {LONGEST_TRACE:,}",
+            file=name,
+            size=size,
+        )
     if run.result.finished_at is None:
         run.result.finished_at = run.clock.now()
     try:
@@ -316,18 +304,6 @@ async def _check_trace(run: TrialRun, trace: Trace) -> bool:
     """Compare a trace with what else is known; return whether there are new findings."""
     is_close = await compare_with_solution(run, trace)
     return await compare_trace(run, trace) or is_close
-
-
-def _find_overlong_traces(run: TrialRun, sizes: Mapping[str, int]) -> None:
-    for name in find_overlong(sizes):
-        size = sizes[name]
-        run.add_finding(
-            FindingCode.FILES_REFUSED,
-            f"{name} has {size:,} bytes: it is kept, but not read for the record, because it has "
-            f"more than {LONGEST_TRACE:,}",
-            file=name,
-            size=size,
-        )
 
 
 def _write_result(run: TrialRun) -> None:
@@ -380,7 +356,16 @@ async def _run_phases(run: TrialRun) -> None:
     with run.phase("setup"):
         agent = await make_agent(run)
         environment = make_environment(run)
-        await _start(run, environment)
+        timeout = run.timeouts.environment
+        timing = run.result.environment_setup = TimingInfo()
+        start = environment.start(force_build=run.spec.config.environment.force_build)
+        with run.timed(timing):
+            try:
+                await asyncio.wait_for(start, timeout)
+            except TimeoutError as error:
+                message = f"Environment start timed out after {timeout} seconds"
+                raise EnvironmentStartTimeoutError(message) from error
+        run.is_started = True
     if config.environment.healthcheck is not None:
         with run.phase("healthcheck"):
             await run_healthcheck(environment, config.environment.healthcheck)
@@ -396,48 +381,27 @@ async def _run_phases(run: TrialRun) -> None:
         await stop_environment(run)
         remove_empty(run)
     else:
-        await _run_single(run, agent, environment)
+        with run.phase("agent"):
+            try:
+                await run_agent(run, agent, environment, run.result)
+            except Exception as error:  # an agent may raise anything; most of it is raised again
+                if type(error).__name__ not in STILL_VERIFIED:
+                    raise
+                run.fail(error)
+            finally:
+                await collect_agent_output(run, run.result)
+        with run.phase("collect"):
+            await upload_agent_logs(run, environment)
+            await _collect_artifacts(run, environment)
+        async with paused(run, environment):
+            await note_changes(run, environment)
+            # Both do nothing where the verifier is disabled.
+            reverification = await keep_state(run, environment, run.paths.artifacts_dir)
+            await keep_for_clean_room(run, environment, run.paths.artifacts_dir)
+        if not run.spec.config.verifier.disable:
+            with run.phase("verify"):
+                await _verify(run, environment, reverification)
     run.is_done = True
-
-
-async def _run_single(run: TrialRun, agent: Agent, environment: Environment) -> None:
-    with run.phase("agent"):
-        await _run_agent(run, agent, environment)
-    with run.phase("collect"):
-        await upload_agent_logs(run, environment)
-        await _collect_artifacts(run, environment)
-    async with paused(run, environment):
-        await note_changes(run, environment)
-        # Both do nothing where the verifier is disabled.
-        reverification = await keep_state(run, environment, run.paths.artifacts_dir)
-        await keep_for_clean_room(run, environment, run.paths.artifacts_dir)
-    if not run.spec.config.verifier.disable:
-        with run.phase("verify"):
-            await _verify(run, environment, reverification)
-
-
-async def _start(run: TrialRun, environment: Environment) -> None:
-    timeout = run.timeouts.environment
-    timing = run.result.environment_setup = TimingInfo()
-    start = environment.start(force_build=run.spec.config.environment.force_build)
-    with run.timed(timing):
-        try:
-            await asyncio.wait_for(start, timeout)
-        except TimeoutError as error:
-            message = f"Environment start timed out after {timeout} seconds"
-            raise EnvironmentStartTimeoutError(message) from error
-    run.is_started = True
-
-
-async def _run_agent(run: TrialRun, agent: Agent, environment: Environment) -> None:
-    try:
-        await run_agent(run, agent, environment, run.result)
-    except Exception as error:  # an agent may raise anything; most of it is raised again
-        if type(error).__name__ not in STILL_VERIFIED:
-            raise
-        run.fail(error)
-    finally:
-        await collect_agent_output(run, run.result)
 
 
 async def _collect_artifacts(run: TrialRun, environment: Environment) -> None:

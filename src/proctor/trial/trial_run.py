@@ -24,7 +24,7 @@ from proctor.harbor.trial_result import (
 from proctor.task.config import StepConfig
 from proctor.task.directory import Step
 from proctor.traces.writer import Redactor
-from proctor.trial.agent import Agent
+from proctor.trial.agent import Agent, Kinds
 from proctor.trial.changes import ChangeAccount
 from proctor.trial.clock import Clock, find_jump
 from proctor.trial.environment import Environment, OpenedFile, Watched
@@ -32,7 +32,6 @@ from proctor.trial.finding import Finding, FindingCode, render_findings
 from proctor.trial.flakes import CleanRoom, Reverification
 from proctor.trial.models import ModelAccount
 from proctor.trial.network import NetworkPlan, plan_network
-from proctor.trial.order import Kinds
 from proctor.trial.paths import TrialPaths
 from proctor.trial.recording import Recording
 from proctor.trial.spec import TrialSpec

@@ -175,12 +175,23 @@ class _Look:
         path = change.path
         if f"{path}/".startswith(_VERIFIERS):
             return False
-        if self._is_of_repository(path):
+        found = _OF_A_REPOSITORY.fullmatch(path)
+        if (
+            found is not None
+            and found["place"] not in self.made
+            and not path.endswith(".sample")
+            and not self._speaks_of_repositories
+        ):
             return True
         if "/.git/" in path:
             return False
         if change.how == "deleted" or (change.how == "replaced" and change.kind != "directory"):
-            is_gone = self._is_deletion(change) or self._is_test(change)
+            is_gone = (
+                change.in_image
+                and change.path.startswith(self._in_workdir)
+                and not self._speaks_of_deletions
+                and not _PASSING.fullmatch(change.path)
+            ) or self._is_test(change)
             if is_gone or change.how == "deleted":
                 return is_gone
         return (
@@ -188,16 +199,13 @@ class _Look:
             or self._is_namesake(change)
             or self._is_setting(change)
             or self._is_test(change)
-            or self._is_input(change)
-        )
-
-    def _is_of_repository(self, path: str) -> bool:
-        found = _OF_A_REPOSITORY.fullmatch(path)
-        return (
-            found is not None
-            and found["place"] not in self.made
-            and not path.endswith(".sample")
-            and not self._speaks_of_repositories
+            or (
+                change.in_image
+                and change.kind != "directory"
+                and change.path.startswith(self._in_workdir)
+                and self._is_data(change.path)
+                and not _ABOUT_CHANGES.search(self.text)
+            )
         )
 
     def _is_passing(self, change: Change) -> bool:
@@ -285,27 +293,9 @@ class _Look:
             return not is_mentioned(name, self.text) or change.in_image
         return change.in_image and _TEST_FILES.fullmatch(name) is not None
 
-    def _is_input(self, change: Change) -> bool:
-        """Whether the image has different data there, which the tests may read."""
-        return (
-            change.in_image
-            and change.kind != "directory"
-            and change.path.startswith(self._in_workdir)
-            and self._is_data(change.path)
-            and not _ABOUT_CHANGES.search(self.text)
-        )
-
     def _is_data(self, path: str) -> bool:
         name = posixpath.basename(path)
         if re.search(_AS_OUTPUT.format(re.escape(name)), self.text, re.IGNORECASE):
             return False
         is_text = is_mentioned(name, self.text) and _MENTIONED_DATA.fullmatch(path) is not None
         return is_text or _DATA.fullmatch(path) is not None
-
-    def _is_deletion(self, change: Change) -> bool:
-        return (
-            change.in_image
-            and change.path.startswith(self._in_workdir)
-            and not self._speaks_of_deletions
-            and not _PASSING.fullmatch(change.path)
-        )

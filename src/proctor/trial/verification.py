@@ -14,13 +14,11 @@ from proctor.harbor.env import resolve_env
 from proctor.harbor.trial_result import VerifierResult
 from proctor.task.directory import Step
 from proctor.task.environment import EnvironmentConfig
-from proctor.trial.artifacts import Asked, upload_artifacts
-from proctor.trial.environment import Environment, Watched
+from proctor.trial.collect import Asked, upload_artifacts
+from proctor.trial.environment import Environment, EnvironmentOrder, Watched
 from proctor.trial.inside import acting_as, empty_directories, kind_of
 from proctor.trial.making import bind
-from proctor.trial.network import check_policy
-from proctor.trial.network_switch import model_port_open, network_of_phase
-from proctor.trial.order import EnvironmentOrder
+from proctor.trial.network import check_policy, model_port_open, network_of_phase
 from proctor.trial.paths import INSIDE
 from proctor.trial.trial_run import TrialRun, host_variables
 from proctor.trial.verify import find_verifier_user, run_verifier_in_time, verify_shared
@@ -60,7 +58,21 @@ async def _started(
     run: TrialRun, own: EnvironmentConfig, step: Step | None
 ) -> AsyncIterator[Environment]:
     """Start the verifier's environment and stop it on exit."""
-    order = _order(run, own, step)
+    config, task, paths = run.spec.config, run.spec.task, run.paths
+    order = EnvironmentOrder(
+        # The job's compose files describe the agent's environment, as in harbor.
+        config=config.environment.model_copy(update={"extra_docker_compose": []}),
+        environment_dir=_find_context(run, step),
+        environment_name=task.short_name,
+        session_id=name_session(config.trial_name, step.name if step else "trial"),
+        trial_paths=paths,
+        task_env_config=own,
+        network=run.network(step).verifier_baseline,
+        persistent_env=resolve_env({**own.env, **config.environment.env}, host_variables()),
+        mounts=(bind(os.path.realpath(paths.verifier_dir), INSIDE.verifier_dir),),
+        logger=run.logger,
+        model_port=run.kinds.model_port,
+    )
     environment = run.kinds.make_environment(order)
     check_policy(order.network, environment.capabilities, kind_of(environment))
     try:
@@ -79,24 +91,6 @@ async def _started(
                 msgspec.structs.replace(finding, phase=run.phase_name)
                 for finding in environment.findings
             ]
-
-
-def _order(run: TrialRun, own: EnvironmentConfig, step: Step | None) -> EnvironmentOrder:
-    config, task, paths = run.spec.config, run.spec.task, run.paths
-    return EnvironmentOrder(
-        # The job's compose files describe the agent's environment, as in harbor.
-        config=config.environment.model_copy(update={"extra_docker_compose": []}),
-        environment_dir=_find_context(run, step),
-        environment_name=task.short_name,
-        session_id=name_session(config.trial_name, step.name if step else "trial"),
-        trial_paths=paths,
-        task_env_config=own,
-        network=run.network(step).verifier_baseline,
-        persistent_env=resolve_env({**own.env, **config.environment.env}, host_variables()),
-        mounts=(bind(os.path.realpath(paths.verifier_dir), INSIDE.verifier_dir),),
-        logger=run.logger,
-        model_port=run.kinds.model_port,
-    )
 
 
 def _find_context(run: TrialRun, step: Step | None) -> Path:

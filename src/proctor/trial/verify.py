@@ -36,14 +36,21 @@ from proctor.trial.environment import (
 )
 from proctor.trial.finding import FindingCode
 from proctor.trial.inside import acting_as, empty_directories, exec_script, is_mounted
-from proctor.trial.integrity import check_after_tests, check_before_tests, find_running
+from proctor.trial.integrity import (
+    check_after_tests,
+    check_before_tests,
+    check_tools,
+    find_late_tool_changes,
+    find_running,
+    keep_tools,
+    mark_tools,
+)
 from proctor.trial.making import find_environment_env
 from proctor.trial.model_use import models_open
-from proctor.trial.models import VERIFIER_MODELS, ModelAccount
-from proctor.trial.network_switch import model_port_open, network_of_phase
+from proctor.trial.models import VERIFIER_MODELS
+from proctor.trial.network import model_port_open, network_of_phase
 from proctor.trial.opened import list_made
 from proctor.trial.paths import INSIDE
-from proctor.trial.tools import check_tools, find_late_tool_changes, keep_tools, mark_tools
 from proctor.trial.trial_run import TrialRun, host_variables
 from proctor.trial.verifier_class import make_verifier
 
@@ -170,7 +177,13 @@ def keep_linked_rewards(run: TrialRun) -> None:
         link = find_way_out(trial, path)
         if link is None:
             if os.path.islink(path):
-                _find_link_inside(run, name, path)
+                target = printable(os.readlink(path))
+                run.add_finding(
+                    FindingCode.LINKED_REWARD,
+                    f"{name} was a link to {target}, inside the trial; it was read as harbor reads "
+                    "it",
+                    target=target,
+                )
             continue
         target = printable(os.path.realpath(path))
         run.add_finding(
@@ -180,42 +193,25 @@ def keep_linked_rewards(run: TrialRun) -> None:
             link=os.path.relpath(link, trial),
             target=target,
         )
-        if not _decides(verifier, name):
+        # reward.json wins over reward.txt.
+        there = [each for each in _REWARDS if os.path.exists(f"{verifier}/{each}")]
+        if there[:1] != [name]:
             continue
         if not isinstance(read_score(verifier, HARBOR_0_13), Scored):
             # harbor's message would quote the target, which may be any file of the host.
             raise LinkedRewardError(f"{path}: a link that leads out of the trial, to no reward")
         if link == path:
-            _replace_link(path)
-
-
-def _find_link_inside(run: TrialRun, name: str, path: str) -> None:
-    target = printable(os.readlink(path))
-    run.add_finding(
-        FindingCode.LINKED_REWARD,
-        f"{name} was a link to {target}, inside the trial; it was read as harbor reads it",
-        target=target,
-    )
-
-
-def _decides(verifier: str, name: str) -> bool:
-    """Whether this is the reward file that is read: reward.json wins over reward.txt."""
-    there = [each for each in _REWARDS if os.path.exists(f"{verifier}/{each}")]
-    return there[:1] == [name]
-
-
-def _replace_link(path: str) -> None:
-    """Replace a link by a copy of its target; keep the link if the target cannot be read."""
-    with contextlib.suppress(OSError):
-        data = read_small(path, LARGEST)
-        os.unlink(path)
-        # A process inside may still run and put another link here.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        fd = os.open(path, flags, 0o644)
-        try:
-            os.write(fd, data)
-        finally:
-            os.close(fd)
+            # Keep the link if the target cannot be read.
+            with contextlib.suppress(OSError):
+                data = read_small(path, LARGEST)
+                os.unlink(path)
+                # A process inside may still run and put another link here.
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+                fd = os.open(path, flags, 0o644)
+                try:
+                    os.write(fd, data)
+                finally:
+                    os.close(fd)
 
 
 _OUTPUT = f"{INSIDE.verifier_dir}/test-stdout.txt"
@@ -239,9 +235,21 @@ async def verify_shared(
     timeout = (run.step_timeouts(step) if step else run.timeouts).verifier
     user = find_verifier_user(run, step)
     room = await _prepare(run, environment, step)
-    guarded = await _guard_tools(run, environment)
+    # Return their marks if a surviving process could change them.
+    guarded: Mapping[str, str] | None = None
+    uploaded: Sequence[Path] = ()
+    if not run.spec.is_harbor_compatible:
+        await keep_tools(run, environment)
+        # An agent may have got into a service of the image.
+        if isinstance(environment, Watched) and await environment.list_processes(
+            with_services=True
+        ):
+            guarded = await mark_tools(environment)
+        if run.spec.config.verifier.import_path is None:
+            # The upload reports tests that are missing.
+            with contextlib.suppress(FileNotFoundError):
+                uploaded = load_tests(run.spec.task, step).sources
     network = run.network(step)
-    uploaded = _find_uploaded(run, step)
     try:
         with acting_as(room, user):
             # The network policy applies to the whole environment, of which the room is a view.
@@ -268,29 +276,6 @@ def find_verifier_user(run: TrialRun, step: Step | None) -> str | int | None:
     """User of the tests: the step's, else the task's; None for the environment's default."""
     own = step.config.verifier.user if step else None
     return run.spec.task.config.verifier.user if own is None else own
-
-
-def _find_uploaded(run: TrialRun, step: Step | None) -> Sequence[Path]:
-    """Directories of tests to compare afterwards; empty if they are not to be compared."""
-    if run.spec.is_harbor_compatible or run.spec.config.verifier.import_path is not None:
-        return ()
-    try:
-        return load_tests(run.spec.task, step).sources
-    except FileNotFoundError:
-        # The upload reports the missing tests.
-        return ()
-
-
-async def _guard_tools(run: TrialRun, environment: Environment) -> Mapping[str, str] | None:
-    """Restore the image's tools; return their marks if a surviving process could change them."""
-    if run.spec.is_harbor_compatible:
-        return None
-    await keep_tools(run, environment)
-    # An agent may have got into a service of the image.
-    is_busy = isinstance(environment, Watched) and await environment.list_processes(
-        with_services=True
-    )
-    return await mark_tools(environment) if is_busy else None
 
 
 async def _prepare(run: TrialRun, environment: Environment, step: Step | None) -> Environment:
@@ -358,8 +343,15 @@ async def run_verifier(
         rewards = await list_rewards(environment)
     else:
         tests = load_tests(run.spec.task, step)
-        await _upload_tests(environment, tests.sources)
-        with _watch(run, environment) as opened:
+        try:
+            for source in tests.sources:
+                await environment.upload_dir(source_dir=source, target_dir=str(INSIDE.tests_dir))
+        except Exception as error:  # an environment may raise anything; converted, as by harbor
+            raise AddTestsDirError("Failed to add tests directory to environment.") from error
+        watching: AbstractContextManager[Sequence[OpenedFile] | None] = nullcontext()
+        if isinstance(environment, Watching):
+            watching = environment.watch_files(list(list_made(run.account)))
+        with watching as opened:
             was_killed = await _run_script(run, environment, step, tests.script)
             # Inside the watch: a process that outlived the script may open them now.
             rewards = await list_rewards(environment)
@@ -372,22 +364,6 @@ async def run_verifier(
     if was_killed:
         find_killed(run, found)
     return VerifierResult(rewards=found)
-
-
-def _watch(
-    run: TrialRun, environment: Environment
-) -> AbstractContextManager[Sequence[OpenedFile] | None]:
-    if not isinstance(environment, Watching):
-        return nullcontext()
-    return environment.watch_files(list(list_made(run.account)))
-
-
-async def _upload_tests(environment: Environment, sources: Sequence[Path]) -> None:
-    try:
-        for source in sources:
-            await environment.upload_dir(source_dir=source, target_dir=str(INSIDE.tests_dir))
-    except Exception as error:  # an environment may raise anything; converted, as by harbor
-        raise AddTestsDirError("Failed to add tests directory to environment.") from error
 
 
 async def _run_script(
@@ -403,23 +379,18 @@ async def _run_script(
     if not run.spec.is_harbor_compatible:
         # Printed by the outer shell, to which the script's own output does not go.
         command = f"{command}; code=$?; echo {_ENDED} $code; exit $code"
-    models = _open_models(run, env or {})
-    async with models_open(models):
-        given = {**(env or {}), **models.env} if models else env
+    account = None
+    if run.kinds.models is not None:
+        # In the environment's own variables, the agent's token may stand for a key.
+        env_of_all = {**find_environment_env(run, host_variables()), **(env or {})}
+        directory = f"{run.place}/{VERIFIER_MODELS}"
+        account = run.kinds.models.open_verifier(run.spec.name, directory, env_of_all)
+    async with models_open(account):
+        given = {**(env or {}), **account.env} if account else env
         done = await exec_script(environment, command, str(script), given)
     if run.spec.is_harbor_compatible:
         return False
     return is_killed(f"{done.stdout or ''}\n{done.stderr or ''}", done.return_code)
-
-
-def _open_models(run: TrialRun, env: Mapping[str, str]) -> ModelAccount | None:
-    """Let tests that are given a provider's key reach models through the job's gateway."""
-    models = run.kinds.models
-    if models is None:
-        return None
-    # In the environment's own variables, the agent's token may stand for a key.
-    given = {**find_environment_env(run, host_variables()), **env}
-    return models.open_verifier(run.spec.name, f"{run.place}/{VERIFIER_MODELS}", given)
 
 
 def is_killed(said: str, return_code: int) -> bool:

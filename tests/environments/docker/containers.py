@@ -8,7 +8,7 @@ from typing import Any
 from proctor.environments.docker.environment import DockerEnvironment
 from proctor.harbor.configs import EnvironmentConfig
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
-from proctor.trial.order import EnvironmentOrder
+from proctor.trial.environment import EnvironmentOrder
 from tests.environments.orders import order_of
 
 FRESH = ("/tests", "/logs/verifier")

@@ -13,9 +13,14 @@ from proctor.environments.docker.processes import list_processes
 from proctor.errors import ContainerDiedError, DockerError, ImageError
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
 from proctor.traces.trajectory import load_trajectory
-from proctor.trial.environment import ExecResult, Listing, ScriptExecuting, Watched
+from proctor.trial.environment import (
+    EnvironmentOrder,
+    ExecResult,
+    Listing,
+    ScriptExecuting,
+    Watched,
+)
 from proctor.trial.finding import FindingCode
-from proctor.trial.order import EnvironmentOrder
 from proctor.trial.output_log import OutputLog
 from tests.environments.docker.containers import docker_config, docker_order, running
 from tests.environments.docker.engine import Engine

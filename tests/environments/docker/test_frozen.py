@@ -12,8 +12,8 @@ from proctor.environments.docker.program import call_docker
 from proctor.environments.docker.reap import reap_containers
 from proctor.environments.sandbox.reap import Reaped
 from proctor.errors import DockerError
+from proctor.trial.account import Pausing
 from proctor.trial.environment import Freezing
-from proctor.trial.pausing import Pausing
 from tests.cli.programs import run_here
 from tests.environments.docker.containers import docker_order, running
 from tests.environments.sandboxes import said

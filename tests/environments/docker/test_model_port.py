@@ -17,9 +17,8 @@ from proctor.environments.docker.program import run_docker
 from proctor.environments.kinds import check_reaches_models
 from proctor.errors import DockerError, UnsupportedError
 from proctor.harbor.configs import SANDBOX, EnvironmentConfig
-from proctor.trial.environment import ModelReaching
-from proctor.trial.network_switch import model_port_open
-from proctor.trial.order import EnvironmentOrder
+from proctor.trial.environment import EnvironmentOrder, ModelReaching
+from proctor.trial.network import model_port_open
 from tests.environments.docker.containers import docker_config, docker_order, running
 from tests.environments.docker.engine import Engine
 from tests.environments.model_ports import answer_at

@@ -46,9 +46,8 @@ from proctor.agents.settings import parse_settings
 from proctor.errors import AgentError, ModelError
 from proctor.harbor.agents import SHORTEST_CHAT_KEY
 from proctor.traces.writer import Redactor
-from proctor.trial.agent import AgentContext
+from proctor.trial.agent import AgentContext, AgentOrder
 from proctor.trial.environment import Environment
-from proctor.trial.order import AgentOrder
 from proctor.trial.trial_run import host_variables
 
 # The loop: ask the model, run its calls, until it answers without one or a limit is reached

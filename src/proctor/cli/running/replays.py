@@ -6,8 +6,8 @@ from pathlib import Path
 import msgspec
 
 from proctor.sentence import count_of
+from proctor.trial.models import find_first_difference, load_replay_uses
 from proctor.trial.paths import TrialPaths
-from proctor.trial.replayed import find_first_difference, load_replay_uses
 
 
 class Replays(msgspec.Struct, frozen=True, kw_only=True):

@@ -27,9 +27,8 @@ from proctor.job.options import INTERRUPTED, JobOptions
 from proctor.job.settings import Settings
 from proctor.job.watch import Watch
 from proctor.traces.failures import read_failures
-from proctor.trial.agent import AgentContext
+from proctor.trial.agent import AgentContext, Kinds
 from proctor.trial.environment import Attaching, Environment
-from proctor.trial.order import Kinds
 
 _JOB = "shell"
 # No time limit: harbor's configuration has no value for one, so it is a very long one.

@@ -33,8 +33,7 @@ from proctor.environments.sandbox.privileges import is_all_powerful
 from proctor.environments.sandbox.walk import CHANGED, CREATED, DELETED, Limits
 from proctor.environments.tools import Lookup, find_changed_tools, is_touched, mark_tools
 from proctor.trial.changes import Change, Phase, Surroundings
-from proctor.trial.environment import ChangedFile
-from proctor.trial.order import EnvironmentOrder
+from proctor.trial.environment import ChangedFile, EnvironmentOrder
 
 _HOW = {"A": CREATED, "C": CHANGED, "D": DELETED}
 

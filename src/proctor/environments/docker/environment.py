@@ -57,11 +57,9 @@ from proctor.environments.shells import find_shell
 from proctor.errors import DockerError, UnsupportedError
 from proctor.task.network import NetworkMode
 from proctor.trial.changes import LeftOut
-from proctor.trial.environment import Environment, Process, Snapshot
+from proctor.trial.environment import Environment, EnvironmentOrder, Process, Snapshot
 from proctor.trial.finding import Finding, FindingCode
-from proctor.trial.healthcheck import run_healthcheck
-from proctor.trial.inside import empty_directories
-from proctor.trial.order import EnvironmentOrder
+from proctor.trial.inside import empty_directories, run_healthcheck
 from proctor.trial.paths import INSIDE, TrialPaths
 
 # Frozen files of a container: an image from which other containers are started

@@ -15,9 +15,8 @@ from proctor.environments.docker.image import Image
 from proctor.environments.running import RunningEnvironment
 from proctor.environments.sandbox.output import Finished
 from proctor.errors import DockerError
-from proctor.trial.environment import ExecResult, SeenFile
+from proctor.trial.environment import EnvironmentOrder, ExecResult, SeenFile
 from proctor.trial.finding import Finding
-from proctor.trial.order import EnvironmentOrder
 
 _ROOT = frozenset({"", "0", "root"})
 

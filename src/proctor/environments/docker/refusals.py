@@ -8,7 +8,7 @@ from proctor.environments.sandbox.refusals import check_hardware, find_refusals
 from proctor.errors import UnsupportedError
 from proctor.harbor.configs import EnvironmentConfig
 from proctor.task.network import NetworkMode
-from proctor.trial.order import EnvironmentOrder
+from proctor.trial.environment import EnvironmentOrder
 
 _WHO = "the docker environment"
 

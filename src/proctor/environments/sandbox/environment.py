@@ -43,10 +43,9 @@ from proctor.environments.shells import find_shell
 from proctor.environments.tools import Lookup, find_changed_tools, is_touched, mark_tools
 from proctor.errors import SandboxError, UnsupportedError
 from proctor.trial.changes import Change, LeftOut, Surroundings
-from proctor.trial.environment import ChangedFile, Process, Snapshot
+from proctor.trial.environment import ChangedFile, EnvironmentOrder, Process, Snapshot
 from proctor.trial.finding import Finding, FindingCode
-from proctor.trial.healthcheck import run_healthcheck
-from proctor.trial.order import EnvironmentOrder
+from proctor.trial.inside import run_healthcheck
 from proctor.trial.paths import INSIDE, TrialPaths
 
 # Snapshots of a sandbox's files, from which other sandboxes start

@@ -15,9 +15,8 @@ from proctor.environments.sandbox.relay import Relay
 from proctor.environments.sandbox.watch import watched
 from proctor.errors import SandboxError, UnsupportedError
 from proctor.task.environment import Healthcheck
-from proctor.trial.environment import ExecResult, OpenedFile, SeenFile
+from proctor.trial.environment import EnvironmentOrder, ExecResult, OpenedFile, SeenFile
 from proctor.trial.finding import Finding
-from proctor.trial.order import EnvironmentOrder
 
 _ROOT = frozenset({"root", "0"})
 # Limit for one download, so that an agent cannot fill the host's disk.

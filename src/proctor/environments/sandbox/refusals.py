@@ -9,7 +9,7 @@ from proctor.errors import UnsupportedError
 from proctor.harbor.configs import HOST_BASE, EnvironmentConfig
 from proctor.task.environment import EnvironmentConfig as TaskEnvironment
 from proctor.task.environment import TaskOS
-from proctor.trial.order import EnvironmentOrder
+from proctor.trial.environment import EnvironmentOrder
 from proctor.trial.paths import INSIDE
 
 _WHO = "the sandbox"

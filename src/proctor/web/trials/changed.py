@@ -3,14 +3,14 @@
 from dataclasses import dataclass
 
 from proctor.errors import DamageError, NotThereError
-from proctor.trial.change_files import (
+from proctor.trial.change_record import (
     CLEAN_ROOM,
     PartChanges,
+    describe_places,
     find_change_files,
     load_changes,
     load_clean_room,
 )
-from proctor.trial.change_record import describe_places
 from proctor.trial.changes import Change
 from proctor.trial.clean_room_result import (
     CleanRoomResult,
