@@ -72,6 +72,8 @@ class Workspace:
             # Durability has tests of its own; here it would take most of the time.
             patch.object(os, "fsync", lambda _: None),
             patch.object(sys, "argv", ["proctor", *words]),
+            # With a package, click calls the program after it: `python -m pytest`.
+            patch.object(sys.modules["__main__"], "__package__", None),
             patch.object(sys, "stdout", streams[0]),
             patch.object(sys, "stderr", streams[1]),
         ):
