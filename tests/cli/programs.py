@@ -19,19 +19,18 @@ from proctor.cli import (
     record,
     score,
     show,
-    show_file,
-    show_record,
-    show_sealed,
     task,
     trace,
 )
 from proctor.cli.main import main
+from proctor.cli.showing import files, sealed
+from proctor.cli.trace import writer
 from tests.unprivileged import unprivileged
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LOADED = [
-    *(audit, check, outcome, record, records, score, scores, show, show_file, show_record),
-    *(show_sealed, task, tasks, trace, traces),
+    *(audit, check, outcome, record, records, score, scores, show, files, sealed, task, tasks),
+    *(trace, traces, writer),
 ]
 """What a command of `run_unprivileged` imports: this Python may lie where only root can read."""
 

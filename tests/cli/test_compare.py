@@ -1,14 +1,12 @@
 """`proctor compare`: jobs, experiments of a ledger, and rollouts that were brought in."""
 
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.programs import Proctor
-from tests.cli.test_trace_diff import write_output
 from tests.exchange.prime.samples import EVALUATION, make_b
 from tests.task.trees import JOBS
 
@@ -36,24 +34,12 @@ def test_few_tasks_are_no_verdict(proctor: Proctor) -> None:
     assert "No difference is shown" not in ran.out
 
 
-def test_every_command_it_prints_shows_the_two_trials(proctor: Proctor, tmp_path: Path) -> None:
-    for job in (ORACLE, SCRIPTED):
-        shutil.copytree(job, tmp_path / job.name)
-        for trial in (tmp_path / job.name).glob("*__*"):
-            write_output(trial, "building\n", f"{job.name}\n")
-    ran = proctor("compare", tmp_path / ORACLE.name, tmp_path / SCRIPTED.name, "--no-behaviour")
-    commands = [line.split()[1:] for line in ran.out.split("\n") if "proctor trace diff" in line]
+def test_every_command_it_prints_shows_the_trial_that_scored_less(proctor: Proctor) -> None:
+    ran = proctor("compare", ORACLE, SCRIPTED, "--no-behaviour")
+    commands = [line.split()[1:] for line in ran.out.split("\n") if "proctor show" in line]
     assert len(commands) == 3
     for each in commands:
-        found = proctor(*each)
-        assert (found.code, found.err) == (0, "")
-        assert "The first line of the output is the same; then it differs." in found.out
-
-
-def test_trials_without_a_trace_are_not_suggested(proctor: Proctor) -> None:
-    ran = proctor("compare", ORACLE, SCRIPTED, "--no-behaviour")
-    assert ran.code == 0
-    assert "proctor trace diff" not in ran.out
+        assert proctor(*each, "--no-pager").code == 0
 
 
 def test_json_has_it_all(proctor: Proctor) -> None:
@@ -164,7 +150,7 @@ def test_base_and_adapter_rollouts_are_compared_and_labelled_diagnostic(
     assert "Diagnostic: 3 of the 3 trials of A have partial records" in ran.out
     assert "tasks    A better at 2, alike at 1, B better at 0" in ran.out
     assert "tokens in" in ran.out
-    assert "proctor trace diff adapter/" in ran.out
+    assert "proctor show base/" in ran.out
 
 
 def test_a_ledger_that_is_named_goes_before_a_directory_of_the_same_name(

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proctor.cli.selection import Selection
-from proctor.cli.show_trace import Source, View, render_trace
-from proctor.cli.trace_text import fold, render_entry
+from proctor.cli.showing.options import Selection
+from proctor.cli.showing.text import fold, render_entry
+from proctor.cli.showing.trace import Source, View, render_trace
 from proctor.digest import sha256_hex
 from proctor.traces.entry import Entry, TraceKind
 from tests.cli.programs import Proctor, Ran, run_child
@@ -117,7 +117,7 @@ def test_what_cannot_be_looked_for_is_said(
 def test_an_expression_that_would_never_end_is_given_up(
     proctor: Proctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proctor.cli.selection._PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr("proctor.cli.showing.options._PATIENCE_SECONDS", 0.2)
     path = tmp_path / "trajectory.jsonl"
     path.write_text(rows_of(call(7, "a" * 60 + "b")))
     ran = proctor("show", path, "--grep", "(a+)+$")

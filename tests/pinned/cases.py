@@ -178,9 +178,8 @@ _TRACES = [
             "trace-to-trajectory": "trace convert traces/NAME --to trajectory -o {out}/t.jsonl",
         },
     ),
-    Case("trace-diff/two", "trace diff traces/passes.jsonl traces/fails.jsonl"),
-    Case("trace-follow/once", "trace follow traces/passes.jsonl --once --from-start"),
     Case("show-job/trial", "show jobs/04-binary-scripted-k5/pass-two__8K7Bk9j"),
+    Case("show-job/follow", "show jobs/nightly/answer__FU7dBUa -f", has_json=False),
     Case("show-job/changes", "show jobs/nightly/answer__FU7dBUa --changes"),
     Case("classify-job/scripted", "trace classify jobs/04-binary-scripted-k5"),
 ]

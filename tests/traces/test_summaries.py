@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.cli.trace_summary import summarise_path
+from proctor.cli.trace.summary import summarise_path
 from proctor.exchange.submission import SealOptions, find_submissions
 from proctor.exchange.traced_files import find_in_files, list_places
 from proctor.ledger.ledger import OpenLedger

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from proctor.cli.trace import command
+from proctor.cli.trace.writer import command
 from proctor.traces.trajectory import load_trajectory
 from proctor.traces.writer import TrajectoryWriter
 
@@ -63,9 +63,7 @@ def size(at: int) -> int:
 
 @contextmanager
 def foreman(directory: Path) -> Iterator[subprocess.Popen[str]]:
-    written = command.main(
-        ["writer", "-o", str(directory / "trajectory_writer.py")], standalone_mode=False
-    )
+    written = command.main(["-o", str(directory / "trajectory_writer.py")], standalone_mode=False)
     assert written == 0
     line = [sys.executable, "-I", "-S", "-B", "-c", FOREMAN, str(directory)]
     with subprocess.Popen(

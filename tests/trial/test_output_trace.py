@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from proctor.cli.trace_text import render_entry
+from proctor.cli.showing.text import render_entry
 from proctor.traces import writer
 from proctor.traces.entry import Entry
 from tests.cli.programs import Proctor, Ran, run_here
@@ -66,7 +66,7 @@ def test_what_a_command_printed_is_the_trace_of_its_trial(
     assert "source         command output: agent/proctor-output.jsonl" in page
     assert "turns          none: the agent wrote no trace of its own" in page
     assert "no problem" in proctor("check", file).out
-    assert "  begun" in proctor("trace", "follow", "--once", file).out
+    assert "  begun" in proctor("show", "-f", trial).out
     found = proctor("search", "--ledger", tmp_path / "ledger", "wrong")
     assert "output\n" in found.out
     sealed = f"{load(trial / 'record.json')['experiment_id']}/{trial.name}"

@@ -6,10 +6,9 @@ from playwright.sync_api import Browser, Page, expect
 
 from proctor.web.app import make_app
 from proctor.web.subject import Subject
-from tests.cli.test_trace_diff import write_output
 from tests.web.browsing import serving
 from tests.web.test_trace_page import PHONE, axe_problems
-from tests.web.traces import gave, ran, said, write_trial
+from tests.web.traces import gave, ran, said, write_output, write_trial
 
 
 def write_two(job: Path) -> None:

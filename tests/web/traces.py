@@ -5,6 +5,8 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from proctor.traces.entry import OUTPUT_FILE, OUTPUT_FORMAT
+
 LONG = 50_000
 """Steps of the long trace."""
 EVERY = 97
@@ -22,6 +24,18 @@ def write_trial(
     told = (line if isinstance(line, str) else json.dumps(line) for line in lines)
     path.write_text("".join(f"{line}\n" for line in told), encoding="utf-8")
     return path
+
+
+def write_output(trial: Path, *texts: str, code: int | None = None) -> Path:
+    """What the commands of an agent printed, as a run records it."""
+    (trial / "agent").mkdir(parents=True, exist_ok=True)
+    (trial / "config.json").touch()  # by which it is recognised as a trial
+    rows: list[Line] = [{"version": 1, "format": OUTPUT_FORMAT}]
+    rows += [{"role": "output", "step": 0, "stdout": text} for text in texts]
+    rows += [] if code is None else [{"role": "output", "step": 0, "exit_code": code}]
+    lines = "".join(f"{json.dumps(row)}\n" for row in rows)
+    (trial / "agent" / OUTPUT_FILE).write_text(lines)
+    return trial
 
 
 def write_long(path: Path, steps: int = LONG) -> None:

@@ -15,25 +15,9 @@
     rerunning                      `audit --rerun`
     export                         exports sealed trials
     import_prime_eval              `import prime` under its name in aec-bench
-    show, trace, record            commands about traces and records
-    show_changes                   `show --changes`
-    show_file, show_record         `show` of a trace, a record or a trial directory
-    record_fields                  the fields of a record in words, for `show` and `record`
-    show_job                       `show` of a job: a table of its trials
-    show_sealed                    `show` of sealed trials and other entries
-    showing, show_trace            the options of `show`, and rendering of traces
-    selection                      selects steps of a trace
+    show                           shows trials, traces, records and jobs; see showing/
+    record                         commands about records
     pager                          pages long texts on a terminal
-    trace_diff                     compares two traces
-    trace_convert                  converts traces
-    trace_classify                 labels turns by their purpose
-    trace_labels, trace_judges     the labels, by rules and by models
-    trace_summary                  summarizes trials
-    summary_text                   renders summaries
-    failures                       renders what failed in a trial
-    trace_tail                     follows a file that is being written
-    trace_text                     renders traces and records for people
-    traced                         the trials that a command about traces selects
     plan                           seals and shows plans
     board                          shows the scores on a dataset
     view, viewing                  pages in a browser
@@ -49,5 +33,5 @@
     stdout                         writes to standard output, and handles its failures
 
 The commands of `proctor ledger` are in ledger/, those of `proctor task` in task/, those of `proctor
-import` in import_/. Numbers are computed elsewhere.
+trace` in trace/, those of `proctor import` in import_/. Numbers are computed elsewhere.
 """

@@ -13,9 +13,8 @@ from proctor.cli.ledger.progress import make_progress
 from proctor.cli.options import PATH, check_apart
 from proctor.cli.output import json_option, print_json, print_line
 from proctor.cli.stdout import send
-from proctor.cli.trace_diff import opened_pair
 from proctor.cli.width import terminal_width
-from proctor.errors import DamageError, InputError
+from proctor.errors import InputError
 from proctor.ledger.log import is_ledger
 from proctor.ledger.reader import LedgerReader
 from proctor.report.behaviour import Behaviour, summarise_trials
@@ -126,16 +125,10 @@ def _read_traces(a: Side, b: Side, terms: Terms, ledger: LedgerReader | None) ->
 
 
 def _commands(compared: Comparison, sides: Sequence[Side], directory: str | None) -> Iterator[str]:
-    """Commands that show two attempts at a task, for tasks where the sides differ.
-
-    First the one that scored less; then both traces, unless one is missing or has several parts.
-    """
+    """For tasks where the sides differ, the command that shows the attempt that scored less."""
     places = {each.name: each.place or each.name for side in sides for each in side.trials}
     ledger = f" --ledger {shlex.quote(directory)}" if directory is not None else ""
     differing = [each for each in compared.tasks if each.difference]
     for each in sorted(differing, key=lambda pair: -abs(pair.difference or 0))[:_MOST_COMMANDS]:
-        pair = places[each.trial_a], places[each.trial_b]
-        less = pair[1] if (each.difference or 0) > 0 else pair[0]
-        yield f"proctor show {shlex.quote(less)}{ledger}"
-        with contextlib.suppress(InputError, DamageError), opened_pair(pair, directory):
-            yield f"proctor trace diff {' '.join(map(shlex.quote, pair))}{ledger}"
+        less = each.trial_b if (each.difference or 0) > 0 else each.trial_a
+        yield f"proctor show {shlex.quote(places[less])}{ledger}"

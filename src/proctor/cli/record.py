@@ -9,8 +9,8 @@ import msgspec
 
 from proctor.cli.options import PATH, STDOUT
 from proctor.cli.output import json_option, print_json, print_line, write_new_file
-from proctor.cli.record_fields import render_reward
 from proctor.cli.redaction import make_redactor, secret_option
+from proctor.cli.showing.trial_text import render_reward
 from proctor.cli.stdout import send, send_bytes
 from proctor.digest import sha256_hex
 from proctor.errors import IncompleteRecordError, InputError

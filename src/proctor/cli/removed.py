@@ -15,6 +15,8 @@ REMOVED: dict[str, str] = {
     "proof, and `proctor report --site` writes pages.",
     "proctor export --format every-eval-ever": "`--format aec-bench` or `parquet` has every score.",
     "proctor export --format otel": "`--format atif` has the traces, `parquet` times and tokens.",
+    "proctor trace follow": "`proctor show --follow` shows a trace while it is written.",
+    "proctor trace diff": "`proctor view` compares two traces on its page of two trials.",
 }
 
 

@@ -1,6 +1,6 @@
 """Compare two traces: where they diverge, who diverged first, and what they share afterwards.
 
-Memory grows by a few bytes per action; texts are kept only around the divergence.
+Memory grows by a few bytes per action; texts are kept only at the divergence.
 
 Sequences of some hundred actions are compared item by item, which finds the longest common
 subsequence. In longer ones, items that occur once in both are matched, as far as the order allows;
@@ -13,7 +13,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from enum import StrEnum
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import NamedTuple
 
 import msgspec
@@ -141,9 +141,6 @@ def _join(pairs: list[tuple[int, int]]) -> Iterator[Block]:
         yield Block(*begin, size)
 
 
-# Actions of each side whose commands are kept, for the list of hunks.
-_MOST_COMMANDS = 50_000
-_SHORT = 160
 _MOST_HUNKS = 10_000
 
 
@@ -172,11 +169,6 @@ class Hunk(msgspec.Struct, frozen=True, kw_only=True):
     count: int
     answers_differ: int = 0
     """How many of the equal actions have different answers."""
-    a: tuple[int, int] | None = None
-    """First and last step in A; null if there is none."""
-    b: tuple[int, int] | None = None
-    first: str = ""
-    """The beginning of the first command; "" far from the divergence."""
 
 
 class Divergence(msgspec.Struct, frozen=True, kw_only=True):
@@ -224,31 +216,8 @@ class Opening:
         return self.digest == other.digest
 
 
-class _Rest:
-    """The actions of one side from the divergence on, without their texts."""
-
-    def __init__(self, ahead: Action | None, rest: Iterable[Action]) -> None:
-        self.keys: list[bytes] = []
-        self.answers: list[bytes | None] = []
-        self.steps: list[int] = []
-        self.commands: list[str] = []
-        if ahead is not None:
-            self._add(ahead)
-        for action in rest:
-            self._add(action)
-
-    def _add(self, action: Action) -> None:
-        self.keys.append(action.key)
-        self.answers.append(action.answer_key)
-        self.steps.append(action.step)
-        if len(self.commands) < _MOST_COMMANDS:
-            self.commands.append(f"{action.tool}  {action.command[:_SHORT]}")
-
-    def command_at(self, at: int) -> str:
-        return self.commands[at] if at < len(self.commands) else ""
-
-    def span(self, begin: int, end: int) -> tuple[int, int]:
-        return self.steps[begin], self.steps[end - 1]
+type _Rest = tuple[list[bytes], list[bytes | None]]
+"""The keys of one side's actions from the divergence on, and of their answers."""
 
 
 def compare_actions(a: Iterable[Action], b: Iterable[Action]) -> Divergence:
@@ -266,37 +235,33 @@ def compare_actions(a: Iterable[Action], b: Iterable[Action]) -> Divergence:
         if _differ(mine.answer_key, theirs.answer_key):
             differing += 1
             answer = answer or Sides(number=prefix, a=mine, b=theirs)
-    ahead = action or Sides(number=0, a=None, b=None)
-    return _conclude(
-        prefix, differing, (action, answer), _Rest(ahead.a, left), _Rest(ahead.b, right)
-    )
-
-
-def _conclude(
-    prefix: int,
-    differing: int,
-    parted: tuple[Sides | None, Sides | None],
-    mine: _Rest,
-    theirs: _Rest,
-) -> Divergence:
-    action, answer = parted
-    hunks = list(_find_hunks(mine, theirs))
+    rest_a = _read_rest(action.a if action else None, left)
+    rest_b = _read_rest(action.b if action else None, right)
+    hunks = list(_find_hunks(rest_a, rest_b))
     same = sum(hunk.count for hunk in hunks if hunk.kind == "same")
-    first = First.ENVIRONMENT if answer else First.AGENT if action else First.NEITHER
     return Divergence(
-        actions_a=prefix + len(mine.keys),
-        actions_b=prefix + len(theirs.keys),
+        actions_a=prefix + len(rest_a[0]),
+        actions_b=prefix + len(rest_b[0]),
         prefix=prefix,
-        first=first,
+        first=First.ENVIRONMENT if answer else First.AGENT if action else First.NEITHER,
         action=action,
         answer=answer,
         same=prefix + same,
-        only_a=len(mine.keys) - same,
-        only_b=len(theirs.keys) - same,
+        only_a=len(rest_a[0]) - same,
+        only_b=len(rest_b[0]) - same,
         answers_differ=differing + sum(hunk.answers_differ for hunk in hunks),
         hunks=tuple(hunks[:_MOST_HUNKS]),
         hunks_left_out=max(len(hunks) - _MOST_HUNKS, 0),
     )
+
+
+def _read_rest(first: Action | None, rest: Iterable[Action]) -> _Rest:
+    keys: list[bytes] = []
+    answers: list[bytes | None] = []
+    for action in chain([first] if first else [], rest):
+        keys.append(action.key)
+        answers.append(action.answer_key)
+    return keys, answers
 
 
 def _differ(mine: bytes | None, theirs: bytes | None) -> bool:
@@ -306,26 +271,18 @@ def _differ(mine: bytes | None, theirs: bytes | None) -> bool:
 
 def _find_hunks(mine: _Rest, theirs: _Rest) -> Iterator[Hunk]:
     at, to = 0, 0
-    for block in [*align(mine.keys, theirs.keys), None]:
-        left = len(mine.keys) if block is None else block.left
-        right = len(theirs.keys) if block is None else block.right
+    for block in [*align(mine[0], theirs[0]), None]:
+        left = len(mine[0]) if block is None else block.left
+        right = len(theirs[0]) if block is None else block.right
         if left > at:
-            span = mine.span(at, left)
-            yield Hunk(kind="only_a", count=left - at, a=span, first=mine.command_at(at))
+            yield Hunk(kind="only_a", count=left - at)
         if right > to:
-            span = theirs.span(to, right)
-            yield Hunk(kind="only_b", count=right - to, b=span, first=theirs.command_at(to))
+            yield Hunk(kind="only_b", count=right - to)
         if block is None:
             return
         at, to = left + block.size, right + block.size
-        yield Hunk(
-            kind="same",
-            count=block.size,
-            answers_differ=sum(map(_differ, mine.answers[left:at], theirs.answers[right:to])),
-            a=mine.span(left, at),
-            b=theirs.span(right, to),
-            first=mine.command_at(left),
-        )
+        differing = sum(map(_differ, mine[1][left:at], theirs[1][right:to]))
+        yield Hunk(kind="same", count=block.size, answers_differ=differing)
 
 
 def describe_divergence(found: Divergence, *, is_output: bool = False) -> str:

@@ -239,24 +239,22 @@ class TracedTrial:
 
 
 @contextlib.contextmanager
-def opened_traces(
-    trial: TracedTrial, *, with_output: bool = False, only_output: bool = False
-) -> Iterator[list[FoundTrace]]:
+def opened_traces(trial: TracedTrial, *, with_output: bool = False) -> Iterator[list[FoundTrace]]:
     """The traces of a trial, the steps in their order; empty where it left none.
 
     `with_output`: what the agent's commands printed stands in for a trace. It has no steps.
-    `only_output`: it is taken even where the agent wrote a trace.
     """
     with contextlib.ExitStack() as stack:
         parts = _find_parts(trial)
-        if only_output or not with_output:
-            parts = [_choose(part, is_output=only_output) for part in parts]
+        if not with_output:
+            parts = [
+                replace(
+                    part,
+                    candidates=[one for one in part.candidates if one[0] is not TraceKind.OUTPUT],
+                )
+                for part in parts
+            ]
         yield list(open_parts(parts, trial.open_file, stack))
-
-
-def _choose(part: Part, *, is_output: bool) -> Part:
-    chosen = [each for each in part.candidates if (each[0] is TraceKind.OUTPUT) == is_output]
-    return replace(part, candidates=chosen)
 
 
 def _find_parts(trial: TracedTrial) -> list[Part]:

@@ -2,7 +2,7 @@
 
     /diff?a=EXPERIMENT/TRIAL&b=EXPERIMENT/TRIAL     and part= for trials of several parts
 
-Shows what `proctor trace diff` prints, with the actions side by side and links to their steps.
+Only actions are compared, or recorded output line by line; docs/looking.md says how.
 """
 
 from contextlib import ExitStack

@@ -14,19 +14,23 @@ from typing import Any, cast
 import click
 import msgspec
 
-from proctor.cli.failures import render_failures
 from proctor.cli.options import check_apart, check_unused
-from proctor.cli.record_fields import LABEL, render_record_fields
-from proctor.cli.selection import Selection
-from proctor.cli.show_changes import ChangedTrial, render_summary, show_changes
-from proctor.cli.show_trace import Source, describe_trace
-from proctor.cli.showing import (
-    Showing,
-    ShowOptions,
-    Sources,
-    choose_part,
-    print_document,
+from proctor.cli.output import print_json
+from proctor.cli.showing.changes import ChangedTrial, render_summary, show_changes
+from proctor.cli.showing.options import Selection, ShowOptions
+from proctor.cli.showing.trace import (
+    Source,
+    View,
+    describe_traces,
+    show_traces,
     warn_if_empty,
+)
+from proctor.cli.showing.trial_text import (
+    LABEL,
+    LONGEST,
+    cut_line,
+    render_failures,
+    render_record_fields,
 )
 from proctor.cli.stdout import SentBytes, send, send_bytes
 from proctor.errors import DamageError, InputError, LedgerError
@@ -96,7 +100,6 @@ def _find_quickly(
     return None if steps is None else Source(kind, "", name, part.name, steps=steps)
 
 
-_LONGEST = 400
 _MOST_FILES = 50
 
 
@@ -175,24 +178,16 @@ def _print_trial(
             yield from map(printable, _render_evidence(ledger, entry, is_full=options.full))
 
     if not options.as_json:
-        Showing(row.name, sources, options, head, tail).print()
+        show_traces(row.name, sources, options, head, tail)
     elif options.selection.is_all:
         document = _describe(row, entry, _find_remarks(ledger, row))
         document["failures"] = msgspec.to_builtins(_failures_of(ledger, row, entry))
         send(json.dumps(document, indent=2))
     else:
-        _print_steps(row, sources, options)
-
-
-def _print_steps(row: TrialRow, sources: Sources, options: ShowOptions) -> None:
-    view = options.view()
-    with sources() as found:
-        traces = [
-            {"part": source.part, **describe_trace(source, view)}
-            for source in choose_part(row.name, found, options.selection.part)
-        ]
-    print_document({"thing": "sealed trial", "name": row.name, "seq": row.seq, "traces": traces})
-    warn_if_empty(row.name, view)
+        view = View(options.selection, options.full)
+        traces = describe_traces(row.name, sources, options, view)
+        print_json({"thing": "sealed trial", "name": row.name, "seq": row.seq, "traces": traces})
+        warn_if_empty(row.name, view)
 
 
 def _find_remarks(ledger: LedgerReader, row: TrialRow) -> list[AnyEntry | Withheld]:
@@ -236,13 +231,13 @@ def _render_trial(
     yield f"  entry        {row.seq}"
     yield f"  sha256       {row.record}"
     if isinstance(entry, TrialEntry):
-        longest = None if options.full else _LONGEST
+        longest = None if options.full else LONGEST
         fields = _fields(row, entry)
-        yield from (f"  {label:<{LABEL}}  {_cut(text, longest)}" for label, text in fields)
-        yield from (f"  not complete: {_cut(why, longest)}" for why in _explain(row, entry))
+        yield from (f"  {label:<{LABEL}}  {cut_line(text, longest)}" for label, text in fields)
+        yield from (f"  not complete: {cut_line(why, longest)}" for why in _explain(row, entry))
         for finding in entry.findings:
             code, message = str(finding.get("code")), str(finding.get("message"))
-            yield f"  finding  {level_of(code)}  {code}: {_cut(message, longest)}"
+            yield f"  finding  {level_of(code)}  {code}: {cut_line(message, longest)}"
         yield from render_summary(_changed(ledger, row, entry))
     for remark in _find_remarks(ledger, row):
         yield f"  {_render_remark(remark)}"
@@ -335,7 +330,7 @@ def _render_remark(remark: AnyEntry | Withheld) -> str:
 
 
 def _dated(entry: AnyEntry, text: str) -> str:
-    return f"[entry {entry.seq}, {entry.at[:19]}Z]  {_cut(text, _LONGEST)}"
+    return f"[entry {entry.seq}, {entry.at[:19]}Z]  {cut_line(text, LONGEST)}"
 
 
 def _show_entry(ledger: LedgerReader, seq: int, options: ShowOptions) -> None:
@@ -355,9 +350,4 @@ def _show_entry(ledger: LedgerReader, seq: int, options: ShowOptions) -> None:
     for key, value in cast("dict[str, object]", document).items():
         if key not in ("seq", "kind"):
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            send(printable(f"  {key:<11}  {_cut(text, None if options.full else _LONGEST)}"))
-
-
-def _cut(text: str, longest: int | None) -> str:
-    line = " ".join(text.split())
-    return line if longest is None or len(line) <= longest else f"{line[:longest]}…"
+            send(printable(f"  {key:<11}  {cut_line(text, None if options.full else LONGEST)}"))

@@ -14,7 +14,7 @@ from proctor.cli.ledger.options import ledger_option
 from proctor.cli.ledger.progress import reading_progress
 from proctor.cli.options import PATH
 from proctor.cli.output import json_option, print_json, print_line
-from proctor.cli.trace_judges import (
+from proctor.cli.trace.judges import (
     RULES,
     JudgeReport,
     ask_judge,
@@ -22,7 +22,7 @@ from proctor.cli.trace_judges import (
     judge_options,
     parse_judges,
 )
-from proctor.cli.trace_labels import (
+from proctor.cli.trace.labels import (
     LabelledTrial,
     LabelledTurn,
     LabelReport,
@@ -30,7 +30,7 @@ from proctor.cli.trace_labels import (
     label_trial,
     summarise_labels,
 )
-from proctor.cli.traced import render_left_out, traced_trials
+from proctor.cli.trace.select_trials import render_left_out, traced_trials
 from proctor.errors import InputError
 from proctor.ledger.trial_index import TrialFilter
 from proctor.report.page.columns import draw_table
@@ -215,7 +215,7 @@ def _with_judges(decorated: Callable[..., int]) -> Callable[..., int]:
 @json_option
 @_with_judges
 @filter_options
-def classify(
+def command(
     things: tuple[str, ...],
     directory: str | None,
     as_json: bool,

@@ -1,18 +1,22 @@
-"""The fields of a record in words: of a record file, of a trial, and of a sealed trial alike.
+"""The record and the failures of a trial in words: of a file, of a trial, of a sealed trial alike.
 
-Read from the record's JSON, because the model of records is slow to import. Unknown values are
+Records are read from their JSON, because the model of records is slow to import. Unknown values are
 named so, never shown as empty.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import zip_longest
 from typing import Any
 
 from proctor.record.comparable import render_model
 from proctor.record.reasons import name_outcome
 from proctor.sentence import render_duration, render_figure, render_money, render_value
+from proctor.traces.failures import Failure, TrialFailures, name_exception
 
 LABEL = len("instruction")
 """The width of labels."""
+LONGEST = 400
+"""Characters shown of a value."""
 _UNKNOWN = "unknown"
 _PHASES = {
     "setup": "setup_seconds",
@@ -93,3 +97,50 @@ def _render_cost(cost: Document | None, basis: str | None) -> str:
     counts = {name: cost.get(key) for name, key in _COUNTS.items()}
     parts += [f"{count:,} {name}" for name, count in counts.items() if count is not None]
     return ", ".join(parts)
+
+
+def cut_line(text: str, longest: int | None = LONGEST) -> str:
+    """A text on one line, at most `longest` characters of it."""
+    line = " ".join(text.split())
+    return line if longest is None or len(line) <= longest else f"{line[:longest]}…"
+
+
+type Locate = Callable[[str], str]
+"""Says where a file of the trial can be read: its path, or the command that prints it."""
+
+
+def list_failures(found: TrialFailures, locate: Locate) -> Iterator[tuple[str, list[str]]]:
+    """Each failure as a label and lines, the exceptions first."""
+    for each in found.exceptions:
+        shown = name_exception(each.title)
+        is_error = shown == each.title
+        lines = list(each.lines)
+        if is_error:
+            first, *rest = lines or [""]
+            lines = [": ".join(filter(None, (each.title, first))), *rest]
+        yield _label("errored" if is_error else shown, each), [*lines, *_whole(each, locate)]
+    for each, after in zip_longest(found.tests, found.tests[1:]):
+        # An exception's class is in its line already.
+        name = [each.title] if each.title and each.title not in each.line else []
+        what = "failed test" if name else "verifier says"
+        # Tests of one output name it once, below the last of them.
+        is_last = after is None or after.file != each.file
+        whole = _whole(each, locate) if is_last else []
+        yield _label(what, each), [*name, *each.lines, *whole]
+    if found.more_tests:
+        yield "failed tests", [f"{found.more_tests:,} more, not listed"]
+
+
+def render_failures(found: TrialFailures, locate: Locate) -> Iterator[str]:
+    """The failures as lines, each with its label and the rest indented."""
+    for label, (first, *rest) in list_failures(found, locate):
+        yield f"{label}: {first}"
+        yield from (f"    {line}" for line in rest)
+
+
+def _label(what: str, failure: Failure) -> str:
+    return f"step {failure.step}, {what}" if failure.step else what
+
+
+def _whole(failure: Failure, locate: Locate) -> list[str]:
+    return [f"whole text: {locate(failure.file)}"] if failure.file else []

@@ -11,7 +11,7 @@ import click
 
 from proctor.cli.ledger.progress import reading_progress
 from proctor.cli.options import check_companions
-from proctor.cli.trace_labels import LabelledTrial, Part
+from proctor.cli.trace.labels import LabelledTrial, Part
 from proctor.errors import AgentError, InputError
 from proctor.traces.behaviour import compare_labels
 from proctor.traces.judge import PROMPT_VERSION, LabelCache, ShownTurn, show_turns

@@ -13,14 +13,14 @@ from proctor.cli.ledger.options import ledger_option
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.output import json_option, print_json, print_line
 from proctor.cli.plain_table import print_rows
-from proctor.cli.summary_text import (
+from proctor.cli.trace.select_trials import leave_out, render_left_out, traced_trials
+from proctor.cli.trace.summary_text import (
     render_behaviour,
     render_counts,
     render_field,
     render_reward,
     render_trial,
 )
-from proctor.cli.traced import leave_out, render_left_out, traced_trials
 from proctor.cli.width import terminal_width
 from proctor.errors import DamageError, TraceError
 from proctor.exchange.traced_files import find_in_files, find_set_aside, list_places
@@ -182,7 +182,7 @@ _PLAIN_WIDTH: Final = 100
 @filter_options
 @click.option("--compat", is_flag=True, help="Print aec-bench's numbers instead of proctor's.")
 @json_option
-def summary(
+def command(
     things: tuple[str, ...],
     directory: str | None,
     compat: bool,

@@ -1,8 +1,9 @@
-"""`proctor trace follow`: a trajectory while it is being written."""
+"""`proctor show --follow`: a trajectory while it is being written."""
 
 import json
 import os
 import pty
+import shutil
 import signal
 import subprocess
 import threading
@@ -14,9 +15,10 @@ from queue import Empty, Queue
 
 import pytest
 
-from proctor.cli import trace_tail
+from proctor.cli.showing import follow
 from proctor.traces.writer import TrajectoryWriter
 from tests.cli.programs import Proctor, command_line, environment
+from tests.task.trees import JOBS
 from tests.unprivileged import unprivileged
 
 HEAD = "aec-bench-trajectory, version 1"
@@ -27,20 +29,18 @@ def path(tmp_path: Path) -> Path:
     """A trace of three steps."""
     path = tmp_path / "trajectory.jsonl"
     with TrajectoryWriter(path) as trace:
-        trace.user("Calculate\tthe drop.\nPlease.")
         for at in range(1, 4):
             trace.new_step()
-            trace.tool_call("bash", f"echo {at}", {"n": at})
-            trace.tool_result("bash", f"{at}\n", exit_code=at - 1, duration_ms=1142)
+            trace.assistant(f"I print {at}.")
     return path
 
 
 class Following:
-    """A `follow` that runs in a child; its output comes line by line."""
+    """A `show --follow` that runs in a child; its output comes line by line."""
 
     def __init__(self, *arguments: object) -> None:
         self.process = subprocess.Popen(
-            command_line("trace", "follow", *arguments),
+            command_line("show", "-f", *arguments),
             env=environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -89,61 +89,12 @@ def said(text: str, step: int = 9) -> str:
     return json.dumps({"step": step, "role": "assistant", "content": text}) + "\n"
 
 
-def test_what_is_there_is_shown_readably(proctor: Proctor, path: Path) -> None:
-    ran = proctor("trace", "follow", "--once", "--from-start", path)
-    assert (ran.code, ran.err) == (0, "")
-    assert ran.out.splitlines()[:8] == [
-        HEAD,
-        "step 0  user",
-        "    Calculate   the drop.",
-        "    Please.",
-        "step 1  tool_call  bash",
-        "    echo 1",
-        '    arguments: {"n": 1}',
-        "step 1  tool_result  bash  exit 0  1,142 ms",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("options", "shown"),
-    [
-        ([], 8),
-        (["--lines", 2], 2),
-        (["--lines", 0], 0),
-        (["--from-start"], 8),
-        (["--lines", 99], 8),
-    ],
-)
-def test_as_much_is_shown_as_is_asked_for(
-    proctor: Proctor, path: Path, options: list[object], shown: int
-) -> None:
-    ran = proctor("trace", "follow", "--once", "--json", *options, path)
-    lines = [json.loads(line)["line"] for line in ran.out.splitlines()]
-    assert lines == list(range(1, 9))[8 - shown :]
-
-
-def test_json_lines_hold_what_the_file_holds(proctor: Proctor, tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    append(
-        path,
-        '{"version": 1, "format": "f"}\n\n{"step": 1, "role": "é\\u0085\\u007f", "x": NaN}\n[]\n',
-    )
-    out = proctor("trace", "follow", "--once", "--json", path).out
-    assert out.isascii()
-    assert "\x7f" not in out
-    assert [json.loads(line) for line in out.splitlines()] == [
-        {"line": 1, "header": {"version": 1, "format": "f", "timestamp": None}},
-        {
-            "line": 3,
-            "entry": {"role": "é\x85\x7f", "step": 1},
-            "beside": {"x": None},
-            "problems": [
-                "NaN, which JSON numbers cannot express",
-                'unknown key "x"; not part of the format',
-            ],
-        },
-        {"line": 4, "problems": ["[]; expected a JSON object"]},
-    ]
+def write_trial(place: Path, text: str = "") -> Path:
+    """A trial that has ended, with a trace of this text: following it ends by itself."""
+    (place / "agent").mkdir()
+    (place / "result.json").touch()
+    append(place / "agent" / "trajectory.jsonl", text)
+    return place
 
 
 @pytest.mark.parametrize(
@@ -169,27 +120,23 @@ def test_json_lines_hold_what_the_file_holds(proctor: Proctor, tmp_path: Path) -
 def test_a_line_that_is_no_entry_is_shown_as_that(
     proctor: Proctor, tmp_path: Path, line: str, shown: str | None
 ) -> None:
-    path = tmp_path / "t"
-    append(path, line)
-    ran = proctor("trace", "follow", "--once", path)
+    ran = proctor("show", "-f", write_trial(tmp_path, line))
     assert (ran.code, ran.out.splitlines()) == (0, [shown] if shown else [])
 
 
 def test_a_last_line_without_its_end_is_shown_when_nothing_more_will_come(
     proctor: Proctor, tmp_path: Path
 ) -> None:
-    path = tmp_path / "t"
-    append(path, said("last").strip())
-    assert proctor("trace", "follow", "--once", path).out == "step 9  assistant\n    last\n"
+    trial = write_trial(tmp_path, said("last").strip())
+    assert proctor("show", "-f", trial).out == "step 9  assistant\n    last\n"
 
 
 def test_a_line_that_nobody_could_read_is_not_held(
     proctor: Proctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trace_tail, "LINE_LIMIT", 1_000_000)
-    path = tmp_path / "t"
-    append(path, said("x" * 3_000_000) + said("y") + "z" * 2_000_000)
-    out = proctor("trace", "follow", "--once", path).out.splitlines()
+    monkeypatch.setattr(follow, "LINE_LIMIT", 1_000_000)
+    trial = write_trial(tmp_path, said("x" * 3_000_000) + said("y") + "z" * 2_000_000)
+    out = proctor("show", "-f", trial).out.splitlines()
     assert out[0].startswith("line 1: not an entry: 3,000,")
     assert out[1:3] == ["step 9  assistant", "    y"]
     assert out[3].startswith("line 3: not an entry: 2,000,000 bytes long; expected no more than")
@@ -202,13 +149,12 @@ def test_a_line_that_nobody_could_read_is_not_held(
 def test_long_texts_are_cut_and_it_is_said(
     proctor: Proctor, tmp_path: Path, options: list[str], last: str
 ) -> None:
-    path = tmp_path / "t"
-    append(path, said("x" * 12_345))
-    assert proctor("trace", "follow", "--once", *options, path).out.splitlines()[-1] == last
+    trial = write_trial(tmp_path, said("x" * 12_345))
+    assert proctor("show", "-f", *options, trial).out.splitlines()[-1] == last
 
 
 def test_no_control_character_reaches_the_terminal(proctor: Proctor, tmp_path: Path) -> None:
-    path = tmp_path / "t"
+    path = write_trial(tmp_path) / "agent" / "trajectory.jsonl"
     hostile = "a\x1b[31mred\x1b]0;title\x07\r\x08\x7f\x9b2J\u202e\u2028z"
     with TrajectoryWriter(path) as trace:
         trace.new_step(hostile)
@@ -217,17 +163,16 @@ def test_no_control_character_reaches_the_terminal(proctor: Proctor, tmp_path: P
         trace.entry(role=hostile)
     append(path, json.dumps({"version": hostile, "format": hostile}) + "\n")
     append(path, json.dumps({"role": hostile, hostile: 1}) + "\n")
-    out = proctor("trace", "follow", "--once", path).out
+    out = proctor("show", "-f", tmp_path).out
     assert [char for char in out if not char.isprintable() and char != "\n"] == []
     assert r"a\x1b[31mred" in out
 
 
 def test_on_a_screen_lines_are_broken_and_stay_indented(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    append(path, said("x" * 100))
+    trial = write_trial(tmp_path, said("x" * 100))
     screen, keyboard = pty.openpty()
     done = subprocess.run(
-        command_line("trace", "follow", "--once", path),
+        command_line("show", "-f", trial),
         env=environment(COLUMNS="44"),
         stdout=keyboard,
         check=False,
@@ -244,7 +189,7 @@ def test_on_a_screen_lines_are_broken_and_stay_indented(tmp_path: Path) -> None:
 
 
 def test_entries_are_shown_as_they_are_appended(path: Path) -> None:
-    with following("--lines", 0, path) as follow, TrajectoryWriter(path) as trace:
+    with following(path) as follow, TrajectoryWriter(path) as trace:
         wait_until_read(follow, trace)
         trace.assistant("two")
         assert [follow.next(), follow.next()] == ["step 3  assistant", "    two"]
@@ -322,26 +267,26 @@ def test_a_file_that_is_cut_or_replaced_is_followed_on(
         assert [follow.next(), follow.next()] == ["step 9  assistant", "    2"]
 
 
-def test_a_file_may_be_waited_for(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    with following("--wait", path) as follow:
+def test_of_a_running_trial_its_trace_is_waited_for_and_its_end_ends_it(tmp_path: Path) -> None:
+    trial = tmp_path / "trial"
+    shutil.copytree(next((JOBS / "16-agent-nonzero").glob("pass-simple__*")), trial)
+    shutil.rmtree(trial / "agent")
+    (trial / "result.json").rename(tmp_path / "result.json")
+    with following(trial) as follow:
         assert follow.is_quiet()
-        append(path, said("here"))
+        (trial / "agent").mkdir()
+        append(trial / "agent" / "trajectory.jsonl", said("here"))
         assert [follow.next(), follow.next()] == ["step 9  assistant", "    here"]
-
-
-def test_following_ends_when_nothing_has_come_for_a_while(proctor: Proctor, path: Path) -> None:
-    began = time.monotonic()
-    append(path, "{")
-    ran = proctor("trace", "follow", "--lines", 1, "--until-idle", 0.3, path)
-    assert ran.code == 0
-    assert ran.out.splitlines()[-1].endswith("the file ends inside a line, after 1 bytes of it")
-    assert time.monotonic() - began < 10
+        assert follow.is_quiet()
+        append(trial / "agent" / "trajectory.jsonl", said("last"))
+        (tmp_path / "result.json").rename(trial / "result.json")
+        assert [follow.next(), follow.next()] == ["step 9  assistant", "    last"]
+        assert follow.process.wait(timeout=20) == 0
 
 
 def test_following_ends_when_nobody_reads(path: Path) -> None:
     process = subprocess.Popen(
-        command_line("trace", "follow", path), env=environment(), stdout=subprocess.PIPE
+        command_line("show", "-f", path), env=environment(), stdout=subprocess.PIPE
     )
     assert process.stdout
     assert process.stdout.readline() == f"{HEAD}\n".encode()
@@ -354,11 +299,16 @@ def test_following_ends_when_nobody_reads(path: Path) -> None:
 
 def test_what_is_no_file_cannot_be_followed(proctor: Proctor, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "empty").mkdir()
     for name, why in [
         ("pipe", "not a regular file; expected trajectory.jsonl"),
-        ("gone", "cannot be read: No such file or directory"),
+        (
+            "empty",
+            "has no agent/trajectory.jsonl, agent/model-trace.jsonl, agent/proctor-output.jsonl; "
+            "expected a trajectory or the directory of a trial",
+        ),
     ]:
-        ran = proctor("trace", "follow", tmp_path / name)
+        ran = proctor("show", "-f", tmp_path / name)
         assert (ran.code, ran.err) == (2, f"proctor: {tmp_path / name}: {why}\n")
 
 
@@ -370,22 +320,32 @@ def test_a_file_that_may_not_be_read_cannot_be_followed(
     tmp_path.chmod(0o755)
     monkeypatch.chdir(tmp_path)
     with unprivileged():
-        ran = proctor("trace", "follow", "t")
+        ran = proctor("show", "-f", "t")
     assert (ran.code, ran.err) == (2, "proctor: t: cannot be read: Permission denied\n")
 
 
-def test_a_file_that_never_appears_is_not_waited_for_for_ever(
-    proctor: Proctor, tmp_path: Path
+@pytest.mark.parametrize("name", ["atif", "conversation"])
+def test_another_kind_of_trace_is_not_followed(proctor: Proctor, tmp_path: Path, name: str) -> None:
+    texts = {
+        "atif": '{"schema_version": "ATIF-v1.7", "agent": {}, "steps": []}',
+        "conversation": '{"role": "user", "content": "x"}\n',
+    }
+    path = tmp_path / f"{name}.jsonl"
+    path.write_text(texts[name])
+    ran = proctor("show", "-f", path)
+    assert (ran.code, ran.out) == (2, "")
+    assert "which is not written line by line; omit --follow" in ran.err
+
+
+@pytest.mark.parametrize(
+    "options", [["--json"], ["--step", "1"], ["--part", "x"], ["--raw"], ["--changes"]]
+)
+def test_options_without_effect_are_refused(
+    proctor: Proctor, tmp_path: Path, options: list[str]
 ) -> None:
-    ran = proctor("trace", "follow", "--wait", "--until-idle", 0.1, tmp_path / "t")
-    assert ran.code == 2
-    assert ran.err == f"proctor: {tmp_path / 't'}: did not appear within 0.1 seconds\n"
-
-
-def test_two_amounts_are_one_too_many(proctor: Proctor, path: Path) -> None:
-    ran = proctor("trace", "follow", "--from-start", "--lines", 10, path)
-    assert ran.code == 2
-    assert "--lines cannot be combined with --from-start" in ran.err
+    ran = proctor("show", "-f", write_trial(tmp_path), *options)
+    assert (ran.code, ran.out) == (2, "")
+    assert "cannot be used with --follow" in ran.err
 
 
 def printed(number: int) -> str:
@@ -397,26 +357,21 @@ def printed(number: int) -> str:
 def test_of_a_trial_its_trajectory_is_followed_else_what_its_commands_print(
     proctor: Proctor, tmp_path: Path
 ) -> None:
-    refused = proctor("trace", "follow", "--once", tmp_path)
-    assert (refused.code, refused.err.count("\n")) == (2, 1)
-    assert (
-        "agent/proctor-output.jsonl; expected a trajectory or the directory of a trial"
-        in refused.err
-    )
+    (tmp_path / "result.json").touch()
     (tmp_path / "agent").mkdir()
     (tmp_path / "agent" / "proctor-output.jsonl").write_text(printed(1))
-    assert proctor("trace", "follow", "--once", tmp_path).out == "00:00:01.000  line 1\n"
+    assert proctor("show", "-f", tmp_path).out == "00:00:01.000  line 1\n"
     (tmp_path / "agent" / "model-trace.jsonl").write_text('{"role": "system", "step": 0}\n')
-    assert proctor("trace", "follow", "--once", tmp_path).out == "step 0  system\n"
+    assert proctor("show", "-f", tmp_path).out == "step 0  system\n"
     (tmp_path / "agent" / "trajectory.jsonl").write_text('{"role": "user", "step": 0}\n')
-    assert proctor("trace", "follow", "--once", tmp_path).out == "step 0  user\n"
+    assert proctor("show", "-f", tmp_path).out == "step 0  user\n"
 
 
 def test_lines_of_an_output_that_was_cut_are_not_shown_again(tmp_path: Path) -> None:
     file = tmp_path / "proctor-output.jsonl"
     file.write_text("".join(printed(number) for number in range(9)))
-    with following(file, "--lines", "1") as follow:
-        assert follow.next() == "00:00:08.000  line 8"
+    with following(file) as follow:
+        assert [follow.next() for _ in range(9)][-1] == "00:00:08.000  line 8"
         # As the log of a trial is cut: a new file without the middle takes its place.
         new = tmp_path / "new"
         new.write_text("".join(printed(number) for number in (0, 1, 7, 8, 9)))

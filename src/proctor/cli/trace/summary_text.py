@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterator, Mapping
 
-from proctor.cli.failures import list_failures
+from proctor.cli.showing.trial_text import list_failures
 from proctor.record.reasons import outcome_of
 from proctor.report.page.figures import UNKNOWN, render_seconds
 from proctor.sentence import count_of, printable, render_figure, render_money, render_percent

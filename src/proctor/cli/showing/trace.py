@@ -1,24 +1,30 @@
-"""Renders a trace for `proctor show`, or as JSON: all of it, or selected steps.
+"""Shows a trace, or the traces of a trial below its head: as text or JSON, whole or in steps.
 
 Without a selection, a trajectory is shown as in its file, with the problems of each line in place.
 With one, only matching steps are shown, and the number of unreadable lines is reported at the end.
 Trajectories of any size are read in constant memory.
 """
 
+import contextlib
 import importlib
 import os
 import shutil
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby, islice
 from typing import Any
 
 import msgspec
 
-from proctor.cli.selection import Selection
-from proctor.cli.trace_text import LONGEST, render_entry, render_header, render_turn
+from proctor.cli.options import check_apart, check_unused
+from proctor.cli.output import print_json
+from proctor.cli.pager import page
+from proctor.cli.showing.options import Selection, ShowOptions
+from proctor.cli.showing.text import LONGEST, render_entry, render_header, render_turn
+from proctor.cli.stdout import print_stderr
 from proctor.diagnostic import Diagnostic
+from proctor.errors import InputError
 from proctor.sentence import count_of, printable
 from proctor.traces.conversation import read_turns
 from proctor.traces.entry import Entry, TraceKind
@@ -53,7 +59,9 @@ class View:
 
     selection: Selection
     is_full: bool = False
-    width: int | None = field(default_factory=lambda: _width())
+    width: int | None = field(
+        default_factory=lambda: shutil.get_terminal_size().columns if os.isatty(1) else None
+    )
     shown: int = 0
     """Shown entries."""
     unread: int = 0
@@ -65,8 +73,92 @@ class View:
         return None if self.is_full else LONGEST
 
 
-def _width() -> int | None:
-    return shutil.get_terminal_size().columns if os.isatty(1) else None
+type Sources = Callable[[], contextlib.AbstractContextManager[list[Source]]]
+"""Opens the traces of a trial for reading."""
+
+
+def show_trace(path: str, kind: TraceKind, options: ShowOptions) -> None:
+    """Print a trace in a file."""
+    check_unused("a trace", raw=options.raw, part=options.selection.part, changes=options.changes)
+    check_apart("full", "as_json")
+    source = Source(kind, path, path)
+    if options.as_json:
+        view = View(options.selection, options.full)
+        print_json(describe_trace(source, view))
+        warn_if_empty(path, view)
+    else:
+        show_traces(path, lambda: contextlib.nullcontext([source]), options, is_lone=True)
+
+
+def show_traces(
+    name: str,
+    sources: Sources,
+    options: ShowOptions,
+    head: Callable[[], Iterable[str]] = tuple,
+    tail: Callable[[], Iterable[str]] = tuple,
+    *,
+    is_lone: bool = False,
+) -> None:
+    """Print the traces of a trial, with a note if there is none or no step matches.
+
+    `head` and `tail` make the lines around them, which are omitted if steps are selected. A trace
+    that `is_lone` needs no title.
+    """
+    view, has_traces = View(options.selection, options.full), False
+
+    def lines() -> Iterator[str]:
+        nonlocal view, has_traces
+        view = View(options.selection, options.full)
+        if view.selection.is_all:
+            yield from head()
+        with sources() as found:
+            has_traces = bool(found)
+            for source in choose_part(name, found, options.selection.part):
+                rendered = render_trace(source, view)
+                # A title without content below it would be misleading.
+                if not is_lone and (first := next(rendered, None)) is not None:
+                    part = f"part {source.part}, " if source.part else ""
+                    yield from ["", printable(f"{part}{source.name} ({source.kind})"), first]
+                yield from rendered
+        if view.selection.is_all and (last := list(tail())):
+            yield from ["", *last]
+
+    page(lines, is_wanted=options.paged)
+    if has_traces:
+        warn_if_empty(name, view)
+    elif not view.selection.is_all:
+        print_stderr(f"proctor: {printable(name)}: has no trace")
+
+
+def choose_part(name: str, sources: list[Source], part: str | None) -> list[Source]:
+    """The traces of one part of a trial, or all of them.
+
+    Raises:
+        InputError: there is no such step.
+    """
+    chosen = [source for source in sources if part in (None, source.part)]
+    if sources and not chosen:
+        names = ", ".join(source.part for source in sources if source.part)
+        there = f"its parts are {names}" if names else "it has no parts"
+        raise InputError(f"{name}: no part {part!r}; {there}")
+    return chosen
+
+
+def warn_if_empty(name: str, view: View) -> None:
+    """Report that no step matches, if steps were selected."""
+    if not view.shown and not view.selection.is_all:
+        print_stderr(f"proctor: {printable(name)}: no step matches")
+
+
+def describe_traces(
+    name: str, sources: Sources, options: ShowOptions, view: View
+) -> list[dict[str, object]]:
+    """The traces of a trial as JSON objects, or those of one part."""
+    with sources() as found:
+        return [
+            {"part": source.part, **describe_trace(source, view)}
+            for source in choose_part(name, found, options.selection.part)
+        ]
 
 
 def render_trace(source: Source, view: View) -> Iterator[str]:

@@ -6,8 +6,9 @@ from typing import Any
 
 import msgspec
 
+from proctor.cli.output import print_json
 from proctor.cli.pager import page
-from proctor.cli.showing import ShowOptions, print_document
+from proctor.cli.showing.options import ShowOptions
 from proctor.cli.stdout import print_stderr
 from proctor.errors import InputError
 from proctor.sentence import count_of, printable
@@ -69,7 +70,7 @@ def show_changes(trial: ChangedTrial, options: ShowOptions) -> None:
     found = _choose_part(trial, load_changes(trial.files, trial.open_file), options.selection.part)
     if options.as_json:
         document = {"thing": "changes", "name": trial.name, "parts": list(map(_describe, found))}
-        print_document(document)
+        print_json(document)
     elif found:
         page(lambda: map(printable, _render(trial, found, options)), is_wanted=options.paged)
     for path in find_change_files(trial.gone).values():

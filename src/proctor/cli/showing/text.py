@@ -222,11 +222,6 @@ def _plain(line: str) -> str:
     return printable(line.expandtabs(4))
 
 
-def columns_of(line: str) -> int:
-    """The width of a line on a screen."""
-    return len(line) if line.isascii() else sum(map(_columns, line))
-
-
 def _columns(char: str) -> int:
     return 2 if east_asian_width(char) in _WIDE else 1
 

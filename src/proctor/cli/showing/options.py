@@ -1,4 +1,4 @@
-"""Selects steps of a trace: by number, error, tool or text.
+"""The options of `proctor show`, and which steps of a trace they select.
 
 A step is shown whole if it matches all conditions: a call is useless without its result.
 """
@@ -13,6 +13,7 @@ from types import FrameType
 
 import click
 
+from proctor.cli.options import check_unused
 from proctor.errors import InputError
 from proctor.traces.entry import Entry
 from proctor.traces.tool_errors import find_error
@@ -151,3 +152,31 @@ def _patience(what: str) -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+@dataclass(frozen=True, slots=True)
+class ShowOptions:
+    """The options of `proctor show`."""
+
+    selection: Selection
+    full: bool
+    raw: bool
+    as_json: bool
+    paged: bool
+    evidence: str | None = None
+    """One evidence file of a sealed trial to print instead."""
+    changes: bool = False
+    """Whether to show only what the agent changed."""
+    failed: bool = False
+    """Whether to show only the trials of a job that did not pass."""
+
+    def check_unused_for(self, what: str) -> None:
+        """Check that no options for traces were given."""
+        self.check_unchosen(what)
+        check_unused(what, part=self.selection.part)
+
+    def check_unchosen(self, what: str) -> None:
+        """Check that no steps were selected; a part of a trial may be."""
+        chosen = self.selection
+        check_unused(what, step=chosen.steps, errors=chosen.errors, tool=chosen.tool)
+        check_unused(what, grep=chosen.grep)

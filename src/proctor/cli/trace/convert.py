@@ -45,7 +45,7 @@ _SHOWN = 50
 @click.option("--agent-version", help="Version of that agent.")
 @secret_option
 @json_option
-def convert(
+def command(
     trace: str,
     target: str,
     output: str | None,

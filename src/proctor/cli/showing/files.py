@@ -7,13 +7,18 @@ from pathlib import Path
 import msgspec
 
 from proctor.audit.file_kind import FileKind
-from proctor.cli.failures import render_failures
 from proctor.cli.output import print_json
 from proctor.cli.pager import page
-from proctor.cli.record_fields import LABEL, render_record_fields
-from proctor.cli.show_changes import ChangedTrial, render_summary, show_changes
-from proctor.cli.show_trace import Source, describe_trace
-from proctor.cli.showing import Showing, ShowOptions, Sources, choose_part, warn_if_empty
+from proctor.cli.showing.changes import ChangedTrial, render_summary, show_changes
+from proctor.cli.showing.options import ShowOptions
+from proctor.cli.showing.trace import (
+    Source,
+    View,
+    describe_traces,
+    show_traces,
+    warn_if_empty,
+)
+from proctor.cli.showing.trial_text import LABEL, cut_line, render_failures, render_record_fields
 from proctor.cli.stdout import send_bytes
 from proctor.exchange.traced_files import find_in_files
 from proctor.files import read_input
@@ -25,10 +30,7 @@ from proctor.traces.failures import TrialFailures, read_failures
 from proctor.traces.traced_trial import TracedTrial, opened_traces
 from proctor.trial.change_record import CHANGES, CLEAN_ROOM
 
-# Rendering of records
-
-
-_LONGEST = 400
+_BESIDE = (CHANGES, CLEAN_ROOM, "steps")
 
 
 def render_record_text(loaded: LoadedRecord, dataset: str | None = None) -> Iterator[str]:
@@ -36,9 +38,9 @@ def render_record_text(loaded: LoadedRecord, dataset: str | None = None) -> Iter
     record = loaded.record
     yield f"{record.trial_id}, {record.completeness}, of experiment {record.experiment_id}"
     fields = render_record_fields(record.model_dump(mode="json"), dataset=dataset)
-    yield from (f"  {label:<{LABEL}}  {_cut(text)}" for label, text in fields)
+    yield from (f"  {label:<{LABEL}}  {cut_line(text)}" for label, text in fields)
     for error in record.evaluation.validity.errors:
-        yield f"  error  {_cut(error)}"
+        yield f"  error  {cut_line(error)}"
     yield from (f"  not complete: {why}" for why in explain_partial(record))
     for found in loaded.diagnostics:
         yield f"  {'problem' if found.is_problem else 'note'}: {found}"
@@ -48,14 +50,6 @@ def render_inputs(record: TrialRecord) -> Iterator[str]:
     """Render the digests of the task's files."""
     for file in record.inputs.input_files or ():
         yield f"  input  {file.hash}  {file.path}"
-
-
-def _cut(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}…"
-
-
-_BESIDE = (CHANGES, CLEAN_ROOM, "steps")
 
 
 def show_record(path: str, options: ShowOptions) -> None:
@@ -134,16 +128,27 @@ def show_trial(path: str, options: ShowOptions) -> None:
                 for each in found
             ]
 
-    if options.as_json:
-        _print_trial(trial, options, sources)
-    else:
-        Showing(
+    if not options.as_json:
+        show_traces(
             path,
             sources,
             options,
             head=lambda: _render_head(path, trial, attempts),
             tail=lambda: map(printable, render_inputs(trial.record) if trial.record else ()),
-        ).print()
+        )
+        return
+    view = View(options.selection, options.full)
+    print_json(
+        {
+            "thing": str(FileKind.TRIAL),
+            "path": trial.name,
+            "record": None if trial.record is None else trial.record.model_dump(mode="json"),
+            "problem": trial.problem,
+            "failures": msgspec.to_builtins(_failures_of(trial)),
+            "traces": describe_traces(trial.name, sources, options, view),
+        }
+    )
+    warn_if_empty(trial.name, view)
 
 
 def _render_head(path: str, trial: TracedTrial, attempts: list[TracedTrial]) -> Iterator[str]:
@@ -156,24 +161,3 @@ def _render_head(path: str, trial: TracedTrial, attempts: list[TracedTrial]) -> 
     yield from map(printable, render_summary(_changed(trial)))
     for attempt in attempts:
         yield printable(f"  earlier attempt  {attempt.name}")
-
-
-def _print_trial(trial: TracedTrial, options: ShowOptions, sources: Sources) -> None:
-    view = options.view()
-    with sources() as found:
-        traces = [
-            {"part": source.part, **describe_trace(source, view)}
-            for source in choose_part(trial.name, found, options.selection.part)
-        ]
-    record = None if trial.record is None else trial.record.model_dump(mode="json")
-    print_json(
-        {
-            "thing": str(FileKind.TRIAL),
-            "path": trial.name,
-            "record": record,
-            "problem": trial.problem,
-            "failures": msgspec.to_builtins(_failures_of(trial)),
-            "traces": traces,
-        }
-    )
-    warn_if_empty(trial.name, view)
