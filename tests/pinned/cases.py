@@ -116,9 +116,8 @@ _READING = [
     Case("ledger/public-key", "ledger checkpoint --public-key"),
     Case("ledger/key", "ledger key"),
     Case("ledger/prove-trial", "ledger prove 4 -o {out}/inclusion.proof.json"),
-    Case("ledger/prove-leaf", "ledger prove 50 --leaf-only -o -"),
+    Case("ledger/prove-withheld", "ledger prove 50 -o -"),
     Case("ledger/prove-growth", "ledger prove --since older-checkpoint -o {out}/growth.proof.json"),
-    Case("ledger/watch", "ledger watch --once ledger --state {scratch}"),
     Case("ledger/check", "check ledger --key key.pub"),
     Case("plan/list", "plan show"),
     Case("plan/show", "plan show nightly"),
@@ -146,7 +145,6 @@ _READING = [
 _WRITING = [
     Case("write/init", "ledger init --origin example.org/new --ledger {out}/ledger"),
     Case("write/review", "ledger review 4 --verdict fail --reviewer ben --note x --ledger {copy}"),
-    Case("write/attest", "ledger attest candidate --author ana --ledger {copy}"),
     Case("write/withhold", "ledger withhold 4 --reason leak --author ana --ledger {copy}"),
     Case("write/withhold-evidence",
          "ledger withhold 7 --evidence trial.log --reason leak --author ana --ledger {copy}"),

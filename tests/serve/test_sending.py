@@ -222,7 +222,7 @@ def test_evidence_that_was_removed_meanwhile_is_not_sealed(tmp_path: Path) -> No
     ledger = small(tmp_path)
     file = EvidenceFile(path="file", sha256="0" * 64, size=1)
     entry = msgspec.structs.replace(trial("without"), evidence=(file,))
-    writer = Writer(ledger, find_key(tmp_path), lambda: None, {file.sha256})
+    writer = Writer(ledger, find_key(tmp_path), {file.sha256})
     new = NewEntry(entry, read_row(entry).subject, "sealed")
     with open_reader(ledger) as reader:
         with pytest.raises(NotSealedError, match="was removed; send it again"):
@@ -370,7 +370,7 @@ def test_files_of_a_bulk_upload_are_bounded_together(tmp_path: Path) -> None:
 def test_the_writer_outlasts_clients_that_leave_and_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writer = Writer(small(tmp_path), find_key(tmp_path), lambda: None)
+    writer = Writer(small(tmp_path), find_key(tmp_path))
 
     def fail(_: object) -> None:
         monkeypatch.undo()

@@ -17,6 +17,11 @@ REMOVED: dict[str, str] = {
     "proctor export --format otel": "`--format atif` has the traces, `parquet` times and tokens.",
     "proctor trace follow": "`proctor show --follow` shows a trace while it is written.",
     "proctor trace diff": "`proctor view` compares two traces on its page of two trials.",
+    "proctor ledger attest": "`proctor ledger claim` packs every entry of an experiment.",
+    "proctor ledger cosign": "keep a checkpoint; `proctor ledger verify --since` compares with it.",
+    "proctor ledger prove --leaf-only": "proofs carry the whole entry.",
+    "proctor ledger watch": "run `proctor ledger verify --since CHECKPOINT` from cron.",
+    "proctor serve --witness": "keep checkpoints; `proctor ledger verify --since` compares.",
 }
 
 

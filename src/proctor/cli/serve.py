@@ -12,7 +12,6 @@ from proctor.cli.options import PATH
 from proctor.cli.output import json_option, print_json, print_line
 from proctor.cli.stdout import print_stderr
 from proctor.errors import InputError
-from proctor.ledger.claims.trust import load_verifier_key
 from proctor.ledger.machines import load_machines
 from proctor.ledger.place import open_reader, own_directory
 from proctor.serve.tokens import Tokens, serve_directory
@@ -30,8 +29,6 @@ from proctor.serve.writer import revoke
 @click.option("--public", is_flag=True, help="Let anyone read; writing still requires a token.")
 @click.option("--max-artifact", metavar="MB", type=click.IntRange(1), default=8192,
               show_default=True, help="Maximum size of an evidence file.")  # fmt: skip
-@click.option("--witness", "witnesses", nargs=2, multiple=True, metavar="URL KEY",
-              help="Witness to cosign checkpoints, and its public key; repeatable.")  # fmt: skip
 @json_option
 @click.pass_context
 def command(
@@ -44,7 +41,6 @@ def command(
     tls_key: str | None,
     public: bool,
     max_artifact: int,
-    witnesses: tuple[tuple[str, str], ...],
     as_json: bool,
 ) -> int:
     """Serve a ledger to many machines, over HTTP or HTTPS.
@@ -70,7 +66,6 @@ def command(
         key_file=Path(key_file) if key_file else None,
         is_public=public,
         largest=max_artifact << 20,
-        witnesses=[_find_witness(url, key) for url, key in witnesses],
     )
     server = serving.prepare(options, os.environ)
     if as_json:
@@ -93,11 +88,6 @@ def _find_tls(certificate: str | None, key: str | None) -> object:
     tls = import_module("proctor.web.server").Tls(Path(certificate), Path(key))
     tls.check()
     return tls
-
-
-def _find_witness(url: str, key: str) -> object:
-    made = import_module("proctor.serve.witnesses").Witness
-    return made(url.rstrip("/"), load_verifier_key(key))
 
 
 def _tokens(directory: str | None) -> Tokens:

@@ -1,7 +1,6 @@
 """The requests that a served ledger answers.
 
-    GET  /checkpoint                        the checkpoint, with cosignatures
-    GET  /cosigned                          the last one that a witness cosigned
+    GET  /checkpoint                        the checkpoint
     GET  /tile/L/N[.p/W], /tile/entries/…   hashes and lines, as C2SP tlog-tiles names them
     GET  /artifacts/sha256/DIGEST           evidence, compressed with zstd
     POST /artifacts/missing                 which artifacts are not there
@@ -39,7 +38,6 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from proctor.contained import open_below
 from proctor.digest import is_digest
 from proctor.errors import (
     AlteredArtifactError,
@@ -53,7 +51,7 @@ from proctor.errors import (
 from proctor.ledger.artifacts import FileArtifacts
 from proctor.ledger.entry import AnyEntry, Subject
 from proctor.ledger.machines import is_enrolment
-from proctor.ledger.note import LARGEST_NOTE, parse_verifier_key
+from proctor.ledger.note import parse_verifier_key
 from proctor.ledger.place import open_reader
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.tiles import entry_bundle, parse_tile_path, tile_hashes
@@ -69,11 +67,10 @@ from proctor.serve.intake import (
 from proctor.serve.listening import network_of
 from proctor.serve.tokens import Token, Tokens
 from proctor.serve.uploads import LARGEST_BODY, Part, Uploads
-from proctor.serve.witnesses import COSIGNED
 from proctor.serve.writer import Writer, enrol
 from proctor.web.writing import read_body
 
-_API = ("/checkpoint", "/cosigned", "/tile/", "/artifacts", "/machines", "/submit")
+_API = ("/checkpoint", "/tile/", "/artifacts", "/machines", "/submit")
 LARGEST_SUBMISSION = 32 << 20
 """Bytes of the entries in one request."""
 _MOST_DIGESTS = 100_000
@@ -340,18 +337,6 @@ async def _checkpoint(request: Request) -> Response:
     return Response(data, media_type="text/plain; charset=utf-8", headers=_FRESH)
 
 
-async def _cosigned(request: Request) -> Response:
-    def read() -> bytes:
-        with open_below(_served(request).directory, COSIGNED) as file:
-            return file.read(LARGEST_NOTE)
-
-    try:
-        data = await run_sync(read)
-    except FileNotFoundError as error:
-        raise HTTPException(404, "no witness has cosigned a checkpoint") from error
-    return Response(data, media_type="text/plain; charset=utf-8", headers=_FRESH)
-
-
 _FRESH = {"Cache-Control": "no-store"}
 # Caches ask again each time: evidence may be withheld.
 _CHECKED = {"Cache-Control": "no-cache"}
@@ -567,7 +552,6 @@ def _decode[Asked](body: bytes, model: type[Asked]) -> Asked:
 
 _ROUTES = [
     Route("/checkpoint", _checkpoint),
-    Route("/cosigned", _cosigned),
     Route("/tile/{rest:path}", _tile),
     Route("/artifacts/missing", _missing, methods=["POST"]),
     Route("/artifacts", _upload_small, methods=["POST"]),

@@ -52,13 +52,11 @@ class Writer:
         self,
         directory: Path,
         key: Signer,
-        appended: Callable[[], None],
         removed: Collection[str] = (),
     ) -> None:
         """`removed`: digests of evidence that was removed, perhaps since it was looked for."""
         self._directory = directory
         self._key = key
-        self._appended = appended
         self._removed = removed
         self._artifacts = FileArtifacts(directory)
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -154,7 +152,6 @@ class Writer:
             with ledger.writing():
                 self._check_enrolled(ledger, entries)
                 result = append_others(ledger, entries)
-        self._appended()
         return [result]
 
     def _append(self, ledger: LedgerWriter, jobs: Sequence[_Job]) -> list[Placed]:
@@ -164,7 +161,6 @@ class Writer:
             self._check_enrolled(ledger, [new.entry for new in news])
             self._check_evidence(ledger, news)
             answers = iter(append_trials(ledger, news))
-        self._appended()
         # `islice`, because zip would take one answer more than it uses.
         return [[(each.seq, each.is_new) for each in islice(answers, len(part))] for part in parts]
 

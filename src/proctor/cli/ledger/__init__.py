@@ -5,12 +5,9 @@
     list         lists sealed trials
     verify       verifies a ledger
     prove        writes proofs
-    attest       signs a statement about all entries of an experiment
     claim        writes a score with its proofs
     checkpoint   prints or saves the checkpoint
     key          prints the public key
-    cosign       adds a cosignature to a checkpoint
-    watch        monitors ledgers
     review       adds a review of a trial
     withhold     withholds bytes, and restores them
     sync         fetches the copy of a served ledger
@@ -36,12 +33,9 @@ COMMANDS = {
     "list": "List sealed trials, in the order they were sealed.",
     "verify": "Recompute everything and report damage; exit with 1 if there is any.",
     "prove": "Prove that an entry is in the ledger, or that the ledger only grew.",
-    "attest": "Sign a statement of which entries of an EXPERIMENT the ledger holds.",
     "claim": "Pack a score, its entries, their proof and the checkpoint into one file.",
     "checkpoint": "Print or save the ledger's checkpoint: origin, size, root and signature.",
     "key": "Print the public key of the ledger, for everyone who checks it.",
-    "cosign": "Add your own timestamped signature to a copy of someone else's CHECKPOINT.",
-    "watch": "Watch ledgers and report forks, rollbacks, duplicates, withholdings and damage.",
     "review": "Record your verdict on a trial, without changing the trial.",
     "withhold": "Remove bytes but keep their digests, or restore them.",
     "sync": "Fetch what is new in a served ledger, and send queued entries.",
