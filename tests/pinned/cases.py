@@ -111,7 +111,6 @@ _READING = [
     Case("ledger/list-dataset", "ledger list --dataset forged@1 --reward 0.5.."),
     Case("ledger/list-superseded", "ledger list --status superseded"),
     Case("ledger/verify", "ledger verify --since older-checkpoint --key key.pub"),
-    Case("ledger/stats", "ledger stats"),
     Case("ledger/checkpoint", "ledger checkpoint"),
     Case("ledger/public-key", "ledger checkpoint --public-key"),
     Case("ledger/key", "ledger key"),

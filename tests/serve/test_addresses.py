@@ -173,11 +173,11 @@ def test_a_run_goes_on_when_its_server_stops_and_its_trials_are_sent_later(
         # The answer about the first one may have been cut off.
         assert found is not None, ran
         assert (ran.code, found.groups() in (("1", "3"), ("0", "4"))) == (0, True), ran
-        assert f"proctor ledger sync --ledger {served.url}\n" in ran.out
+        assert f"proctor ledger seal --ledger {served.url}\n" in ran.out
         listed = at(machine, "ledger", "list", "--ledger", served.url)
         assert (listed.code, "the copy that was fetched last" in listed.err) == (0, True)
         assert "Errno" not in listed.err
-        synced = at(machine, "ledger", "sync", "--ledger", served.url)
+        synced = at(machine, "ledger", "seal", "--ledger", served.url)
         assert (synced.code, f"{found[2]} entries are queued\n" in synced.err) == (2, True)
         refused = run(stranger, "never", "--ledger", served.url)
         assert (refused.code, "there is no copy of this ledger yet" in refused.err) == (2, True)
@@ -185,7 +185,7 @@ def test_a_run_goes_on_when_its_server_stops_and_its_trials_are_sent_later(
     finally:
         served.stop()
         served.start()
-    sent = [at(machine, "ledger", "sync", "--ledger", served.url, "--json") for _ in range(2)]
+    sent = [at(machine, "ledger", "seal", "--ledger", served.url, "--json") for _ in range(2)]
     assert [json.loads(each.out)["sent"] for each in sent] == [int(found[2]), 0]
     assert "0 sealed\n" in at(machine, "resume", job, "-q").out
     names = [path.parent.name for path in job.glob("*/config.json")]
@@ -212,7 +212,7 @@ def test_a_trial_that_waits_and_is_run_again_is_sealed_beside_it(
         assert (ran.code, said in ran.out) == (0, True), ran
         if not is_up:
             served.start()
-            assert at(machine, "ledger", "sync", "--ledger", served.url).code == 0
+            assert at(machine, "ledger", "seal", "--ledger", served.url).code == 0
         (name,) = (path.parent.name for path in job.glob("*/config.json"))
         for _ in range(2):
             assert served.trials() == [name, f"{name}.rerun-1"]
@@ -239,7 +239,7 @@ def test_what_waits_and_is_sealed_again_has_the_same_files_of_its_job(tmp_path: 
             (tmp_path / "job/result.json").write_text('{"n": 2}')
         served.start()
         assert (
-            json.loads(at(machine, "ledger", "sync", "--ledger", served.url, "--json").out)["sent"]
+            json.loads(at(machine, "ledger", "seal", "--ledger", served.url, "--json").out)["sent"]
             == 1
         )
         assert served.trials() == ["of-a-job"]
@@ -262,7 +262,6 @@ def test_commands_that_read_take_the_address(served: ServedLedger, node: Machine
         (("serve", "machine", "list"), node.key.name),
         (("ledger", "verify", "--fast"), f"{served.url}: sound"),
         (("ledger", "list", "--experiment", "night"), trial),
-        (("ledger", "stats"), "night"),
     ):
         ran = at(node, *words, "--ledger", served.url)
         assert (ran.code, said in ran.out) == (0, True), ran

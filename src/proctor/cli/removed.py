@@ -20,6 +20,9 @@ REMOVED: dict[str, str] = {
     "proctor ledger attest": "`proctor ledger claim` packs every entry of an experiment.",
     "proctor ledger cosign": "keep a checkpoint; `proctor ledger verify --since` compares with it.",
     "proctor ledger prove --leaf-only": "proofs carry the whole entry.",
+    "proctor ledger stats": "`proctor ledger list --json` has every trial with the size of its files.",
+    "proctor ledger sync": "commands that read fetch; those that write send what waits first, and "
+    "`proctor ledger seal` without arguments sends it.",
     "proctor ledger watch": "run `proctor ledger verify --since CHECKPOINT` from cron.",
     "proctor serve --witness": "keep checkpoints; `proctor ledger verify --since` compares.",
 }

@@ -40,7 +40,6 @@
     withheld     withholdings that name no trial
     restore      restores withheld bytes
     publishing   a ledger as static files, for buckets and web servers
-    stats        counts and sizes
     supersession   which supersessions count
     api          the ledger for programs
     verification/   verifies a ledger and names its damage

@@ -10,9 +10,7 @@
     key          prints the public key
     review       adds a review of a trial
     withhold     withholds bytes, and restores them
-    sync         fetches the copy of a served ledger
     publish      writes a ledger as static files
-    stats        prints counts and sizes
     options      common options
     target       opens the ledger for writing
     filters      options that select trials
@@ -29,7 +27,7 @@ from proctor.cli.main import CommandTable
 # Every command and the first line of its help; implemented in proctor.cli.ledger.NAME.
 COMMANDS = {
     "init": "Create a ledger signed by your key; create the key if it is missing.",
-    "seal": "Seal records or trials with their evidence; create the ledger if it is missing.",
+    "seal": "Seal records or trials with their evidence; without them, send what waits.",
     "list": "List sealed trials, in the order they were sealed.",
     "verify": "Recompute everything and report damage; exit with 1 if there is any.",
     "prove": "Prove that an entry is in the ledger, or that the ledger only grew.",
@@ -38,9 +36,7 @@ COMMANDS = {
     "key": "Print the public key of the ledger, for everyone who checks it.",
     "review": "Record your verdict on a trial, without changing the trial.",
     "withhold": "Remove bytes but keep their digests, or restore them.",
-    "sync": "Fetch what is new in a served ledger, and send queued entries.",
     "publish": "Publish a ledger as static files to TARGET: s3://BUCKET/PREFIX or a directory.",
-    "stats": "Show counts and bytes per experiment.",
 }
 
 
