@@ -15,7 +15,6 @@ from proctor.ledger.place import open_reader
 from proctor.record.model import TrialRecord
 from proctor.serve.app import Front, Served
 from proctor.serve.audit import AuditLog
-from proctor.serve.listening import MOST_CONNECTIONS, LimitedSocket
 from proctor.serve.tokens import Tokens, serve_directory
 from proctor.serve.uploads import Uploads
 from proctor.serve.writer import Writer
@@ -38,8 +37,6 @@ class ServeOptions:
     is_public: bool = False
     largest: int = 8 << 30
     """Bytes of an artifact, at most."""
-    most_connections: int = MOST_CONNECTIONS
-    """Of one address at the same time."""
 
 
 @dataclass(slots=True)
@@ -93,7 +90,7 @@ def _prepare(
         uploads = Uploads(directory, state, options.largest)
         uploads.begin(ledger, time.time())
     audit = AuditLog(state / "requests.jsonl")
-    listening = _listen(options, audit)
+    listening = listen(options.port, options.host)
     key = find_key(options.key_file, env)
     # pydantic builds it on first use: the first submission need not wait for that.
     TrialRecord.model_rebuild()
@@ -119,12 +116,3 @@ def _lock(state: Path, ledger: Path) -> int:
         os.close(fd)
         raise InputError(f"{ledger}: served already by another process on this machine")
     return fd
-
-
-def _listen(options: ServeOptions, audit: AuditLog) -> LimitedSocket:
-    def refuse(address: str) -> None:
-        facts = {"token": None, "address": address, "status": None}
-        audit.refuse(time.monotonic(), {**facts, "error": "too many connections"})
-
-    listening = listen(options.port, options.host)
-    return LimitedSocket.take(listening, options.most_connections, refuse)

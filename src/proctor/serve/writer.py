@@ -30,8 +30,6 @@ from proctor.serve.intake import RefusedError, Submitted
 
 type Placed = list[tuple[int, bool]]
 """The position of each entry, and whether it is new."""
-MOST_MACHINES = 1000
-"""Machines that one token may have enrolled: each is an entry that stays."""
 # Entries that share a signature, at most.
 _TOGETHER = 1000
 
@@ -256,12 +254,11 @@ def _strip(entry: AnyEntry) -> AnyEntry:
     return msgspec.structs.replace(entry, at="", seq=0, signed=msgspec.UNSET)
 
 
-def enrol(ledger: LedgerWriter, name: str, key: str, author: str, most: int = MOST_MACHINES) -> str:
+def enrol(ledger: LedgerWriter, name: str, key: str, author: str) -> str:
     """Enrol a machine, unless its key is enrolled; returns the name under which it is.
 
     Raises:
-        RefusedError: the key was revoked or is invalid, the name is another machine's, or `author`
-            has enrolled too many.
+        RefusedError: the key was revoked or is invalid, or the name is another machine's.
         LedgerError: the ledger cannot be written.
     """
     with ledger.writing():
@@ -270,16 +267,9 @@ def enrol(ledger: LedgerWriter, name: str, key: str, author: str, most: int = MO
         for known, found in machines.keys.items():
             if str(found) == key:
                 return known
-        entries = _list_entries(ledger)
-        if any(each.key == key for each in entries):
+        entries = [ledger.entry(seq) for seq in ledger.index.places("machine")]
+        if any(isinstance(each, MachineEntry) and each.key == key for each in entries):
             raise RefusedError(f"the key {key} was revoked; this machine needs another key")
-        own = {each.name for each in entries if each.author == author} & machines.keys.keys()
-        if len(own) >= most:
-            raise RefusedError(
-                f"{len(own):,} machines are enrolled by the token {author!r}, and no more can be: "
-                "give machines that do not last one key (PROCTOR_KEY), or revoke those that are "
-                "gone (`proctor serve machine revoke`)"
-            )
         entry = MachineEntry(at="", seq=0, name=name, key=key, is_revoked=False, author=author)
         if fault := machines.take(entry):
             raise RefusedError(f"the machine {name[:80]!r} cannot be enrolled: it {fault}")
@@ -304,8 +294,3 @@ def revoke(ledger: LedgerWriter, name: str, author: str) -> int:
         entry = MachineEntry(at="", seq=0, name=name, key=str(key), is_revoked=True, author=author)
         (seq,) = ledger.append([entry])
     return seq
-
-
-def _list_entries(ledger: LedgerWriter) -> list[MachineEntry]:
-    found = (ledger.entry(seq) for seq in ledger.index.places("machine"))
-    return [entry for entry in found if isinstance(entry, MachineEntry)]
