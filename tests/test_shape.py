@@ -22,8 +22,8 @@ EXCUSES: dict[str, str] = {}
 # following modules; templates of pages use filters.
 FORMATTERS = ("src/proctor/sentence.py", "src/proctor/report/page/figures.py")
 DECIMALS: dict[str, str] = {
+    "src/proctor/agents/chat/agent.py": "limits of any unit, as they were given",
     "src/proctor/agents/chat/endpoint.py": "a limit in seconds, as it was given",
-    "src/proctor/agents/chat/limits.py": "limits of any unit, as they were given",
     "src/proctor/cli/gate.py": "the bounds of an option",
     "src/proctor/cli/showing/options.py": "a limit in whole seconds",
     "src/proctor/cli/trace/summary_text.py": "tokens per second, a whole number",

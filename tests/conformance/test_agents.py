@@ -13,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from proctor.agents.foreign import LOCAL_PRICES
-from proctor.agents.harbors import check_makeable, find_carrier, find_note
+from proctor.agents.foreign import LOCAL_PRICES, check_makeable, find_carrier, find_note
 from proctor.agents.kinds import NopAgent, OracleAgent, agent_names, check_agent, make_agent
 from proctor.errors import AgentError, UnsupportedError
 from proctor.harbor.agents import AGENTS, LATER_AGENTS, VERSION, WITHOUT_CLASS

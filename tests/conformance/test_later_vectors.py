@@ -35,7 +35,7 @@ AGENTS_OF_THE_WHEEL = """
 from harbor.agents.factory import AgentFactory
 from harbor.models.environment_type import EnvironmentType
 from proctor.agents.foreign import load_agent_class
-from proctor.agents.harbors import check_makeable, find_carrier
+from proctor.agents.foreign import check_makeable, find_carrier
 from proctor.harbor.agents import ALL_AGENTS, find_import_path
 from proctor.harbor.configs import HARBOR_ENVIRONMENTS, AgentConfig
 

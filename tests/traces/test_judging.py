@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from proctor.agents.chat.endpoint import Pace
 from proctor.agents.chat.judging import JudgedTrace, JudgeOptions, JudgeResults, run_judge
-from proctor.agents.chat.retries import Pace
 from proctor.agents.chat.settings import Address
 from proctor.errors import InputError
 from proctor.traces.entry import Entry

@@ -34,8 +34,7 @@ import msgspec
 from pydantic import StringConstraints
 
 from proctor.agents.revision import first_line, staged
-from proctor.agents.secrets import redact_env
-from proctor.agents.settings import Settings, ShellCommand, parse_settings
+from proctor.agents.settings import Settings, ShellCommand, parse_settings, redact_env
 from proctor.errors import AgentError, NonZeroAgentExitCodeError, ProctorError
 from proctor.files import read_small
 from proctor.task.environment import McpServer

@@ -12,17 +12,21 @@ from typing import TYPE_CHECKING
 
 from proctor.agents.command import CommandAgent, CommandSettings, check_program
 from proctor.agents.foreign import make_foreign_agent
-from proctor.agents.live import open_trace
 from proctor.agents.revision import file_digest, pin_command, run_version_command, tree_digest
-from proctor.agents.secrets import redact_env
-from proctor.agents.settings import Settings, load_text, parse_settings, warn_of_kwargs
+from proctor.agents.settings import (
+    Settings,
+    load_text,
+    open_trace,
+    parse_settings,
+    redact_env,
+    warn_of_kwargs,
+)
 from proctor.errors import AgentError, UnsupportedError
 from proctor.files import write_new
 from proctor.harbor.agents import AGENTS, ALL_AGENTS, WITHOUT_CLASS, find_import_path
 from proctor.harbor.configs import AgentConfig
 from proctor.harbor.env import resolve_env
 from proctor.task.presence import is_there
-from proctor.traces.writer import TrajectoryWriter
 from proctor.trial.agent import Agent, AgentContext, AgentOrder, MakeAgent
 from proctor.trial.environment import Environment, find_output_log
 from proctor.trial.inside import exec_script
@@ -79,7 +83,10 @@ class OracleAgent:
             if log is not None:
                 log.write_text(LOG)
         if result.return_code != 0:
-            self._write_exit_code(result.return_code)
+            path = self._order.trial_paths.agent_dir / EXIT_CODE
+            # The solution may have left a symlink there, which must not be followed on the host.
+            path.unlink(missing_ok=True)
+            write_new(path, str(result.return_code).encode())
 
     def _find_script(self, run: int) -> Path:
         task = self._order.task
@@ -106,12 +113,6 @@ class OracleAgent:
         # Rounded down, as harbor does: with a timeout of 1.5 s the command gets 1 s, so the
         # command times out before the agent.
         return int(self._order.timeout_sec) if self._order.timeout_sec else None
-
-    def _write_exit_code(self, code: int) -> None:
-        path = self._order.trial_paths.agent_dir / EXIT_CODE
-        # The solution may have left a symlink there, which must not be followed on the host.
-        path.unlink(missing_ok=True)
-        write_new(path, str(code).encode())
 
 
 # `scripted`: runs the lines of a script one by one, and writes its trajectory live
@@ -160,22 +161,17 @@ class ScriptedAgent:
         with open_trace(self._order.logs_dir, redact_env(self._order.extra_env)) as trace:
             trace.user(instruction)
             for command in self._commands:
-                await self._run_command(command, environment, trace)
-
-    async def _run_command(
-        self, command: str, environment: Environment, trace: TrajectoryWriter
-    ) -> None:
-        trace.new_step()
-        trace.tool_call(_TOOL, command)
-        start = time.monotonic()
-        result = await environment.exec(command=command, env=dict(self._order.extra_env))
-        trace.tool_result(
-            _TOOL,
-            stdout=result.stdout or "",
-            stderr=result.stderr or "",
-            exit_code=result.return_code,
-            duration_ms=round((time.monotonic() - start) * 1000),
-        )
+                trace.new_step()
+                trace.tool_call(_TOOL, command)
+                start = time.monotonic()
+                result = await environment.exec(command=command, env=dict(self._order.extra_env))
+                trace.tool_result(
+                    _TOOL,
+                    stdout=result.stdout or "",
+                    stderr=result.stderr or "",
+                    exit_code=result.return_code,
+                    duration_ms=round((time.monotonic() - start) * 1000),
+                )
 
 
 def load_commands(script: Path) -> tuple[str, ...]:

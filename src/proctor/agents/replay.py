@@ -14,9 +14,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from proctor.agents.live import open_trace
-from proctor.agents.secrets import redact_env
-from proctor.agents.settings import Settings, parse_settings
+from proctor.agents.settings import Settings, open_trace, parse_settings, redact_env
 from proctor.audit.file_kind import FileKind, find_file_kind
 from proctor.errors import AgentError, InputError
 from proctor.harbor.configs import AgentConfig
@@ -76,7 +74,24 @@ class ReplayAgent:
 
     async def run(self, instruction: str, environment: Environment, context: AgentContext) -> None:
         """Run every command, each as a step of <trial>/agent/trajectory.jsonl."""
-        self._report_skipped()
+        skipped = [str(call) for call in self._calls if not isinstance(call, ShellCommand)]
+        if skipped:
+            self._findings.append(
+                Finding(
+                    code=FindingCode.STEPS_NOT_REPLAYED,
+                    phase="agent",
+                    message=f"{count_of(len(skipped), 'call')} of {len(self._calls)} could not be "
+                    f"replayed: {skipped[0]}",
+                    detail={"calls": skipped[:_MOST]},
+                )
+            )
+        tools = {call.tool for call in self._calls if isinstance(call, ShellCommand)}
+        if persistent := sorted(tools & PERSISTENT_SHELLS):
+            self._order.logger.warning(
+                "%s: recorded in one persistent shell, replayed in separate ones; the effect of a "
+                "cd or a variable is lost after each command",
+                ", ".join(persistent),
+            )
         with open_trace(self._order.logs_dir, redact_env(self._order.extra_env)) as trace:
             trace.user(instruction)
             for call in self._calls:
@@ -114,26 +129,6 @@ class ReplayAgent:
             exit_code=code,
             duration_ms=round((time.monotonic() - start) * 1000),
         )
-
-    def _report_skipped(self) -> None:
-        skipped = [str(call) for call in self._calls if not isinstance(call, ShellCommand)]
-        if skipped:
-            self._findings.append(
-                Finding(
-                    code=FindingCode.STEPS_NOT_REPLAYED,
-                    phase="agent",
-                    message=f"{count_of(len(skipped), 'call')} of {len(self._calls)} could not be "
-                    f"replayed: {skipped[0]}",
-                    detail={"calls": skipped[:_MOST]},
-                )
-            )
-        tools = {call.tool for call in self._calls if isinstance(call, ShellCommand)}
-        if persistent := sorted(tools & PERSISTENT_SHELLS):
-            self._order.logger.warning(
-                "%s: recorded in one persistent shell, replayed in separate ones; the effect of a "
-                "cd or a variable is lost after each command",
-                ", ".join(persistent),
-            )
 
     def take_findings(self) -> list[Finding]:
         """Return the findings of the last run, and forget them."""

@@ -1,5 +1,6 @@
-"""Parses an agent's kwargs (`--ak`, or `kwargs` of a config)."""
+"""Parses an agent's kwargs (`--ak`, or `kwargs` of a config); opens the trajectory it writes."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -8,6 +9,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, StringConstraints, 
 from proctor.errors import AgentError
 from proctor.files import read_small
 from proctor.harbor.configs import AgentConfig
+from proctor.harbor.env import is_sensitive
+from proctor.traces.writer import Redactor, TrajectoryWriter
 from proctor.trial.agent import AgentOrder
 
 
@@ -87,3 +90,31 @@ def warn_of_kwargs(order: AgentOrder, name: str) -> None:
     if order.config.kwargs:
         given = ", ".join(sorted(order.config.kwargs))
         order.logger.warning("agent %s takes no kwargs; ignored: %s", name, given)
+
+
+TRAJECTORY = "trajectory.jsonl"
+
+
+def open_trace(logs_dir: Path, redactor: Redactor) -> TrajectoryWriter:
+    """Open an agent's trajectory in <trial>/agent, to create it or append to it."""
+    path = logs_dir / TRAJECTORY
+    # If the environment mounts this directory, the agent may have left a symlink to a host file.
+    if path.is_symlink():
+        path.unlink()
+    return TrajectoryWriter(path, secrets=redactor)
+
+
+# Characters. Replacing shorter values would garble the text, and they are hardly secrets.
+_SHORTEST = 4
+
+
+def redact_env(env: Mapping[str, str]) -> Redactor:
+    """Return a redactor for the values of variables with secret names, such as *_API_KEY."""
+    return Redactor(
+        {
+            name: value
+            for name, value in env.items()
+            # harbor decides by the name which variables are secret.
+            if is_sensitive(name) and len(value) >= _SHORTEST
+        }
+    )

@@ -3,8 +3,7 @@
 Classes are not instantiated: errors of a constructor belong to its trial.
 """
 
-from proctor.agents.foreign import load_agent_class
-from proctor.agents.harbors import check_makeable
+from proctor.agents.foreign import check_makeable, load_agent_class
 from proctor.environments.foreign import ENVIRONMENT_METHODS
 from proctor.harbor.configs import OWN_ENVIRONMENTS, JobConfig
 from proctor.plugin import load_class

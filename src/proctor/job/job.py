@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from proctor import __version__
-from proctor.agents.harbors import find_note
+from proctor.agents.foreign import find_note
 from proctor.errors import JobError
 from proctor.harbor.configs import EnvironmentConfig, JobConfig
 from proctor.harbor.declared import SCRIPT

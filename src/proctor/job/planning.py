@@ -16,7 +16,7 @@ from uuid import UUID
 
 import msgspec
 
-from proctor.agents.harbors import find_carrier
+from proctor.agents.foreign import find_carrier
 from proctor.agents.kinds import check_agent, find_command_pin, find_revision
 from proctor.digest import sha256_hex
 from proctor.environments.kinds import check_type

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from proctor.agents.chat.agent import ChatAgent
-from proctor.agents.chat.retries import Pace
+from proctor.agents.chat.endpoint import Pace
 from proctor.harbor.configs import AgentConfig
 from proctor.traces.entry import Entry
 from proctor.traces.trajectory import load_trajectory

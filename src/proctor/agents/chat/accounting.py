@@ -11,7 +11,7 @@ from datetime import datetime
 
 import msgspec
 
-from proctor.agents.chat.wire import Answer
+from proctor.agents.chat.answers import Answer
 from proctor.errors import RecordError
 from proctor.record.chat_usage import Spent
 from proctor.record.cost import (
@@ -21,6 +21,7 @@ from proctor.record.cost import (
     describe_basis,
     find_cost,
     merge_bases,
+    sum_counts,
     sum_usage,
     unknown_cost,
 )
@@ -42,7 +43,7 @@ class Account:
 
     asked_model: str
     charges: list[Charge] = field(default_factory=list)
-    models: list[str] = field(default_factory=list)
+    models: dict[str, None] = field(default_factory=dict)
     """Models that answered, as named by the endpoint, in the order of their first answer."""
     n_retries: int = 0
     n_commands: int = 0
@@ -54,11 +55,6 @@ class Account:
     """Wall time spent waiting for commands."""
 
     @property
-    def n_turns(self) -> int:
-        """Number of answers so far."""
-        return len(self.charges)
-
-    @property
     def usage(self) -> Usage:
         """Sum of the tokens of all answers."""
         return sum_usage([charge.spent.usage for charge in self.charges])
@@ -66,17 +62,7 @@ class Account:
     @property
     def tokens(self) -> int | None:
         """Input and output tokens of all answers; None if one did not report them."""
-        usage = self.usage
-        if not self.charges:
-            return 0
-        return None if usage.input is None or usage.output is None else usage.input + usage.output
-
-    @property
-    def reasoning_tokens(self) -> int | None:
-        """Tokens spent on reasoning; None if one answer did not report them."""
-        known = [charge.spent.reasoning for charge in self.charges]
-        counts = [count for count in known if count is not None]
-        return sum(counts) if counts and len(counts) == len(known) else None
+        return sum_counts([self.usage.input, self.usage.output])
 
     @property
     def basis(self) -> CostBasis:
@@ -92,8 +78,8 @@ class Account:
 
     def add(self, answer: Answer, when: datetime) -> Charge:
         """Add the tokens and cost of an answer."""
-        if answer.model and answer.model not in self.models:
-            self.models.append(answer.model)
+        if answer.model:
+            self.models[answer.model] = None
         charge = Charge(answer.spent, self._price(answer, when))
         self.charges.append(charge)
         return charge
@@ -102,22 +88,27 @@ class Account:
         spent = answer.spent
         if spent.problem is not None and spent.cost_usd is None:
             return unknown_cost(spent.problem)
-        bases = [
-            _price_as(name, spent, when) for name in find_names(answer.model, self.asked_model)
-        ]
         # A price for the exact name wins; if there is none, the last basis says why.
-        known = [basis for basis in bases if basis.amount_usd is not None]
-        return known[0] if known else bases[-1]
+        basis = unknown_cost("the model has no name")
+        for name in find_names(answer.model, self.asked_model):
+            spending = Spending(usages=(spent.usage,), model=name, is_per_call=True)
+            try:
+                basis = find_cost([spending], when, reported_usd=spent.cost_usd)
+            except RecordError as error:
+                basis = unknown_cost(str(error))
+            if basis.amount_usd is not None:
+                break
+        return basis
 
     def describe(self) -> dict[str, object]:
         """Return what harbor's AgentContext has no fields for, as trial metadata."""
         return {
             "models": list(self.models),
-            "turns": self.n_turns,
+            "turns": len(self.charges),
             "commands": self.n_commands,
             "malformed": self.n_malformed,
             "retries": self.n_retries,
-            "reasoning_tokens": self.reasoning_tokens,
+            "reasoning_tokens": sum_counts([charge.spent.reasoning for charge in self.charges]),
             "model_seconds": round(self.model_seconds, 3),
             "command_seconds": round(self.command_seconds, 3),
             "cost_basis": describe_basis(self.basis),
@@ -125,11 +116,10 @@ class Account:
 
     def fill(self, context: AgentContext) -> None:
         """Fill in harbor's fields for tokens and cost."""
-        if not self.charges:
-            return
-        usage, basis = self.usage, self.basis
-        context.n_input_tokens, context.n_cache_tokens = usage.input, usage.cache_read
-        context.n_output_tokens, context.cost_usd = usage.output, basis.amount_usd
+        if self.charges:
+            usage = self.usage
+            context.n_input_tokens, context.n_cache_tokens = usage.input, usage.cache_read
+            context.n_output_tokens, context.cost_usd = usage.output, self.basis.amount_usd
 
 
 def find_names(reported: str | None, asked: str) -> Sequence[str]:
@@ -141,11 +131,3 @@ def find_names(reported: str | None, asked: str) -> Sequence[str]:
         return (asked,)
     provider, slash, _ = asked.partition("/")
     return (f"{provider}/{reported}", reported) if slash and "/" not in reported else (reported,)
-
-
-def _price_as(name: str, spent: Spent, when: datetime) -> CostBasis:
-    spending = Spending(usages=(spent.usage,), model=name, is_per_call=True)
-    try:
-        return find_cost([spending], when, reported_usd=spent.cost_usd)
-    except RecordError as error:
-        return unknown_cost(str(error))

@@ -12,18 +12,16 @@ requests are sent; the labels so far are cached. Imported on use, because httpx 
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
 
 from proctor.agents.chat.accounting import Account
-from proctor.agents.chat.endpoint import open_endpoint
-from proctor.agents.chat.retries import Asker, Pace
+from proctor.agents.chat.answers import Answer
+from proctor.agents.chat.endpoint import Endpoint, Pace
 from proctor.agents.chat.settings import Address
-from proctor.agents.chat.wire import Answer, render_request
 from proctor.errors import (
     InputError,
     ModelAuthError,
@@ -88,37 +86,37 @@ class JudgedTrace(msgspec.Struct, frozen=True, kw_only=True):
     """The requests that produced the labels, including those of earlier runs."""
 
 
-class Judge:
+class _Judge:
     """Asks one model for labels."""
 
-    def __init__(self, options: JudgeOptions, cache: LabelCache, asker: Asker) -> None:
-        self.account = Account(options.model)
+    def __init__(self, options: JudgeOptions, cache: LabelCache, endpoint: Endpoint) -> None:
         # Why no more requests are sent; None while they are.
         self.refusal: str | None = None
-        self._options = options
-        self._cache = cache
-        self._asker = asker
+        self._model = options.model
+        self._cache, self._endpoint = cache, endpoint
         self._limit = asyncio.Semaphore(options.parallel)
         self._n_failed = 0
         self._temperature: float | None = 0.0
 
     async def judge(self, turns: Sequence[ShownTurn]) -> JudgedTrace:
         """Label the turns of one trace, which are in the order of steps."""
-        contexts = [turns[max(0, at - CONTEXT_SIZE) : at] for at in range(len(turns))]
         names = [
-            name_question(self._options.model, turn, context)
-            for turn, context in zip(turns, contexts, strict=True)
+            name_question(self._model, turn, _context(turns, at)) for at, turn in enumerate(turns)
         ]
-        work = _Work(turns, contexts, names)
+        work = _Work(turns, names)
+        # Of consecutive turns without a cached label, by their indexes.
+        batches: list[list[int]] = []
         for at, name in enumerate(names):
-            cached = self._cache.find(name)
-            if cached is None:
-                work.open.append(at)
-            else:
-                work.labels[turns[at].step] = label_of(cached, turns[at].step)
+            step = turns[at].step
+            if cached := self._cache.find(name):
+                work.labels[step] = label_of(cached, step)
                 work.asked[cached.asked.id] = cached.asked
+            elif batches and len(batches[-1]) < BATCH_SIZE and batches[-1][-1] == at - 1:
+                batches[-1].append(at)
+            else:
+                batches.append([at])
         n_known = len(work.labels)
-        await asyncio.gather(*(self._ask_batch(work, batch) for batch in _batches(work.open)))
+        await asyncio.gather(*(self._ask_batch(work, batch) for batch in batches))
         return JudgedTrace(
             labels=tuple(work.labels[step] for step in sorted(work.labels)),
             unlabelled=dict(sorted(work.problems.items())),
@@ -128,14 +126,13 @@ class Judge:
         )
 
     async def _ask_batch(self, work: "_Work", batch: Sequence[int]) -> None:
-        left = await self._ask(work, batch)
-        for at in left:
+        for at in await self._ask(work, batch):
             await self._ask(work, [at])
 
     async def _ask(self, work: "_Work", batch: Sequence[int]) -> list[int]:
         """Ask about some turns once; return those still without a label."""
         turns = [work.turns[at] for at in batch]
-        question = render_question(turns, work.contexts[batch[0]])
+        question = render_question(turns, _context(work.turns, batch[0]))
         async with self._limit:
             answer = await self._find_answer(question)
         if isinstance(answer, str):
@@ -150,7 +147,7 @@ class Judge:
         return [at for at in batch if work.turns[at].step in judged.problems]
 
     def _add(self, work: "_Work", batch: Sequence[int], judged: Judged, answer: Answer) -> None:
-        charge = self.account.add(answer, self._asker.pace.clock.now())
+        charge = self._endpoint.account.add(answer, self._endpoint.pace.clock.now())
         asked = Asked(
             id=secrets.token_hex(8),
             model=answer.model and answer.model[:_MOST_NAME],
@@ -163,20 +160,15 @@ class Judge:
             label = judged.labels.get(work.turns[at].step)
             if label is not None:
                 work.labels[label.step] = label
-                self._cache.write(work.names[at], self._make_cached(label, asked))
-
-    def _make_cached(self, label: Label, asked: Asked) -> CachedLabel:
-        return msgspec.convert(
-            {
-                "prompt_version": PROMPT_VERSION,
-                "model": self._options.model,
-                "label": label.label,
-                "confidence": label.confidence,
-                "reason": label.cue,
-                "asked": asked,
-            },
-            CachedLabel,
-        )
+                cached = {
+                    "prompt_version": PROMPT_VERSION,
+                    "model": self._model,
+                    "label": label.label,
+                    "confidence": label.confidence,
+                    "reason": label.cue,
+                    "asked": asked,
+                }
+                self._cache.write(work.names[at], msgspec.convert(cached, CachedLabel))
 
     async def _find_answer(self, question: str) -> Answer | str:
         """Return the answer to a question, or why there is none."""
@@ -193,21 +185,15 @@ class Judge:
         return answer
 
     async def _send(self, question: str) -> Answer:
+        request = make_request(self._model, question, temperature=self._temperature)
         try:
-            return await self._asker.ask(self._render(question), self._count_retry)
+            return await self._endpoint.ask(request)
         except ModelRequestError as error:
             # Some models reject a temperature; this one then never gets it again.
             if self._temperature is None or "temperature" not in str(error).lower():
                 raise
             self._temperature = None
-            return await self._asker.ask(self._render(question), self._count_retry)
-
-    def _render(self, question: str) -> bytes:
-        request = make_request(self._options.model, question, temperature=self._temperature)
-        return render_request(request)
-
-    def _count_retry(self) -> None:
-        self.account.n_retries += 1
+        return await self._send(question)
 
 
 @dataclass(slots=True)
@@ -215,25 +201,15 @@ class _Work:
     """State of one trace while it is judged."""
 
     turns: Sequence[ShownTurn]
-    contexts: Sequence[Sequence[ShownTurn]]
     names: Sequence[str]
-    open: list[int] = field(default_factory=list)
-    """Indexes of the turns without a cached label."""
     labels: dict[int, Label] = field(default_factory=dict)
     problems: dict[int, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     asked: dict[str, Asked] = field(default_factory=dict)
 
 
-def _batches(places: Sequence[int]) -> list[list[int]]:
-    """Split sorted indexes into batches of consecutive ones."""
-    batches: list[list[int]] = []
-    for at in places:
-        if batches and len(batches[-1]) < BATCH_SIZE and batches[-1][-1] == at - 1:
-            batches[-1].append(at)
-        else:
-            batches.append([at])
-    return batches
+def _context(turns: Sequence[ShownTurn], at: int) -> Sequence[ShownTurn]:
+    return turns[max(0, at - CONTEXT_SIZE) : at]
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +231,10 @@ def run_judge(
     pace: Pace | None = None,
 ) -> JudgeResults:
     """Label the turns of many traces; `watch` is called with the number of traces done."""
-    return asyncio.run(_run_judge(options, cache, traces, watch, pace or Pace()))
+    try:
+        return asyncio.run(_run_judge(options, cache, traces, watch, pace or Pace()))
+    except ModelError as error:
+        raise InputError(str(error)) from error
 
 
 async def _run_judge(
@@ -265,7 +244,18 @@ async def _run_judge(
     watch: Callable[[int], None],
     pace: Pace,
 ) -> JudgeResults:
-    async with _opened(options, cache, pace) as judge:
+    key, account = options.address.key or "", Account(options.model)
+    redactor = Redactor([key] if len(key) >= SHORTEST_CHAT_KEY else [])
+    async with Endpoint(
+        options.address,
+        account,
+        redactor,
+        pace,
+        _LOGGER,
+        retries=options.retries,
+        timeout_sec=options.timeout_sec,
+    ) as endpoint:
+        judge = _Judge(options, cache, endpoint)
         judged: list[JudgedTrace] = []
         tasks: list[asyncio.Task[JudgedTrace]] = []
         # A few traces at a time, so that memory does not grow with their number.
@@ -277,19 +267,6 @@ async def _run_judge(
         for task in tasks:
             judged.append(await task)
             watch(len(judged))
-        if judge.refusal is not None and not any(each.labels for each in judged):
-            raise InputError(judge.refusal)
-        return JudgeResults(judged, judge.account, judge.refusal)
-
-
-@asynccontextmanager
-async def _opened(options: JudgeOptions, cache: LabelCache, pace: Pace) -> AsyncIterator[Judge]:
-    key = options.address.key or ""
-    redactor = Redactor([key] if len(key) >= SHORTEST_CHAT_KEY else [])
-    try:
-        async with open_endpoint(
-            options.address, options.timeout_sec, redactor, pace.clock
-        ) as endpoint:
-            yield Judge(options, cache, Asker(endpoint, options.retries, pace, _LOGGER))
-    except ModelError as error:
-        raise InputError(str(error)) from error
+    if judge.refusal is not None and not any(each.labels for each in judged):
+        raise InputError(judge.refusal)
+    return JudgeResults(judged, account, judge.refusal)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Self
-from urllib.parse import SplitResult, parse_qsl, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from pydantic import Field, StringConstraints, model_validator
 
@@ -163,7 +163,13 @@ def find_address(
 
 
 def _whole_url(text: str, where: str) -> str:
-    parts = _split(text)
+    try:
+        parts = urlsplit(text)
+        _ = parts.port  # urlsplit checks the port only when it is read
+    except ValueError:
+        parts = None
+    else:
+        parts = parts if text.isascii() and text.isprintable() and " " not in text else None
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
         shown = _USER.sub("//…@", text)
         raise AgentError(f"{where} is {shown!r}; expected a URL such as https://…/v1")
@@ -179,15 +185,6 @@ def _whole_url(text: str, where: str) -> str:
     if not path.endswith(PATH):
         path += PATH
     return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
-
-
-def _split(text: str) -> SplitResult | None:
-    try:
-        parts = urlsplit(text)
-        _ = parts.port  # urlsplit checks the port only when it is read
-    except ValueError:
-        return None
-    return parts if text.isascii() and text.isprintable() and " " not in text else None
 
 
 def load_system_prompt(settings: ChatSettings) -> str | None:

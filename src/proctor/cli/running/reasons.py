@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from proctor.agents.secrets import redact_env
+from proctor.agents.settings import redact_env
 from proctor.audit.shown import REWARD_ERRORS
 from proctor.cli.running.watching import shorten
 from proctor.errors import RecordError

@@ -26,8 +26,7 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
-from proctor.agents.chat.endpoint import find_reason
-from proctor.agents.chat.refusals import clean, read_refusal
+from proctor.agents.chat.endpoint import clean, find_reason, read_refusal
 from proctor.backoff import find_retry_after, find_wait
 from proctor.errors import PrimeError
 from proctor.exchange.prime.listing import Evaluation, Listing, Page, parse_evaluation, parse_page
@@ -259,7 +258,7 @@ class Client:
     def _judge_refusal(self, response: httpx.Response, body: bytes) -> _Failed:
         status = response.status_code
         # The service may echo the key in its error message.
-        said, _ = read_refusal(body.replace(self.access.key.encode(), b"[redacted]"))
+        said = read_refusal(body.replace(self.access.key.encode(), b"[redacted]"))
         shown = f"HTTP {status}: {said or 'no reason given'}"
         if status in _NO_ENTRY:
             advice = (
