@@ -10,10 +10,7 @@ ProctorError
 │   ├── TaskError                   a task directory or a dataset of them
 │   ├── RecordError                 a TrialRecord
 │   │   └── IncompleteRecordError   called complete, but fields are missing
-│   ├── PolicyError                 a scoring policy or its parameters
-│   │   ├── InvalidKeepPolicyError
-│   │   └── InvalidAggregationModeError
-│   ├── ScoreRecordError            a score record, or a score that does not fit one
+│   ├── PolicyError                 a policy for submissions, or a limit out of its range
 │   ├── AgentError                  an agent's settings, its files or its version command
 │   ├── ClusterError                a Ray cluster that is missing, unsafe or has no fitting node
 │   ├── ConfigError                 a job's configuration
@@ -135,19 +132,7 @@ class IncompleteRecordError(RecordError):
 
 
 class PolicyError(InputError):
-    """A scoring policy that does not exist, or a parameter out of its range."""
-
-
-class InvalidKeepPolicyError(PolicyError):
-    """Which tasks to keep: an unknown policy or a bad parameter."""
-
-
-class InvalidAggregationModeError(PolicyError):
-    """How to aggregate the trials of a task: an unknown mode, or nothing to aggregate."""
-
-
-class ScoreRecordError(InputError):
-    """A score record that breaks its format, or whose numbers do not follow from its trials."""
+    """A policy that cannot be used, or a limit out of its range."""
 
 
 class RewardError(ProctorError):

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from proctor.audit.scoring import score_jobs
-from proctor.exchange.harbor_trial import RecordRequest, make_bare_record
+from proctor.exchange.harbor_trial import RecordRequest, make_record
 from proctor.harbor.job import load_job
 from proctor.harbor.render import render_json
 from proctor.harbor.stats import stats_document
@@ -118,7 +118,7 @@ def make_trial(directory: Path, task: str, text: str, **fields: Document) -> Non
 
 def write_record(trial: Path) -> None:
     """The record.json that proctor would have written into a trial of harbor."""
-    record, _ = make_bare_record(RecordRequest(trial=str(trial), experiment="audited"))
+    record, _ = make_record(RecordRequest(trial=str(trial), experiment="audited"))
     (trial / "record.json").write_bytes(render_record(record))
 
 

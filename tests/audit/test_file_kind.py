@@ -68,7 +68,6 @@ def thing_of(path: Path, data: bytes) -> FileKind:
         (b'{\n"notes": ' + LONG + b',\n"agent": {}, "steps": []}', FileKind.ATIF),
         (RECORD, FileKind.RECORD),
         (compact(RECORD), FileKind.RECORD),
-        (b'{"eval_run_id": "e"}', FileKind.SCORE_RECORD),
         (b'{"format": "f", "profile": "p", "version": 1}', FileKind.CERTIFICATE),
         (b"\xef\xbb\xbf" + RECORD, FileKind.RECORD),
         (ATIF.replace(b"0.00125", b"NaN"), FileKind.ATIF),
@@ -118,7 +117,7 @@ def test_what_is_nothing_known_has_a_reason(file: Path, data: bytes, reason: str
     with pytest.raises(InputError) as raised:
         thing_of(file, data)
     known = "trajectory, conversation, ATIF trajectory, command output, trial record"
-    more = "certificate, score record, ledger, checkpoint, proof, claim, bundle"
+    more = "certificate, ledger, checkpoint, proof, claim, bundle"
     rest = "task, dataset, trial, job"
     expected = f"{file}: {reason}; expected one of: {known}, {more}, {rest}"
     assert str(raised.value) == expected

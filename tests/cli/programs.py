@@ -16,7 +16,6 @@ from proctor.cli import (
     audit,
     check,
     outcome,
-    record,
     score,
     show,
     task,
@@ -29,7 +28,7 @@ from tests.unprivileged import unprivileged
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LOADED = [
-    *(audit, check, outcome, record, records, score, scores, show, files, sealed, task, tasks),
+    *(audit, check, outcome, records, score, scores, show, files, sealed, task, tasks),
     *(trace, traces, writer),
 ]
 """What a command of `run_unprivileged` imports: this Python may lie where only root can read."""

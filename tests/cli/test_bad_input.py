@@ -336,7 +336,6 @@ def test_no_command_writes_into_a_job(proctor: Proctor, job: Path, tmp_path: Pat
         ["audit", job, "--against", COPIED / "02-binary-nop-k1"],
         ["audit", job, "--run-metric-scripts"],
         ["outcome", job],
-        ["outcome", job, "--score-record", tmp_path / "r.json"],
         ["outcome", job / "result.json", "--json"],
         ["check", job / "result.json"],
     ]

@@ -1,11 +1,11 @@
-"""`proctor check`: certificates and score records, by themselves."""
+"""`proctor check`: certificates, by themselves."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from tests.audit.directories import COPIED, Document, copy_job, edit_json, write_json
+from tests.audit.directories import COPIED, Document, copy_job, edit_json
 from tests.cli.programs import Proctor
 
 
@@ -16,19 +16,11 @@ def certificate(proctor: Proctor, tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def record(proctor: Proctor, tmp_path: Path) -> Path:
-    path = tmp_path / "record.json"
-    proctor("outcome", COPIED / "04-binary-scripted-k5", "--score-record", path)
-    return path
-
-
-def test_what_follows_is_said_to_follow(proctor: Proctor, certificate: Path, record: Path) -> None:
-    ran = proctor("check", certificate, record)
+def test_what_follows_is_said_to_follow(proctor: Proctor, certificate: Path) -> None:
+    ran = proctor("check", certificate)
     assert ran.code == 0
     assert ran.out.splitlines() == [
         f"{certificate}: certificate: every number follows from its operands: no problem",
-        f"{record}: score record: every number follows from its operands: no problem",
     ]
 
 
@@ -47,18 +39,17 @@ def test_a_changed_number_is_named_to_the_bit(proctor: Proctor, certificate: Pat
     )
 
 
-def test_a_script_gets_the_same_answer(proctor: Proctor, certificate: Path, record: Path) -> None:
+def test_a_script_gets_the_same_answer(proctor: Proctor, certificate: Path) -> None:
     edit_json(certificate, lambda document: document["outcome"].update(total=9))
-    ran = proctor("check", certificate, record, "--json")
+    ran = proctor("check", certificate, "--json")
     assert ran.code == 1
     problem = "outcome.total: stated 9, the operands give 3"
     document = json.loads(ran.out)
     assert document["sound"] is False
-    first, second = document["checked"]
+    (first,) = document["checked"]
     assert first["path"] == str(certificate)
     assert (first["thing"], first["sound"], first["unchecked"]) == ("certificate", False, [])
     assert [each["message"] for each in first["diagnostics"]] == [problem]
-    assert (second["thing"], second["sound"], second["diagnostics"]) == ("score record", True, [])
 
 
 def test_a_certificate_of_a_metric_that_cannot_be_recomputed_is_not_sound(
@@ -71,50 +62,6 @@ def test_a_certificate_of_a_metric_that_cannot_be_recomputed_is_not_sound(
     ran = proctor("check", path)
     assert ran.code == 1
     assert "  metric uv-script of oracle__binary (carried over) cannot be recomputed" in ran.out
-
-
-def test_a_changed_score_record_is_found(proctor: Proctor, record: Path) -> None:
-    def change(document: Document) -> None:
-        task = document["tasks"][0]
-        task["aggregate_score_f64be"] = "3ff0000000000000"
-
-    edit_json(record, change)
-    ran = proctor("check", record)
-    assert ran.code == 1
-    assert ran.out.startswith(f"{record}: ")
-
-
-@pytest.mark.parametrize("aggregate", ["mean", "best-of-k"])
-def test_common_policies_need_not_be_named(
-    proctor: Proctor, tmp_path: Path, aggregate: str
-) -> None:
-    path = tmp_path / "record.json"
-    job = COPIED / "04-binary-scripted-k5"
-    proctor("outcome", job, "--score-record", path, "--aggregate", aggregate)
-    assert proctor("check", path).code == 0
-
-
-def test_another_policy_must_be_named(proctor: Proctor, tmp_path: Path) -> None:
-    path, policy = tmp_path / "record.json", tmp_path / "policy.json"
-    job = COPIED / "04-binary-scripted-k5"
-    proctor("outcome", job, "--score-record", path, "--keep", "drop-lowest-n=1")
-    ran = proctor("check", path)
-    assert (ran.code, ran.out) == (2, "")
-    assert "pass the policy with --policy" in ran.err
-    rules = {
-        "schema_version": 1,
-        "per_task_aggregation": "mean",
-        "keep_policy": "drop_lowest_n",
-        "drop_lowest_n": 1,
-        "threshold_f64be": None,
-    }
-    write_json(policy, rules)
-    assert proctor("check", path, "--policy", policy).code == 0
-    write_json(policy, {**rules, "drop_lowest_n": 2})
-    assert f"which is not that of {policy}" in proctor("check", path, "--policy", policy).err
-    write_json(policy, {**rules, "keep_policy": "all"})
-    assert proctor("check", path, "--policy", policy).err.startswith(f"proctor: {policy}: keep")
-    assert "absent: cannot be read" in proctor("check", path, "--policy", "absent").err
 
 
 def test_an_operand_that_is_no_number_is_named_with_its_file(
@@ -130,11 +77,10 @@ def test_an_operand_that_is_no_number_is_named_with_its_file(
     ("text", "message"),
     [
         ("", "an empty file"),
-        ('{"eval_run', "torn or not JSON"),
+        ('{"format', "torn or not JSON"),
         ("{}", "a JSON document with unknown keys"),
         ('{"format": "x", "profile": "y"}', "not a score certificate"),
         ("[" * 100_000, "torn or not JSON"),
-        ('{"eval_run_id": "x"}', ""),
     ],
 )
 def test_what_is_neither_is_refused_by_name(
@@ -148,20 +94,10 @@ def test_what_is_neither_is_refused_by_name(
     assert message in ran.err
 
 
-def test_a_policy_needs_a_score_record(
-    proctor: Proctor, certificate: Path, record: Path, tmp_path: Path
-) -> None:
-    ran = proctor("check", certificate, "--policy", tmp_path / "absent")
-    assert (ran.code, ran.out) == (2, "")
-    assert "--policy requires a job, an experiment or a score record" in ran.err
-    ran = proctor("check", certificate, record, "--policy", tmp_path / "absent")
-    assert "absent: cannot be read" in ran.err
-
-
 def test_a_certificate_that_mentions_a_record_is_still_one(
     proctor: Proctor, certificate: Path
 ) -> None:
-    edit_json(certificate, lambda document: document.update(later={"eval_run_id": "eval_run_id"}))
+    edit_json(certificate, lambda document: document.update(later={"trial_id": "trial_id"}))
     assert proctor("check", certificate).code == 0
 
 
@@ -177,3 +113,9 @@ def test_a_file_that_is_not_there_is_refused(proctor: Proctor) -> None:
         2,
         "proctor: absent.json: cannot be read: No such file or directory\n",
     )
+
+
+def test_a_policy_is_not_for_files(proctor: Proctor, certificate: Path) -> None:
+    ran = proctor("check", certificate, "--policy", "leaderboard")
+    assert (ran.code, ran.out) == (2, "")
+    assert f"--policy takes jobs and experiments; {certificate} is a file" in ran.err

@@ -22,6 +22,7 @@ from proctor.reward.profile import DEFAULT_PROFILE, HARBOR_0_25
 from tests.audit.directories import COPIED, Document, edit_config, edit_json, find_trial, listing
 from tests.cli.programs import Proctor
 from tests.cli.test_import_harbor import counts_of, entries_of, files_below
+from tests.exchange.trials import write_record
 
 JOBS = Path(__file__).parent.parent / "data" / "harbor-0.25" / "jobs"
 NAMES = sorted(path.name for path in JOBS.iterdir())
@@ -167,8 +168,7 @@ def test_every_trial_has_a_record_with_the_reward_of_its_result(
     proctor: Proctor, tmp_path: Path, trial: Path
 ) -> None:
     path = tmp_path / "record.json"
-    ran = proctor("record", "make", trial, "--experiment", "e", "-o", path)
-    assert ran.code == 0, ran.err
+    write_record(trial, path)
     result = json.loads((trial / "result.json").read_text())
     rewards = (result["verifier_result"] or {}).get("rewards") or {}
     record: dict[str, Any] = json.loads(path.read_text())
@@ -311,8 +311,7 @@ def test_a_job_is_read_although_its_task_needs_a_later_harbor(
     edit_json(trial / "config.json", lambda config: config["task"].update(path=path))
     edit_json(trial / "result.json", lambda result: result["config"]["task"].update(path=path))
     assert proctor("score", job).code == 0
-    made = proctor("record", "make", trial, "--experiment", "e", "-o", tmp_path / "record.json")
-    assert made.code == 0, made.err
+    write_record(trial, tmp_path / "record.json")
     ran = proctor("import", "harbor", job, "--ledger", tmp_path / "ledger")
     assert ran.code == 0, ran.err
 

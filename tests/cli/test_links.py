@@ -13,6 +13,7 @@ from proctor.ledger.query import find_trial as find_sealed
 from proctor.web.job_files import JobFiles
 from tests.audit.directories import copy_job, edit_json, find_trial, publish
 from tests.cli.programs import Proctor
+from tests.exchange.trials import write_record
 
 POLICY = 'format = "proctor-policy-1"\nname = "p"\n[evidence]\nfollows = true\n'
 
@@ -74,7 +75,7 @@ def test_a_record_that_says_otherwise_is_not_imported(
 ) -> None:
     """A stranger's record.json would bring the reward in that its files do not give."""
     trial = find_trial(job, "oracle-wrong")
-    proctor("record", "make", trial, "--experiment", "x", "-o", tmp_path / "record.json")
+    write_record(trial, tmp_path / "record.json")
     shutil.move(tmp_path / "record.json", trial)
     edit_json(trial / "record.json", claim_reward)
     ran = proctor("import", "harbor", job)

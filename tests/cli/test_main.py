@@ -301,15 +301,13 @@ def test_an_interrupted_command_leaves_with_130() -> None:
 def test_json_is_one_document_on_stdout_and_all_else_on_stderr(
     proctor: Proctor, tmp_path: Path
 ) -> None:
-    certificate, record = tmp_path / "c.json", tmp_path / "r.json"
+    certificate = tmp_path / "c.json"
     commands: list[list[object]] = [
         ["score", BINARY, "--json", "--explain", "--certificate", certificate],
         ["check", certificate, "--json"],
         ["audit", BINARY, ERRORS, "--json"],
         ["audit", BINARY, "--against", ERRORS, "--json"],
         ["outcome", BINARY, "--json"],
-        ["outcome", BINARY, "--score-record", record, "--json"],
-        ["check", record, "--json"],
         ["outcome", "--reason", "timed out", "--json"],
     ]
     for arguments in commands:

@@ -1,4 +1,4 @@
-"""`proctor outcome`: the result line, its reader, reason codes, score records."""
+"""`proctor outcome`: the result line, its reader, reason codes."""
 
 import io
 import json
@@ -130,19 +130,8 @@ def test_a_reason_is_named_with_the_rule_that_says_so(proctor: Proctor) -> None:
     assert ran.code == 0
     assert "harbor_reward_missing" in ran.out
     document = json.loads(proctor("outcome", "--reason", "docker pull failed", "--json").out)
-    assert set(document) == {"text", "code", "known", "rule", "why", "attempt", "retry"}
+    assert set(document) == {"text", "code", "known", "rule", "why", "retry"}
     assert document["text"] == "docker pull failed"
-
-
-def test_whether_a_task_is_tried_again_depends_on_the_attempt(proctor: Proctor) -> None:
-    text = "AgentTimeoutError"
-    answers = [
-        json.loads(proctor("outcome", "--reason", text, "--attempt", n, "--json").out)["attempt"]
-        for n in (1, 2)
-    ]
-    assert answers == [1, 2]
-    assert "tried again" in proctor("outcome", "--reason", text, "--attempt", 9).out
-    assert proctor("outcome", "--reason", text, "--attempt", 0).code == 2
 
 
 def test_an_unknown_reason_is_said_to_be_unknown(proctor: Proctor) -> None:
@@ -168,17 +157,8 @@ def test_exactly_one_thing_is_asked_for(proctor: Proctor, arguments: list[object
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            [BINARY, "--exit-code", 5, "--timed-out", "--keep", "x"],
-            "--exit-code requires --stdout",
-        ),
+        ([BINARY, "--exit-code", 5, "--timed-out"], "--exit-code requires --stdout"),
         ([BINARY, "--timed-out"], "--timed-out requires --stdout"),
-        ([BINARY, "--attempt", 1], "--attempt requires --reason"),
-        ([BINARY, "--run-id", "r"], "--run-id requires --score-record"),
-        ([BINARY, "--aggregate", "mean"], "--aggregate requires --score-record"),
-        ([BINARY, "--keep", "off"], "--keep requires --score-record"),
-        (["--reason", "x", "--score-record", "f"], "--score-record requires JOB"),
-        (["--stdout", "x", *ENDED, "--attempt", 2], "--attempt requires --reason"),
     ],
 )
 def test_an_option_of_another_mode_is_refused(
@@ -232,77 +212,3 @@ def test_the_closed_set_of_codes_is_listed(proctor: Proctor) -> None:
     listed = json.loads(proctor("outcome", "--codes", "--json").out)["codes"]
     assert [[each["code"], each["kind"]] for each in listed] == lines
     assert proctor("outcome", "--codes", "--reason", "x").code == 2
-
-
-@pytest.mark.parametrize(
-    ("arguments", "score"),
-    [
-        ([], 0.6),
-        (["--aggregate", "best-of-k"], 1.0),
-        (["--keep", "drop-lowest-n=1"], 0.6),
-        (["--keep", "threshold-band=0.5"], 0.6),
-    ],
-)
-def test_a_score_record_is_written_under_its_policy(
-    proctor: Proctor, tmp_path: Path, arguments: list[str], score: float
-) -> None:
-    path = tmp_path / "record.json"
-    job = COPIED / "04-binary-scripted-k5"
-    ran = proctor("outcome", job, "--score-record", path, *arguments)
-    assert ran.code == 0
-    assert ran.out.startswith(f"{path}: ")
-    assert f"score {score:g}" in ran.out
-    again = proctor("outcome", job, "--score-record", path, *arguments, "--json", "--run-id", "r1")
-    facts = json.loads(again.out)
-    assert (facts["score"], facts["total_tasks"]) == (score, 3)
-    assert json.loads(path.read_text())["eval_run_id"] == "r1"
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--keep", "drop-lowest-n=many"], "'many' is not a number; expected for example"),
-        (["--keep", "threshold-band"], "'' is not a number"),
-        (["--keep", "off=3"], "--keep off=3: off has no parameter; expected --keep off"),
-        (["--keep", "whatever"], "whatever"),
-        (["--aggregate", "median"], "median"),
-    ],
-)
-def test_a_policy_that_does_not_exist_is_refused(
-    proctor: Proctor, tmp_path: Path, arguments: list[str], message: str
-) -> None:
-    path = tmp_path / "record.json"
-    ran = proctor("outcome", COPIED / "04-binary-scripted-k5", "--score-record", path, *arguments)
-    assert (ran.code, ran.out) == (2, "")
-    assert message in ran.err
-    assert not path.exists()
-
-
-def test_a_score_record_is_never_written_into_the_job(proctor: Proctor, tmp_path: Path) -> None:
-    job = copy_job("04-binary-scripted-k5", tmp_path)
-    before = listing(job)
-    ran = proctor("outcome", job, "--score-record", job / "record.json")
-    assert (ran.code, ran.out) == (2, "")
-    assert "proctor does not write into its input" in ran.err
-    assert listing(job) == before
-
-
-def test_a_score_record_that_cannot_be_written_is_said(proctor: Proctor, tmp_path: Path) -> None:
-    job = COPIED / "04-binary-scripted-k5"
-    ran = proctor("outcome", job, "--score-record", tmp_path / "absent" / "record.json")
-    assert (ran.code, ran.out) == (2, "")
-    assert "cannot be written: No such file or directory" in ran.err
-
-
-def test_a_score_record_holds_every_task(proctor: Proctor, tmp_path: Path) -> None:
-    path = tmp_path / "r.json"
-    ran = proctor("outcome", COPIED / "31-killed-before-resume", "--score-record", path)
-    assert (ran.code, ran.out) == (2, "")
-    assert "2 of 4 planned trials have no result; a score record contains every task" in ran.err
-    assert not path.exists()
-
-
-def test_a_score_record_holds_one_group(proctor: Proctor, tmp_path: Path) -> None:
-    ran = proctor("outcome", COPIED / "14-two-models", "--score-record", tmp_path / "r.json")
-    assert ran.code == 2
-    assert "a score record contains the tasks of one" in ran.err

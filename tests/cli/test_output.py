@@ -74,7 +74,6 @@ def test_no_control_character_of_a_job_reaches_the_terminal(
         ["check", certificate],
         ["check", hostile],
         ["outcome", hostile],
-        ["outcome", hostile, "--score-record", tmp_path / "r.json"],
         ["outcome", "--reason", HOSTILE],
         ["score", hostile / HOSTILE],
     ]
@@ -183,7 +182,6 @@ def test_progress_is_shown_on_a_terminal_after_a_second(
         ["score", JOB],
         ["audit", JOB],
         ["audit", JOB, "--against", JOB],
-        ["outcome", JOB, "--score-record", "record.json"],
     ],
 )
 def test_whatever_reads_all_trials_shows_progress(

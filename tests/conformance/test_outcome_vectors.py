@@ -1,22 +1,12 @@
 """Replays the golden vectors of the outcome package: every line is one test."""
 
 import base64
-import json
 
 import pytest
 from _pytest.mark import ParameterSet
 
-from proctor import errors
 from proctor.job.planning import size_concurrency
 from proctor.record.outcome import RunReading, read_run, render_line, summarize_result
-from proctor.record.policy import (
-    Keep,
-    aggregate_trials,
-    job_score,
-    keep_scores,
-    parse_aggregation,
-    parse_keep_policy,
-)
 from proctor.record.reasons import (
     WORD_RULES,
     classify,
@@ -24,14 +14,6 @@ from proctor.record.reasons import (
     is_known,
     is_retryable,
     normalize_reason,
-)
-from proctor.record.score_record import (
-    check_score_record,
-    make_score_record,
-    parse_score_record,
-    parse_scoring_policy,
-    render_f64be,
-    render_score_record,
 )
 from tests.conformance.vectors import Line, load_lines
 
@@ -123,58 +105,10 @@ def test_a_finished_run_is_read_as_agent_challenge_reads_it(vector: Line) -> Non
     assert reading_facts(reading) == expected_facts(vector)
 
 
-@pytest.mark.parametrize("vector", params("score_policy", "fn"))
-def test_a_policy_gives_the_scores_of_agent_challenge(vector: Line) -> None:
-    replays = {
-        "keep": replay_keep,
-        "per_task": replay_per_task,
-        "concurrency": replay_concurrency,
-        "score_record": replay_score_record,
-        "f64be": replay_f64be,
-    }
-    replay = replays[vector["fn"]]
-    if "error" in vector:
-        with pytest.raises(getattr(errors, vector["error"])):
-            replay(vector)
-    else:
-        replay(vector)
+SIZED = [param for param in params("score_policy", "fn") if str(param.id).startswith("concurrency")]
 
 
-def replay_keep(vector: Line) -> None:
-    keep = Keep(
-        parse_keep_policy(vector["policy"]),
-        drop_lowest_n=vector.get("drop_lowest_n", 0),
-        threshold=vector.get("threshold", 0.0),
-    )
-    assert repr(keep_scores(vector["scores"], keep)) == repr(vector["kept"])
-    assert repr(job_score(vector["scores"], keep)) == repr(vector["job"])
-
-
-def replay_per_task(vector: Line) -> None:
-    score = aggregate_trials(vector["trials"], parse_aggregation(vector["mode"]))
-    assert repr(score) == repr(vector["result"])
-
-
-def replay_concurrency(vector: Line) -> None:
+@pytest.mark.parametrize("vector", SIZED)
+def test_as_many_trials_run_at_once_as_agent_challenge_runs(vector: Line) -> None:
     sizes = ("nproc", "mem_total_kib", "task_cpus", "task_memory_mb", "cap")
     assert size_concurrency(**{size: vector[size] for size in sizes}) == vector["result"]
-
-
-def replay_f64be(vector: Line) -> None:
-    try:
-        found = render_f64be(float(vector["value"]))
-    except errors.ScoreRecordError as error:
-        found = f"ERR {error}"
-    assert found == vector["result"]
-
-
-def replay_score_record(vector: Line) -> None:
-    policy = parse_scoring_policy(json.dumps(vector["policy"]).encode())
-    expected = vector["record"]
-    record = make_score_record(expected["eval_run_id"], policy, vector["trials"])
-    assert policy.digest == vector["policy_digest"]
-    assert record.document == expected
-    assert record.digest == vector["record_digest"]
-    assert render_score_record(record).decode() == vector["canonical"]
-    assert parse_score_record(json.dumps(expected).encode()) == record
-    check_score_record(record, policy)

@@ -31,8 +31,7 @@ def test_a_task_that_differs_from_the_lock_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TaskError, match=r"its lock digest is [0-9a-f]{64}, the trial ran"):
         make(trial, task=HARBOR / "tasks" / "binary" / "oracle-wrong")
     (trial.parent / "lock.json").unlink()
-    made = make(trial, task=PASS_TWO)
-    assert "the trial recorded no digest of its task; --task could not be compared" in made.notes
+    assert make(trial, task=PASS_TWO).record.completeness == "partial"
 
 
 @pytest.mark.parametrize("kept", ["both", "checksum", "lock", "neither"])
@@ -45,8 +44,6 @@ def test_a_task_that_could_not_be_compared_leaves_a_record_partial(
     if kept in ("checksum", "neither"):
         (trial.parent / "lock.json").write_text('{"harbor": {"version": "0.13.1"}}')
     made = make(trial, task=PASS_TWO)
-    uncompared = ["task.task_revision could not be compared with what the trial ran"]
-    assert [str(each) for each in made.missing] == (uncompared if kept == "neither" else [])
     assert made.record.completeness == ("partial" if kept == "neither" else "complete")
 
 
@@ -172,31 +169,6 @@ def test_limits_are_those_that_harbor_set(
     assert found is not None
     assert {key: found["limits"][key] for key in limits} == limits
     assert "limits" not in (make(trial).record.agent.configuration or {})
-
-
-@pytest.mark.parametrize(
-    ("image", "is_pinned"),
-    [
-        (f"harbor-registry/img@sha256:{'a' * 64}", True),
-        (f"img@sha256:{'a' * 64}", True),
-        ("img:latest", False),
-        (None, False),
-    ],
-)
-def test_an_image_is_pinned_where_the_task_names_its_digest(
-    tmp_path: Path, image: str | None, is_pinned: bool
-) -> None:
-    trial = copy_trial(tmp_path)
-    task = shutil.copytree(PASS_TWO, tmp_path / "task")
-    if image:
-        with (task / "task.toml").open("a") as file:
-            file.write(f'[environment]\ndocker_image = "{image}"\n')
-    edit_result(trial, task_checksum=None)
-    (trial.parent / "lock.json").unlink()
-    made = make(trial, task=task)
-    assert made.pins.image_digest == (f"sha256:{'a' * 64}" if is_pinned else None)
-    shown = made.record.environment.runtime_image
-    assert shown == image or shown.startswith("harbor-dockerfile:environment/Dockerfile@sha256:")
 
 
 def test_a_killed_trial_with_odd_settings_gets_no_made_up_limits(tmp_path: Path) -> None:

@@ -4,10 +4,12 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from proctor.exchange.harbor_trial import RecordRequest, make_record
-from proctor.exchange.trial_sources import MadeRecord
+from proctor.record.cost import CostBasis
+from proctor.record.model import TrialRecord
+from proctor.record.read import render_record
 from tests.audit.directories import COPIED, edit_json, read_json
 
 HARBOR = COPIED.parent
@@ -15,7 +17,6 @@ SCRIPTED = "04-binary-scripted-k5"
 TRIALS = sorted(path for path in COPIED.glob("*/*") if path.is_dir())
 PRICED = "anthropic/claude-sonnet-4-20250514"
 """A model whose price is listed."""
-NO_IMAGE = "harbor does not record the image it ran; no image digest is pinned"
 
 
 def copy_trial(into: Path, job: str = SCRIPTED, task: str = "pass-two") -> Path:
@@ -32,10 +33,22 @@ def find_task(trial: Path) -> Path:
     return HARBOR / str(read_json(trial / "config.json")["task"]["path"])
 
 
-def make(trial: Path, **wishes: Any) -> MadeRecord:
+class Made(NamedTuple):
+    """A record, and the source of its cost."""
+
+    record: TrialRecord
+    cost_basis: CostBasis
+
+
+def make(trial: Path, **wishes: Any) -> Made:
     """The record of a trial."""
     wishes = {key: str(wish) if isinstance(wish, Path) else wish for key, wish in wishes.items()}
-    return make_record(RecordRequest(trial=str(trial), experiment="nightly", **wishes))
+    return Made(*make_record(RecordRequest(trial=str(trial), experiment="nightly", **wishes)))
+
+
+def write_record(trial: Path, path: Path) -> None:
+    """Write the record of a trial to a file."""
+    path.write_bytes(render_record(make(trial).record))
 
 
 def edit_result(trial: Path, **changes: object) -> None:

@@ -54,7 +54,6 @@ _OF_JOBS = {
     "score-job": "score jobs/NAME --explain --certificate {out}/certificate.json",
     "audit-job": "audit jobs/NAME",
     "outcome-job": "outcome jobs/NAME",
-    "score-record": "outcome jobs/NAME --score-record {out}/score-record.json --run-id pinned",
     "report-job": "report jobs/NAME",
     "gate-job": "gate jobs/NAME --min-mean 0.5 --max-errors 1 --max-cost-usd 0.01 "
     "--require-complete --junit {out}/gate.xml",
@@ -111,12 +110,14 @@ _READING = [
     Case("ledger/list-dataset", "ledger list --dataset forged@1 --reward 0.5.."),
     Case("ledger/list-superseded", "ledger list --status superseded"),
     Case("ledger/verify", "ledger verify --since older-checkpoint --key key.pub"),
+    Case("ledger/stats", "ledger stats"),
     Case("ledger/checkpoint", "ledger checkpoint"),
     Case("ledger/public-key", "ledger checkpoint --public-key"),
     Case("ledger/key", "ledger key"),
     Case("ledger/prove-trial", "ledger prove 4 -o {out}/inclusion.proof.json"),
-    Case("ledger/prove-withheld", "ledger prove 50 -o -"),
+    Case("ledger/prove-leaf", "ledger prove 50 --leaf-only -o -"),
     Case("ledger/prove-growth", "ledger prove --since older-checkpoint -o {out}/growth.proof.json"),
+    Case("ledger/watch", "ledger watch --once ledger --state {scratch}"),
     Case("ledger/check", "check ledger --key key.pub"),
     Case("plan/list", "plan show"),
     Case("plan/show", "plan show nightly"),
@@ -144,6 +145,7 @@ _READING = [
 _WRITING = [
     Case("write/init", "ledger init --origin example.org/new --ledger {out}/ledger"),
     Case("write/review", "ledger review 4 --verdict fail --reviewer ben --note x --ledger {copy}"),
+    Case("write/attest", "ledger attest candidate --author ana --ledger {copy}"),
     Case("write/withhold", "ledger withhold 4 --reason leak --author ana --ledger {copy}"),
     Case("write/withhold-evidence",
          "ledger withhold 7 --evidence trial.log --reason leak --author ana --ledger {copy}"),
@@ -157,11 +159,6 @@ _WRITING = [
     Case("import/traces", "import traces traces --model acme/m --task fix-bug "
          "--when 2026-01-02T03:04:05Z --ledger {new}"),
     Case("import/aec-bench", "import aec-bench records/g2 --ledger {new}"),
-    Case("record/make", "record make jobs/04-binary-scripted-k5/pass-two__8K7Bk9j "
-         "--experiment e -o {out}/record.json --pins {out}/pins.json"),
-    Case("record/make-complete", "record make jobs/04-binary-scripted-k5/pass-two__8K7Bk9j "
-         "--experiment e -o {out}/record.json --task tasks/binary/pass-two"),
-    Case("record/schema", "record schema", has_json=False),
 ]  # fmt: skip
 _TRACES = [
     *_for_each(

@@ -142,9 +142,9 @@ def test_media_of_a_trace_in_the_workspace_are_pinned(tmp_path: Path, name: str)
     stage = Stage(make_spec(task, tmp_path / "jobs"), run_inside(command))
     run(stage)
     trial = str(paths_of(stage.spec).trial_dir)
-    made = make_record(RecordRequest(trial=trial, experiment="exp", task=str(task)))
-    assert [file.path for file in made.pins.media] == ["agent/artifacts/a.png"]
-    assert not [note for note in made.notes if "a.png" in note]
+    made, _ = make_record(RecordRequest(trial=trial, experiment="exp", task=str(task)))
+    assert made.outputs.trajectory_path == "agent/trajectory.jsonl"
+    assert (Path(trial) / "agent" / "artifacts" / "a.png").is_file()
 
 
 class Noting(PlainEnvironment):

@@ -78,7 +78,7 @@ def test_the_record_is_what_an_importer_makes_of_the_trial(
     stage = Stage(make_spec(task, tmp_path / "jobs"), deed, PlainEnvironment)
     run(stage)
     trial = str(paths_of(stage.spec).trial_dir)
-    made = make_record(RecordRequest(trial=trial, experiment="exp", task=str(task))).record
+    made = make_record(RecordRequest(trial=trial, experiment="exp", task=str(task)))[0]
     theirs, ours = json.loads(render_record(made)), record_of(stage)
     # The importer knows no runner but harbor, and none is recorded here.
     assert theirs["environment"].pop("tool_versions") is None

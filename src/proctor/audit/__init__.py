@@ -15,7 +15,6 @@
     commands     attempts with identical commands, or those of the task's solution
     job          the complete audit of one job
     difference   compare two runs, task by task
-    task_scores  a job's scores by task, for score records
     file_kind    recognise what a path contains
     checks/      check a single file or directory
 

@@ -10,7 +10,6 @@ import msgspec
 
 from proctor.harbor.job import Job
 from proctor.harbor.stats import Trial
-from proctor.record.policy import passed_task
 from proctor.record.reasons import reason_for_exception
 from proctor.reward.number import Number
 
@@ -100,7 +99,7 @@ def attempt_of(trial: Trial) -> Attempt:
         reward=reward,
         status="completed" if trial.exception is None else "errored",
         reason=None if reason is None else str(reason),
-        resolved=reward is not None and passed_task(reward),
+        resolved=reward is not None and reward >= 1.0,
     )
 
 

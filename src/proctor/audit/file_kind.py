@@ -42,7 +42,6 @@ class FileKind(StrEnum):
     OUTPUT = "command output"
     RECORD = "trial record"
     CERTIFICATE = "certificate"
-    SCORE_RECORD = "score record"
     LEDGER = "ledger"
     CHECKPOINT = "checkpoint"
     PROOF = "proof"
@@ -189,7 +188,6 @@ def _keys_of_damaged(data: bytes) -> Set[str] | None:
 
 
 _SIGNS: tuple[tuple[frozenset[str], FileKind], ...] = (
-    (frozenset({"eval_run_id"}), FileKind.SCORE_RECORD),
     (frozenset({"format", "profile"}), FileKind.CERTIFICATE),
     (frozenset({"format", "certificate"}), FileKind.CLAIM),
     (frozenset({"format", "kind", "path"}), FileKind.PROOF),

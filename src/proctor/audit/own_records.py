@@ -117,7 +117,7 @@ def _audit_evaluation(found: FoundTrial, own: _Evaluation, path: str) -> Iterato
 
 def _is_same(own: _Evaluation, verdict: Verdict | None) -> bool:
     rewards = verdict.rewards if verdict else None
-    if own.reward != find_reward(rewards, []):
+    if own.reward != find_reward(rewards):
         return False
     stored = _find_stored(own)
     if stored is None or rewards is None:

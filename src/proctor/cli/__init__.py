@@ -16,7 +16,6 @@
     export                         exports sealed trials
     import_prime_eval              `import prime` under its name in aec-bench
     show                           shows trials, traces, records and jobs; see showing/
-    record                         commands about records
     pager                          pages long texts on a terminal
     plan                           seals and shows plans
     board                          shows the scores on a dataset

@@ -25,7 +25,6 @@ _CHECKS = {
     FileKind.ATIF: "audit.checks.traces.check_atif_file",
     FileKind.RECORD: "audit.checks.records.check_record_file",
     FileKind.CERTIFICATE: "audit.checks.scores.check_certificate_file",
-    FileKind.SCORE_RECORD: "audit.checks.scores.check_score_record_file",
     FileKind.LEDGER: "ledger.verification.whole.check_ledger_directory",
     FileKind.CHECKPOINT: "ledger.claims.checks.check_checkpoint_file",
     FileKind.PROOF: "ledger.claims.checks.check_proof_file",
@@ -49,7 +48,6 @@ _SIGNED = frozenset(
 class _CheckOptions:
     """Options for all checked things."""
 
-    policy: str | None
     evidence: tuple[str, ...]
     keys: tuple[str, ...]
     """Public keys, as they were given."""
@@ -62,7 +60,7 @@ class _CheckOptions:
     type=PATH,
     metavar="FILE|NAME",
     help="Check jobs and experiments against this policy: a TOML file, terminal-bench-2-1 "
-    "or leaderboard. For a score record: its scoring policy.",
+    "or leaderboard.",
 )
 @click.option(
     "--ledger",
@@ -103,13 +101,13 @@ def command(
 ) -> int:
     """Check a trace, record, task, ledger, proof or claim on its own.
 
-    The type of a THING is detected from its content. A trace is read to its last line, and every
-    problem is reported with its line. A record is checked against its format and against what
-    `complete` promises. For a dataset, every task that harbor would silently skip is reported. A
-    certificate and a score record are recomputed from their operands. A proof and a claim are
-    followed to the root of the checkpoint they contain, without the ledger; --key names the trusted
-    signers, and without it no signature is trusted. To check whether a job's numbers
-    follow from its evidence, use `proctor audit`.
+    The type of a THING is detected from its content. A trace is read to its last line, and
+    every problem is reported with its line. A record is checked against its format and against
+    what `complete` promises. For a dataset, every task that harbor would silently skip is
+    reported. A certificate is recomputed from its operands. A proof and a claim are followed to
+    the root of the checkpoint they contain, without the ledger; --key names the trusted
+    signers, and without it no signature is trusted. To check whether a job's numbers follow from
+    its evidence, use `proctor audit`.
 
     With --policy, a job, a directory of jobs or an experiment in the ledger is one submission:
     tasks, attempts, model, limits, records, traces and evidence are checked against the policy,
@@ -122,15 +120,16 @@ def command(
     Example: proctor check jobs/nightly --policy terminal-bench-2-1
     """
     check_companions({"directory": "policy", "since": "policy"})
-    if policy is not None and _are_submissions(things):
+    if policy is not None:
+        if files := [thing for thing in things if Path(thing).is_file()]:
+            raise click.UsageError(f"--policy takes jobs and experiments; {files[0]} is a file")
         check_unused("a policy of jobs", evidence=evidence)
         # Imported late: policy checks are slow to import.
         checker = import_module("proctor.cli.check_policy")
         asked = checker.PolicyOptions(policy, directory, since, keys)
         answer: int = checker.check_submissions(things, asked, as_json=as_json)
         return answer
-    check_unused("a score record", directory=directory, since=since)
-    options = _CheckOptions(policy, evidence, keys)
+    options = _CheckOptions(evidence, keys)
     ask = partial(check_path, options=options)
     answers = list(map_paths(ask, things))
     checked = [found for found in answers if isinstance(found, Checked)]
@@ -147,16 +146,6 @@ def command(
     if refused:
         raise InputError("\nproctor: ".join(refused))
     return 0 if is_sound else 1
-
-
-def _are_submissions(things: tuple[str, ...]) -> bool:
-    """Whether jobs and experiments were named; a score record is a file."""
-    files = [thing for thing in things if Path(thing).is_file()]
-    if files and len(files) < len(things):
-        raise click.UsageError(
-            f"--policy takes jobs and experiments, or one score record; {files[0]} is a file"
-        )
-    return not files
 
 
 def check_path(path: str, options: _CheckOptions) -> Checked | str:
@@ -176,8 +165,6 @@ def _check(path: str, options: _CheckOptions) -> Checked:
     if thing in _SIGNED:
         return check(path, options.keys)
     match thing:
-        case FileKind.SCORE_RECORD:
-            return check(path, options.policy)
         case FileKind.RECORD:
             return check(path, options.evidence)
     return check(path)
@@ -193,8 +180,6 @@ def _find_other_way(path: str) -> str:
 
 
 def _check_used(kinds: set[FileKind], options: _CheckOptions) -> None:
-    if options.policy is not None and FileKind.SCORE_RECORD not in kinds:
-        raise click.UsageError("--policy requires a job, an experiment or a score record")
     if options.evidence and FileKind.RECORD not in kinds:
         raise click.UsageError("--evidence requires a trial record")
     if options.keys and not kinds & _SIGNED:

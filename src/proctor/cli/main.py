@@ -130,12 +130,11 @@ GROUPS = {
         "import": "Import runs into the ledger: from other systems, or from bundles.",
         "import-prime-eval": "Alias of `proctor import prime`, named as in aec-bench.",
         "export": "Export sealed trials in a format that other tools read.",
-        "record": "Make a trial record, or print the schema of records.",
     },
 }
 COMMANDS = {name: summary for group in GROUPS.values() for name, summary in group.items()}
 # Commands with commands of their own: someone who types `proctor verify` wants `ledger verify`.
-_WITH_COMMANDS = ("ledger", "trace", "import", "task", "dataset", "image", "record", "serve")
+_WITH_COMMANDS = ("ledger", "trace", "import", "task", "dataset", "image", "serve")
 # Width of the names in the help; the text of a longer one begins on the next line.
 _COLUMN = 9
 _EXAMPLES = """\
@@ -187,7 +186,7 @@ def main() -> None:
     """Run a command and exit with its code."""
     keep_descriptors_free()
     try:
-        code = cli.main(standalone_mode=False)
+        code = cli.main(prog_name="proctor", standalone_mode=False)
     except SystemExit:
         # click raises this when the reader of a help page closes the pipe, which is no error.
         code = 0

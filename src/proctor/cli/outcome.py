@@ -8,10 +8,9 @@ import click
 import msgspec
 from msgspec.structs import asdict
 
-from proctor.audit.task_scores import task_scores
 from proctor.cli.ledger.progress import reading_progress
 from proctor.cli.options import PATH, check_companions
-from proctor.cli.output import json_option, print_json, print_line, write_file
+from proctor.cli.output import json_option, print_json, print_line
 from proctor.errors import InputError, ProctorError
 from proctor.files import read_small
 from proctor.harbor.documents import JobDocument, is_trial
@@ -23,7 +22,6 @@ from proctor.record.outcome import (
     render_line,
     summarize_result,
 )
-from proctor.record.policy import Keep, KeepPolicy, parse_aggregation, parse_keep_policy
 from proctor.record.reasons import (
     RETRYABLE,
     SENTINEL,
@@ -32,17 +30,10 @@ from proctor.record.reasons import (
     is_known,
     is_retryable,
 )
-from proctor.record.score_record import ScoringPolicy, make_score_record, render_score_record
-from proctor.sentence import render_figure
 
 _COMPANIONS = {
     "exit_code": "stdout",
     "timed_out": "stdout",
-    "attempt": "reason",
-    "score_record": "job",
-    "run_id": "score_record",
-    "aggregate": "score_record",
-    "keep": "score_record",
 }
 
 
@@ -55,27 +46,6 @@ _COMPANIONS = {
 @click.option("--timed-out", is_flag=True, help="With --stdout: the run was stopped by a timeout.")
 @click.option("--reason", help="Find the reason code for this text.")
 @click.option("--codes", is_flag=True, help="List every reason code, and whether it is retried.")
-@click.option(
-    "--attempt",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="With --reason: number of the attempt.",
-)
-@click.option("--score-record", type=PATH, help="Write the job's score record to this file.")
-@click.option("--run-id", help="With --score-record: name of the run.  [default: the job's name]")
-@click.option(
-    "--aggregate",
-    default="mean",
-    show_default=True,
-    help="With --score-record: how to score a task: mean or best-of-k.",
-)
-@click.option(
-    "--keep",
-    default="off",
-    show_default=True,
-    help="With --score-record: which tasks count: off, drop-lowest-n=N or threshold-band=T.",
-)
 @json_option
 def command(
     job: str | None,
@@ -84,19 +54,13 @@ def command(
     timed_out: bool,
     reason: str | None,
     codes: bool,
-    attempt: int,
-    score_record: str | None,
-    run_id: str | None,
-    aggregate: str,
-    keep: str,
     as_json: bool,
 ) -> int:
     """Print a result line, judge a run by it, or find a reason code.
 
     For JOB, a job directory or its result.json, prints the result line of the run. With --stdout,
     judges a run by what it printed and how it ended. With --reason, prints the reason code for a
-    text, and the rule that gives it. With --codes, lists the closed set of codes. With
-    --score-record, writes the scores of all tasks as a canonical record with its digest.
+    text, and the rule that gives it. With --codes, lists the closed set of codes.
 
     A line is always printed: if JOB is missing or contains no job, its reason is
     harbor_result_missing, and the exit code is 2.
@@ -114,15 +78,12 @@ def command(
     if codes:
         _show_codes(as_json=as_json)
     elif reason is not None:
-        _show_reason(reason, attempt, as_json=as_json)
+        _show_reason(reason, as_json=as_json)
     elif stdout is not None:
         if exit_code is None and not timed_out:
             raise click.UsageError("--stdout needs --exit-code: a run is judged by both")
         run = read_run(_read_text(stdout), exit_code or 0, timed_out=timed_out)
         _show_run(run, as_json=as_json)
-    elif job is not None and score_record is not None:
-        policy = ScoringPolicy(parse_aggregation(aggregate), _parse_keep(keep))
-        _write_record(job, Path(score_record), run_id, policy, as_json=as_json)
     elif job is not None:
         _show_line(job, as_json=as_json)
     return 0
@@ -222,9 +183,9 @@ def _sentence(reading: RunReading) -> str:
     return f"{reading.status}, score {reading.score!r}{reason}"
 
 
-def _show_reason(text: str, attempt: int, *, as_json: bool) -> None:
+def _show_reason(text: str, *, as_json: bool) -> None:
     match = find_rule(text)
-    known, again = is_known(match.code), is_retryable(match.code, attempt)
+    known, again = is_known(match.code), is_retryable(match.code, 1)
     if as_json:
         document = {
             "text": text,
@@ -232,54 +193,13 @@ def _show_reason(text: str, attempt: int, *, as_json: bool) -> None:
             "known": known,
             "rule": match.rule,
             "why": match.why,
-            "attempt": attempt,
             "retry": again,
         }
         print_json(document)
         return
     print_line(f"{match.code or 'no code'}: rule {match.rule}, {match.why}")
     member = "in the taxonomy" if known else "not in the taxonomy"
-    print_line(
-        f"{member}; after attempt {attempt} the task is {'' if again else 'not '}tried again"
-    )
-
-
-def _write_record(
-    job: str, path: Path, run_id: str | None, policy: ScoringPolicy, *, as_json: bool
-) -> None:
-    loaded = load_job(job, watch=reading_progress(job))
-    record = make_score_record(run_id or loaded.name, policy, task_scores(loaded))
-    write_file(path, render_score_record(record), [job])
-    facts = {
-        "path": str(path),
-        "digest": record.digest,
-        "policy_digest": record.policy_digest,
-        "score": record.job_score,
-        "passed_tasks": record.passed_tasks,
-        "total_tasks": record.total_tasks,
-    }
-    if as_json:
-        print_json(facts)
-        return
-    passed = f"{record.passed_tasks} of {record.total_tasks} tasks passed"
-    print_line(f"{path}: {passed}, score {render_figure(record.job_score)}")
-    print_line(f"sha256 {record.digest}")
-
-
-def _parse_keep(text: str) -> Keep:
-    name, equals, parameter = text.partition("=")
-    policy = parse_keep_policy(name)
-    try:
-        if policy is KeepPolicy.DROP_LOWEST_N:
-            return Keep(policy, drop_lowest_n=int(parameter))
-        if policy is KeepPolicy.THRESHOLD_BAND:
-            return Keep(policy, threshold=float(parameter))
-    except ValueError as error:
-        message = f"--keep {text}: {parameter!r} is not a number; expected for example {name}=1"
-        raise InputError(message) from error
-    if equals:
-        raise InputError(f"--keep {text}: {name} has no parameter; expected --keep {name}")
-    return Keep(policy)
+    print_line(f"{member}; the task is {'' if again else 'not '}tried again")
 
 
 def _read_text(path: str) -> str:

@@ -17,16 +17,14 @@ REMOVED: dict[str, str] = {
     "proctor export --format otel": "`--format atif` has the traces, `parquet` times and tokens.",
     "proctor trace follow": "`proctor show --follow` shows a trace while it is written.",
     "proctor trace diff": "`proctor view` compares two traces on its page of two trials.",
-    "proctor ledger attest": "`proctor ledger claim` packs every entry of an experiment.",
-    "proctor ledger cosign": "keep a checkpoint; `proctor ledger verify --since` compares with it.",
-    "proctor ledger prove --leaf-only": "proofs carry the whole entry.",
-    "proctor ledger stats": "`proctor ledger list --json` has the size of every trial's evidence.",
-    "proctor ledger sync": "commands that read fetch; those that write send what waits first, and "
-    "`proctor ledger seal` without arguments sends it.",
-    "proctor ledger watch": "run `proctor ledger verify --since CHECKPOINT` from cron.",
-    "proctor serve machine": "`proctor serve access list` and `revoke` have the machines.",
-    "proctor serve token": "`proctor serve access add`, `list` and `revoke` have the tokens.",
-    "proctor serve --witness": "keep checkpoints; `proctor ledger verify --since` compares.",
+    "proctor outcome --aggregate": "`proctor report` and `proctor board` aggregate scores.",
+    "proctor outcome --attempt": "`proctor outcome --codes` lists what is retried.",
+    "proctor outcome --keep": "`proctor report` and `proctor board` count every task.",
+    "proctor outcome --run-id": "`proctor score --certificate` writes the operands of a score.",
+    "proctor outcome --score-record": "`proctor score --certificate` writes the operands of a "
+    "score.",
+    "proctor record": "`proctor ledger seal` and `proctor import harbor` make records; "
+    "`proctor check` checks them.",
 }
 
 
@@ -68,9 +66,4 @@ def explain_removed(error: click.ClickException) -> click.ClickException:
                 repr(value) in error.message
             ):
                 return find_removed(typed) or error
-    for typed in REMOVED:
-        # The same of a command that it does not know.
-        path, _, word = typed.rpartition(" ")
-        if path == command and error.message.startswith(f"No such command {word!r}"):
-            return find_removed(typed) or error
     return error

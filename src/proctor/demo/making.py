@@ -20,7 +20,7 @@ from proctor.demo.catalogue import DATASET, EXPERIMENTS, TASKS, VERSION, DemoExp
 from proctor.demo.trial import make_trial, write_trial
 from proctor.errors import InputError
 from proctor.exchange.harbor_job import JobOptions, find_trials
-from proctor.exchange.harbor_trial import RecordRequest, make_bare_record
+from proctor.exchange.harbor_trial import RecordRequest, make_record
 from proctor.exchange.intake import seal_offers
 from proctor.exchange.trial_sources import ReadBefore
 from proctor.harbor.configs import (
@@ -221,7 +221,7 @@ def _write_record(trial: Path, task: Task, before: ReadBefore) -> None:
         task=str(task.directory),
         dataset_id=f"{DATASET}@{VERSION}",
     )
-    record, _ = make_bare_record(request, before)
+    record, _ = make_record(request, before)
     (trial / "record.json").write_bytes(render_record(record))
 
 

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from proctor.errors import JobError, NotSealedError
-from proctor.exchange.harbor_trial import RecordRequest, make_bare_record
+from proctor.exchange.harbor_trial import RecordRequest, make_record
 from proctor.exchange.intake import Later, Offer, refuse
 from proctor.exchange.trial_sources import ReadBefore
 from proctor.harbor.documents import LockDocument, is_trial, load_lock
@@ -221,7 +221,7 @@ class _Reader:
         request = RecordRequest(
             trial=str(trial), experiment=self.experiment, dataset_id=self.options.dataset_id
         )
-        record, basis = make_bare_record(request, ReadBefore(self.lock, scored))
+        record, basis = make_record(request, ReadBefore(self.lock, scored))
         return submit_record(render_record(record), trial, replace(context, cost_basis=basis.kind))
 
 

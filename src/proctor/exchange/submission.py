@@ -1,7 +1,7 @@
 """A record file or a trial directory, given by the user, as submissions to seal.
 
-A trial that proctor ran contains its record; for any other harbor trial a record is made, as by
-`proctor record make`. Kept attempts are submitted with their trial. Does not seal.
+A trial that proctor ran contains its record; for any other harbor trial a record is made. Kept
+attempts are submitted with their trial. Does not seal.
 """
 
 from collections.abc import Iterator
@@ -66,7 +66,7 @@ def _submit_directory(trial: Path, options: SealOptions) -> Submission:
             f"{trial}: has no record.json; a harbor trial needs --experiment E, under which its "
             "record is made"
         )
-    made = make_record(
+    record, basis = make_record(
         RecordRequest(
             trial=str(trial),
             experiment=options.experiment,
@@ -76,8 +76,8 @@ def _submit_directory(trial: Path, options: SealOptions) -> Submission:
     )
     job = trial.resolve().parent
     source = Source(kind="harbor", name=job.parent.parent.name if _is_kept(trial) else job.name)
-    context = TrialContext(source=source, cost_basis=made.cost_basis.kind)
-    return submit_record(render_record(made.record), trial, context)
+    context = TrialContext(source=source, cost_basis=basis.kind)
+    return submit_record(render_record(record), trial, context)
 
 
 def _is_kept(trial: Path) -> bool:

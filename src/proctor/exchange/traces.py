@@ -333,7 +333,7 @@ def _make_record(
     when = _find_time(found.path, facts, options)
     model = next(iter(facts.models)) if len(facts.models) == 1 else options.model or NO_MODEL
     reported = Reported((facts.reported,) if facts.reported else ())
-    cost, basis = make_trial_cost(reported, None, None if model == NO_MODEL else model, when, [])
+    cost, basis = make_trial_cost(reported, None, None if model == NO_MODEL else model, when)
     record = TrialRecord(
         trial_id=ids[1],
         experiment_id=ids[0],
@@ -350,7 +350,7 @@ def _make_record(
             instruction=facts.said.get("user", UNRESOLVED), system_prompt=facts.said.get("system")
         ),
         outputs=_make_outputs(found),
-        evaluation=make_evaluation(None, [], [NOT_SCORED], []),
+        evaluation=make_evaluation(None, [], [NOT_SCORED]),
         timing=TimingRecord(total_seconds=_find_seconds(facts)),
         cost=cost,
         completeness="partial",

@@ -1,23 +1,15 @@
 """Read everything about one harbor trial, once: its result, files, trace and task.
 
 A trial is untrusted. Links out of it are not followed, and only regular files are opened.
-
-Secrets are redacted. Text that is shortened or quoted in a record is redacted before that: half a
-secret is still a secret, and would no longer be recognised. The rest is redacted when written.
 """
 
-import json
-from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
 
 import msgspec
 
-from proctor.digest import sha256_file
-from proctor.errors import JobError, RecordError, TaskError
+from proctor.errors import JobError, TaskError
 from proctor.files import walk_files
 from proctor.harbor.documents import (
-    ExceptionDocument,
     LockDocument,
     TrialConfigDocument,
     TrialDetails,
@@ -29,129 +21,11 @@ from proctor.harbor.documents import (
 )
 from proctor.harbor.trial import FoundTrial, load_trial
 from proctor.ledger.counting import ATTEMPT
-from proctor.record.cost import CostBasis
-from proctor.record.ids import shown_name
-from proctor.record.model import TrialRecord
-from proctor.record.read import parse_record, render_record
-from proctor.record.rules import Missing
 from proctor.task.digests import TaskDigests, load_digests
 from proctor.task.directory import Task, load_task
 from proctor.task.manifest import FileDigest
-from proctor.traces.entry import Entry, Object, TraceKind
+from proctor.traces.entry import Object
 from proctor.traces.trace import TRIAL_TRACES, Trace, find_trace
-from proctor.traces.writer import Redactor
-
-_STUCK: Final = "a secret is where it cannot be removed"
-
-
-class PinnedFile(msgspec.Struct, frozen=True):
-    """A file with its computed digest."""
-
-    path: str
-    """Path relative to the trial, with `/`."""
-    sha256: str
-    size: int
-    """Size in bytes."""
-
-
-class Pins(msgspec.Struct, frozen=True, kw_only=True):
-    """Digests and names that pin the inputs of a trial."""
-
-    task_checksum: str | None
-    """harbor's digest of the task directory."""
-    task_lock_digest: str | None
-    """harbor's digest of the files of the task that it would publish, without `sha256:`."""
-    task_dataset_digest: str | None = None
-    """The task's digest in a manifest of dataset digest v1."""
-    is_task_recomputed: bool = False
-    """Whether the digests were computed from the task's files; else the job recorded them."""
-    configuration_sha256: str
-    """SHA-256 of agent.configuration as canonical JSON."""
-    image_digest: str | None = None
-    """Digest of the image, if the task names it by digest; harbor does not record what it built."""
-    model_requested: str | None = None
-    """The model that the agent was configured with."""
-    models_reported: tuple[str, ...] = ()
-    """The models that answered, according to the trace."""
-    trace: PinnedFile | None = None
-    """The trace named in the record."""
-    media: tuple[PinnedFile, ...] = ()
-    """Media files that the trace refers to and the trial contains."""
-
-
-class MadeRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A record made of one trial, with its sources."""
-
-    record: TrialRecord
-    pins: Pins
-    cost_basis: CostBasis
-    """The source of the record's cost."""
-    evidence: tuple[PinnedFile, ...]
-    """Every regular file of the trial."""
-    missing: tuple[Missing, ...]
-    """What keeps the record from being complete."""
-    notes: tuple[str, ...] = ()
-    """Notes for readers of the record."""
-    redactions: tuple[Object, ...] = ()
-    """Redacted secrets: name, count, salted digest."""
-
-
-class Evidence(msgspec.Struct, frozen=True):
-    """The contents of a trial's directory."""
-
-    files: dict[str, str]
-    """Every regular file: its path on disk, by its path relative to the trial."""
-    trace: Trace | None
-    notes: tuple[str, ...]
-    """What was not followed or not used, and why."""
-
-
-def load_evidence(directory: Path) -> Evidence:
-    """List every regular file of a trial, and read its trace."""
-    notes: list[str] = []
-    files = dict(_find_files(str(directory), notes))
-    candidates = [(kind, str(directory / name)) for kind, name in TRIAL_TRACES if name in files]
-    trace, passed_over = find_trace(candidates)
-    notes += [f"{reason.removeprefix(f'{directory}/')}; passed over" for reason in passed_over]
-    if trace is not None:
-        # What commands printed is always there too.
-        own = [path for kind, path in candidates if kind is not TraceKind.OUTPUT]
-        names = [path.removeprefix(f"{directory}/") for path in own]
-        used = trace.path.removeprefix(f"{directory}/")
-        others = names[names.index(used) + 1 :] if used in names else []
-        notes += [f"{each} exists too; the trace of the record is {used}" for each in others]
-    if any(path.startswith("steps/") and _is_trace(path) for path in files):
-        notes.append("steps have their own traces; they are evidence, but the record names none")
-    return Evidence(files, trace, tuple(notes))
-
-
-def pin_files(files: Mapping[str, str]) -> tuple[PinnedFile, ...]:
-    """Hash the files."""
-    return tuple(_pin(Path(place), shown) for shown, place in files.items())
-
-
-def _is_trace(path: str) -> bool:
-    return path.endswith(tuple(f"/{name}" for _, name in TRIAL_TRACES))
-
-
-def _find_files(directory: str, notes: list[str]) -> Iterator[tuple[str, str]]:
-    try:
-        for name, what in walk_files(directory):
-            # File names need not be valid text, but the record must be.
-            shown = shown_name(name)
-            if what is None:
-                yield shown, f"{directory}/{name}"
-            else:
-                notes.append(f"{shown}: {what}; its target is not evidence")
-    except OSError as error:
-        raise JobError(f"{error.filename}: cannot be read: {error.strerror}") from error
-
-
-def _pin(path: Path, shown: str) -> PinnedFile:
-    try:
-        return PinnedFile(shown, sha256_file(path), path.stat().st_size)
-    except OSError as error:
-        raise JobError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 class TaskGiven(msgspec.Struct, frozen=True):
@@ -178,7 +52,9 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     asked: TrialConfigDocument
     """The parts of the config that affect scoring and limits."""
     lock: LockDocument | None
-    evidence: Evidence
+    files: frozenset[str]
+    """Every regular file of the trial, by its path relative to it."""
+    trace: Trace | None
     given: TaskGiven | None
     """The task, if the importing user has it."""
 
@@ -193,11 +69,6 @@ class Sources(msgspec.Struct, frozen=True, kw_only=True):
     def document(self) -> TrialDocument | None:
         """The trial's result.json, as far as scoring reads it."""
         return self.found.document if self.found else None
-
-    @property
-    def locked_digest(self) -> str | None:
-        """The lock digest of the task that the job recorded, without `sha256:`."""
-        return _locked_digest(self.lock, self.config)
 
 
 class ReadBefore(msgspec.Struct, frozen=True):
@@ -223,6 +94,11 @@ def load_sources(path: str, task: str | None, before: ReadBefore | None = None) 
     if details is not None and found is None:
         found = load_trial(path, lock.harbor.profile if lock else None)
     checksum = found.document.task_checksum if found else None
+    try:
+        files = frozenset(name for name, what in walk_files(str(directory)) if what is None)
+    except OSError as error:
+        raise JobError(f"{error.filename}: cannot be read: {error.strerror}") from error
+    candidates = [(kind, str(directory / name)) for kind, name in TRIAL_TRACES if name in files]
     return Sources(
         directory=directory,
         found=found if details else None,
@@ -230,7 +106,8 @@ def load_sources(path: str, task: str | None, before: ReadBefore | None = None) 
         config=config,
         asked=_parse_config(config, path),
         lock=lock,
-        evidence=load_evidence(directory),
+        files=files,
+        trace=find_trace(candidates)[0],
         given=_check_task(task, _read_task(task, before), checksum, _locked_digest(lock, config))
         if task
         else None,
@@ -285,84 +162,3 @@ def _check_task(
             "task under few of them"
         )
     return TaskGiven(task, digests, digests.followed, is_compared=bool(checksum or locked))
-
-
-# Secrets
-
-
-def redact_sources(sources: Sources, redactor: Redactor) -> Sources:
-    """Redact secrets in exceptions and in the names of media."""
-    found, evidence = sources.found, sources.evidence
-    trace = _redact_media(evidence.trace, redactor) if evidence.trace else None
-    if found is not None:
-        document = _redact_exceptions(found.document, redactor)
-        found = msgspec.structs.replace(found, document=document)
-    return msgspec.structs.replace(
-        sources,
-        found=found,
-        evidence=msgspec.structs.replace(evidence, trace=trace),
-    )
-
-
-def _redact_exceptions(document: TrialDocument, redactor: Redactor) -> TrialDocument:
-    def clean(error: ExceptionDocument | None) -> ExceptionDocument | None:
-        if error is None:
-            return None
-        texts = (error.exception_type, error.exception_message)
-        return ExceptionDocument(*map(redactor.redact_text, texts))
-
-    steps = [
-        msgspec.structs.replace(step, exception_info=clean(step.exception_info))
-        for step in document.step_results or ()
-    ]
-    return msgspec.structs.replace(
-        document, exception_info=clean(document.exception_info), step_results=steps or None
-    )
-
-
-def _redact_media(trace: Trace, redactor: Redactor) -> Trace:
-    def clean(entry: Entry) -> Entry:
-        media = entry.media
-        names = [redactor.redact_text(name) for name in media] if media else media
-        return entry if names == media else msgspec.structs.replace(entry, media=names)
-
-    return msgspec.structs.replace(trace, entries=list(map(clean, trace.entries)))
-
-
-def redact_record(record: TrialRecord, redactor: Redactor) -> TrialRecord:
-    """Redact secrets in a record.
-
-    Raises:
-        RecordError: the redacted record is not valid.
-    """
-    written = json.loads(render_record(record))
-    clean = redactor.redact(written)
-    if clean == written:
-        return record
-    try:
-        return parse_record(json.dumps(clean).encode(), "the record").record
-    except RecordError as error:
-        raise RecordError(f"{_STUCK}: {error}") from error
-
-
-def redact_rest(made: MadeRecord, redactor: Redactor) -> MadeRecord:
-    """Redact secrets in everything but the record, and list all redactions.
-
-    Raises:
-        RecordError: the redacted values are not valid.
-    """
-
-    def clean[Value](value: Value) -> Value:
-        return msgspec.convert(redactor.redact(msgspec.to_builtins(value)), type(value))
-
-    try:
-        made = msgspec.structs.replace(
-            made,
-            pins=clean(made.pins),
-            cost_basis=clean(made.cost_basis),
-            evidence=tuple(map(clean, made.evidence)),
-            notes=tuple(map(redactor.redact_text, made.notes)),
-        )
-    except msgspec.ValidationError as error:
-        raise RecordError(f"{_STUCK}: {error}") from error
-    return msgspec.structs.replace(made, redactions=tuple(redactor.report()))

@@ -79,8 +79,6 @@ class Ending(msgspec.Struct, frozen=True, kw_only=True):
     step_errors: tuple[ExceptionDocument, ...] = ()
     reasons: tuple[str, ...] = ()
     """Why it is not scored, used if there is no exception."""
-    notes: tuple[str, ...] = ()
-    """Notes about the score."""
     was_verified: bool = False
     report: AgentReport | None = None
     """The agent's report about the whole trial."""
@@ -110,7 +108,6 @@ def make_ending(
     *,
     rewards: Rewards | None,
     reasons: tuple[str, ...],
-    notes: tuple[str, ...] = (),
 ) -> Ending:
     """How a trial ended by its result.json, of which the caller decides what rewards count."""
     return Ending(
@@ -122,7 +119,6 @@ def make_ending(
             if step.exception_info
         ),
         reasons=reasons,
-        notes=notes,
         was_verified=result.verifier is not None,
         report=_copy_report(details.agent_result),
         steps=tuple(
@@ -178,10 +174,8 @@ class RecordSource(msgspec.Struct, frozen=True, kw_only=True):
     """The current phase of a running trial."""
 
 
-def build_record(source: RecordSource, notes: list[str]) -> tuple[TrialRecord, CostBasis]:
+def build_record(source: RecordSource) -> tuple[TrialRecord, CostBasis]:
     """Build the record of a trial, still partial, and the basis of its cost.
-
-    `notes` collects notes for readers of the record.
 
     Raises:
         RecordError: the values do not make a valid record.
@@ -194,7 +188,6 @@ def build_record(source: RecordSource, notes: list[str]) -> tuple[TrialRecord, C
             source.trace,
             None if source.agent.model == NO_MODEL else source.agent.model,
             source.when,
-            notes,
             counted=source.counted,
         )
     try:
@@ -207,8 +200,8 @@ def build_record(source: RecordSource, notes: list[str]) -> tuple[TrialRecord, C
             agent=source.agent,
             environment=source.environment,
             inputs=source.inputs,
-            outputs=_make_outputs(source, notes),
-            evaluation=_evaluate(source, notes),
+            outputs=_make_outputs(source),
+            evaluation=_evaluate(source),
             timing=source.timing,
             cost=cost,
             adaptation=source.adaptation,
@@ -287,7 +280,7 @@ def find_said(trace: Trace | None, role: str) -> str | None:
 # Outputs
 
 
-def _make_outputs(source: RecordSource, notes: list[str]) -> OutputRecord:
+def _make_outputs(source: RecordSource) -> OutputRecord:
     """The agent's outputs, with paths relative to the trial."""
     if source.phase is not None:
         return OutputRecord()
@@ -310,17 +303,16 @@ def _make_outputs(source: RecordSource, notes: list[str]) -> OutputRecord:
         raw_output_path=source.raw_output,
         conversation_path=path if is_conversation else source.conversation,
         trajectory_path=None if is_conversation else path,
-        agent_result=_render_report(ending.report, notes) if ending and ending.report else None,
+        agent_result=_render_report(ending.report) if ending and ending.report else None,
     )
 
 
-def _render_report(report: AgentReport, notes: list[str]) -> Object:
+def _render_report(report: AgentReport) -> Object:
     written: Object = msgspec.to_builtins(report)
     try:
         check_json(written)
-    except ValueError as error:
+    except ValueError:
         # An agent must not be able to keep its trial out of the ledger through its own metadata.
-        notes.append(f"the agent's metadata {error}; outputs.agent_result.metadata is null")
         return written | {"metadata": None}
     return written
 
@@ -346,27 +338,25 @@ def render_error(error: ExceptionDocument) -> str:
 # Evaluation
 
 
-def _evaluate(source: RecordSource, notes: list[str]) -> EvaluationResult:
+def _evaluate(source: RecordSource) -> EvaluationResult:
     if source.phase is not None:
         reason = f"{DID_NOT_END}: it was in its {source.phase} phase"
-        return make_evaluation(None, (), [reason], notes)
+        return make_evaluation(None, (), [reason])
     ending = source.ending
     if ending is None:
-        return make_evaluation(None, (), [KILLED], notes)
-    notes += ending.notes
+        return make_evaluation(None, (), [KILLED])
     reasons = () if ending.errors else ending.reasons
-    return make_evaluation(ending.rewards, ending.errors, reasons, notes)
+    return make_evaluation(ending.rewards, ending.errors, reasons)
 
 
 def make_evaluation(
     rewards: Rewards | None,
     exceptions: Sequence[ExceptionDocument],
     further: Sequence[str],
-    notes: list[str],
 ) -> EvaluationResult:
     """The evaluation of a trial: its reward, null if not scored, and its errors."""
     return EvaluationResult(
-        reward=find_reward(rewards, notes),
+        reward=find_reward(rewards),
         validity=ValidityCheck(
             output_parseable=rewards is not None,
             schema_valid=rewards is not None,
@@ -387,18 +377,12 @@ def _tag(error: ExceptionDocument) -> ErrorTag:
     )
 
 
-def find_reward(rewards: Rewards | None, notes: list[str]) -> float | None:
+def find_reward(rewards: Rewards | None) -> float | None:
     """The reward called `reward`, or the only one; None if there is no such reward."""
     if not rewards:
         return None
     reward = find_primary(rewards)
-    if reward is None:
-        notes.append("several rewards and none is called `reward`; the record's reward is null")
-        return None
-    if not can_store(reward):
-        notes.append(f"the reward is {reward!r}; the record's reward is null")
-        return None
-    return float(reward)
+    return None if reward is None or not can_store(reward) else float(reward)
 
 
 def _render_rewards(rewards: Rewards | None) -> Object | None:

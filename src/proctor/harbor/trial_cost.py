@@ -59,7 +59,6 @@ def make_trial_cost(
     trace: Trace | None,
     model: str | None,
     when: datetime,
-    notes: list[str],
     *,
     counted: TraceUse | None = None,
 ) -> tuple[CostRecord | None, CostBasis]:
@@ -67,7 +66,7 @@ def make_trial_cost(
     results = reported.results
     try:
         advisor_calls, advisor = _find_advisor(trace)
-        usage = sum_usage([_usage(result, notes) for result in results]) if results else Usage()
+        usage = sum_usage([_usage(result) for result in results]) if results else Usage()
         if counted is not None and usage.input is None and usage.output is None:
             usage = counted.usage
         spendings = [Spending(usages=(usage,), model=model)]
@@ -78,9 +77,7 @@ def make_trial_cost(
             reported, models, find_cost(spendings, when, reported_usd=_sum_usd(results))
         )
     except RecordError as error:
-        notes.append(f"the trial's figures cannot be: {error}; cost is null")
         return None, unknown_cost(str(error))
-    notes += [f"cost: {note}" for note in basis.notes]
     if usage == Usage() and basis.amount_usd is None and not advisor_calls:
         return None, basis
     return make_cost(usage, basis, advisor=advisor, advisor_calls=advisor_calls), basis
@@ -159,7 +156,7 @@ def merge_uses(uses: Sequence[TraceUse]) -> TraceUse:
     return TraceUse(usage, tuple(dict.fromkeys(name for use in uses for name in use.models)))
 
 
-def _usage(result: AgentReport, notes: list[str]) -> Usage:
+def _usage(result: AgentReport) -> Usage:
     """The tokens that an agent reported."""
     usage = _usage_in_harbor(result)
     written = (result.metadata or {}).get(_CACHE_WRITE)
@@ -167,9 +164,8 @@ def _usage(result: AgentReport, notes: list[str]) -> Usage:
         return usage
     try:
         return msgspec.structs.replace(usage, cache_write=written)
-    except RecordError as error:
+    except RecordError:
         # A count that harbor does not have must not void those that it has.
-        notes.append(f"{_CACHE_WRITE} of the agent is not recorded: {error}")
         return usage
 
 

@@ -15,8 +15,6 @@
     comparable    whether two numbers may be compared; digests of settings
     reasons       the reason codes, which of them are retried, and text mapped to codes
     outcome       convert a job's result.json to `BASE_BENCHMARK_RESULT={...}`, and back
-    policy        aggregate trials to task scores, and task scores to a job score
-    score_record  score record v1 and scoring policy v1
 
 Does not run trials, seal records or print.
 """

@@ -5,15 +5,11 @@ float. Times are read as aec-bench reads them (ISO 8601 with or without an offse
 number) and kept as given; rules.py decides where an offset is required.
 """
 
-import json
 import math
 from datetime import datetime, timedelta
 from typing import Annotated, Any, Final, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
-
-from proctor.digest import sha256_hex
-from proctor.errors import RecordError
 
 MAX_NESTING: Final = 100
 """Deepest free-form object. Readers of this format stop at 200, including the record's levels."""
@@ -129,19 +125,3 @@ Array = Annotated[tuple[Item, ...], Field(strict=False)]
 
 type Count = Annotated[int, Field(ge=0)]
 type Seconds = Annotated[float, Field(ge=0)]
-
-
-def configuration_digest(configuration: Object) -> str:
-    """SHA-256 of an agent's whole configuration: equal settings give equal digests.
-
-    Hashed as JSON with sorted keys, no blanks, raw UTF-8 and Python's numbers (1 is not 1.0).
-
-    Raises:
-        RecordError: it has values that JSON cannot represent.
-    """
-    try:
-        check_json(configuration)
-    except ValueError as error:
-        raise RecordError(f"configuration {error}") from error
-    text = json.dumps(configuration, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return sha256_hex(text.encode())

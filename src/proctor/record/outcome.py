@@ -1,8 +1,7 @@
-"""The result line of a job: written from result.json, read back, and turned into attempt outcomes.
+"""The result line of a job: written from result.json, and read back.
 
     summarize_result   result.json to the five fields of the line
     read_run           output and exit code of a finished run to its status and score
-    finish_attempt     the trials of one task to the outcome of an attempt
 
 All rules are agent-challenge's, including odd ones: a job without metrics completes with 0.0, and
 one metric that is not a number makes the score invalid. Writing does not judge (a mean of 12 is
@@ -11,7 +10,7 @@ passed on); reading rejects a score outside 0 to 1 and repairs nothing.
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,8 +18,7 @@ import msgspec
 
 from proctor.errors import JobError
 from proctor.json_values import MOST_VALUES, check_values
-from proctor.record.policy import Aggregation, aggregate_trials, passed_task
-from proctor.record.reasons import ReasonCode, classify, is_retryable, normalize_reason
+from proctor.record.reasons import ReasonCode, normalize_reason
 from proctor.reward.number import exact_sum
 from proctor.sentence import render_figure
 
@@ -276,155 +274,3 @@ def _reason(payload: Mapping[str, object]) -> str | None:
 
 def _failed(payload: Mapping[str, object], reason: str | None) -> RunReading:
     return RunReading("failed", 0.0, reason, payload)
-
-
-type TrialStatus = Literal["completed", "errored", "failed"]
-
-_STATUS_WORDS: Mapping[str, TrialStatus] = {
-    "completed": "completed",
-    "passed": "completed",
-    "success": "completed",
-    "resolved": "completed",
-    "errored": "errored",
-    "error": "errored",
-    "failed": "failed",
-    "fail": "failed",
-    "unresolved": "failed",
-}
-_SCORE_KEYS = ("score", "accuracy", "pass_rate")
-_VERDICT_KEYS = ("resolved", "is_resolved", "passed", "success")
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptTrial:
-    """How one trial of an attempt is judged."""
-
-    task_id: str
-    name: str
-    status: TrialStatus
-    score: float | None
-    """None if there was no result to read it from."""
-    reason_code: str | None
-    """As in the result; unknown text is kept unchanged."""
-    error: str | None = None
-    """Why the result could not be read, in Python's words."""
-
-
-@dataclass(frozen=True, slots=True)
-class AttemptOutcome:
-    """The outcome of an attempt at one task."""
-
-    status: Literal["completed", "failed_retryable", "failed"]
-    score: float
-    """0.0 unless completed."""
-    reason_code: str | None
-    """A completed attempt keeps the reason from its line."""
-    trials: tuple[AttemptTrial, ...] = ()
-    """The trials it is based on, including a stand-in."""
-
-
-def read_trial(data: bytes | None, *, directory: str, task_id: str) -> AttemptTrial:
-    """Judge a trial by the bytes of its result.json (None: the file does not exist).
-
-    The directory's name and the task id are used where the result has no names.
-    """
-    if data is None:
-        missing = ReasonCode.HARBOR_TRIAL_RESULT_MISSING
-        return AttemptTrial(task_id, directory, "errored", None, missing)
-    try:
-        check_values(data, 4 * MOST_VALUES)
-        document: object = json.loads(data.decode("utf-8"))
-        if isinstance(document, dict):
-            return _read_document(document, directory, task_id)
-        error = "the trial result is not a JSON object"
-    except (ValueError, OverflowError, RecursionError) as problem:
-        error = str(problem)
-    malformed = ReasonCode.HARBOR_TRIAL_RESULT_MALFORMED
-    return AttemptTrial(task_id, directory, "errored", None, malformed, error)
-
-
-def find_trial_score(document: Mapping[str, object]) -> float:
-    """Find the score in a trial result of any origin; 0.0 if there is none.
-
-    (1) The first number of score, accuracy, pass_rate.
-    (2) The first boolean of resolved, is_resolved, passed, success.
-    (3) The first number among the metrics.
-    """
-    for key in _SCORE_KEYS:  # (1)
-        if (score := _number(document.get(key))) is not None:
-            return score
-    for key in _VERDICT_KEYS:  # (2)
-        verdict = document.get(key)
-        if isinstance(verdict, bool):
-            return float(verdict)
-    metrics = document.get("metrics")  # (3)
-    numbers = map(_number, metrics.values()) if isinstance(metrics, dict) else ()
-    return next((number for number in numbers if number is not None), 0.0)
-
-
-def find_trial_status(document: Mapping[str, object], score: float) -> TrialStatus:
-    """Find the status in a trial result; derive it from the score if missing or unknown."""
-    word = document.get("status") or document.get("result")
-    if isinstance(word, str) and (status := _STATUS_WORDS.get(word.strip().lower())):
-        return status
-    return "completed" if passed_task(score) else "failed"
-
-
-def stand_in_trial(run: RunReading, task_id: str) -> AttemptTrial:
-    """The trial of an attempt that left none: from the run's line, or a missing result."""
-    if run.status == "completed":
-        return AttemptTrial(task_id, "stdout-summary", "completed", run.score, None)
-    if run.status == "failed" and run.reason_code is None:
-        return AttemptTrial(task_id, "stdout-summary", "failed", run.score, None)
-    return read_trial(None, directory=task_id, task_id=task_id)
-
-
-def finish_attempt(
-    run: RunReading,
-    trials: Sequence[AttemptTrial],
-    *,
-    task_id: str,
-    attempt: int,
-    planned: int | None = None,
-    aggregation: Aggregation = Aggregation.MEAN,
-) -> AttemptOutcome:
-    """The outcome of an attempt (numbered per task, from 1), from its run and trials, in order.
-
-    It is completed only if all its trials are, and their number is as planned. Otherwise its reason
-    is the run's, else the first that a trial has, else that trials failed or are too few.
-    """
-    counted = tuple(trials) or (stand_in_trial(run, task_id),)
-    reason = normalize_reason(run.reason_code) or _first_reason(counted)
-    as_planned = planned is None or len(counted) == planned
-    if as_planned and all(trial.status == "completed" for trial in counted):
-        score = aggregate_trials([trial.score or 0.0 for trial in counted], aggregation)
-        return AttemptOutcome("completed", score, reason, counted)
-    code = classify(reason or ReasonCode.HARBOR_RESULT_PARTIAL)
-    retry = is_retryable(code, attempt)
-    return AttemptOutcome("failed_retryable" if retry else "failed", 0.0, code, counted)
-
-
-def _read_document(document: dict[str, object], directory: str, task_id: str) -> AttemptTrial:
-    score = find_trial_score(document)
-    reason = document.get("reason_code")
-    return AttemptTrial(
-        task_id=str(document.get("task_id") or document.get("task_name") or task_id),
-        name=str(document.get("trial_name") or document.get("name") or directory),
-        status=find_trial_status(document, score),
-        score=score,
-        reason_code=reason if isinstance(reason, str) and reason else None,
-    )
-
-
-def _first_reason(trials: Sequence[AttemptTrial]) -> str | None:
-    """The first reason that a trial has, or a generic one if a trial failed without any."""
-    given = next((trial.reason_code for trial in trials if trial.reason_code), None)
-    if given is None and any(trial.status != "completed" for trial in trials):
-        return ReasonCode.HARBOR_TRIAL_FAILED
-    return given
-
-
-def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value)

@@ -64,8 +64,8 @@ def find_missing(record: TrialRecord) -> list[Missing]:
     checks = (_explain_revision(record), _explain_tools(record), _explain_files(record))
     remedies = (
         "pass --agent-version-command CMD to `proctor run`, such as 'git rev-parse HEAD'",
-        "`proctor run` records them, and `proctor record make` reads them from the job's lock.json",
-        "`proctor run` records them; pass --task DIR to `proctor record make`",
+        "`proctor run` records them; others are read from the job's lock.json",
+        "`proctor run` records them; pass --task DIR to `proctor ledger seal`",
     )
     return [
         Missing(field, why, remedy)

@@ -104,7 +104,7 @@ def make_row(
         task_id=trial.task,
         agent=trial.agent,
         model=model or NO_MODEL,
-        reward=find_reward(trial.verdict.rewards if trial.verdict else None, []),
+        reward=find_reward(trial.verdict.rewards if trial.verdict else None),
         reason_code=found.reason,
         exception=trial.exception,
         timestamp=document.finished_at or document.started_at,

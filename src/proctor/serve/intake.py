@@ -233,7 +233,7 @@ def _compare(entry: TrialEntry, trial: Path, where: str) -> None:
 def _check_reward(entry: TrialEntry, found: FoundTrial, where: str) -> None:
     """Refuse a reward in a record that the files of a harbor trial do not give."""
     verdict = found.trial.verdict
-    reward, given = _reward_of(entry, where), find_reward(verdict.rewards if verdict else None, [])
+    reward, given = _reward_of(entry, where), find_reward(verdict.rewards if verdict else None)
     # A trial that did not end may have a record without the reward.
     if reward not in (None, given):
         raise NotSealedError(f"{where}: its record has the reward {reward!r}; its files, {given!r}")

@@ -153,7 +153,7 @@ class Recording:
 
     def note_phase(self, result: TrialResult, phase: str, watched: Watched | None) -> None:
         """Write the record of a trial that is in this phase."""
-        record, _ = build_record(self._make_source(result, watched, None, phase), [])
+        record, _ = build_record(self._make_source(result, watched, None, phase))
         self._write(record)
 
     def finish(
@@ -176,7 +176,7 @@ class Recording:
         if counted.models:
             agent = make_agent(self._spec, result, counted.models)
             source = msgspec.structs.replace(source, agent=agent)
-        record, _ = build_record(msgspec.structs.replace(source, counted=counted), [])
+        record, _ = build_record(msgspec.structs.replace(source, counted=counted))
         is_timed = find_seconds(result) is not None
         record = complete_record(record, is_complete=is_timed and not find_missing(record))
         self._write(record)

@@ -39,7 +39,7 @@ def basis_of(*steps: Talk) -> CostBasis:
         )
         for context in contexts
     )
-    _, basis = make_trial_cost(Reported(accounts), None, "openai/gpt-4o", NOW, [])
+    _, basis = make_trial_cost(Reported(accounts), None, "openai/gpt-4o", NOW)
     return basis
 
 
@@ -182,14 +182,13 @@ def test_a_price_is_looked_for_under_the_model_that_answered(
 )
 def test_a_basis_that_does_not_fit_the_amount_is_not_believed(said: Any) -> None:
     account = AgentReport(1, 0, 1, 1.0, {"cost_basis": said})
-    _, basis = make_trial_cost(Reported((account,)), None, "m", NOW, [])
+    _, basis = make_trial_cost(Reported((account,)), None, "m", NOW)
     assert (basis.kind, basis.amount_usd) == ("reported", 1.0)
 
 
 def test_an_estimate_below_zero_is_no_amount() -> None:
     said = {"cost_basis": {"kind": "estimated", "amount_usd": -1.0}}
     account = AgentReport(1, 0, 1, -1.0, said)
-    notes: list[str] = []
-    cost, basis = make_trial_cost(Reported((account,)), None, "m", NOW, notes)
+    cost, basis = make_trial_cost(Reported((account,)), None, "m", NOW)
     assert (cost, basis.kind) == (None, "unknown")
-    assert "expected a number from 0 to 1,000,000,000" in notes[0]
+    assert "expected a number from 0 to 1,000,000,000" in (basis.why_unknown or "")

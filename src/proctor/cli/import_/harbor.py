@@ -51,8 +51,8 @@ def command(
 ) -> int:
     """Seal the trials of harbor jobs, each with all its files, without running anything.
 
-    JOB is a job directory, or a directory of jobs. A record is made for every trial, as `proctor
-    record make` does; trials run by proctor already have one. Trials that are already sealed are
+    JOB is a job directory, or a directory of jobs. A record is made for every trial;
+    trials run by proctor already have one. Trials that are already sealed are
     left unchanged, so a job can be imported again when more trials have ended. In a job that is not
     marked as finished, trials without a result are left for later, or imported as killed with
     --killed. `proctor export --format harbor` restores the files.

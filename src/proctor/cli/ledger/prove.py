@@ -9,7 +9,7 @@ from proctor.cli.ledger.options import (
     ledger_option,
     open_ledger,
 )
-from proctor.cli.options import PATH, STDOUT
+from proctor.cli.options import PATH, STDOUT, check_apart
 from proctor.cli.output import (
     json_option,
     print_json,
@@ -41,7 +41,12 @@ from proctor.ledger.reader import LedgerReader
     help="Prove that the ledger only grew since CHECKPOINT.",
 )
 @click.option(
-    "--checkpoint", type=PATH, help="Prove against this checkpoint, such as an older copy."
+    "--checkpoint", type=PATH, help="Prove against this checkpoint, such as a cosigned copy."
+)
+@click.option(
+    "--leaf-only",
+    is_flag=True,
+    help="Include only the hash of the entry in the proof, not the entry.",
 )
 @click.option(
     "-o",
@@ -56,6 +61,7 @@ def command(
     trial: str | None,
     since: str | None,
     checkpoint: str | None,
+    leaf_only: bool,
     output: str | None,
     directory: str | None,
     as_json: bool,
@@ -71,8 +77,9 @@ def command(
     """
     if (trial is None) == (since is None):
         raise click.UsageError("expected TRIAL or --since CHECKPOINT, one of the two")
+    check_apart("leaf_only", "since")
     with open_ledger(directory) as ledger:
-        proof = _prove(ledger, trial, since, checkpoint)
+        proof = _prove(ledger, trial, since, checkpoint, leaf_only=leaf_only)
         data = render_document(proof)
         written = None
         if output is None and not as_json:
@@ -119,7 +126,12 @@ def _summarize(proof: Proof) -> str:
 
 
 def _prove(
-    ledger: LedgerReader, trial: str | None, since: str | None, checkpoint: str | None
+    ledger: LedgerReader,
+    trial: str | None,
+    since: str | None,
+    checkpoint: str | None,
+    *,
+    leaf_only: bool,
 ) -> Proof:
     newest = ledger.refresh()
     under = load_checkpoint(checkpoint) if checkpoint is not None else newest
@@ -127,7 +139,7 @@ def _prove(
         return make_consistency(ledger, load_checkpoint(since), under)
     found = resolve_name(ledger, trial or "")
     seq = found if isinstance(found, int) else found.seq
-    return make_inclusion(ledger, seq, under)
+    return make_inclusion(ledger, seq, under, leaf_only=leaf_only)
 
 
 def _facts(proof: Proof) -> dict[str, object]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proctor.errors import InputError
-from proctor.exchange.harbor_trial import RecordRequest, make_bare_record
+from proctor.exchange.harbor_trial import RecordRequest, make_record
 from proctor.exchange.trial_sources import ReadBefore
 from proctor.files import read_small
 from proctor.harbor.documents import LockDocument
@@ -72,9 +72,7 @@ def _find_contradictions(trial: str, before: ReadBefore, record: bytes | None) -
         return
     try:
         parsed = parse_record(record, trial, salvage=True).record
-        made, _ = make_bare_record(
-            RecordRequest(trial=trial, experiment=parsed.experiment_id), before
-        )
+        made, _ = make_record(RecordRequest(trial=trial, experiment=parsed.experiment_id), before)
     except InputError as error:
         yield f"cannot be compared with its files: {error}"
         return

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from proctor.errors import DamageError, InputError
-from proctor.exchange.harbor_trial import RecordRequest, make_bare_record
+from proctor.exchange.harbor_trial import RecordRequest, make_record
 from proctor.ledger.counting import ATTEMPT
 from proctor.ledger.entry import TrialEntry, Withheld, decode_line
 from proctor.ledger.reader import LedgerReader
@@ -208,7 +208,5 @@ def _find_related_places(place: Path, trial: str) -> tuple[str, ...]:
 def _submit(place: Path, experiment: str) -> Submission:
     if has_record(place):
         return submit_trial(place)
-    record, basis = make_bare_record(
-        RecordRequest(trial=str(place), experiment=make_id(experiment))
-    )
+    record, basis = make_record(RecordRequest(trial=str(place), experiment=make_id(experiment)))
     return submit_record(render_record(record), place, TrialContext(cost_basis=basis.kind))

@@ -213,7 +213,7 @@ def _find_other_record(
     if basis is None and not whole[0].file.is_here:
         return None
     counted = {key: each for key, each in operands.items() if each is not None}
-    reward = find_reward(whole[0].rewards if basis is None else counted, [])
+    reward = find_reward(whole[0].rewards if basis is None else counted)
     stated = record.evaluation.reward
     if reward == stated:
         return None
