@@ -94,7 +94,7 @@ def test_hostile_text_reaches_no_terminal(
             + entry("tool_result", 10**18, tool_name=HOSTILE, stderr=HOSTILE, exit_code=1)
             + "{torn \x1b[31m"
         )
-    for arguments in (paths[:1], paths, [*paths, "--compat"], [*paths, "--json"]):
+    for arguments in (paths[:1], paths, [*paths, "--json"]):
         ran = proctor("trace", "summary", *arguments)
         assert ran.code == 0
         assert all(char.isprintable() or char == "\n" for char in ran.out)
@@ -125,17 +125,6 @@ def test_sealed_trials_are_summed_up_by_name_and_by_filter(
     assert one.out.startswith(f"trial          night/{names[0]}")
     none = proctor("trace", "summary", "--experiment", "other")
     assert (none.code, none.out) == (0, "no trial matches\n")
-
-
-def test_compat_prints_the_peers_numbers(proctor: Proctor, trace: Path) -> None:
-    document = json.loads(proctor("trace", "summary", trace, "--compat", "--json").out)
-    (found,) = document["trials"]
-    assert found["signals"]["tool_errors"] == 3
-    assert found["signals"]["first_error"] == "no rule"
-    assert found["record"] is None
-    assert document["aggregate"]["mean_tool_call_count"] == 5.0
-    table = proctor("trace", "summary", trace, "--compat").out
-    assert "trials_with_transcript 1" in table
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from proctor.traces.behaviour import Agreement, compare_labels
 from proctor.traces.label_rules import RULES_VERSION, classify
-from proctor.traces.labels import LABELS
+from proctor.traces.labels import LABELS, Agreement, compare_labels
 from proctor.traces.trajectory import load_trajectory
 
 

@@ -13,7 +13,7 @@ from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.sealing import seal
 from proctor.ledger.traced_trials import trace_sealed
 from proctor.ledger.trial_index import TrialFilter
-from proctor.traces.trial_summary import compare_traced, summarise_traced
+from proctor.traces.trial_summary import summarise_traced
 from tests.ledger.ledgers import make_ledger
 from tests.task.trees import JOBS
 
@@ -155,20 +155,6 @@ def test_damaged_evidence_is_said_and_ends_nothing(ledger: OpenLedger, tmp_path:
     assert found.problem is not None
     assert not found.has_trace
     assert found.cause is not None
-
-
-def test_compat_reads_the_trajectory_else_the_conversation_and_no_atif(trial: Path) -> None:
-    (found,) = find_in_files(str(trial))
-    assert compare_traced(found).signals.has_transcript == 0
-    (trial / "agent" / "conversation.jsonl").write_text('{"role": "assistant"}\n')
-    (found,) = find_in_files(str(trial))
-    assert compare_traced(found).signals.assistant_messages == 1
-    (trial / "agent" / "trajectory.jsonl").write_text(ENTRY * 3)
-    (found,) = find_in_files(str(trial))
-    compared = compare_traced(found)
-    assert compared.signals.assistant_messages == 3
-    assert compared.record is not None
-    assert compared.record["trial_id"] == trial.name
 
 
 def test_where_verification_was_switched_off_that_is_the_evidence() -> None:

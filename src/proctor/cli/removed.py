@@ -16,6 +16,8 @@ REMOVED: dict[str, str] = {
     "proctor export --format every-eval-ever": "`--format aec-bench` or `parquet` has every score.",
     "proctor export --format otel": "`--format atif` has the traces, `parquet` times and tokens.",
     "proctor trace follow": "`proctor show --follow` shows a trace while it is written.",
+    "proctor trace summary --compat": "`proctor trace summary` counts by its own rules, "
+    "`proctor export --format aec-bench` writes records that aec-bench counts.",
     "proctor trace diff": "`proctor view` compares two traces on its page of two trials.",
     "proctor outcome --aggregate": "`proctor report` and `proctor board` aggregate scores.",
     "proctor outcome --attempt": "`proctor outcome --codes` lists what is retried.",

@@ -34,18 +34,15 @@ Summaries
     causes        why a trial failed, with the evidence
     trial_summary   one trial in numbers
     experiment    many trials in numbers, each mean with its denominator
-    compat_summary  aec-bench's definitions of these numbers
     actions       an agent's actions and their answers, made comparable
     divergence    compare two traces
 
 Labels
 
-    labels        the four labels of a turn
+    labels        the four labels of a turn, and how far two sets of labels agree
     tool_actions  what a tool call does, by its name and command
     label_rules   the rules that label every turn
     judge         a model that labels turns
-    behaviour     labels of one trial and of many: shares, transitions, distances
-    compat_labels   aec-bench's report of the labels
 
 Nothing here scores, and the code that scores uses only the readers.
 """

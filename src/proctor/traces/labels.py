@@ -1,6 +1,10 @@
-"""The four labels of a turn, and where an agent's reasoning is stored."""
+"""The four labels of a turn, where an agent's reasoning is stored, and how far two labels agree.
 
-from collections.abc import Iterable, Iterator
+A share of nothing is None, never 0. Two sets of labels of the same turns are compared by Cohen's
+kappa.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -42,6 +46,12 @@ def find_dominant(counts: dict[str, int]) -> str | None:
     return best if counts[best] else None
 
 
+def find_shares(counts: Mapping[str, int]) -> dict[str, float] | None:
+    """Counts as shares of their sum; None if the sum is 0."""
+    total = sum(counts.values())
+    return {label: count / total for label, count in counts.items()} if total else None
+
+
 _PLACES = (("conversation", "thinking"), ("atif", "reasoning_content"))
 
 
@@ -52,3 +62,47 @@ def list_thoughts(metadata: Object) -> Iterator[str]:
         thought = held.get(name) if isinstance(held, dict) else None
         if isinstance(thought, str):
             yield thought
+
+
+type Confusion = tuple[tuple[int, ...], ...]
+"""Counts, 4 by 4 in the order of LABELS: rows are the first labels, columns the second."""
+
+
+class Agreement(msgspec.Struct, frozen=True, kw_only=True):
+    """Agreement between two sets of labels of the same turns."""
+
+    turns: int
+    """Turns with both labels."""
+    agreed: int
+    """Turns with equal labels."""
+    kappa: float | None
+    """Cohen's kappa: agreement beyond chance, at most 1; null if undefined."""
+    confusion: Confusion
+
+
+def compare_labels(first: Sequence[str], second: Sequence[str]) -> Agreement:
+    """Compare two labels of each turn, in the same order."""
+    at = {label: place for place, label in enumerate(LABELS)}
+    counts = [[0] * len(LABELS) for _ in LABELS]
+    for one, other in zip(first, second, strict=True):
+        counts[at[one]][at[other]] += 1
+    return Agreement(
+        turns=len(first),
+        agreed=sum(row[place] for place, row in enumerate(counts)),
+        kappa=find_kappa(counts),
+        confusion=tuple(tuple(row) for row in counts),
+    )
+
+
+def find_kappa(counts: Sequence[Sequence[int]]) -> float | None:
+    """Cohen's kappa of a square of counts; None if undefined."""
+    total = sum(sum(row) for row in counts)
+    if not total:
+        return None
+    agreed = sum(row[place] for place, row in enumerate(counts))
+    columns: list[int] = [sum(column) for column in zip(*counts, strict=True)]
+    # In whole numbers, so that full agreement by chance is detected exactly.
+    by_chance = sum(sum(row) * columns[place] for place, row in enumerate(counts))
+    if by_chance == total * total:
+        return None
+    return (agreed * total - by_chance) / (total * total - by_chance)

@@ -4,7 +4,6 @@ If both contain the same value, both are kept: turns reported by the agent and t
 are the record's, which covers all calls; the trace's if the record has none.
 """
 
-import contextlib
 from collections.abc import Sequence
 from typing import Final
 
@@ -13,8 +12,6 @@ import msgspec
 from proctor.errors import DamageError, TraceError
 from proctor.record.model import TrialRecord
 from proctor.traces.causes import Case, Cause, find_cause
-from proctor.traces.compat_summary import Signals, make_summary_record, read_signals
-from proctor.traces.entry import OUTPUT_FILE, Object, TraceKind
 from proctor.traces.failures import TrialFailures, has_failed, read_failures, read_logs
 from proctor.traces.limits import Limit, exception_types, find_in, find_limit, whole
 from proctor.traces.summary import TraceSummary, merge_parts, summarise_file
@@ -155,7 +152,6 @@ def _advisor_of(record: TrialRecord, trace: TraceSummary) -> AdvisorSummary:
 
 _VERIFIER_LOGS: Final = ("verifier/test-stdout.txt", "verifier/test-stderr.txt")
 _TRACEBACK: Final = "exception.txt"
-_PLACES: Final = ("agent/", "", "artifacts/")
 
 
 def summarise_traced(trial: TracedTrial, *, labelled: bool = False) -> TrialSummary:
@@ -221,44 +217,3 @@ def _is_unverified(record: TrialRecord) -> bool:
 
 def _is_verifiers(name: str) -> bool:
     return name.startswith("verifier/") or "/verifier/" in name
-
-
-class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """aec-bench's summary of a trial."""
-
-    name: str
-    signals: Signals
-    record: Object | None
-    """The line of its `report traces`. Null if the trial has no record."""
-
-
-def compare_traced(trial: TracedTrial) -> Compared:
-    """Summarise a trial by aec-bench's rules."""
-    names = [_find_trace(trial, kind) for kind in (TraceKind.TRAJECTORY, TraceKind.CONVERSATION)]
-    with contextlib.ExitStack() as stack:
-        paths = [
-            None if name is None else stack.enter_context(trial.open_file(name)) for name in names
-        ]
-        signals = read_signals(*paths)
-    record = None if trial.record is None else make_summary_record(trial.record, signals)
-    return Compared(name=trial.name, signals=signals, record=record)
-
-
-def _find_trace(trial: TracedTrial, kind: TraceKind) -> str | None:
-    """The trial's file of a kind: the one named in the record, else at its usual path."""
-    if trial.lone is not None:
-        return trial.files[0] if trial.lone is kind else None
-    outputs = trial.record.outputs if trial.record else None
-    is_trajectory = kind is TraceKind.TRAJECTORY
-    named = None if outputs is None else outputs.conversation_path
-    if outputs is not None and is_trajectory:
-        named = outputs.trajectory_path
-    usual = "trajectory.jsonl" if is_trajectory else "conversation.jsonl"
-    candidates = [named, *(f"{place}{usual}" for place in _PLACES)]
-    # aec-bench reads only .jsonl files: it does not know ATIF documents.
-    fitting = (
-        name
-        for name in candidates
-        if name and name.endswith(".jsonl") and not name.endswith(OUTPUT_FILE)
-    )
-    return next((name for name in fitting if name in trial.files), None)

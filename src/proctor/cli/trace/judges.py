@@ -13,9 +13,9 @@ from proctor.cli.ledger.progress import reading_progress
 from proctor.cli.options import check_companions
 from proctor.cli.trace.labels import LabelledTrial, Part
 from proctor.errors import AgentError, InputError
-from proctor.traces.behaviour import compare_labels
 from proctor.traces.judge import PROMPT_VERSION, LabelCache, ShownTurn, show_turns
 from proctor.traces.label_rules import RULES_VERSION
+from proctor.traces.labels import compare_labels
 from proctor.traces.trace import TraceReading
 from proctor.traces.traced_trial import TracedTrial, opened_traces
 

@@ -8,17 +8,9 @@ from typing import Any, Final
 import msgspec
 
 from proctor.errors import DamageError, TraceError
-from proctor.traces.behaviour import (
-    Behaviour,
-    LabelledRun,
-    TrialBehaviour,
-    describe_all,
-    describe_trials,
-)
-from proctor.traces.compat_labels import summarise
 from proctor.traces.entry import Entry
 from proctor.traces.label_rules import Classifier
-from proctor.traces.labels import Label
+from proctor.traces.labels import LABELS, Label, count_labels, find_dominant, find_shares
 from proctor.traces.trace import TraceReading
 from proctor.traces.traced_trial import FoundTrace, TracedTrial, opened_traces
 
@@ -76,52 +68,36 @@ class LabelledTrial:
 
 
 def _turns_of(part: Part, unlabelled: Mapping[tuple[str, int], str]) -> Iterator[LabelledTurn]:
+    found: list[tuple[int, str | None, float | None, str]] = [
+        (each.step, each.label, each.confidence, each.cue) for each in part.labels
+    ]
     without = [(step, why) for (name, step), why in unlabelled.items() if name == part.name]
-    if not without:
-        yield from (_labelled(part, label) for label in part.labels)
-        return
-    turns = [_labelled(part, label) for label in part.labels]
-    turns += [
-        LabelledTurn(
+    if without:
+        found += [(step, None, None, why) for step, why in without]
+        found.sort(key=lambda turn: turn[0])
+    for step, label, confidence, cue in found:
+        yield LabelledTurn(
             part=part.name,
             step=step,
-            label=None,
-            confidence=None,
-            cue=why,
+            label=label,
+            confidence=confidence,
+            cue=cue,
             action=part.actions.get(step, ""),
         )
-        for step, why in without
-    ]
-    yield from sorted(turns, key=lambda turn: turn.step)
-
-
-def _labelled(part: Part, label: Label) -> LabelledTurn:
-    return LabelledTurn(
-        part=part.name,
-        step=label.step,
-        label=label.label,
-        confidence=label.confidence,
-        cue=label.cue,
-        action=part.actions.get(label.step, ""),
-    )
 
 
 def label_trial(trial: TracedTrial) -> LabelledTrial:
     """Label a trial by the rules; a trial without a usable trace has a `problem` instead."""
     try:
-        return _label_traces(trial)
+        with opened_traces(trial) as traces:
+            if not traces:
+                return LabelledTrial(trial, (), (), problem=trial.problem or _NO_TRACE)
+            parts = tuple(_label_part(trace) for trace in traces)
+            passed_over = tuple(why for trace in traces for why in trace.passed_over)
+            sources = tuple(f"{trace.kind} {trace.name}" for trace in traces)
+            return LabelledTrial(trial, parts, sources, passed_over)
     except (TraceError, DamageError) as error:
         return LabelledTrial(trial, (), (), problem=str(error))
-
-
-def _label_traces(trial: TracedTrial) -> LabelledTrial:
-    with opened_traces(trial) as traces:
-        if not traces:
-            return LabelledTrial(trial, (), (), problem=trial.problem or _NO_TRACE)
-        parts = tuple(_label_part(trace) for trace in traces)
-        passed_over = tuple(why for trace in traces for why in trace.passed_over)
-        sources = tuple(f"{trace.kind} {trace.name}" for trace in traces)
-        return LabelledTrial(trial, parts, sources, passed_over)
 
 
 _NO_TRACE: Final = "no trace: no trajectory, conversation or ATIF file with a turn"
@@ -164,35 +140,67 @@ def _brief(arguments: Mapping[str, Any]) -> str:
     return " ".join(shown)
 
 
-@dataclass(frozen=True, slots=True)
-class LabelReport:
-    """Statistics over labelled trials."""
+class TrialBehaviour(msgspec.Struct, frozen=True, kw_only=True):
+    """The labels of one trial, and what of them there is."""
 
-    trials: list[TrialBehaviour]
-    whole: Behaviour
-    compat: dict[str, Any]
-    """The same under aec-bench's names and rules."""
+    trial: str
+    task: str | None
+    reward: float | None
+    """Null: not scored, which is not 0."""
+    turns: int
+    """Turns that have a label."""
+    counts: dict[str, int]
+    shares: dict[str, float] | None
+    dominant: str | None
+    """The most frequent label; of equals, the first in order."""
+    sources: tuple[str, ...]
+    passed_over: tuple[str, ...]
+    problem: str | None
+    labels: tuple[LabelledTurn, ...]
 
 
-def summarise_labels(trials: Sequence[LabelledTrial]) -> LabelReport:
-    """Compute the statistics of labels."""
-    runs = [_run_of(trial) for trial in trials]
-    described = describe_trials(runs)
-    return LabelReport(described, describe_all(described), summarise(runs))
+class Behaviour(msgspec.Struct, frozen=True, kw_only=True):
+    """The labels of many trials together."""
+
+    trials: int
+    labelled: int
+    """Trials with at least one label."""
+    turns: int
+    counts: dict[str, int]
+    shares: dict[str, float] | None
+    """Share of all turns: a long trial weighs more."""
+    dominant: dict[str, int]
+    """How many trials each label dominates."""
 
 
-def _run_of(labelled: LabelledTrial) -> LabelledRun:
+def describe_trial(labelled: LabelledTrial) -> TrialBehaviour:
+    """Count the labels of a trial."""
     record = labelled.trial.record
-    return LabelledRun(
+    counts = count_labels(label.label for label in labelled.labels)
+    return TrialBehaviour(
         trial=labelled.trial.name,
         task=record.task.task_id if record else None,
-        reward=find_reward(labelled.trial),
-        labels=tuple(label.label for label in labelled.labels),
-        confidences=tuple(label.confidence for label in labelled.labels),
-        has_trace=bool(labelled.parts),
+        reward=record.evaluation.reward if record else None,
+        turns=sum(counts.values()),
+        counts=counts,
+        shares=find_shares(counts),
+        dominant=find_dominant(counts),
+        sources=labelled.sources,
+        passed_over=labelled.passed_over,
+        problem=labelled.problem,
+        labels=tuple(labelled.turns),
     )
 
 
-def find_reward(trial: TracedTrial) -> float | None:
-    """The recorded reward; None if there is none, which is not 0."""
-    return trial.record.evaluation.reward if trial.record else None
+def describe_all(trials: Sequence[TrialBehaviour]) -> Behaviour:
+    """Count the labels of all trials together."""
+    counts = {label: sum(trial.counts[label] for trial in trials) for label in LABELS}
+    dominant = [trial.dominant for trial in trials]
+    return Behaviour(
+        trials=len(trials),
+        labelled=sum(trial.turns > 0 for trial in trials),
+        turns=sum(counts.values()),
+        counts=counts,
+        shares=find_shares(counts),
+        dominant={label: dominant.count(label) for label in LABELS},
+    )

@@ -22,13 +22,11 @@ from proctor.cli.trace.summary_text import (
     render_trial,
 )
 from proctor.cli.width import terminal_width
-from proctor.errors import DamageError, TraceError
 from proctor.exchange.traced_files import find_in_files, find_set_aside, list_places
 from proctor.ledger.counting import SET_ASIDE
 from proctor.ledger.trial_index import TrialFilter
 from proctor.report.page.figures import UNKNOWN, render_seconds
 from proctor.sentence import count_of, render_figure, render_percent
-from proctor.traces.compat_summary import Signals, aggregate
 from proctor.traces.experiment import (
     Average,
     ExperimentSummary,
@@ -36,7 +34,7 @@ from proctor.traces.experiment import (
     summarise_experiment,
 )
 from proctor.traces.parallel import count_processors, map_paths
-from proctor.traces.trial_summary import Compared, TrialSummary, compare_traced, summarise_traced
+from proctor.traces.trial_summary import TrialSummary, summarise_traced
 
 # Summaries of several trials: a table, and lines below it
 
@@ -180,12 +178,10 @@ _PLAIN_WIDTH: Final = 100
 @click.argument("things", nargs=-1, metavar="[THING]...")
 @ledger_option
 @filter_options
-@click.option("--compat", is_flag=True, help="Print aec-bench's numbers instead of proctor's.")
 @json_option
 def command(
     things: tuple[str, ...],
     directory: str | None,
-    compat: bool,
     as_json: bool,
     wanted: TrialFilter,
 ) -> int:
@@ -197,9 +193,6 @@ def command(
 
     Example: proctor trace summary --experiment nightly --reward ..0.5
     """
-    if compat:
-        _print_compat(list(_compare(things, directory, wanted)), as_json=as_json)
-        return 0
     left_out: Counter[str] = Counter()
     trials = list(_summarise(things, directory, wanted, left_out))
     if as_json:
@@ -275,38 +268,3 @@ def _say_without_trace(trials: list[TrialSummary]) -> None:
     for trial in [each for each in without if each.problem][:5]:
         problem = (trial.problem or "").removeprefix(f"{trial.name}: ")
         print_line(f"  {trial.name}: {problem}")
-
-
-def _compare(
-    things: tuple[str, ...], directory: str | None, wanted: TrialFilter
-) -> Iterator[Compared]:
-    with traced_trials(things, directory, wanted, Counter()) as trials:
-        for trial in trials:
-            try:
-                yield compare_traced(trial)
-            except (TraceError, DamageError) as error:
-                click.echo(f"{trial.name!r}: {str(error)!r}", err=True)
-                yield Compared(name=trial.name, signals=Signals(), record=None)
-
-
-def _print_compat(found: list[Compared], *, as_json: bool) -> None:
-    whole = aggregate([each.signals for each in found])
-    if as_json:
-        print_json(msgspec.to_builtins({"trials": found, "aggregate": whole}))
-        return
-    if not found:
-        print_line("no trial matches")
-        return
-    names = [name for name in Signals.__struct_fields__ if name != "first_error"]
-    rows = [
-        [each.name, *(str(getattr(each.signals, name)) for name in names), _first(each)]
-        for each in found
-    ]
-    print_rows(["trial", *names, "first_error"], rows, right=names)
-    print_line()
-    for name, value in whole.items():
-        print_line(f"{name} {value}")
-
-
-def _first(found: Compared) -> str:
-    return found.signals.first_error or "-"
