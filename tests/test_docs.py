@@ -1,8 +1,8 @@
 """What the documents say is so: commands, examples, maps, error classes, invariants, links.
 
 An example is a fenced block marked `console`. Its lines that start with `$ ` are run; the lines
-after each must be its output, to the letter. The README, the tutorials and docs/tasks.md are pasted
-into an empty directory, the other pages run in the root of the repository. Blocks with another mark
+after each must be its output, to the letter. Some pages are pasted into an empty directory (PASTED
+of scripts/readme-examples), the others run in the root of the repository. Blocks with another mark
 are not run.
 """
 

@@ -45,7 +45,6 @@ DECIMALS: dict[str, str] = {
     "src/proctor/report/gate/limits.py": "a share as it was given",
     "src/proctor/report/page/scale.py": "marks of an axis",
     "src/proctor/report/page/svg.py": "coordinates",
-    "src/proctor/serve/witnesses.py": "a limit in whole seconds",
     "src/proctor/trial/trial_run.py": "stored in findings.json",
     "src/proctor/web/bars.py": "coordinates",
     "src/proctor/web/templates/trial.html": "coordinates",

@@ -1,4 +1,4 @@
-import base64, hashlib, itertools, json, re, sys
+import base64, hashlib, json, re, sys
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 sha, read = lambda data: hashlib.sha256(data).digest(), lambda path: open(path, "rb").read()
 unbase = lambda text: next(d for d in [base64.b64decode(text)] if base64.b64encode(d).decode() == text)
@@ -47,19 +47,4 @@ for note in [f"{ledger}/checkpoint", *sys.argv[2:]]:
     _, name, key, _ = [k for k in keys if k[0] < int(size)][-1]
     signed = [unbase(s.split(" ")[2]) for s in signatures if s.split(" ")[1] == name]
     verify(key, [s[4:] for s in signed if s[:4] == sha(f"{name}\n".encode() + key)[:4]][0], f"{body}\n".encode())
-def belongs(n, experiment):
-    e = entries[n]
-    if "withheld" in e: return any(t["entry"] == n and t["subject"]["experiment_id"] == experiment for t in told if t["subject"])
-    named = [e, e.get("record"), e.get("subject"), e.get("by")] if e["kind"] != "attest" else []
-    return experiment in [name.get("experiment_id") for name in named if isinstance(name, dict)]
-for n, a in enumerate(entries):
-    if a.get("kind") != "attest": continue
-    places, hidden, counted = range(min(a["size"], n)), {t["entry"] for t in told if t["subject"]}, []
-    sure, hidden = [p for p in places if belongs(p, a["experiment_id"])], [p for p in places if "withheld" in entries[p] and p not in hidden]
-    for more in itertools.combinations(hidden, max(0, a["entries"] - len(sure))):
-        text = "".join(f"{p} {leaves[p].hex()}\n" for p in sorted([*sure, *more]))
-        if sha(text.encode()).hex() == a["digest"]: counted = [*sure, *more]
-    plan = next((p for p in sure if entries[p].get("kind") == "plan"), None)
-    assert a["size"] <= n and len(counted) == a["entries"] and a["plan"] in [plan, *set(counted) - set(sure)], f"entry {n} attests something else"
-    assert a["unnamed"] == sum(t["seq"] < a["size"] and not t["subject"] for t in told), f"entry {n} attests something else"
 print(f"{len(leaves)} entries, signed by {entries[0]['key']} and those that it named")

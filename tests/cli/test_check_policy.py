@@ -36,7 +36,7 @@ def test_a_submission_that_passes_is_exit_0(proctor: Proctor, policy: Path) -> N
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.startswith(f"{JOB}: small: passed (15 trials)\n")
     assert "not checked: that the run happened as its files say" in ran.out
-    assert "reviews, ledger, witnesses: not required by the policy" in ran.out
+    assert "reviews, ledger: not required by the policy" in ran.out
 
 
 def test_one_that_fails_is_exit_1_with_a_reason_for_each_trial(proctor: Proctor) -> None:

@@ -1,4 +1,4 @@
-"""`proctor ledger`: init, seal, list, review, withhold, stats and verify, as people meet them."""
+"""`proctor ledger`: init, seal, list, review, withhold and verify, as people meet them."""
 
 import csv
 import io
@@ -202,9 +202,6 @@ def test_kept_attempts_are_trials_of_their_own(proctor: Proctor, home: Path) -> 
     assert one.splitlines()[1].split()[-1] == "restarted"
     complete = json.loads(proctor("ledger", "list", "--status", "sealed", "--json").out)
     assert [each["trial_id"] for each in complete] == ["t"]
-    stats = json.loads(proctor("ledger", "stats", "--json").out)["total"]
-    assert [stats[name] for name in ("trials", "sealed", "begun_again")] == [3, 1, 2]
-    assert " restarted " in proctor("ledger", "stats").out
     # The record in the trial's directory means the trial.
     assert (
         "3 sealed before"
@@ -302,7 +299,7 @@ def test_a_list_fits_its_terminal(proctor: Proctor, monkeypatch: pytest.MonkeyPa
 
 def test_commands_that_read_make_no_ledger(proctor: Proctor, home: Path) -> None:
     for arguments in (
-        ("list",), ("stats",), ("verify",), ("review", "x", "--verdict", "pass", "--reviewer", "a"),
+        ("list",), ("verify",), ("review", "x", "--verdict", "pass", "--reviewer", "a"),
         ("withhold", "x", "--reason", "r"),
     ):  # fmt: skip
         ran = proctor("ledger", *arguments)
@@ -311,7 +308,7 @@ def test_commands_that_read_make_no_ledger(proctor: Proctor, home: Path) -> None
     assert not (home / "ledger").exists()
 
 
-# review, withhold, stats, verify
+# review, withhold, verify
 
 
 @pytest.mark.usefixtures("sealed")
@@ -363,15 +360,6 @@ def test_a_withholding_without_a_word_is_refused(proctor: Proctor) -> None:
         assert (ran.code, sentence in ran.err) == (2, True)
     ran = proctor("ledger", "withhold", "0", "--reason", "r")
     assert (ran.code, "it cannot be withheld" in ran.err) == (2, True)
-
-
-@pytest.mark.usefixtures("sealed")
-def test_stats_count(proctor: Proctor) -> None:
-    stats = json.loads(proctor("ledger", "stats", "--json").out)
-    assert [each["experiment_id"] for each in stats["experiments"]] == ["experiment-001", "nightly"]
-    assert stats["total"]["trials"] == 6
-    ran = proctor("ledger", "stats")
-    assert ran.out.splitlines()[0].split()[:2] == ["experiment", "trials"]
 
 
 @pytest.mark.usefixtures("sealed")

@@ -68,7 +68,6 @@ def test_a_ledger_with_a_hostile_origin_is_refused_in_plain_words(
         ("ledger", "checkpoint", "--public-key"),
         ("ledger", "verify"),
         ("ledger", "list"),
-        ("ledger", "stats"),
         ("show", "0"),
         ("board",),
     ):
@@ -108,7 +107,7 @@ def test_no_command_sends_a_hostile_text_to_a_terminal(proctor: Proctor, tmp_pat
     commands: list[tuple[str, ...]] = [("show", str(seq)) for seq in range(7)]
     commands += [("show", "trial-002"), ("show", "trial-002", "--json"), ("board",)]
     commands += [("ledger", "list"), ("ledger", "list", "--json"), ("ledger", "verify")]
-    commands += [("ledger", "stats"), ("ledger", "checkpoint"), ("report", EXPERIMENT)]
+    commands += [("ledger", "checkpoint"), ("report", EXPERIMENT)]
     commands += [("report", EXPERIMENT, "--format", "markdown"), ("report", EXPERIMENT, "--json")]
     commands += [("search", "red"), ("trace", "summary", EXPERIMENT)]
     for command in commands:

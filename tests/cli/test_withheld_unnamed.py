@@ -51,7 +51,6 @@ def ledger(tmp_path: Path) -> Path:
     [
         ["ledger", "list"],
         ["ledger", "list", "--experiment", "exp", "--reward", "0.5.."],
-        ["ledger", "stats"],
         ["board", "--dataset", DATASET],
         ["board", "--dataset", DATASET, "--at", "4"],
         ["board", "--dataset", DATASET, "--markdown"],
@@ -74,7 +73,6 @@ def test_it_is_said_on_the_screen(proctor: Proctor, ledger: Path, command: list[
 @pytest.mark.parametrize(
     ("command", "step"),
     [
-        (["ledger", "stats"], "withheld_unnamed"),
         (["board"], "withheld_unnamed"),
         (["plan", "show"], "withheld_unnamed"),
         (["search", "anything"], "withheld_unnamed"),

@@ -124,7 +124,7 @@ def test_a_server_that_is_killed_under_a_job_gets_its_trials_later(site: Site) -
         assert ran.code == 0, ran.err
         assert site.rewards() == [1.0] * 4
         served.start()
-        assert site.proctor("ledger", "sync", "--ledger", served.url).code == 0
+        assert site.proctor("ledger", "seal", "--ledger", served.url).code == 0
         names = {f"{lost.parent.parent.name}.attempt-1" for lost in site.lost()}
         assert len(names) == 1
         assert sorted(served.trials()) == sorted(names | {trial.name for trial in site.trials})

@@ -20,14 +20,10 @@ ADDRESS = "https://ledger.example.org"
         ("ledger", "init", "--next-key", "key", "--ledger"),
         ("ledger", "withhold", "trial", "--reason", "private", "--ledger"),
         ("ledger", "review", "trial", "--verdict", "pass", "--reviewer", "ana", "--ledger"),
-        ("ledger", "attest", "night", "--ledger"),
-        ("ledger", "cosign", "checkpoint", "--key", "key", "--ledger"),
-        ("ledger", "watch", "--once"),
         ("serve", "--ledger"),
-        ("serve", "token", "add", "node", "--ledger"),
-        ("serve", "token", "list", "--ledger"),
-        ("serve", "token", "revoke", "node", "--ledger"),
-        ("serve", "machine", "revoke", "node", "--ledger"),
+        ("serve", "access", "add", "node", "--ledger"),
+        ("serve", "access", "list", "--ledger"),
+        ("serve", "access", "revoke", "node", "--ledger"),
     ],
 )
 def test_what_is_done_where_the_ledger_is_takes_no_address(

@@ -180,7 +180,7 @@ def test_what_is_no_ledger_is_not_made_one(tmp_path: Path, kind: str) -> None:
         (place / "letters").write_text("dear ana")
     with pytest.raises(LedgerError, match="not a ledger"):
         Ledger.open(place)
-    for command in (["list"], ["stats"], ["verify"]):
+    for command in (["list"], ["verify"]):
         ran = run_child("ledger", *command, "--ledger", place)
         assert (ran.code, "not a ledger" in ran.err, "Traceback" in ran.err) == (2, True, False)
     assert sorted(path.name for path in tmp_path.rglob("*")) == {
@@ -243,7 +243,7 @@ def test_an_entry_with_trailing_garbage_is_damage(ledger: Ledger, garbage: bytes
     path.write_bytes(b"\n".join(lines))
     ledger.close()
     forget_index(Path(ledger.where))
-    for command in ("list", "stats", "verify"):
+    for command in ("list", "verify"):
         ran = run_child("ledger", command, "--ledger", Path(ledger.where))
         assert (ran.code, "Traceback" in ran.err) == (1, False)
 

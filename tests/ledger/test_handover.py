@@ -16,7 +16,6 @@ from proctor.ledger.keys import SigningKey, make_key
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.log import FileLog, read_lines
 from proctor.ledger.note import (
-    Algorithm,
     VerifierKey,
     handover_message,
     parse_verifier_key,
@@ -195,7 +194,7 @@ def test_a_claim_with_a_handover_of_another_log_proves_nothing(
 
 @pytest.mark.parametrize("point", SMALL_ORDER)
 def test_a_key_of_small_order_is_refused(point: str) -> None:
-    weak = VerifierKey("example.org/weak", bytes.fromhex(point), Algorithm.ED25519)
+    weak = VerifierKey("example.org/weak", bytes.fromhex(point))
     with pytest.raises(KeyFileError, match="small order"):
         parse_verifier_key(str(weak))
 

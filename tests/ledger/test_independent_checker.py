@@ -91,7 +91,7 @@ def test_it_is_short_and_shares_no_code_with_proctor() -> None:
             else []
         )
     }
-    assert imported == {"base64", "cryptography", "hashlib", "itertools", "json", "re", "sys"}
+    assert imported == {"base64", "cryptography", "hashlib", "json", "re", "sys"}
 
 
 def test_it_refuses_a_trial_that_is_sealed_twice_and_an_id_that_is_a_path(tmp_path: Path) -> None:

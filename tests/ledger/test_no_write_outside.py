@@ -68,7 +68,6 @@ def of_ledger(hostile: Hostile, name: str) -> Iterator[Command]:
     at: Command = ["--ledger", ledger]
     yield ["ledger", "verify", *at]
     yield ["ledger", "list", *at]
-    yield ["ledger", "stats", *at]
     yield ["ledger", "checkpoint", *at]
     yield ["check", ledger]
     yield ["check", JOB, "--policy", "leaderboard", *at]

@@ -79,12 +79,6 @@ def test_every_entry_is_proven_with_its_record(ledger: OpenLedger) -> None:
         assert isinstance(entry, TrialEntry) == (seq > 0)
 
 
-def test_a_proof_of_the_hash_alone_says_nothing_of_the_entry(ledger: OpenLedger) -> None:
-    proof = make_inclusion(ledger, 2, ledger.refresh(), leaf_only=True)
-    assert b"trial_id" not in render_document(proof)
-    assert proven_entry(proof, "proof")[1] is None
-
-
 def test_an_entry_is_proven_under_an_older_checkpoint_too(ledger: OpenLedger) -> None:
     older = ledger.refresh()
     seal(ledger, [Submission(record=record_bytes("later"), where="later")])

@@ -102,7 +102,6 @@ THINGS = [put_link, put_pipe, put_socket, put_directory, put_dangling]
 COMMANDS = (
     ("ledger", "list"),
     ("ledger", "verify"),
-    ("ledger", "stats"),
     ("ledger", "prove", "1", "-o", "-"),
     ("ledger", "claim", "--experiment", EXPERIMENT, "-o", "OUT/claim"),
     ("ledger", "checkpoint"),

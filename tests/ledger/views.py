@@ -46,7 +46,6 @@ def view_all(
     asked = (proctor, ledger, experiment)
     views = {
         "list": view_list(*asked),
-        "stats": view_stats(*asked),
         "trace summary": view_summary(*asked),
         "report": view_report(*asked),
         "board": view_board(*asked, dataset),
@@ -85,18 +84,6 @@ def view_summary(proctor: Proctor, ledger: Path, experiment: str) -> Counts:
         "superseded": left_out.get("superseded", 0),
         "attempts": left_out.get("begun again", 0),
         "withheld": left_out.get("withheld", 0),
-    }
-
-
-def view_stats(proctor: Proctor, ledger: Path, experiment: str) -> Counts:
-    stats = read(proctor("ledger", "stats", "--json", "--ledger", ledger))
-    (found,) = [each for each in stats["experiments"] if each["experiment_id"] == experiment]
-    return {
-        "trials": found["trials"],
-        "superseded": found["superseded"],
-        "attempts": found["begun_again"],
-        "withheld": found["withheld"],
-        "unnamed": stats["withheld_unnamed"],
     }
 
 

@@ -89,7 +89,7 @@ def test_everybody_reads_and_verifies_what_is_published(place: Place, owner: Own
     assert reader.proctor("ledger", "verify", "--ledger", place.url).stdout.startswith(
         f"{place.url}: sound"
     )
-    for command in (["board"], ["ledger", "stats"], ["report", EXPERIMENT]):
+    for command in (["board"], ["report", EXPERIMENT]):
         assert reader.proctor(*command, "--ledger", place.url).returncode == 0
     assert read_trials(reader) == ["a", "b"]
     with reader.opened_for_reading() as copy:
@@ -133,8 +133,8 @@ def test_what_is_published_takes_nothing(place: Place, owner: Owner) -> None:
     reader = place.reader()
     with pytest.raises(LedgerError, match="published, read-only; seal into the ledger"):
         reader.seal("new")
-    done = reader.proctor("ledger", "sync", "--ledger", place.url)
-    assert "3 entries, 0 sent" in done.stdout
+    done = reader.proctor("ledger", "seal", "--ledger", place.url)
+    assert "0 entries sent" in done.stdout
 
 
 def test_another_ledger_is_not_replaced(place: Place, owner: Owner, tmp_path: Path) -> None:

@@ -173,11 +173,11 @@ def test_a_run_goes_on_when_its_server_stops_and_its_trials_are_sent_later(
         # The answer about the first one may have been cut off.
         assert found is not None, ran
         assert (ran.code, found.groups() in (("1", "3"), ("0", "4"))) == (0, True), ran
-        assert f"proctor ledger sync --ledger {served.url}\n" in ran.out
+        assert f"proctor ledger seal --ledger {served.url}\n" in ran.out
         listed = at(machine, "ledger", "list", "--ledger", served.url)
         assert (listed.code, "the copy that was fetched last" in listed.err) == (0, True)
         assert "Errno" not in listed.err
-        synced = at(machine, "ledger", "sync", "--ledger", served.url)
+        synced = at(machine, "ledger", "seal", "--ledger", served.url)
         assert (synced.code, f"{found[2]} entries are queued\n" in synced.err) == (2, True)
         refused = run(stranger, "never", "--ledger", served.url)
         assert (refused.code, "there is no copy of this ledger yet" in refused.err) == (2, True)
@@ -185,7 +185,7 @@ def test_a_run_goes_on_when_its_server_stops_and_its_trials_are_sent_later(
     finally:
         served.stop()
         served.start()
-    sent = [at(machine, "ledger", "sync", "--ledger", served.url, "--json") for _ in range(2)]
+    sent = [at(machine, "ledger", "seal", "--ledger", served.url, "--json") for _ in range(2)]
     assert [json.loads(each.out)["sent"] for each in sent] == [int(found[2]), 0]
     assert "0 sealed\n" in at(machine, "resume", job, "-q").out
     names = [path.parent.name for path in job.glob("*/config.json")]
@@ -212,7 +212,7 @@ def test_a_trial_that_waits_and_is_run_again_is_sealed_beside_it(
         assert (ran.code, said in ran.out) == (0, True), ran
         if not is_up:
             served.start()
-            assert at(machine, "ledger", "sync", "--ledger", served.url).code == 0
+            assert at(machine, "ledger", "seal", "--ledger", served.url).code == 0
         (name,) = (path.parent.name for path in job.glob("*/config.json"))
         for _ in range(2):
             assert served.trials() == [name, f"{name}.rerun-1"]
@@ -239,7 +239,7 @@ def test_what_waits_and_is_sealed_again_has_the_same_files_of_its_job(tmp_path: 
             (tmp_path / "job/result.json").write_text('{"n": 2}')
         served.start()
         assert (
-            json.loads(at(machine, "ledger", "sync", "--ledger", served.url, "--json").out)["sent"]
+            json.loads(at(machine, "ledger", "seal", "--ledger", served.url, "--json").out)["sent"]
             == 1
         )
         assert served.trials() == ["of-a-job"]
@@ -259,10 +259,8 @@ def test_commands_that_read_take_the_address(served: ServedLedger, node: Machine
         (("search", "--update"), ""),
         (("board", "--dataset", "tasks", "--policy", "leaderboard"), "unpinned-image"),
         (("report", "night", "--no-behaviour"), "the ledger example.org/ledger"),
-        (("serve", "machine", "list"), node.key.name),
         (("ledger", "verify", "--fast"), f"{served.url}: sound"),
         (("ledger", "list", "--experiment", "night"), trial),
-        (("ledger", "stats"), "night"),
     ):
         ran = at(node, *words, "--ledger", served.url)
         assert (ran.code, said in ran.out) == (0, True), ran
@@ -298,40 +296,42 @@ def test_the_viewer_shows_and_searches_it(served: ServedLedger, node: Machine) -
 
 def test_tokens_are_made_listed_and_revoked(served: ServedLedger) -> None:
     here = owner_of(served)
-    words = ("token", "add", "ci", "--write", "--experiment", "night")
+    words = ("access", "add", "ci", "--write", "--experiment", "night")
     made = at(here, "serve", "--ledger", served.directory, *words)
     assert made.code == 0, made
     machine = replace(served.machine(has_token=False), token=made.out.strip())
-    listed = at(here, "serve", "token", "list", "--ledger", served.directory)
+    listed = at(here, "serve", "access", "list", "--ledger", served.directory)
     assert any(
-        line.startswith("ci: reads and writes night, made ") for line in listed.out.split("\n")
+        line.startswith("token ci: reads and writes night, made ")
+        for line in listed.out.split("\n")
     )
     assert made.out.strip() not in listed.out
     refused = run(machine, "other", "-l", 1, "--ledger", served.url)
     assert (refused.code, "may not write to the experiment" in refused.out) == (3, True), refused
-    again = at(here, "serve", "token", "add", "ci", "--ledger", served.directory)
+    again = at(here, "serve", "access", "add", "ci", "--ledger", served.directory)
     assert (again.code, "there is a token 'ci' already" in again.err) == (2, True)
-    limited = at(here, "serve", "token", "add", "r", "--experiment", "e", "--ledger", here.home)
+    limited = at(here, "serve", "access", "add", "r", "--experiment", "e", "--ledger", here.home)
     assert (limited.code, "--experiment limits what is written" in limited.err) == (2, True)
-    assert at(here, "serve", "token", "revoke", "ci", "--ledger", served.directory).code == 0
+    assert at(here, "serve", "access", "revoke", "ci", "--ledger", served.directory).code == 0
     refused = at(machine, "ledger", "list", "--ledger", served.url)
     assert (refused.code, "not valid" in refused.err) == (2, True)
-    unknown = at(here, "serve", "token", "revoke", "ci", "--ledger", served.directory)
-    assert (unknown.code, "there is no token 'ci'" in unknown.err) == (2, True)
+    unknown = at(here, "serve", "access", "revoke", "ci", "--ledger", served.directory)
+    assert (unknown.code, "there is no token or machine 'ci'" in unknown.err) == (2, True)
 
 
 def test_a_machine_is_listed_and_revoked(served: ServedLedger) -> None:
     here, machine = owner_of(served), served.machine()
     assert run(machine, "before", "-l", 1, "--ledger", served.url).code == 0
     words = ("--ledger", served.directory, "--json")
-    keys = json.loads(at(here, "serve", "machine", "list", *words).out)
-    (name,) = [each["name"] for each in keys if each["key"] == str(machine.key.verifier)]
-    ran = at(here, "serve", "machine", "revoke", name, "--ledger", served.directory)
+    keys = json.loads(at(here, "serve", "access", "list", *words).out)
+    key = str(machine.key.verifier)
+    (name,) = [each["name"] for each in keys if each.get("key") == key]
+    ran = at(here, "serve", "access", "revoke", key, "--ledger", served.directory)
     assert (ran.code, f"{name}: revoked, entry " in ran.out) == (0, True), ran
     refused = run(machine, "after", "-l", 1, "--ledger", served.url)
     assert (refused.code, "revoked" in refused.err) == (2, True), refused
-    assert name not in at(here, "serve", "machine", "list", *words).out
-    again = at(here, "serve", "machine", "revoke", name, "--ledger", served.directory)
+    assert name not in at(here, "serve", "access", "list", *words).out
+    again = at(here, "serve", "access", "revoke", name, "--ledger", served.directory)
     assert again.code == 2
 
 

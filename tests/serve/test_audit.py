@@ -40,15 +40,6 @@ def test_refused_requests_of_one_kind_are_a_line_and_a_count_in_each_minute(tmp_
     assert read(log.path) == [*counted, facts(401), {**facts(401), "count": 1}]
 
 
-def test_addresses_that_one_user_chooses_freely_are_counted_together(tmp_path: Path) -> None:
-    log = AuditLog(tmp_path / "log")
-    for number in range(100):
-        log.refuse(0, facts(401, f"2001:db8:1:2::{number:x}"))
-    log.close(61)
-    counted = {**facts(401, "2001:db8:1:2::"), "count": 99}
-    assert read(log.path) == [facts(401, "2001:db8:1:2::0"), counted]
-
-
 def test_many_addresses_do_not_fill_the_memory(tmp_path: Path) -> None:
     log = AuditLog(tmp_path / "log")
     for number in range(1001):

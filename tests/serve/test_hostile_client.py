@@ -1,7 +1,6 @@
 """Clients that mean harm: forged entries, foreign tokens, huge, slow and crooked requests."""
 
 import base64
-import contextlib
 import socket
 import ssl
 import time
@@ -36,11 +35,9 @@ from proctor.ledger.keys import make_key
 from proctor.ledger.machines import sign_enrolment
 from proctor.ledger.place import open_reader
 from proctor.ledger.remote.client import LedgerClient, pack_artifact
-from proctor.ledger.remote.connections import UnreachableError
 from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.verification.verify import verify_ledger
 from proctor.serve import app
-from proctor.serve.listening import MOST_CONNECTIONS
 from proctor.serve.tokens import Tokens, serve_directory
 from tests.ledger.ledgers import ORIGIN
 from tests.serve.attackers import (
@@ -445,21 +442,6 @@ def test_paths_lead_nowhere_else(attacker: Attacker, path: str) -> None:
     assert b"sha256" not in answer.content or b"message" in answer.content
 
 
-def test_guessing_tokens_is_slowed_down(served: ServedLedger) -> None:
-    machine = served.machine()
-    context = ssl.create_default_context(cafile=machine.certificate)
-    with httpx.Client(base_url=served.url, verify=context) as http:
-        codes = [
-            http.get("/checkpoint", headers={"authorization": f"Bearer {n}"}).status_code
-            for n in range(60)
-        ]
-        assert codes.count(429) > 10
-        assert set(codes) == {401, 429}
-        # Somebody with a token is not kept out by those without.
-        good = {"authorization": f"Bearer {machine.token}"}
-        assert http.get("/checkpoint", headers=good).status_code == 200
-
-
 def test_slow_clients_keep_nobody_waiting(served: ServedLedger, attacker: Attacker) -> None:
     context = ssl.create_default_context(cafile=attacker.machine.certificate)
     slow = []
@@ -475,38 +457,13 @@ def test_slow_clients_keep_nobody_waiting(served: ServedLedger, attacker: Attack
         each.close()
 
 
-def test_one_address_cannot_take_all_connections(served: ServedLedger, attacker: Attacker) -> None:
-    held = [
-        socket.create_connection(("127.0.0.1", served.port)) for _ in range(MOST_CONNECTIONS + 10)
-    ]
-    for each in held[MOST_CONNECTIONS:]:
-        each.settimeout(30)
-        with contextlib.suppress(ConnectionError):
-            # Before anything was sent: the server ends it.
-            assert each.recv(1) == b""
-    with attacking(served, address="127.0.0.2") as elsewhere:
-        assert elsewhere.submit(trial("not-kept-out")).status_code == 200
-    (line,) = audit_lines(served, error="too many connections")
-    assert line["address"] == "127.0.0.1"
-    for each in held:
-        each.close()
-    wait_until(lambda: is_served(attacker))
-
-
-def is_served(attacker: Attacker) -> bool:
-    """Whether the server takes another connection of this client."""
-    with attacker.machine.using(), contextlib.suppress(UnreachableError):
-        return bool(LedgerClient(attacker.machine.url, attacker.machine.token).checkpoint())
-    return False
-
-
 def test_a_client_that_sends_too_much_at_once_waits_and_goes_on(
     served: ServedLedger, attacker: Attacker
 ) -> None:
     machine = attacker.machine
     context = ssl.create_default_context(cafile=machine.certificate)
     held = []
-    for _ in range(16):
+    for _ in range(64):
         raw = socket.create_connection(("127.0.0.1", served.port))
         wrapped = context.wrap_socket(raw, server_hostname="127.0.0.1")
         head = f"POST /artifacts HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {machine.token}\r\n"

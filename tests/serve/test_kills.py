@@ -53,7 +53,7 @@ def check_kills(top: Path, n_kills: int, seed: int) -> None:
 
 def _check(served: ServedLedger, machines: list[Machine], plans: list[list[str]]) -> None:
     for machine in machines:
-        machine.proctor("ledger", "sync", "--ledger", machine.url)
+        machine.proctor("ledger", "seal", "--ledger", machine.url)
     sealed = served.trials()
     assert sorted(sealed) == sorted(plans[0] + plans[1])
     assert verify_ledger(served.directory).damage == []

@@ -20,12 +20,11 @@ from backports import zstd
 
 from proctor.digest import sha256_hex
 from proctor.environments.sandbox.syscalls import mount, unmount
-from proctor.errors import InputError, LedgerError, NotSealedError
+from proctor.errors import NotSealedError
 from proctor.ledger.artifacts import FileArtifacts
 from proctor.ledger.entry import EvidenceFile, encode_entry
-from proctor.ledger.keys import make_key
 from proctor.ledger.ledger import OpenLedger
-from proctor.ledger.machines import sign_enrolment, sign_entries
+from proctor.ledger.machines import sign_entries
 from proctor.ledger.place import open_reader, open_writer
 from proctor.ledger.query import find_trial
 from proctor.ledger.remote.client import PIECE, LedgerClient, pack_artifact
@@ -36,11 +35,11 @@ from proctor.ledger.sealing import NewEntry, seal
 from proctor.ledger.verification.verify import verify_ledger
 from proctor.ledger.withhold import Why, withhold_evidence
 from proctor.serve.app import Front
-from proctor.serve.intake import RefusedError, Submitted
+from proctor.serve.intake import Submitted
 from proctor.serve.serving import ServeOptions, prepare
 from proctor.serve.tokens import serve_directory
 from proctor.serve.uploads import Part, Uploads
-from proctor.serve.writer import Writer, enrol, revoke
+from proctor.serve.writer import Writer
 from proctor.web.app import make_app
 from proctor.web.subject import Subject
 from tests.ledger.ledgers import ORIGIN, find_key, record_bytes, small
@@ -90,15 +89,11 @@ def stored(ledger: Path, *contents: bytes) -> list[bool]:
     return [FileArtifacts(ledger).holds(sha256_hex(each)) for each in contents]
 
 
-def test_what_no_entry_names_is_bounded_and_removed_after_a_day(tmp_path: Path) -> None:
+def test_what_no_entry_names_is_removed_after_a_day(tmp_path: Path) -> None:
     ledger = small(tmp_path)
     contents = named, old, other, new = [drawn(2000, seed) for seed in range(4)]
-    uploads = Uploads(ledger, tmp_path, 1 << 20, most_held=5000)
+    uploads = Uploads(ledger, tmp_path, 1 << 20)
     uploads.store_small("node", packed(named, old), 0.0)
-    for _ in range(2):
-        with pytest.raises(LedgerError, match="no room on the server for"):
-            uploads.store_small("node", packed(new), 1.0)
-    # Each token by itself.
     uploads.store_small("another", packed(other), 1.0)
     (tmp_path / "evidence").mkdir()
     (tmp_path / "evidence/file").write_bytes(named)
@@ -110,12 +105,11 @@ def test_what_no_entry_names_is_bounded_and_removed_after_a_day(tmp_path: Path) 
     for path in (ledger / "artifacts").rglob("*.zst"):
         os.utime(path, (0, 0))
     # Another server finds the list.
-    uploads = Uploads(ledger, tmp_path, 1 << 20, most_held=5000)
+    uploads = Uploads(ledger, tmp_path, 1 << 20)
     with open_reader(ledger) as reader:
         reader.refresh()
         uploads.begin(reader, DAY)
         assert stored(ledger, *contents) == [True, False, True, True]
-        assert uploads.unreferenced.measure("node") in range(2000, 2100)
         # A client was told that it is there.
         uploads.unreferenced.renew([sha256_hex(other)], DAY)
         uploads.remove_old(reader, DAY + 10)
@@ -177,73 +171,17 @@ def test_what_is_being_sealed_on_the_servers_machine_is_not_removed(tmp_path: Pa
         assert stored(ledger, content) == [False]
 
 
-def test_what_is_submitted_is_no_longer_counted(tmp_path: Path) -> None:
-    env = home_variables(tmp_path)
-    ledger, key = small(tmp_path), tmp_path / "key"
-    server = prepare(ServeOptions(directory=ledger, host="127.0.0.1", port=0, key_file=key), env)
-    served = server.served
-    served.uploads.most_held = 5000
-    token = served.tokens.add("node", may_write=True, experiments=())
-    app = Front(served, make_app(Subject(ledger=ledger), hosts=None))
-    asyncio.run(_submit_until_full(httpx.ASGITransport(app), token, find_key(tmp_path)))
-    served.writer.close()
-    server._listening.close()
-    assert verify_ledger(ledger).damage == []
-
-
-async def _submit_until_full(transport: httpx.ASGITransport, token: str, key: Any) -> None:
-    async with httpx.AsyncClient(
-        transport=transport,
-        base_url="http://node",
-        headers={"authorization": f"Bearer {token}"},
-    ) as http:
-        asked = {"name": "node", "key": str(key.verifier)}
-        signature = sign_enrolment(ORIGIN, "node", key)
-        assert (
-            await http.post("/machines", json={**asked, "signature": signature})
-        ).status_code == 200
-        for number in range(4):
-            data = drawn(2000, number)
-            file = EvidenceFile(path="file", sha256=sha256_hex(data), size=len(data))
-            entry = msgspec.structs.replace(trial(f"trial-{number}"), evidence=(file,))
-            line = encode_entry(*sign_entries([entry], ORIGIN, "node", key)) + b"\n"
-            content = line + packed(data)
-            answer = await http.post(f"/submit?entries={len(line)}", content=content)
-            assert answer.status_code == 200
-        for number in range(4, 6):
-            answer = await http.post("/artifacts", content=packed(drawn(2000, number)))
-            assert answer.status_code == 200
-        answer = await http.post("/artifacts", content=packed(drawn(2000, 6)))
-        assert answer.status_code == 503
-        assert "no entry names yet" in answer.json()["message"]
-
-
 def test_evidence_that_was_removed_meanwhile_is_not_sealed(tmp_path: Path) -> None:
     ledger = small(tmp_path)
     file = EvidenceFile(path="file", sha256="0" * 64, size=1)
     entry = msgspec.structs.replace(trial("without"), evidence=(file,))
-    writer = Writer(ledger, find_key(tmp_path), lambda: None, {file.sha256})
+    writer = Writer(ledger, find_key(tmp_path), {file.sha256})
     new = NewEntry(entry, read_row(entry).subject, "sealed")
     with open_reader(ledger) as reader:
         with pytest.raises(NotSealedError, match="was removed; send it again"):
             asyncio.run(writer.submit(Submitted([new], [])))
         assert reader.refresh().tree.size == 1
     writer.close()
-
-
-def test_a_token_enrols_a_limited_number_of_machines(tmp_path: Path) -> None:
-    with open_writer(small(tmp_path), find_key(tmp_path)) as ledger:
-        ledger.refresh()
-        keys = [
-            str(make_key(tmp_path / name, "example.org/node").verifier) for name in ("a", "b", "c")
-        ]
-        assert enrol(ledger, "a", keys[0], "node", most=1) == "a"
-        assert enrol(ledger, "again", keys[0], "node", most=1) == "a"
-        with pytest.raises(RefusedError, match="1 machines are enrolled by the token 'node'"):
-            enrol(ledger, "b", keys[1], "node", most=1)
-        assert enrol(ledger, "b", keys[1], "another", most=1) == "b"
-        revoke(ledger, "a", "owner")
-        assert enrol(ledger, "c", keys[2], "node", most=1) == "c"
 
 
 def test_an_interrupted_upload_goes_on_where_it_stopped(served: ServedLedger) -> None:
@@ -286,27 +224,6 @@ def test_parts_of_another_compression_are_sent_anew(served: ServedLedger) -> Non
     assert not list(folder.iterdir())
 
 
-def test_unfinished_uploads_are_few_and_none_is_empty(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("proctor.serve.uploads._MOST_PARTS", 3)
-    uploads = Uploads(small(tmp_path), tmp_path, 1 << 20)
-
-    def send(number: int, data: bytes, who: str = "node", *, offset: int = 0) -> int:
-        part = Part(sha256_hex(b"%d" % number), offset, 100, 100)
-        return uploads.store_part(who, part, data, 0.0)
-
-    with pytest.raises(InputError, match="a part from 0 to 0 of 100"):
-        send(0, b"")
-    assert not (tmp_path / "uploads").exists()
-    assert [send(number, b"x") for number in range(3)] == [1] * 3
-    with pytest.raises(LedgerError, match="3 unfinished uploads, and can begin no more"):
-        send(3, b"x")
-    # Those go on, and others begin.
-    assert send(0, b"x", offset=1) == 2
-    assert send(3, b"x", "another") == 1
-
-
 def test_the_last_of_the_disk_is_left_to_the_owner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -333,32 +250,6 @@ def test_who_has_no_token_asks_for_few_artifacts_at_once(tmp_path: Path) -> None
     assert asyncio.run(_asking(tmp_path, ask)) == [200, 200, 200, 413]
 
 
-def test_one_token_does_not_take_all_threads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lock, working, most, is_over = threading.Lock(), set[int](), 0, threading.Event()
-
-    def store(*_: object) -> int:
-        nonlocal most
-        with lock:
-            working.add(threading.get_ident())
-            most = max(most, len(working))
-        is_over.wait(20)
-        with lock:
-            working.remove(threading.get_ident())
-        return 0
-
-    async def ask(http: httpx.AsyncClient) -> list[int]:
-        monkeypatch.setattr(Uploads, "store_small", store)
-        asked = [asyncio.create_task(http.post("/artifacts", content=b"x")) for _ in range(8)]
-        await asyncio.sleep(0.5)
-        is_over.set()
-        return [(await each).status_code for each in asked]
-
-    assert asyncio.run(_asking(tmp_path, ask)) == [200] * 8
-    assert most == 2
-
-
 def test_files_of_a_bulk_upload_are_bounded_together(tmp_path: Path) -> None:
     uploads = Uploads(small(tmp_path), tmp_path, 5000)
     contents = [bytes([number]) * 2000 for number in range(3)]
@@ -370,7 +261,7 @@ def test_files_of_a_bulk_upload_are_bounded_together(tmp_path: Path) -> None:
 def test_the_writer_outlasts_clients_that_leave_and_a_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    writer = Writer(small(tmp_path), find_key(tmp_path), lambda: None)
+    writer = Writer(small(tmp_path), find_key(tmp_path))
 
     def fail(_: object) -> None:
         monkeypatch.undo()

@@ -118,7 +118,7 @@ def test_a_server_that_is_down_gets_it_later_and_once(tmp_path: Path) -> None:
             append_note(ledger, "what the server would refuse does not wait", author="me")
         assert served.trials() == ["before"]
         served.start()
-        done = at(machine, "ledger", "sync", "--ledger", served.url, "--json")
+        done = at(machine, "ledger", "seal", "--ledger", served.url, "--json")
         assert json.loads(done.out)["sent"] == 1
         (after,) = machine.seal("after")
         assert after.is_new
@@ -133,7 +133,7 @@ def test_a_machine_that_was_never_enrolled_can_wait_too(tmp_path: Path, evidence
         served.stop()
         assert machine.seal("first", evidence=evidence)[0].status == "waiting"
         served.start()
-        assert at(machine, "ledger", "sync", "--ledger", served.url).code == 0
+        assert at(machine, "ledger", "seal", "--ledger", served.url).code == 0
         assert served.trials() == ["first"]
         assert verify_ledger(served.directory).is_sound
 
@@ -154,7 +154,7 @@ def test_a_key_of_two_machines_keeps_its_name_while_the_server_is_down(tmp_path:
         served.stop()
         assert second.seal("meanwhile")[0].status == "waiting"
         served.start()
-        assert at(second, "ledger", "sync", "--ledger", served.url).code == 0
+        assert at(second, "ledger", "seal", "--ledger", served.url).code == 0
         assert served.trials()[-1] == "meanwhile"
 
 
@@ -305,13 +305,13 @@ def test_bad_addresses_get_a_sentence(shared: ServedLedger, tmp_path: Path) -> N
     assert (done.code, "certificate" in done.err.lower()) == (2, True)
 
 
-def test_sync_of_what_is_no_copy_gets_a_sentence(shared: ServedLedger, tmp_path: Path) -> None:
+def test_sending_from_what_is_no_copy_gets_a_sentence(shared: ServedLedger, tmp_path: Path) -> None:
     machine = shared.machine()
     for place, message in (
         (tmp_path / "nowhere", "not a ledger: found nothing"),
         (shared.directory, "a ledger of this machine"),
     ):
-        done = at(machine, "ledger", "sync", "--ledger", place)
+        done = at(machine, "ledger", "seal", "--ledger", place)
         assert (done.code, message in done.err) == (2, True), done.err
 
 

@@ -19,6 +19,16 @@ REMOVED: dict[str, str] = {
     "proctor trace summary --compat": "`proctor trace summary` counts by its own rules, "
     "`proctor export --format aec-bench` writes records that aec-bench counts.",
     "proctor trace diff": "`proctor view` compares two traces on its page of two trials.",
+    "proctor ledger attest": "`proctor ledger claim` packs every entry of an experiment.",
+    "proctor ledger cosign": "keep a checkpoint; `proctor ledger verify --since` compares with it.",
+    "proctor ledger prove --leaf-only": "proofs carry the whole entry.",
+    "proctor ledger stats": "`proctor ledger list --json` has the size of every trial's evidence.",
+    "proctor ledger sync": "commands that read fetch; those that write send what waits first, and "
+    "`proctor ledger seal` without arguments sends it.",
+    "proctor ledger watch": "run `proctor ledger verify --since CHECKPOINT` from cron.",
+    "proctor serve machine": "`proctor serve access list` and `revoke` have the machines.",
+    "proctor serve token": "`proctor serve access add`, `list` and `revoke` have the tokens.",
+    "proctor serve --witness": "keep checkpoints; `proctor ledger verify --since` compares.",
     "proctor outcome --aggregate": "`proctor report` and `proctor board` aggregate scores.",
     "proctor outcome --attempt": "`proctor outcome --codes` lists what is retried.",
     "proctor outcome --keep": "`proctor report` and `proctor board` count every task.",
@@ -68,4 +78,9 @@ def explain_removed(error: click.ClickException) -> click.ClickException:
                 repr(value) in error.message
             ):
                 return find_removed(typed) or error
+    for typed in REMOVED:
+        # The same of a command that it does not know.
+        path, _, word = typed.rpartition(" ")
+        if path == command and error.message.startswith(f"No such command {word!r}"):
+            return find_removed(typed) or error
     return error

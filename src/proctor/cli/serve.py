@@ -6,15 +6,15 @@ from pathlib import Path
 
 import click
 
-from proctor.cli.ledger.options import key_option, ledger_option, open_ledger, own_ledger_option
+from proctor.cli.ledger.options import key_option, own_ledger_option
 from proctor.cli.ledger.target import open_signed
 from proctor.cli.options import PATH
 from proctor.cli.output import json_option, print_json, print_line
 from proctor.cli.stdout import print_stderr
 from proctor.errors import InputError
-from proctor.ledger.claims.trust import load_verifier_key
 from proctor.ledger.machines import load_machines
 from proctor.ledger.place import open_reader, own_directory
+from proctor.ledger.reader import LedgerReader
 from proctor.serve.tokens import Tokens, serve_directory
 from proctor.serve.writer import revoke
 
@@ -30,8 +30,6 @@ from proctor.serve.writer import revoke
 @click.option("--public", is_flag=True, help="Let anyone read; writing still requires a token.")
 @click.option("--max-artifact", metavar="MB", type=click.IntRange(1), default=8192,
               show_default=True, help="Maximum size of an evidence file.")  # fmt: skip
-@click.option("--witness", "witnesses", nargs=2, multiple=True, metavar="URL KEY",
-              help="Witness to cosign checkpoints, and its public key; repeatable.")  # fmt: skip
 @json_option
 @click.pass_context
 def command(
@@ -44,7 +42,6 @@ def command(
     tls_key: str | None,
     public: bool,
     max_artifact: int,
-    witnesses: tuple[tuple[str, str], ...],
     as_json: bool,
 ) -> int:
     """Serve a ledger to many machines, over HTTP or HTTPS.
@@ -70,7 +67,6 @@ def command(
         key_file=Path(key_file) if key_file else None,
         is_public=public,
         largest=max_artifact << 20,
-        witnesses=[_find_witness(url, key) for url, key in witnesses],
     )
     server = serving.prepare(options, os.environ)
     if as_json:
@@ -79,7 +75,7 @@ def command(
         print_stderr(f"the ledger {options.directory}: {server.address} (Ctrl-C ends it)")
         if not server.served.tokens.read() and not public:
             print_stderr(
-                "no tokens exist yet: `proctor serve token add NAME [--write]` makes a token"
+                "no tokens exist yet: `proctor serve access add NAME [--write]` makes a token"
             )
     server.run()
     return 0
@@ -95,22 +91,16 @@ def _find_tls(certificate: str | None, key: str | None) -> object:
     return tls
 
 
-def _find_witness(url: str, key: str) -> object:
-    made = import_module("proctor.serve.witnesses").Witness
-    return made(url.rstrip("/"), load_verifier_key(key))
+def _tokens(ledger: LedgerReader) -> Tokens:
+    return Tokens(serve_directory(ledger.checkpoint().origin, os.environ))
 
 
-def _tokens(directory: str | None) -> Tokens:
-    with open_reader(own_directory(directory, os.environ)) as ledger:
-        return Tokens(serve_directory(ledger.checkpoint().origin, os.environ))
+@command.group("access")
+def access() -> None:
+    """Add, list and revoke access: tokens, and the machines that submitted with one."""
 
 
-@command.group("token")
-def token() -> None:
-    """Make, list and revoke the tokens of a served ledger."""
-
-
-@token.command("add")
+@access.command("add")
 @click.argument("name")
 @click.option("--write", "may_write", is_flag=True, help="Allow submitting, not only reading.")
 @click.option("--experiment", "experiments", multiple=True, metavar="ID",
@@ -128,17 +118,18 @@ def add_token(
 ) -> int:
     """Make a token and print it, once: only its hash is stored.
 
-    A token that may not write reads the whole ledger.
+    A token that may not write reads the whole ledger. A machine that submits with one that may is
+    enrolled with its own key.
 
-    Example: proctor serve token add node-1 --write --ledger ledger
+    Example: proctor serve access add node-1 --write --ledger ledger
     """
     if experiments and not may_write:
         raise InputError(
             "--experiment limits what is written: it needs --write. A reader verifies the whole "
             "ledger; `proctor ledger claim` shares one experiment with its proof"
         )
-    tokens = _tokens(directory or context.obj)
-    made = tokens.add(name, may_write=may_write, experiments=experiments)
+    with open_reader(own_directory(directory or context.obj, os.environ)) as ledger:
+        made = _tokens(ledger).add(name, may_write=may_write, experiments=experiments)
     if as_json:
         print_json({"name": name, "token": made})
     else:
@@ -146,100 +137,83 @@ def add_token(
     return 0
 
 
-@token.command("list")
+@access.command("list")
 @own_ledger_option
 @json_option
 @click.pass_context
-def list_tokens(context: click.Context, directory: str | None, as_json: bool) -> int:
-    """List the tokens by name; they cannot be printed again.
+def list_access(context: click.Context, directory: str | None, as_json: bool) -> int:
+    """List the tokens, which cannot be printed again, and the machines with their public keys.
 
-    Example: proctor serve token list --ledger ledger
+    Example: proctor serve access list --ledger ledger
     """
-    found = _tokens(directory or context.obj).read()
+    with open_reader(own_directory(directory or context.obj, os.environ)) as ledger:
+        ledger.refresh()
+        tokens, machines = _tokens(ledger).read(), load_machines(ledger).keys
     if as_json:
         print_json(
             [
-                {
-                    "name": each.name,
-                    "may_write": each.may_write,
-                    "experiments": list(each.experiments),
-                    "made": each.made,
-                }
-                for each in found
+                *(
+                    {
+                        "kind": "token",
+                        "name": each.name,
+                        "may_write": each.may_write,
+                        "experiments": each.experiments,
+                        "made": each.made,
+                    }
+                    for each in tokens
+                ),
+                *(
+                    {"kind": "machine", "name": name, "key": str(key)}
+                    for name, key in machines.items()
+                ),
             ]
         )
         return 0
-    for each in found:
+    for each in tokens:
         what = "reads and writes" if each.may_write else "reads"
         of = f" {', '.join(each.experiments)}" if each.experiments else ""
-        print_line(f"{each.name}: {what}{of}, made {each.made}")
+        print_line(f"token {each.name}: {what}{of}, made {each.made}")
+    for name, key in machines.items():
+        print_line(f"machine {name}: {key}")
     return 0
 
 
-@token.command("revoke")
-@click.argument("name")
-@own_ledger_option
-@json_option
-@click.pass_context
-def revoke_token(context: click.Context, name: str, directory: str | None, as_json: bool) -> int:
-    """Revoke a token; a running server refuses it from now on.
-
-    Example: proctor serve token revoke node-1 --ledger ledger
-    """
-    _tokens(directory or context.obj).revoke(name)
-    if as_json:
-        print_json({"name": name, "revoked": True})
-    else:
-        print_line(f"{name}: revoked")
-    return 0
-
-
-@command.group("machine")
-def machine() -> None:
-    """List and revoke the machines whose keys sign what they submit."""
-
-
-@machine.command("list")
-@ledger_option
-@json_option
-@click.pass_context
-def list_machines(context: click.Context, directory: str | None, as_json: bool) -> int:
-    """List the enrolled machines with their public keys.
-
-    Example: proctor serve machine list --ledger ledger
-    """
-    with open_ledger(directory or context.obj) as ledger:
-        ledger.refresh()
-        keys = load_machines(ledger).keys
-    if as_json:
-        print_json([{"name": name, "key": str(key)} for name, key in keys.items()])
-        return 0
-    for name, key in keys.items():
-        print_line(f"{name}: {key}")
-    return 0
-
-
-@machine.command("revoke")
+@access.command("revoke")
 @click.argument("name")
 @own_ledger_option
 @key_option
 @json_option
 @click.pass_context
-def revoke_machine(
+def revoke_access(
     context: click.Context,
     name: str,
     directory: str | None,
     key_file: str | None,
     as_json: bool,
 ) -> int:
-    """Revoke a machine: what it submits is refused from now on; what is sealed stays.
+    """Revoke a token, or a machine by its name or public key.
 
-    Example: proctor serve machine revoke node-1-2f9c1a3b --ledger ledger
+    A running server refuses it from now on; what is sealed stays. A name that both have is the
+    token's.
+
+    Example: proctor serve access revoke node-1 --ledger ledger
     """
-    with open_signed(directory or context.obj, key_file) as ledger:
-        seq = revoke(ledger, name, "owner")
-    if as_json:
-        print_json({"name": name, "seq": seq})
+    revoked, seq = name, None
+    with open_reader(own_directory(directory or context.obj, os.environ)) as ledger:
+        ledger.refresh()
+        tokens, machines = _tokens(ledger), load_machines(ledger).keys
+        names = [each.name for each in tokens.read()]
+        machine = next((each for each in machines if name in (each, str(machines[each]))), None)
+    if name in names:
+        tokens.revoke(name)
+    elif machine is not None:
+        with open_signed(directory or context.obj, key_file) as owned:
+            revoked, seq = machine, revoke(owned, machine, "owner")
     else:
-        print_line(f"{name}: revoked, entry {seq}")
+        known = ", ".join([*names, *machines]) or "none"
+        raise InputError(f"there is no token or machine {name!r}; there are: {known}")
+    if as_json:
+        print_json({"name": revoked, "seq": seq})
+    else:
+        print_line(f"{revoked}: revoked" if seq is None else f"{revoked}: revoked, entry {seq}")
     return 0

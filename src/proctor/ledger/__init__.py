@@ -4,7 +4,7 @@
     note         C2SP signed notes, checkpoints, public keys
     signature    checks signatures
     handover     the keys of a log, each named by the one before it
-    keys         private keys and cosignatures
+    keys         private keys
     row          one trial as every list, board, report and page reads it
     entry        the kinds of entries, and their lines
     admission    the checks that an entry must pass before it is used
@@ -23,7 +23,7 @@
     tiles        the tree in tiles, and proofs from them
     machines     machines that sign what they submit to a server
     lock         the write lock
-    memory       checkpoints that a witness or a monitor has seen
+    memory       checkpoints that served ledgers had when they were last read
     reader       the interface of a ledger for reading: LedgerReader
     ledger       an open ledger: combines log, artifacts and index
     place        which ledger is used
@@ -36,16 +36,13 @@
     sealed_evidence   opens the evidence files of sealed trials
     traced_trials   sealed trials with their traces
     review       entries about sealed trials: reviews, supersessions, notes, plans
-    attestation  signed statements about all entries of an experiment
     withhold     withholds bytes; their digests stay
     withheld     withholdings that name no trial
     restore      restores withheld bytes
     publishing   a ledger as static files, for buckets and web servers
-    stats        counts and sizes
     supersession   which supersessions count
     api          the ledger for programs
     verification/   verifies a ledger and names its damage
-    watch/          a monitor that follows ledgers
     claims/         proofs and claims that can be checked without the ledger
     exchange/       exports and imports of sealed trials
 

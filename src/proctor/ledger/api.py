@@ -32,7 +32,6 @@ from proctor.ledger.review import (
 )
 from proctor.ledger.row import TrialRow
 from proctor.ledger.sealing import Sealed, Secrets, Submission, seal
-from proctor.ledger.stats import LedgerStats, measure
 from proctor.ledger.submission import submit_trial
 from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.withheld import UnnamedWithholding, list_unnamed
@@ -177,10 +176,6 @@ class Ledger(OpenLedger):
         """Withholdings that name no trial, and so may concern any experiment."""
         self.refresh()
         return list_unnamed(self)
-
-    def stats(self) -> LedgerStats:
-        """Counts and bytes per experiment."""
-        return measure(self)
 
     def lookup(self, name: str) -> TrialRow | AnyEntry | Withheld:
         """Find a trial by its name, or an entry of another kind by its number."""

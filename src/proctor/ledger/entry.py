@@ -210,7 +210,7 @@ class KeyEntry(Entry, frozen=True, kw_only=True):
 
 
 class AttestEntry(Entry, frozen=True, kw_only=True):
-    """States the number and digest of all entries of an experiment so far."""
+    """A statement by an earlier version about the entries of an experiment; it is not checked."""
 
     kind: Literal["attest"] = "attest"
     experiment_id: str
@@ -221,7 +221,7 @@ class AttestEntry(Entry, frozen=True, kw_only=True):
     entries: Seq
     """The number of entries of the experiment."""
     digest: str
-    """SHA-256 over their positions and leaf hashes; see `proctor.ledger.attestation`."""
+    """SHA-256 over their positions and leaf hashes."""
     unnamed: Seq
     """The number of withholdings without a subject among the covered entries."""
     author: str

@@ -21,18 +21,14 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from proctor.errors import KeyFileError
 from proctor.files import read_head, write_new
 from proctor.ledger.note import (
-    Algorithm,
-    Checkpoint,
-    Signature,
+    ED25519,
     VerifierKey,
     check_name,
-    cosigned_message,
 )
 
 _PREFIX = "PRIVATE+KEY+"
 _SEED_SIZE = 32
 _LARGEST = 4096
-_TIME_SIZE = 8
 
 
 @dataclass(frozen=True)
@@ -46,12 +42,6 @@ class SigningKey:
     def verifier(self) -> VerifierKey:
         """The public key for the log's signatures."""
         return VerifierKey(self.name, self.private.public_key().public_bytes_raw())
-
-    @property
-    def cosigner(self) -> VerifierKey:
-        """The public key for cosignatures."""
-        public = self.private.public_key().public_bytes_raw()
-        return VerifierKey(self.name, public, Algorithm.COSIGNATURE)
 
     def sign(self, message: bytes) -> bytes:
         """An Ed25519 signature."""
@@ -96,7 +86,7 @@ def make_key(path: Path, name: str, seed: bytes | None = None) -> SigningKey:
     check_name(name, "the name of the key")
     private = Ed25519PrivateKey.from_private_bytes(seed) if seed else Ed25519PrivateKey.generate()
     key = SigningKey(name, private)
-    coded = base64.b64encode(bytes([Algorithm.ED25519]) + key.private.private_bytes_raw()).decode()
+    coded = base64.b64encode(ED25519 + key.private.private_bytes_raw()).decode()
     text = f"{_PREFIX}{name}+{key.verifier.key_id.hex()}+{coded}\n"
     try:
         _make_directories(path.parent)
@@ -146,7 +136,7 @@ def _parse_key(data: bytes, path: Path) -> SigningKey:
         text = data.decode("utf-8").strip()
         name, key_id, coded = text.removeprefix(_PREFIX).split("+", 2)
         decoded = base64.b64decode(coded, validate=True)
-        if text.startswith(_PREFIX) and decoded[:1] == bytes([Algorithm.ED25519]):
+        if text.startswith(_PREFIX) and decoded[:1] == ED25519:
             seed = decoded[1:]
     if len(seed) != _SEED_SIZE:
         raise KeyFileError(f"{path}: not a signing key; expected one line {_PREFIX}name+key id+key")
@@ -155,10 +145,3 @@ def _parse_key(data: bytes, path: Path) -> SigningKey:
     if key.verifier.key_id.hex() != key_id:
         raise KeyFileError(f"{path}: the key's id is {key.verifier.key_id.hex()}, not {key_id}")
     return key
-
-
-def cosign(checkpoint: Checkpoint, key: SigningKey, time: int) -> Checkpoint:
-    """Add a cosignature, which states that the key's owner saw the checkpoint at this time."""
-    payload = time.to_bytes(_TIME_SIZE, "big") + key.sign(cosigned_message(checkpoint.body, time))
-    line = Signature(key.name, key.cosigner.key_id, payload)
-    return Checkpoint(checkpoint.origin, checkpoint.tree, (*checkpoint.signatures, line))

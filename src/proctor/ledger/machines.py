@@ -40,7 +40,7 @@ from proctor.ledger.entry import (
     MachineSignature,
     encode_entry,
 )
-from proctor.ledger.note import Algorithm, Signer, VerifierKey, check_name, parse_verifier_key
+from proctor.ledger.note import Signer, VerifierKey, check_name, parse_verifier_key
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.tree import inclusion_path, leaf_hash, root_along, subtree_of
 
@@ -140,8 +140,6 @@ class Machines:
         except KeyFileError as error:
             return str(error)
         known = self.keys.get(entry.name)
-        if key.algorithm is not Algorithm.ED25519:
-            return f"enrols {entry.name} with the key of a cosigner"
         if entry.is_revoked:
             if known != key:
                 return f"revokes {entry.name}, which is not enrolled with this key"

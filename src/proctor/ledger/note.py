@@ -6,15 +6,15 @@
     (empty line)
     — name base64(key id ‖ signature)   one line for every signature
 
-A key id is the first 4 bytes of SHA-256(name ‖ 0x0A ‖ algorithm ‖ public key). A cosignature signs
-the body with a time before it. Signatures are checked in signature.py.
+A key id is the first 4 bytes of SHA-256(name ‖ 0x0A ‖ 0x01 ‖ public key), where 0x01 is Ed25519.
+Lines of other algorithms, such as cosignatures, are kept and not checked. Signatures of logs are
+checked in signature.py.
 """
 
 import base64
 import binascii
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import IntEnum
 from functools import cached_property, lru_cache
 from typing import Protocol
 
@@ -76,22 +76,15 @@ def _has_small_order(x: int, y: int) -> bool:
 
 
 LARGEST_NOTE = 64 * 1024
-"""Bytes: a checkpoint has about 200, and 100 more for every cosignature."""
+"""Bytes: a checkpoint has about 200, and 100 more for every other signature."""
 
 _HANDOVER = "proctor-handover-2"
 _DASH = "— "
 _KEY_ID_SIZE = 4
+ED25519 = b"\x01"
+"""The byte of the algorithm in C2SP."""
 _PUBLIC_SIZE = 32
 _LARGEST_SIZE = 1 << 63
-
-
-class Algorithm(IntEnum):
-    """The algorithm of a signature, by its byte in C2SP."""
-
-    ED25519 = 1
-    """A log's own signature."""
-    COSIGNATURE = 4
-    """A timed signature by a witness who saw the log grow."""
 
 
 @dataclass(frozen=True)
@@ -100,16 +93,15 @@ class VerifierKey:
 
     name: str
     public: bytes
-    algorithm: Algorithm = Algorithm.ED25519
 
     @cached_property
     def key_id(self) -> bytes:
         """The id of the key in signature lines."""
-        named = self.name.encode() + b"\n" + bytes([self.algorithm]) + self.public
+        named = self.name.encode() + b"\n" + ED25519 + self.public
         return sha256_digest(named)[:_KEY_ID_SIZE]
 
     def __str__(self) -> str:
-        coded = base64.b64encode(bytes([self.algorithm]) + self.public).decode()
+        coded = base64.b64encode(ED25519 + self.public).decode()
         return f"{self.name}+{self.key_id.hex()}+{coded}"
 
 
@@ -130,7 +122,6 @@ class Signature(msgspec.Struct, frozen=True):
     name: str
     key_id: bytes
     payload: bytes
-    """The signature; in a cosignature, 8 bytes of time come first."""
 
     def render(self) -> str:
         """The line, with its newline."""
@@ -186,15 +177,14 @@ def parse_verifier_key(text: str) -> VerifierKey:
     try:
         decoded = base64.b64decode(coded, validate=True)
         stated = bytes.fromhex(key_id)
-        algorithm = Algorithm(decoded[0])
-    except (ValueError, binascii.Error, IndexError) as error:
+    except (ValueError, binascii.Error) as error:
         raise KeyFileError(f"{shown!r} is not a public key; {wanted}") from error
     check_name(name, "the name of a public key")
-    if len(decoded) != 1 + _PUBLIC_SIZE:
+    if len(decoded) != 1 + _PUBLIC_SIZE or decoded[:1] != ED25519:
         raise KeyFileError(f"{shown!r} is not an Ed25519 public key; {wanted}")
     if fault := find_key_fault(decoded[1:]):
         raise KeyFileError(f"{shown!r} is not a public key: {fault}")
-    key = VerifierKey(name, decoded[1:], algorithm)
+    key = VerifierKey(name, decoded[1:])
     if key.key_id != stated:
         raise KeyFileError(f"{shown!r}: the key's id is {key.key_id.hex()}, not {key_id}")
     return key
@@ -280,11 +270,6 @@ def handover_message(origin: str, key: str, seq: int, root: str) -> bytes:
 def unbound_handover_message(origin: str, key: str) -> bytes:
     """The handover message of older versions, which is bound to no position."""
     return f"{origin}\n{key}".encode()
-
-
-def cosigned_message(body: bytes, time: int) -> bytes:
-    """The message that a cosigner signs: the body after its time (Unix seconds)."""
-    return b"cosignature/v1\ntime %d\n" % time + body
 
 
 def sign_checkpoint(

@@ -13,27 +13,28 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from proctor.errors import SignatureError
 from proctor.ledger.entry import KeyEntry
 from proctor.ledger.note import (
-    Algorithm,
     Checkpoint,
-    Signature,
     VerifierKey,
-    cosigned_message,
     handover_message,
     unbound_handover_message,
 )
 
-_TIME_SIZE = 8
 
-
-def check_signature(checkpoint: Checkpoint, key: VerifierKey, where: str) -> int | None:
-    """Refuse a checkpoint that the key did not sign; returns the time of a cosignature.
+def check_signature(checkpoint: Checkpoint, key: VerifierKey, where: str) -> None:
+    """Refuse a checkpoint that the key did not sign.
 
     Raises:
         SignatureError: there is no signature by this key, or it is invalid.
     """
     for signature in checkpoint.signatures:
         if signature.name == key.name and signature.key_id == key.key_id:
-            return _check_line(checkpoint, signature, key, where)
+            try:
+                public = Ed25519PublicKey.from_public_bytes(key.public)
+                public.verify(signature.payload, checkpoint.body)
+            except (InvalidSignature, ValueError) as error:
+                signer = f"{key.name}+{key.key_id.hex()}"
+                raise SignatureError(f"{where}: the signature by {signer} is invalid") from error
+            return
     signers = ", ".join(f"{found.name}+{found.key_id.hex()}" for found in checkpoint.signatures)
     raise SignatureError(
         f"{where}: no signature by {key.name}+{key.key_id.hex()}; signed by {signers or 'nobody'}"
@@ -53,18 +54,3 @@ def did_sign(key: VerifierKey, entry: KeyEntry) -> bool:
     except (InvalidSignature, ValueError, binascii.Error):
         return False
     return True
-
-
-def _check_line(
-    checkpoint: Checkpoint, signature: Signature, key: VerifierKey, where: str
-) -> int | None:
-    payload, message, time = signature.payload, checkpoint.body, None
-    if key.algorithm is Algorithm.COSIGNATURE:
-        time = int.from_bytes(payload[:_TIME_SIZE], "big")
-        payload, message = payload[_TIME_SIZE:], cosigned_message(message, time)
-    try:
-        Ed25519PublicKey.from_public_bytes(key.public).verify(payload, message)
-    except (InvalidSignature, ValueError) as error:
-        signer = f"{key.name}+{key.key_id.hex()}"
-        raise SignatureError(f"{where}: the signature by {signer} is invalid") from error
-    return time

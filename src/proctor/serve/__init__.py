@@ -9,7 +9,6 @@
     writer        the one thread that appends: submissions that arrive together share a signature
     uploads       evidence, in bulk or in parts
     unreferenced  uploads that no entry names yet
-    witnesses     cosignatures of checkpoints
 
 One process owns the ledger; its directory is an ordinary ledger, which commands on the same machine
 may read and write too.

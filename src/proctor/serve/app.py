@@ -1,7 +1,6 @@
 """The requests that a served ledger answers.
 
-    GET  /checkpoint                        the checkpoint, with cosignatures
-    GET  /cosigned                          the last one that a witness cosigned
+    GET  /checkpoint                        the checkpoint
     GET  /tile/L/N[.p/W], /tile/entries/…   hashes and lines, as C2SP tlog-tiles names them
     GET  /artifacts/sha256/DIGEST           evidence, compressed with zstd
     POST /artifacts/missing                 which artifacts are not there
@@ -13,8 +12,7 @@
     GET  everything else                    the viewer
 
 Every request needs a token: `Authorization: Bearer TOKEN`, or in a browser as the password. Reading
-needs any, the rest one that may write. Requests of one token are limited, and those that write or
-are refused are noted: see audit.py.
+needs any, the rest one that may write. Requests that write or are refused are noted: see audit.py.
 """
 
 import base64
@@ -22,8 +20,7 @@ import binascii
 import contextlib
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -39,7 +36,6 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from proctor.contained import open_below
 from proctor.digest import is_digest
 from proctor.errors import (
     AlteredArtifactError,
@@ -53,7 +49,7 @@ from proctor.errors import (
 from proctor.ledger.artifacts import FileArtifacts
 from proctor.ledger.entry import AnyEntry, Subject
 from proctor.ledger.machines import is_enrolment
-from proctor.ledger.note import LARGEST_NOTE, parse_verifier_key
+from proctor.ledger.note import parse_verifier_key
 from proctor.ledger.place import open_reader
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.tiles import entry_bundle, parse_tile_path, tile_hashes
@@ -66,14 +62,12 @@ from proctor.serve.intake import (
     check_submission,
     decode_submission,
 )
-from proctor.serve.listening import network_of
 from proctor.serve.tokens import Token, Tokens
 from proctor.serve.uploads import LARGEST_BODY, Part, Uploads
-from proctor.serve.witnesses import COSIGNED
 from proctor.serve.writer import Writer, enrol
 from proctor.web.writing import read_body
 
-_API = ("/checkpoint", "/cosigned", "/tile/", "/artifacts", "/machines", "/submit")
+_API = ("/checkpoint", "/tile/", "/artifacts", "/machines", "/submit")
 LARGEST_SUBMISSION = 32 << 20
 """Bytes of the entries in one request."""
 _MOST_DIGESTS = 100_000
@@ -82,34 +76,13 @@ _MOST_DIGESTS_PUBLIC = 100
 # Bytes of a digest in a question, with quotes, comma and space, and some to spare.
 _DIGEST_BYTES = 80
 _MOST_DIGITS = 16
-# Requests of one token that write at the same time, and how many of them do more than wait.
-_MOST_WRITING = 16
-_THREADS_OF_ONE = 2
-# Of all tokens.
+# Requests that write at the same time: their bodies are in memory.
+_MOST_WRITING = 64
+# Those of them that do more than wait.
 _THREADS = 4
 _BEARER = {"WWW-Authenticate": 'Basic realm="proctor", charset="UTF-8"'}
-# Addresses whose failures are remembered.
-_MOST_ADDRESSES = 10_000
 # Reading requests are noted only if they are refused.
 _REFUSED = frozenset({401, 403, 413, 429})
-
-
-@dataclass(slots=True)
-class Rate:
-    """A limit on requests: `burst` at once, and `each_sec` more a second."""
-
-    each_sec: float
-    burst: float
-    _left: dict[str, tuple[float, float]] = field(default_factory=dict)
-
-    def take(self, name: str, now: float) -> float:
-        """Take one; returns the seconds to wait if there is none, else 0."""
-        left, before = self._left.get(name, (self.burst, now))
-        left = min(self.burst, left + (now - before) * self.each_sec)
-        if len(self._left) > _MOST_ADDRESSES:
-            self._left.clear()
-        self._left[name] = (max(left - 1, 0) if left >= 1 else left, now)
-        return 0.0 if left >= 1 else (1 - left) / self.each_sec
 
 
 @dataclass(slots=True)
@@ -124,45 +97,13 @@ class Served:
     audit: AuditLog
     is_public: bool = False
     """Whether everybody may read."""
-    rate: Rate = field(default_factory=lambda: Rate(200, 1000))
-    """For each token."""
-    threads: dict[str, CapacityLimiter] = field(default_factory=dict)
-    """What a token writes, by its name, and all that is written: apart from what is read."""
-    failures: Rate = field(default_factory=lambda: Rate(1, 20))
-    """For each address: requests without a valid token."""
-    in_flight: Counter[str] = field(default_factory=Counter)
-    """Requests that have a body, by token: the bodies are in memory."""
+    threads: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(_THREADS))
+    """For requests that write: others are read meanwhile."""
+    n_writing: int = 0
+    """Requests that are being received or handled, of those that write."""
     _local: threading.local = field(default_factory=threading.local)
     # Positions of the entries that withhold, and what they withhold.
     _withheld: tuple[list[int], set[str]] = field(default_factory=lambda: ([], set()))
-
-    @contextlib.contextmanager
-    def counting(self, name: str | None) -> Iterator[None]:
-        """Count a request that has a body while it lasts.
-
-        Raises:
-            HTTPException: 429: its token has too many.
-        """
-        if name is None:
-            yield
-            return
-        if self.in_flight[name] >= _MOST_WRITING:
-            raise _too_often(0)
-        self.in_flight[name] += 1
-        try:
-            yield
-        finally:
-            self.in_flight[name] -= 1
-            if not self.in_flight[name]:
-                del self.in_flight[name]
-
-    async def work[Result](self, token: Token, act: Callable[[], Result]) -> Result:
-        """Do something for a request that writes, in a thread, when it is the token's turn."""
-        # The name of a token is never empty.
-        everybody = self.threads.setdefault("", CapacityLimiter(_THREADS))
-        own = self.threads.setdefault(token.name, CapacityLimiter(_THREADS_OF_ONE))
-        async with own:
-            return await run_sync(act, limiter=everybody)
 
     def withheld(self) -> set[str]:
         """Digests of evidence that the owner has withheld by now."""
@@ -209,14 +150,25 @@ class Front:
             await send(message)
 
         try:
-            who = self._authorize(request)
+            self._authorize(request)
             is_interface = _path_of(request).startswith(_API)
-            with self._served.counting(None if request.method in ("GET", "HEAD") else who):
+            with contextlib.nullcontext() if _is_reading(request) else self._writing():
                 await (self._interface if is_interface else self._viewer)(scope, receive, sending)
         except HTTPException as error:
             await _say_refusal(request, error)(scope, receive, sending)
         finally:
             self._note(request, status, started)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Count a request that writes while it lasts."""
+        if self._served.n_writing >= _MOST_WRITING:
+            raise HTTPException(429, "too many requests", {"Retry-After": "1"})
+        self._served.n_writing += 1
+        try:
+            yield
+        finally:
+            self._served.n_writing -= 1
 
     def _note(self, request: Request, status: int, started: float) -> None:
         now, state = time.monotonic(), request.scope.get("state", {})
@@ -235,26 +187,18 @@ class Front:
         elif not _is_reading(request):
             self._served.audit.write(now, facts)
 
-    def _authorize(self, request: Request) -> str:
-        """Find the token of a request; returns whose requests are limited together."""
-        served, now = self._served, time.monotonic()
-        given, network = _read_token(request), network_of(_address_of(request))
+    def _authorize(self, request: Request) -> None:
+        """Find the token of a request."""
+        served, given = self._served, _read_token(request)
         token = served.tokens.find(given) if given else None
         if token is None and served.is_public and _is_reading(request) and not given:
             token = Token(name="", sha256="")
         if token is None:
-            if wait := served.failures.take(network, now):
-                raise _too_often(wait)
             what = "this token is not valid" if given else "a token is needed"
             raise HTTPException(401, what, _BEARER)
         request.scope.setdefault("state", {})["token"] = token
-        # The name of a token has no space.
-        who = token.name or f"address {network}"
-        if wait := served.rate.take(who, now):
-            raise _too_often(wait)
         if not token.may_write and not _is_reading(request):
             raise HTTPException(403, f"the token {token.name!r} may only read")
-        return who
 
 
 def _address_of(request: Request) -> str:
@@ -269,10 +213,6 @@ def _path_of(request: Request) -> str:
 
 def _is_reading(request: Request) -> bool:
     return request.method in ("GET", "HEAD") or _path_of(request) == "/artifacts/missing"
-
-
-def _too_often(wait: float) -> HTTPException:
-    return HTTPException(429, "too many requests", {"Retry-After": str(int(wait) + 1)})
 
 
 def _read_token(request: Request) -> str | None:
@@ -337,18 +277,6 @@ def _note(request: Request, **facts: object) -> None:
 async def _checkpoint(request: Request) -> Response:
     served = _served(request)
     data = await run_sync(lambda: served.ledger().log.read_checkpoint())
-    return Response(data, media_type="text/plain; charset=utf-8", headers=_FRESH)
-
-
-async def _cosigned(request: Request) -> Response:
-    def read() -> bytes:
-        with open_below(_served(request).directory, COSIGNED) as file:
-            return file.read(LARGEST_NOTE)
-
-    try:
-        data = await run_sync(read)
-    except FileNotFoundError as error:
-        raise HTTPException(404, "no witness has cosigned a checkpoint") from error
     return Response(data, media_type="text/plain; charset=utf-8", headers=_FRESH)
 
 
@@ -434,7 +362,7 @@ async def _upload_small(request: Request) -> Response:
         finally:
             uploads.note()
 
-    count = await served.work(token, store)
+    count = await run_sync(store, limiter=served.threads)
     _note(request, artifacts=count)
     return JSONResponse({"stored": count})
 
@@ -450,7 +378,7 @@ async def _find_offset(request: Request) -> Response:
     served, token, sha256 = _served(request), _token(request), _digest_of(request)
     (total,) = _read_numbers(request, "total")
     find = partial(served.uploads.find_offset, token.name, sha256, total)
-    return JSONResponse({"offset": await served.work(token, find)})
+    return JSONResponse({"offset": await run_sync(find, limiter=served.threads)})
 
 
 async def _upload_part(request: Request) -> Response:
@@ -466,7 +394,7 @@ async def _upload_part(request: Request) -> Response:
         withheld = served.withheld() if offset + len(body) == total else ()
         return served.uploads.store_part(token.name, part, body, time.time(), withheld)
 
-    return JSONResponse({"offset": await served.work(token, store)})
+    return JSONResponse({"offset": await run_sync(store, limiter=served.threads)})
 
 
 def _read_numbers(request: Request, *names: str) -> list[int]:
@@ -515,7 +443,7 @@ async def _submit(request: Request) -> Response:
         return entries, check_submission(entries, _open_intake(served, token))
 
     try:
-        entries, submitted = await served.work(token, check)
+        entries, submitted = await run_sync(check, limiter=served.threads)
         placed = await served.writer.submit(submitted)
         # Not what a trial names that was sealed before: it may have been withheld since.
         served.uploads.unreferenced.remove(
@@ -529,7 +457,7 @@ async def _submit(request: Request) -> Response:
     finally:
         # What cannot be written to the list now is written with the next request.
         with contextlib.suppress(LedgerError):
-            await served.work(token, served.uploads.note)
+            await run_sync(served.uploads.note, limiter=served.threads)
     signed = {each.signed.machine for each in entries if each.signed is not msgspec.UNSET}
     new = [seq for seq, is_new in placed if is_new]
     _note(request, machine=",".join(sorted(signed)), entries=len(entries), new=len(new))
@@ -567,7 +495,6 @@ def _decode[Asked](body: bytes, model: type[Asked]) -> Asked:
 
 _ROUTES = [
     Route("/checkpoint", _checkpoint),
-    Route("/cosigned", _cosigned),
     Route("/tile/{rest:path}", _tile),
     Route("/artifacts/missing", _missing, methods=["POST"]),
     Route("/artifacts", _upload_small, methods=["POST"]),

@@ -1,7 +1,7 @@
 """requests.jsonl: who wrote what, and who was refused.
 
 Each request that writes is a line. Of refused ones, the first in a minute of the same token,
-network and status is a line; the others are counted, in a line with `count` when the minute is
+address and status is a line; the others are counted, in a line with `count` when the minute is
 over. A file that has become large is renamed to requests.jsonl.1, and so on; the oldest is removed.
 """
 
@@ -16,7 +16,6 @@ from pathlib import Path
 import msgspec
 
 from proctor.ledger.entry import now_text
-from proctor.serve.listening import network_of
 
 _LARGEST = 64 << 20
 # Earlier files.
@@ -53,8 +52,7 @@ class AuditLog:
 
     def refuse(self, now: float, facts: Mapping[str, object]) -> None:
         """Append a line about a refused request, or count it."""
-        network = network_of(str(facts.get("address", "")))
-        who = facts.get("token"), network, facts.get("status")
+        who = tuple(facts.get(name) for name in _WHO)
         with self._lock:
             self._write_counts(now - _MINUTE_SEC)
             if (found := self._refused.get(who)) is not None:

@@ -3,9 +3,8 @@
 import contextlib
 import os
 import socket
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,10 +15,8 @@ from proctor.ledger.place import open_reader
 from proctor.record.model import TrialRecord
 from proctor.serve.app import Front, Served
 from proctor.serve.audit import AuditLog
-from proctor.serve.listening import MOST_CONNECTIONS, LimitedSocket
 from proctor.serve.tokens import Tokens, serve_directory
 from proctor.serve.uploads import Uploads
-from proctor.serve.witnesses import Witness, Witnesses
 from proctor.serve.writer import Writer
 from proctor.web.app import make_app
 from proctor.web.server import Tls, listen, serve
@@ -40,9 +37,6 @@ class ServeOptions:
     is_public: bool = False
     largest: int = 8 << 30
     """Bytes of an artifact, at most."""
-    witnesses: Sequence[Witness] = ()
-    most_connections: int = MOST_CONNECTIONS
-    """Of one address at the same time."""
 
 
 @dataclass(slots=True)
@@ -52,19 +46,16 @@ class LedgerServer:
     address: str
     served: Served
     _listening: socket.socket
-    _witnesses: Witnesses
     _tls: Tls | None
     _held: contextlib.ExitStack
 
     def run(self) -> None:
         """Answer until interrupted."""
         viewer = make_app(Subject(ledger=self.served.directory), hosts=None)
-        self._witnesses.start()
         try:
             serve(viewer, self._listening, front=Front(self.served, viewer), tls=self._tls)
         finally:
             self.served.writer.close()
-            self._witnesses.close()
             self.served.audit.close(time.monotonic())
             self._held.close()
 
@@ -99,8 +90,7 @@ def _prepare(
         uploads = Uploads(directory, state, options.largest)
         uploads.begin(ledger, time.time())
     audit = AuditLog(state / "requests.jsonl")
-    listening = _listen(options, audit)
-    witnesses = Witnesses(directory, options.witnesses, _warn)
+    listening = listen(options.port, options.host)
     key = find_key(options.key_file, env)
     # pydantic builds it on first use: the first submission need not wait for that.
     TrialRecord.model_rebuild()
@@ -108,7 +98,7 @@ def _prepare(
         directory=directory,
         origin=origin,
         tokens=Tokens(state),
-        writer=Writer(directory, key, witnesses.grown, uploads.unreferenced.removed),
+        writer=Writer(directory, key, uploads.unreferenced.removed),
         uploads=uploads,
         audit=audit,
         is_public=options.is_public,
@@ -116,7 +106,7 @@ def _prepare(
     scheme = "http" if options.tls is None else "https"
     host = f"[{options.host}]" if ":" in options.host else options.host
     address = f"{scheme}://{host}:{listening.getsockname()[1]}"
-    return LedgerServer(address, served, listening, witnesses, options.tls, held.pop_all())
+    return LedgerServer(address, served, listening, options.tls, held.pop_all())
 
 
 def _lock(state: Path, ledger: Path) -> int:
@@ -126,16 +116,3 @@ def _lock(state: Path, ledger: Path) -> int:
         os.close(fd)
         raise InputError(f"{ledger}: served already by another process on this machine")
     return fd
-
-
-def _listen(options: ServeOptions, audit: AuditLog) -> LimitedSocket:
-    def refuse(address: str) -> None:
-        facts = {"token": None, "address": address, "status": None}
-        audit.refuse(time.monotonic(), {**facts, "error": "too many connections"})
-
-    listening = listen(options.port, options.host)
-    return LimitedSocket.take(listening, options.most_connections, refuse)
-
-
-def _warn(text: str) -> None:
-    sys.stderr.write(f"proctor: {text}\n")

@@ -1,6 +1,6 @@
-"""Uploaded evidence that no entry names yet: bounded for each token, and removed after a day.
+"""Uploaded evidence that no entry names yet, which is removed after a day.
 
-    unreferenced.jsonl      a line for each: time, token, SHA-256, compressed bytes
+    unreferenced.jsonl      a line for each: time and SHA-256
 
 A client uploads evidence first and submits the entries that name it next. What it never submits
 would stay for ever: this is the list of it. Nothing else is ever removed. A trial for which the
@@ -10,13 +10,11 @@ evidence is withheld does not name it.
 import contextlib
 import os
 import threading
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
-from proctor.errors import LedgerError
 from proctor.files import replace_file
 from proctor.ledger.artifacts import FileArtifacts
 from proctor.ledger.reader import LedgerReader
@@ -25,17 +23,13 @@ from proctor.ledger.withhold import list_unnamed_evidence
 KEPT_SEC = 86400.0
 """How long what no entry names is kept."""
 _PAUSE_SEC = 3600.0
-# Each takes memory here. The lines of one request can name about half as many.
-_MOST_FILES = 300_000
 
 
 class _Upload(msgspec.Struct, array_like=True):
     """An uploaded artifact."""
 
     at: float
-    token: str
     sha256: str
-    size: int
 
 
 _DECODER = msgspec.json.Decoder(_Upload)
@@ -49,35 +43,19 @@ class Unreferenced:
         self._artifacts = artifacts
         self._lock = threading.Lock()
         self._uploads: dict[str, _Upload] = {}
-        self._sizes: Counter[str] = Counter()
-        self._counts: Counter[str] = Counter()
         # Those that are not in the file yet.
         self._unwritten: list[_Upload] = []
         self._looked = 0.0
         self.removed: set[str] = set()
         """Digests of what was removed when that was last looked for."""
 
-    def measure(self, token: str) -> int:
-        """The bytes of a token's uploads.
-
-        Raises:
-            LedgerError: they are too many files.
-        """
-        if self._counts[token] >= _MOST_FILES:
-            raise LedgerError(
-                f"{self._counts[token]:,} files that this token has uploaded belong to no entry; "
-                "they are removed after a day"
-            )
-        return self._sizes[token]
-
-    def add(self, token: str, sizes: Mapping[str, int], now: float) -> None:
+    def add(self, digests: Iterable[str], now: float) -> None:
         """Add artifacts that were not there before."""
         with self._lock:
-            for sha256, size in sizes.items():
+            for sha256 in digests:
                 if sha256 not in self._uploads:
-                    upload = _Upload(now, token, sha256, size)
-                    self._put(upload)
-                    self._unwritten.append(upload)
+                    self._uploads[sha256] = _Upload(now, sha256)
+                    self._unwritten.append(self._uploads[sha256])
 
     def note(self) -> None:
         """Write what was added and is not sealed yet to the list.
@@ -107,7 +85,7 @@ class Unreferenced:
             return
         with self._lock:
             for sha256 in digests:
-                self._take(sha256)
+                self._uploads.pop(sha256, None)
 
     def load(self, ledger: LedgerReader) -> None:
         """Read the list of an earlier server; call `refresh` first."""
@@ -119,9 +97,7 @@ class Unreferenced:
                     upload = _DECODER.decode(line)
                     found.setdefault(upload.sha256, upload)
             unnamed = list_unnamed_evidence(ledger, found)
-            for sha256, upload in found.items():
-                if sha256 in unnamed:
-                    self._put(upload)
+            self._uploads |= {name: each for name, each in found.items() if name in unnamed}
 
     def is_due(self, now: float) -> bool:
         """Whether it is time to look for what is too old; True once for each time."""
@@ -155,16 +131,6 @@ class Unreferenced:
         with self._lock:
             replace_file(self._path, _render(self._uploads.values()))
             self._unwritten.clear()
-
-    def _put(self, upload: _Upload) -> None:
-        self._uploads[upload.sha256] = upload
-        self._sizes[upload.token] += upload.size
-        self._counts[upload.token] += 1
-
-    def _take(self, sha256: str) -> None:
-        if (found := self._uploads.pop(sha256, None)) is not None:
-            self._sizes[found.token] -= found.size
-            self._counts[found.token] -= 1
 
 
 def _is_in_use(path: Path, now: float) -> bool:

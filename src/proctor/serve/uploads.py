@@ -23,7 +23,6 @@ from typing import NamedTuple
 
 from proctor.digest import is_digest, sha256_hex
 from proctor.errors import AlteredArtifactError, InputError, LedgerError, NotSealedError
-from proctor.files import find_room
 from proctor.ledger.artifacts import FileArtifacts
 from proctor.ledger.entry import EvidenceFile
 from proctor.ledger.reader import LedgerReader
@@ -32,10 +31,7 @@ from proctor.serve.unreferenced import KEPT_SEC, Unreferenced
 LARGEST_BODY = 8 << 20
 """Bytes of one request, at most."""
 _HEAD = 64 + 16 + 16
-_MOST_HELD = 1 << 34
 _WEEK_SEC = 7 * 86400
-# Unfinished uploads of a token: each request looks at all of them.
-_MOST_PARTS = 1000
 # Free bytes that no client uses, or this part of a small disk.
 _RESERVE = 1 << 30
 _RESERVED_PART = 20
@@ -61,9 +57,7 @@ class Uploads:
     A disk that is full is a `LedgerError`: the client tries again later.
     """
 
-    def __init__(
-        self, ledger: Path, directory: Path, largest: int, most_held: int = _MOST_HELD
-    ) -> None:
+    def __init__(self, ledger: Path, directory: Path, largest: int) -> None:
         self._ledger = ledger
         self._directory = directory
         # Directories that need not be made again, for all uploads.
@@ -74,8 +68,6 @@ class Uploads:
         self.unreferenced = Unreferenced(directory / "unreferenced.jsonl", FileArtifacts(ledger))
         self.largest = largest
         """Bytes of an artifact, at most."""
-        self.most_held = most_held
-        """Compressed bytes of one token, unfinished or named by no entry, at most."""
 
     def store_small(
         self, token: str, body: bytes, now: float, withheld: Collection[str] = ()
@@ -84,12 +76,12 @@ class Uploads:
 
         Those that are withheld are not stored: see `finish`.
         """
-        with self._writing(token, len(body)):
+        with self._writing(len(body)):
             return self._store_small(token, body, now, withheld)
 
     def _store_small(self, token: str, body: bytes, now: float, withheld: Collection[str]) -> int:
         count, plain, artifacts = 0, 0, FileArtifacts(self._ledger, self._durable)
-        new: dict[str, int] = {}
+        new: list[str] = []
         try:
             try:
                 for sha256, size, data in _split(body):
@@ -99,11 +91,11 @@ class Uploads:
                     if sha256 in withheld and not artifacts.holds(sha256):
                         self._hold_back(token, sha256, data)
                     elif artifacts.put_compressed(sha256, size, io.BytesIO(data)):
-                        new[sha256] = len(data)
+                        new.append(sha256)
                     count += 1
             finally:
                 # The complete ones stay, so that they need not be sent again.
-                self.unreferenced.add(token, new, now)
+                self.unreferenced.add(new, now)
                 artifacts.settle()
                 self._durable |= artifacts.durable
         finally:
@@ -113,11 +105,9 @@ class Uploads:
     def _hold_back(self, token: str, sha256: str, data: bytes) -> None:
         """Keep a small artifact that is withheld as an upload that is not finished."""
         path = self._path_of(token, sha256, len(data))
-        # What is beyond that is not kept: large uploads need a place too.
-        if len(self._list_parts(token)) < _MOST_PARTS // 2:
-            with self._lock_of(sha256):
-                self._make_folder(path)
-                path.write_bytes(data)
+        with self._lock_of(sha256):
+            self._make_folder(path)
+            path.write_bytes(data)
 
     def finish(self, token: str, files: Sequence[EvidenceFile], now: float) -> None:
         """Store those of a token's complete uploads that a trial names which is not sealed yet."""
@@ -127,10 +117,10 @@ class Uploads:
             if sha256 not in wanted:
                 continue
             part = Part(sha256, 0, wanted[sha256], int(total))
-            with self._lock_of(sha256), self._writing(token, 0):
+            with self._lock_of(sha256), self._writing(0):
                 # Another request may have stored it by now.
                 if _is_complete(path):
-                    self._finish(token, path, part, now)
+                    self._finish(path, part, now)
 
     def find_offset(self, token: str, sha256: str, total: int) -> int:
         """The bytes that are there of an upload; `total` if it is complete."""
@@ -167,24 +157,19 @@ class Uploads:
         if not data or end > part.total:
             raise InputError(f"{part.sha256}: a part from {part.offset} to {end} of {part.total}")
         path = self._path_of(token, part.sha256, part.total)
-        with self._lock_of(part.sha256), self._writing(token, len(data)):
+        with self._lock_of(part.sha256), self._writing(len(data)):
             if FileArtifacts(self._ledger).holds(part.sha256):
                 path.unlink(missing_ok=True)
                 return part.total
             there = _size_of(path)
             if part.offset != there:
                 return there
-            if not there and len(self._list_parts(token)) >= _MOST_PARTS:
-                raise LedgerError(
-                    f"this token has {_MOST_PARTS:,} unfinished uploads, and can begin no more; "
-                    "they are removed after a week"
-                )
             self._make_folder(path)
             try:
                 with path.open("ab") as file:
                     file.write(data)
                 if end == part.total and part.sha256 not in withheld:
-                    self._finish(token, path, part, now)
+                    self._finish(path, part, now)
             except OSError:
                 # No room: this part is sent again.
                 with contextlib.suppress(OSError):
@@ -192,12 +177,12 @@ class Uploads:
                 raise
         return end
 
-    def _finish(self, token: str, path: Path, part: Part, now: float) -> None:
+    def _finish(self, path: Path, part: Part, now: float) -> None:
         artifacts = FileArtifacts(self._ledger)
         try:
             with path.open("rb") as file:
                 artifacts.put_compressed(part.sha256, part.size, file)
-            self.unreferenced.add(token, {part.sha256: part.total}, now)
+            self.unreferenced.add([part.sha256], now)
             self.unreferenced.note()
             artifacts.settle()
         except AlteredArtifactError:
@@ -225,12 +210,9 @@ class Uploads:
         self._folders.add(path.parent.name)
 
     def _list_parts(self, token: str) -> list[Path]:
-        """A token's unfinished uploads: a bounded number."""
+        """A token's unfinished uploads."""
         folder = self._folder(token)
         return [*folder.iterdir()] if folder.name in self._folders else []
-
-    def _measure_parts(self, token: str) -> int:
-        return sum(map(_size_of, self._list_parts(token)))
 
     def _check_size(self, size: int) -> None:
         if size > self.largest:
@@ -239,18 +221,10 @@ class Uploads:
             )
 
     @contextlib.contextmanager
-    def _writing(self, token: str, size: int) -> Iterator[None]:
+    def _writing(self, size: int) -> Iterator[None]:
         """Refuse what there is no room for."""
         try:
             self.check_disk(size)
-            held = self.unreferenced.measure(token) + self._measure_parts(token)
-            disks = (self._ledger, self._directory)
-            room = min(self.most_held, *(find_room(str(each)) for each in disks))
-            if held + size > room:
-                raise LedgerError(
-                    f"no room on the server for {size:,} bytes: of what this token uploads, it "
-                    f"keeps {room:,} bytes that no entry names yet, and has {held:,}"
-                )
             yield
         except OSError as error:
             raise LedgerError(f"no room on the server: {error.strerror}") from error

@@ -30,8 +30,6 @@ from proctor.serve.intake import RefusedError, Submitted
 
 type Placed = list[tuple[int, bool]]
 """The position of each entry, and whether it is new."""
-MOST_MACHINES = 1000
-"""Machines that one token may have enrolled: each is an entry that stays."""
 # Entries that share a signature, at most.
 _TOGETHER = 1000
 
@@ -52,13 +50,11 @@ class Writer:
         self,
         directory: Path,
         key: Signer,
-        appended: Callable[[], None],
         removed: Collection[str] = (),
     ) -> None:
         """`removed`: digests of evidence that was removed, perhaps since it was looked for."""
         self._directory = directory
         self._key = key
-        self._appended = appended
         self._removed = removed
         self._artifacts = FileArtifacts(directory)
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -154,7 +150,6 @@ class Writer:
             with ledger.writing():
                 self._check_enrolled(ledger, entries)
                 result = append_others(ledger, entries)
-        self._appended()
         return [result]
 
     def _append(self, ledger: LedgerWriter, jobs: Sequence[_Job]) -> list[Placed]:
@@ -164,7 +159,6 @@ class Writer:
             self._check_enrolled(ledger, [new.entry for new in news])
             self._check_evidence(ledger, news)
             answers = iter(append_trials(ledger, news))
-        self._appended()
         # `islice`, because zip would take one answer more than it uses.
         return [[(each.seq, each.is_new) for each in islice(answers, len(part))] for part in parts]
 
@@ -260,12 +254,11 @@ def _strip(entry: AnyEntry) -> AnyEntry:
     return msgspec.structs.replace(entry, at="", seq=0, signed=msgspec.UNSET)
 
 
-def enrol(ledger: LedgerWriter, name: str, key: str, author: str, most: int = MOST_MACHINES) -> str:
+def enrol(ledger: LedgerWriter, name: str, key: str, author: str) -> str:
     """Enrol a machine, unless its key is enrolled; returns the name under which it is.
 
     Raises:
-        RefusedError: the key was revoked or is invalid, the name is another machine's, or `author`
-            has enrolled too many.
+        RefusedError: the key was revoked or is invalid, or the name is another machine's.
         LedgerError: the ledger cannot be written.
     """
     with ledger.writing():
@@ -274,16 +267,9 @@ def enrol(ledger: LedgerWriter, name: str, key: str, author: str, most: int = MO
         for known, found in machines.keys.items():
             if str(found) == key:
                 return known
-        entries = _list_entries(ledger)
-        if any(each.key == key for each in entries):
+        entries = [ledger.entry(seq) for seq in ledger.index.places("machine")]
+        if any(isinstance(each, MachineEntry) and each.key == key for each in entries):
             raise RefusedError(f"the key {key} was revoked; this machine needs another key")
-        own = {each.name for each in entries if each.author == author} & machines.keys.keys()
-        if len(own) >= most:
-            raise RefusedError(
-                f"{len(own):,} machines are enrolled by the token {author!r}, and no more can be: "
-                "give machines that do not last one key (PROCTOR_KEY), or revoke those that are "
-                "gone (`proctor serve machine revoke`)"
-            )
         entry = MachineEntry(at="", seq=0, name=name, key=key, is_revoked=False, author=author)
         if fault := machines.take(entry):
             raise RefusedError(f"the machine {name[:80]!r} cannot be enrolled: it {fault}")
@@ -308,8 +294,3 @@ def revoke(ledger: LedgerWriter, name: str, author: str) -> int:
         entry = MachineEntry(at="", seq=0, name=name, key=str(key), is_revoked=True, author=author)
         (seq,) = ledger.append([entry])
     return seq
-
-
-def _list_entries(ledger: LedgerWriter) -> list[MachineEntry]:
-    found = (ledger.entry(seq) for seq in ledger.index.places("machine"))
-    return [entry for entry in found if isinstance(entry, MachineEntry)]

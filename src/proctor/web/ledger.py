@@ -125,7 +125,7 @@ def _prove(log: Log, seq: int) -> tuple[InclusionProof | None, str | None]:
     if log.ledger is None or log.checkpoint is None or log.damage is not None:
         return None, "the log is damaged"
     try:
-        return make_inclusion(log.ledger, seq, log.checkpoint, leaf_only=True), None
+        return make_inclusion(log.ledger, seq, log.checkpoint), None
     except (DamageError, LedgerError) as error:
         return None, str(error)
 

@@ -107,7 +107,6 @@ def make_server(
     """Make the server of an app; the caller provides its socket."""
     config = uvicorn.Config(
         front or app,
-        # Another loop, which uvicorn takes if it is installed, would not ask the socket to accept.
         loop="asyncio",
         http=PatientProtocol,
         ws="none",

@@ -5,17 +5,12 @@
     list         lists sealed trials
     verify       verifies a ledger
     prove        writes proofs
-    attest       signs a statement about all entries of an experiment
     claim        writes a score with its proofs
     checkpoint   prints or saves the checkpoint
     key          prints the public key
-    cosign       adds a cosignature to a checkpoint
-    watch        monitors ledgers
     review       adds a review of a trial
     withhold     withholds bytes, and restores them
-    sync         fetches the copy of a served ledger
     publish      writes a ledger as static files
-    stats        prints counts and sizes
     options      common options
     target       opens the ledger for writing
     filters      options that select trials
@@ -32,21 +27,16 @@ from proctor.cli.main import CommandTable
 # Every command and the first line of its help; implemented in proctor.cli.ledger.NAME.
 COMMANDS = {
     "init": "Create a ledger signed by your key; create the key if it is missing.",
-    "seal": "Seal records or trials with their evidence; create the ledger if it is missing.",
+    "seal": "Seal records or trials with their evidence; without them, send what waits.",
     "list": "List sealed trials, in the order they were sealed.",
     "verify": "Recompute everything and report damage; exit with 1 if there is any.",
     "prove": "Prove that an entry is in the ledger, or that the ledger only grew.",
-    "attest": "Sign a statement of which entries of an EXPERIMENT the ledger holds.",
     "claim": "Pack a score, its entries, their proof and the checkpoint into one file.",
     "checkpoint": "Print or save the ledger's checkpoint: origin, size, root and signature.",
     "key": "Print the public key of the ledger, for everyone who checks it.",
-    "cosign": "Add your own timestamped signature to a copy of someone else's CHECKPOINT.",
-    "watch": "Watch ledgers and report forks, rollbacks, duplicates, withholdings and damage.",
     "review": "Record your verdict on a trial, without changing the trial.",
     "withhold": "Remove bytes but keep their digests, or restore them.",
-    "sync": "Fetch what is new in a served ledger, and send queued entries.",
     "publish": "Publish a ledger as static files to TARGET: s3://BUCKET/PREFIX or a directory.",
-    "stats": "Show counts and bytes per experiment.",
 }
 
 

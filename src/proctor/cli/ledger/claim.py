@@ -44,7 +44,7 @@ from proctor.sentence import printable
 @click.option("--planned", type=click.IntRange(min=0), help="Number of trials planned.")
 @click.option("--sealed-only", is_flag=True, help="Leave out trials whose records are partial.")
 @click.option(
-    "--checkpoint", type=PATH, help="Claim against this checkpoint, such as a cosigned copy."
+    "--checkpoint", type=PATH, help="Claim against this checkpoint, such as an older copy."
 )
 @click.option(
     "-o",

@@ -6,7 +6,6 @@ from pathlib import Path
 import click
 
 from proctor.cli.options import LEDGER_HELP, PATH
-from proctor.ledger.memory import Memory, default_memory_path
 from proctor.ledger.place import ledger_directory, open_reader
 from proctor.ledger.reader import LedgerReader
 
@@ -19,12 +18,6 @@ own_ledger_option = click.option(
 )
 key_option = click.option(
     "--key", "key_file", type=PATH, help="Signing key.  [default: PROCTOR_KEY, your own key]"
-)
-state_option = click.option(
-    "--state",
-    type=PATH,
-    help="Directory of the checkpoints seen before.  [default: "
-    "$XDG_STATE_HOME/proctor/checkpoints]",
 )
 extend_option = click.option(
     "--extend-experiment",
@@ -41,8 +34,3 @@ def choose_directory(given: str | None) -> Path:
 def open_ledger(given: str | None) -> LedgerReader:
     """Open the ledger for reading."""
     return open_reader(choose_directory(given))
-
-
-def open_memory(given: str | None) -> Memory:
-    """The store of seen checkpoints."""
-    return Memory(Path(given) if given else default_memory_path(os.environ))

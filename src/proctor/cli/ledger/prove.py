@@ -9,7 +9,7 @@ from proctor.cli.ledger.options import (
     ledger_option,
     open_ledger,
 )
-from proctor.cli.options import PATH, STDOUT, check_apart
+from proctor.cli.options import PATH, STDOUT
 from proctor.cli.output import (
     json_option,
     print_json,
@@ -41,12 +41,7 @@ from proctor.ledger.reader import LedgerReader
     help="Prove that the ledger only grew since CHECKPOINT.",
 )
 @click.option(
-    "--checkpoint", type=PATH, help="Prove against this checkpoint, such as a cosigned copy."
-)
-@click.option(
-    "--leaf-only",
-    is_flag=True,
-    help="Include only the hash of the entry in the proof, not the entry.",
+    "--checkpoint", type=PATH, help="Prove against this checkpoint, such as an older copy."
 )
 @click.option(
     "-o",
@@ -61,7 +56,6 @@ def command(
     trial: str | None,
     since: str | None,
     checkpoint: str | None,
-    leaf_only: bool,
     output: str | None,
     directory: str | None,
     as_json: bool,
@@ -77,9 +71,8 @@ def command(
     """
     if (trial is None) == (since is None):
         raise click.UsageError("expected TRIAL or --since CHECKPOINT, one of the two")
-    check_apart("leaf_only", "since")
     with open_ledger(directory) as ledger:
-        proof = _prove(ledger, trial, since, checkpoint, leaf_only=leaf_only)
+        proof = _prove(ledger, trial, since, checkpoint)
         data = render_document(proof)
         written = None
         if output is None and not as_json:
@@ -126,12 +119,7 @@ def _summarize(proof: Proof) -> str:
 
 
 def _prove(
-    ledger: LedgerReader,
-    trial: str | None,
-    since: str | None,
-    checkpoint: str | None,
-    *,
-    leaf_only: bool,
+    ledger: LedgerReader, trial: str | None, since: str | None, checkpoint: str | None
 ) -> Proof:
     newest = ledger.refresh()
     under = load_checkpoint(checkpoint) if checkpoint is not None else newest
@@ -139,7 +127,7 @@ def _prove(
         return make_consistency(ledger, load_checkpoint(since), under)
     found = resolve_name(ledger, trial or "")
     seq = found if isinstance(found, int) else found.seq
-    return make_inclusion(ledger, seq, under, leaf_only=leaf_only)
+    return make_inclusion(ledger, seq, under)
 
 
 def _facts(proof: Proof) -> dict[str, object]:

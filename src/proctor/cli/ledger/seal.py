@@ -1,5 +1,7 @@
-"""`proctor ledger seal`: seals records and trials with their evidence."""
+"""`proctor ledger seal`: seals records and trials with their evidence; sends what waits."""
 
+import contextlib
+import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -13,20 +15,27 @@ from proctor.cli.ledger.secrets import read_secrets
 from proctor.cli.options import PATH
 from proctor.cli.output import json_option, print_json, print_line
 from proctor.cli.redaction import secret_option
-from proctor.errors import InputError
+from proctor.cli.stdout import print_stderr
+from proctor.errors import InputError, LedgerError
 from proctor.exchange.intake import Offer, Reconciliation, refuse
 from proctor.exchange.submission import SealOptions, find_submissions
 from proctor.ledger.belonging import Admission
+from proctor.ledger.keys import find_key
+from proctor.ledger.ledger import REMOTE
+from proctor.ledger.place import open_reader
+from proctor.ledger.remote.connections import UnreachableError
+from proctor.ledger.remote.mirror import connect
 from proctor.ledger.sealing import Sealed, Submission
 from proctor.search.background import update_in_background
-from proctor.sentence import printable
+from proctor.sentence import count_of, printable
 
 # Characters of a digest that are shown; --json has all of them.
 _SHOWN = 16
+_SOME_REFUSED = 3
 
 
 @click.command("seal")
-@click.argument("things", nargs=-1, required=True, type=PATH, metavar="THING…")
+@click.argument("things", nargs=-1, type=PATH, metavar="THING…")
 @click.option("--experiment", metavar="ID", help="Seal trials under this experiment.")
 @extend_option
 @click.option("--task", type=PATH, help="Directory of the task of a harbor trial.")
@@ -46,12 +55,14 @@ def command(
     key_file: str | None,
     as_json: bool,
 ) -> int:
-    """Seal records or trials with their evidence; create the ledger if it is missing.
+    """Seal records or trials with their evidence; without them, send what waits.
 
     THING is a record file, whose evidence is the files that it names and that are beside it, or a
     trial directory, all of whose files are evidence. A trial run by proctor has a record; for any
     other harbor trial, a record is made under --experiment, complete only with --task. Kept
-    attempts are sealed with their trial.
+    attempts are sealed with their trial. A missing ledger is created. Without THING, the trials
+    that wait on this machine for a server that could not be reached are sent, as they are before
+    the next ones are sealed; the server never seals a trial twice.
 
     A complete record is `sealed`, a partial one `diagnostic`. What is already sealed is left
     unchanged. The same trial with different bytes is refused, and so is anything that contains the
@@ -60,6 +71,8 @@ def command(
 
     Example: proctor ledger seal jobs/nightly/fix-bug__a1B2c3D --experiment nightly
     """
+    if not things:
+        return _send_waiting(choose_directory(directory), key_file, as_json=as_json)
     secrets = read_secrets(secret_names)
     asked = SealOptions(experiment=experiment, task=task, dataset_id=dataset_id)
     # Before the ledger is created: a typing error must not leave an empty one.
@@ -78,6 +91,29 @@ def command(
     else:
         _print(outcome)
     return exit_code_of(outcome)
+
+
+def _send_waiting(place: Path, key_file: str | None, *, as_json: bool) -> int:
+    if not os.path.lexists(place / REMOTE):
+        # Says so first if there is no ledger at all.
+        open_reader(place).close()
+        raise LedgerError(f"{place}: a ledger of this machine: nothing waits; expected THING…")
+    with open_reader(place) as ledger, contextlib.closing(connect(place)) as remote:
+        if len(remote.spool):
+            # What waits is taken from an enrolled machine only.
+            remote.check_writable(find_key(Path(key_file) if key_file else None, os.environ))
+        try:
+            sent = remote.send_waiting()
+        except UnreachableError as error:
+            raise LedgerError(f"{error}; {len(remote.spool):,} entries are queued") from error
+        remote.fetch(ledger, is_forced=True)
+    if as_json:
+        print_json({"url": remote.url, "sent": sent, "refused": remote.refused})
+    else:
+        print_line(f"{remote.url}: {count_of(sent, 'entry', 'entries')} sent")
+        for sentence in remote.refused:
+            print_stderr(sentence)
+    return _SOME_REFUSED if remote.refused else 0
 
 
 def _find(thing: str, asked: SealOptions) -> Iterator[Offer]:

@@ -409,7 +409,7 @@ def _render_sealed(sealed: SealedTrials | None) -> Iterator[str]:
         text += f", {sealed.waiting} waiting for the server"
     yield f"ledger: {place}{made}: {text}"
     if sealed.waiting:
-        yield f"  when the server is back: proctor ledger sync --ledger {place}"
+        yield f"  when the server is back: proctor ledger seal --ledger {place}"
     for sentence in sealed.refused[:_MOST_REFUSED]:
         yield f"  not sealed: {sentence}"
     if len(sealed.refused) > _MOST_REFUSED:

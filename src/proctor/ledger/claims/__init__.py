@@ -1,4 +1,4 @@
-"""What can be checked without the ledger: proofs, claims, cosigned checkpoints.
+"""What can be checked without the ledger: proofs, claims, checkpoints.
 
     document     untrusted JSON documents, plain or compressed
     multiproof   one Merkle proof for many entries
@@ -6,10 +6,8 @@
     trials       an experiment's trials: counted, superseded, withheld
     operands     sealed trials as operands of a score
     claim        a score, its entries and their proof as one file
-    attested     … compares it with its attestation
     claiming     makes a claim from a ledger
     trust        checks signatures against trusted keys
-    witness      cosigns checkpoints that extend those seen before
     checks       `proctor check` of checkpoints, proofs and claims
 
 Nothing here appends to a ledger.

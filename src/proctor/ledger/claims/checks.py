@@ -12,11 +12,9 @@ from proctor.audit.checks.checked import Checked, Tally
 from proctor.audit.file_kind import FileKind
 from proctor.diagnostic import Diagnostic
 from proctor.errors import DamageError
-from proctor.ledger.claims.attested import undisclosed_entries
 from proctor.ledger.claims.claim import (
     Claim,
     Counts,
-    carried_by,
     find_differences,
     parse_claim,
     prove_claim,
@@ -156,12 +154,11 @@ def check_claim_file(path: str, given: Given = ()) -> Checked:
         tally.add([Diagnostic("not-proven", str(error))])
     problems = {found.code for found in tally.kept if found.is_problem}
     if "not-proven" not in problems:
-        unchecked += _find_unattested(claim)
+        unchecked.append(
+            "that the ledger has no other trial of the experiment: this is the claimant's statement"
+        )
     if not problems:
         tally.add(Diagnostic("rests-on", text, is_problem=False) for text in render_basis(claim))
-        tally.add(
-            Diagnostic("attested", text, is_problem=False) for text in _describe_attestation(claim)
-        )
     return Checked(
         path=path,
         thing=FileKind.CLAIM,
@@ -249,34 +246,3 @@ def _find_unchecked(claim: Claim) -> Iterator[str]:
     yield "how many trials were planned: this is the claimant's statement"
     if claim.dataset is not None:
         yield "how many trials other datasets have: this is the claimant's statement"
-
-
-def _describe_attestation(claim: Claim) -> Iterator[str]:
-    """What the attestation proves about completeness."""
-    entry = carried_by(claim).find_attestation()
-    if entry is None:
-        return
-    unnamed = count_of(entry.unnamed, "withholding")
-    yield (
-        f"entry {entry.seq} attests that {count_of(entry.entries, 'entry', 'entries')} among the "
-        f"first {entry.size:,} of the ledger belong to {claim.experiment}: all of them are here; "
-        f"{unnamed} among them name no trial"
-    )
-
-
-def _find_unattested(claim: Claim) -> Iterator[str]:
-    carried = carried_by(claim)
-    entry = carried.find_attestation()
-    if entry is None:
-        yield (
-            "that the ledger has no other trial of the experiment: without an attestation, "
-            "this is the claimant's statement; `proctor ledger attest` makes one"
-        )
-        return
-    if undisclosed := undisclosed_entries(carried):
-        said = count_of(len(undisclosed), "entry", "entries")
-        yield f"that {said} with only a hash are trials of other datasets"
-    yield (
-        f"trials sealed after the first {entry.size:,} entries: the attestation does not cover them"
-    )
-    yield "trials that were never sealed, or sealed into another ledger: a claim cannot show them"

@@ -2,16 +2,16 @@
 
     {"format": "proctor-claim-2", "experiment": …, "dataset": …, "sealed_only": …,
      "checkpoint": note, "counts": {…}, "certificate": {…},
-     "entries": [{"seq": n, "line": …} or {"seq": n, "leaf": …}, …], "nodes": [hash, …],
-     "attestation": n or null, "hashed": [{"seq": n, "leaf": …}, …]}
+     "entries": [{"seq": n, "line": …} or {"seq": n, "leaf": …}, …], "nodes": [hash, …]}
 
 Anyone with the file and the ledger's public key can check it without the ledger. That the ledger
-holds nothing else about the experiment is shown as far as a signed attestation in it says so.
+holds nothing else about the experiment is the claimant's statement.
 """
 
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Annotated, Any
 
 import msgspec
 
@@ -23,7 +23,6 @@ from proctor.audit.certificate import (
 )
 from proctor.errors import CertificateError, ProofError, ProofFileError
 from proctor.harbor.stats import count_errored
-from proctor.ledger.claims.attested import Carried, find_omissions
 from proctor.ledger.claims.document import LARGEST, parse_document, parse_hash
 from proctor.ledger.claims.multiproof import hash_parts, root_before_entry
 from proctor.ledger.claims.operands import ORDER, group_operands, profiles_of
@@ -36,8 +35,6 @@ from proctor.ledger.tree import leaf_hash
 from proctor.sentence import render_limit
 
 FORMAT = "proctor-claim-2"
-FIRST_FORMAT = "proctor-claim-1"
-"""The format of claims without attestations and without unnamed withholdings; still read."""
 _LONGEST_SHOWN = 300
 
 
@@ -97,7 +94,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A score that anyone can check."""
 
     format: str
-    """proctor-claim-2; proctor-claim-1 has no `attestation` and no `hashed`."""
+    """proctor-claim-2"""
     experiment: str
     dataset: str | None
     """The claimed dataset; null for the whole experiment."""
@@ -112,28 +109,15 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """Keys, trials, and entries about them, in the order of the log."""
     nodes: list[str]
     """The hashes, in hex, that lead from all the entries to the root."""
-    attestation: Seq | None = None
-    """Position of the attestation of the experiment; null if there is none."""
-    hashed: list[Packed] = []
-    """Entries that the attestation counts and that are included as hashes only."""
+    attestation: Seq | msgspec.UnsetType | None = msgspec.UNSET
+    """Earlier versions wrote the position of a statement that is not checked any more."""
+    hashed: Annotated[list[Any], msgspec.Meta(max_length=0)] | msgspec.UnsetType = msgspec.UNSET
+    """Earlier versions included entries as hashes only; such claims are refused."""
 
     @property
     def scope(self) -> Scope:
         """The claimed trials."""
         return Scope(self.experiment, self.dataset, self.sealed_only)
-
-
-def carried_by(claim: Claim) -> Carried:
-    """The parts of the log in a claim; invalid hashes are reported by `prove_claim`."""
-    return Carried(
-        experiment=claim.experiment,
-        dataset=claim.dataset,
-        other_datasets=claim.counts.other_datasets,
-        attestation=claim.attestation,
-        lines={each.seq: each.line.encode() for each in claim.entries if each.line is not None},
-        withheld={each.seq: bytes.fromhex(each.leaf) for each in claim.entries if each.leaf},
-        hashed={each.seq: bytes.fromhex(each.leaf) for each in claim.hashed if each.leaf},
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,31 +140,15 @@ def parse_claim(data: bytes, where: str) -> Claim:
     if len(data) > LARGEST:
         raise ProofFileError(f"{where}: more than {render_limit(LARGEST)}")
     claim = parse_document(data, Claim, where)
-    if claim.format not in (FORMAT, FIRST_FORMAT):
+    if claim.format != FORMAT:
         raise ProofFileError(f"{where}: format is {claim.format[:60]!r}; expected {FORMAT!r}")
-    if claim.format == FIRST_FORMAT and (claim.attestation is not None or claim.hashed):
-        raise ProofFileError(f"{where}: {FIRST_FORMAT} has no attestation; expected {FORMAT!r}")
-    _check_places(claim, where)
-    return claim
-
-
-def _check_places(claim: Claim, where: str) -> None:
-    for part in (claim.entries, claim.hashed):
-        places = [each.seq for each in part]
-        if places != sorted(set(places)):
-            raise ProofFileError(f"{where}: expected entries in the order of the log, each once")
-    leaves = {packed.seq: packed.leaf for packed in claim.hashed}
-    for packed in claim.hashed:
-        if packed.line is not None or packed.leaf is None:
-            raise ProofFileError(f"{where}: hashed: entry {packed.seq}: expected `leaf` alone")
+    places = [each.seq for each in claim.entries]
+    if places != sorted(set(places)):
+        raise ProofFileError(f"{where}: expected entries in the order of the log, each once")
     for packed in claim.entries:
         if (packed.line is None) == (packed.leaf is None):
             raise ProofFileError(f"{where}: entry {packed.seq}: expected either `line` or `leaf`")
-        # A line withheld without naming a trial is both an entry and attested by its hash.
-        if packed.leaf != leaves.get(packed.seq, packed.leaf) or (
-            packed.line is not None and packed.seq in leaves
-        ):
-            raise ProofFileError(f"{where}: entry {packed.seq} occurs twice, in two forms")
+    return claim
 
 
 def prove_claim(claim: Claim, where: str) -> Proven:
@@ -200,11 +168,7 @@ def prove_claim(claim: Claim, where: str) -> Proven:
     lines = {
         packed.seq: packed.line.encode() for packed in claim.entries if packed.line is not None
     }
-    hashed = {
-        packed.seq: parse_hash(packed.leaf or "", f"{where}: entry {packed.seq}")
-        for packed in claim.hashed
-    }
-    leaves = {seq: leaf_hash(line) for seq, line in lines.items()} | missing | hashed
+    leaves = {seq: leaf_hash(line) for seq, line in lines.items()} | missing
     size = checkpoint.tree.size
     parts = hash_parts(leaves, size, nodes)
     if parts[0, size] != checkpoint.tree.root:
@@ -236,7 +200,6 @@ def find_differences(claim: Claim, proven: Proven) -> Iterator[str]:
     except CertificateError as error:
         yield str(error)
     yield from _compare_counts(claim, proven)
-    yield from find_omissions(carried_by(claim))
 
 
 def _compare_operands(

@@ -48,7 +48,7 @@ class InclusionProof(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     line: str | None = None
     """The stored entry, without its newline."""
     leaf: str | None = None
-    """Its leaf hash in hex, if the line is not disclosed; one of the two is null."""
+    """Its leaf hash in hex, if the line was withheld; one of the two is null."""
     path: list[str]
     """The sibling hashes up to the root, in hex."""
 
@@ -124,9 +124,7 @@ def check_origin(checkpoint: Checkpoint, other: Checkpoint, where: str) -> None:
         )
 
 
-def make_inclusion(
-    ledger: LedgerReader, seq: int, checkpoint: Checkpoint, *, leaf_only: bool = False
-) -> InclusionProof:
+def make_inclusion(ledger: LedgerReader, seq: int, checkpoint: Checkpoint) -> InclusionProof:
     """Prove that an entry is in the ledger under a checkpoint; call `refresh` first.
 
     Raises:
@@ -140,7 +138,6 @@ def make_inclusion(
         )
     line = ledger.line(seq)
     is_withheld = isinstance(decode_line(line, f"entry {seq}"), Withheld)
-    as_leaf = leaf_only or is_withheld
     leaf, path = tree.leaf(seq), inclusion_path(tree.subtree, tree.size, seq)
     # The index is derived: a wrong hash in it must not become a wrong proof.
     check_inclusion(leaf, seq, tree.size, path, checkpoint.tree.root)
@@ -149,8 +146,8 @@ def make_inclusion(
         kind="inclusion",
         checkpoint=checkpoint.render().decode(),
         seq=seq,
-        line=None if as_leaf else line.decode(),
-        leaf=leaf.hex() if as_leaf else None,
+        line=None if is_withheld else line.decode(),
+        leaf=leaf.hex() if is_withheld else None,
         path=[node.hex() for node in path],
     )
 

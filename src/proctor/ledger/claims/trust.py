@@ -6,15 +6,13 @@ checked against the one before it. Which key to trust is up to the caller.
 
 import os
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 
 from proctor.diagnostic import Diagnostic
 from proctor.errors import KeyFileError, SignatureError
 from proctor.files import read_head
 from proctor.ledger.handover import follow_keys
-from proctor.ledger.note import Algorithm, Checkpoint, VerifierKey, parse_verifier_key
+from proctor.ledger.note import Checkpoint, VerifierKey, parse_verifier_key
 from proctor.ledger.signature import check_signature
-from proctor.times import render_utc
 
 _LARGEST = 4096
 
@@ -53,32 +51,16 @@ def judge_signatures(
 ) -> Iterator[Diagnostic]:
     """A note for each key that signed the checkpoint, a problem for each that did not."""
     for key in keys:
+        successor = follow_keys(key, chain)
         try:
-            yield _judge(checkpoint, key, where, chain)
+            check_signature(checkpoint, successor, where)
         except SignatureError as error:
             yield Diagnostic("bad-signature", str(error))
-
-
-def _judge(
-    checkpoint: Checkpoint, key: VerifierKey, where: str, chain: Sequence[VerifierKey]
-) -> Diagnostic:
-    successor = key if key.algorithm is Algorithm.COSIGNATURE else follow_keys(key, chain)
-    time = check_signature(checkpoint, successor, where)
-    name = f"{successor.name}+{successor.key_id.hex()}"
-    if time is not None:
-        message = f"{where}: cosigned by {name} at {_render_time(time)}, according to the cosigner"
-    elif successor != key:
-        message = f"{where}: signed by {name}, which succeeds {key.name}+{key.key_id.hex()}"
-    else:
-        message = f"{where}: signed by {name}"
-    return Diagnostic("signed", message, is_problem=False)
-
-
-def _render_time(seconds: int) -> str:
-    try:
-        return render_utc(datetime.fromtimestamp(seconds, UTC), "auto")
-    except (ValueError, OverflowError, OSError):
-        return f"second {seconds} since 1970"
+            continue
+        message = f"{where}: signed by {successor.name}+{successor.key_id.hex()}"
+        if successor != key:
+            message += f", which succeeds {key.name}+{key.key_id.hex()}"
+        yield Diagnostic("signed", message, is_problem=False)
 
 
 def find_unchecked_signatures(
@@ -87,7 +69,7 @@ def find_unchecked_signatures(
     chain: Sequence[VerifierKey] = (),
 ) -> list[str]:
     """Messages for the signatures that were not checked."""
-    successors = [follow_keys(key, chain) for key in keys if key.algorithm is Algorithm.ED25519]
+    successors = [follow_keys(key, chain) for key in keys]
     looked = {(key.name, key.key_id) for key in (*keys, *successors)}
     lines = [line for checkpoint in checkpoints for line in checkpoint.signatures]
     others = dict.fromkeys(

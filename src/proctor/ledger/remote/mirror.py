@@ -106,7 +106,7 @@ def open_mirror(url: str, env: Mapping[str, str], warn: Callable[[str], None]) -
             warn(f"{remote.problem}; what follows is the copy that was fetched last")
         if waiting := len(remote.spool):
             entries = "1 entry waits" if waiting == 1 else f"{waiting:,} entries wait"
-            warn(f"{url}: {entries} to be sent: proctor ledger sync --ledger {url}")
+            warn(f"{url}: {entries} to be sent: proctor ledger seal --ledger {url}")
     return directory
 
 

@@ -53,8 +53,6 @@ class DamageKind(StrEnum):
     """A new key that the former one did not sign for this position, or that was replaced before."""
     BAD_SUBMISSION = "bad-submission"
     """An entry whose machine did not sign it or was not enrolled, or a false enrolment."""
-    FALSE_ATTESTATION = "false-attestation"
-    """An attestation that the log contradicts."""
     WRONG_ORIGIN = "wrong-origin"
     """A checkpoint of another log."""
 

@@ -9,7 +9,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 
 from proctor.ledger.admission import Fault
-from proctor.ledger.entry import AttestEntry, KeyEntry, MachineEntry, WithholdEntry
+from proctor.ledger.entry import KeyEntry, MachineEntry, WithholdEntry
 from proctor.ledger.log import Place, segment_name
 from proctor.ledger.machines import Machines
 from proctor.ledger.verification.evidence import NamedEvidence
@@ -29,7 +29,6 @@ class FoundLog:
     """Every segment that contains lines, with the number of its first line."""
     keys: list[tuple[int, KeyEntry]] = field(default_factory=list)
     withholdings: list[tuple[int, WithholdEntry]] = field(default_factory=list)
-    attestations: list[tuple[int, AttestEntry]] = field(default_factory=list)
     machines: Machines = field(default_factory=Machines)
     unsigned: list[tuple[int, str]] = field(default_factory=list)
     """Entries that a machine did not validly sign, or that do not validly enrol one, and why."""
@@ -54,8 +53,6 @@ class FoundLog:
         for number, entry in piece.entries:
             if isinstance(entry, KeyEntry):
                 self.keys.append((first + number, entry))
-            elif isinstance(entry, AttestEntry):
-                self.attestations.append((first + number, entry))
             else:
                 self.withholdings.append((first + number, entry))
         self._check_submitted(first, piece)

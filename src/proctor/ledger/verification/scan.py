@@ -17,7 +17,6 @@ from proctor.ledger.admission import Fault, check_written, find_fault, find_tria
 from proctor.ledger.entry import (
     LARGEST_ENTRY,
     AnyEntry,
-    AttestEntry,
     KeyEntry,
     MachineEntry,
     TrialEntry,
@@ -76,7 +75,7 @@ class Scanned:
     """Bytes of the lines, without newlines."""
     seqs: array[int] = field(default_factory=lambda: array("q"))
     """The sequence numbers that lines state; empty if trials were not decoded."""
-    entries: list[tuple[int, KeyEntry | WithholdEntry | AttestEntry]] = field(default_factory=list)
+    entries: list[tuple[int, KeyEntry | WithholdEntry]] = field(default_factory=list)
     submitted: list[tuple[int, AnyEntry]] = field(default_factory=list)
     """Entries that a machine signed, and those that enrol machines, in order."""
     withheld: list[tuple[int, str]] = field(default_factory=list)
@@ -269,7 +268,7 @@ def _take_other(line: bytes, leaf: bytes, number: int, scanned: Scanned) -> tupl
     scanned.kinds[number] = kind_and_time(entry)
     if isinstance(entry, MachineEntry) or entry.signed is not msgspec.UNSET:
         scanned.submitted.append((number, entry))
-    if isinstance(entry, KeyEntry | WithholdEntry | AttestEntry):
+    if isinstance(entry, KeyEntry | WithholdEntry):
         scanned.entries.append((number, entry))
     return leaf, entry.seq
 

@@ -7,8 +7,7 @@
 5. Signed lines must be valid entries, and no two the same trial; withheld lines must be named by an
    entry.
 6. Every artifact that an entry names is read, unless the verification is fast.
-7. Attestations must match the entries of the log.
-8. An index that does not match is rebuilt.
+7. An index that does not match is rebuilt.
 
 Nothing else is written. If entries are appended meanwhile, the ledger is read again.
 """
@@ -18,18 +17,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from proctor.digest import is_digest
-from proctor.errors import DamageError, KeyFileError, NoteError
+from proctor.errors import DamageError, NoteError
 from proctor.files import read_head
 from proctor.ledger.admission import render_duplicate, render_misnamed
 from proctor.ledger.artifacts import FileArtifacts
-from proctor.ledger.attestation import false_attestations, survey_log
 from proctor.ledger.derived import INDEX, find_folder
 from proctor.ledger.entry import Subject, TrialEntry, WithholdEntry, decode_line
 from proctor.ledger.ledger import find_remote
 from proctor.ledger.log import FileLog, LogStore, read_line
 from proctor.ledger.note import (
     LARGEST_NOTE,
-    Algorithm,
     Checkpoint,
     VerifierKey,
     parse_checkpoint,
@@ -63,7 +60,6 @@ from proctor.ledger.verification.steps import (
     read_log,
     report_older_signatures,
 )
-from proctor.sentence import count_of
 
 # Identities: no two entries are the same trial. A withheld trial keeps its name, which its
 # withholding states; if its line is present after all, it must be that trial.
@@ -111,25 +107,6 @@ def _read_subject(check: Check, scope: Scope, line: int) -> Subject | None:
         return read_row(entry).subject if isinstance(entry, TrialEntry) else None
     except DamageError:
         return None
-
-
-# Attestations. These need a second pass over the log, which is made only if there are any.
-
-
-def check_attestations(check: Check, scope: Scope) -> None:
-    """Recompute every attestation; one that the log contradicts is damage."""
-    stated = scope.entries(scope.found.attestations)
-    if not stated:
-        return
-    try:
-        survey = survey_log(check.log, scope.size)
-    except DamageError as error:
-        said = count_of(len(stated), "attestation")
-        check.findings.note(f"{said} not recomputed, because the log cannot be read: {error}")
-        return
-    for seq, message in false_attestations(survey, stated):
-        where = scope.found.where(seq)
-        check.findings.add(DamageKind.FALSE_ATTESTATION, where, message, seq)
 
 
 # Evidence: every artifact must be present with the sealed bytes.
@@ -296,11 +273,8 @@ def verify_log(check: Check, since: Sequence[Path | str] = ()) -> Verification:
     Raises:
         LedgerError: the ledger has another format.
         NoteError: an older checkpoint is invalid.
-        KeyFileError: the key is a cosigner's, which signs no ledger.
     """
-    key, log = check.given, check.log
-    if key is not None and key.algorithm is not Algorithm.ED25519:
-        raise KeyFileError(f"{key}: a cosigner's key; expected the key of the ledger itself")
+    log = check.log
     older = [(str(path), _load_older(Path(path))) for path in since]
     before = _read_checkpoint(log)
     result = _verify(check, before, older)
@@ -352,8 +326,7 @@ def _verify(
         note_unsigned_lines(scope, findings)
         if own is not None and signed.is_own_signed and not comparison.differences:
             check_gaps(check, scope)
-            check_attestations(check, scope)  # (7)
-            check_index(check, scope, own, index_reader)  # (8)
+            check_index(check, scope, own, index_reader)  # (7)
     trusted = signed.keys.trusted
     return Verification(
         where=check.where or check.log.where,

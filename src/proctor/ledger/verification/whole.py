@@ -7,7 +7,6 @@ from proctor.audit.file_kind import FileKind
 from proctor.diagnostic import Diagnostic
 from proctor.errors import KeyFileError
 from proctor.ledger.claims.trust import load_verifier_key
-from proctor.ledger.note import Algorithm, VerifierKey
 from proctor.ledger.verification.damage import Damage
 from proctor.ledger.verification.verify import Verification, verify_ledger
 from proctor.sentence import count_of
@@ -16,7 +15,9 @@ from proctor.sentence import count_of
 def check_ledger_directory(path: str, given: Sequence[str] = ()) -> Checked:
     """Verify a ledger completely."""
     keys = [load_verifier_key(key) for key in given]
-    found = verify_ledger(path, key=_find_own(keys, path))
+    if len(keys) > 1:
+        raise KeyFileError(f"{path}: {len(keys)} keys were given; pass one, the key of the ledger")
+    found = verify_ledger(path, key=keys[0] if keys else None)
     tally = Tally()
     tally.add(map(_judge, found.damage))
     tally.add(Diagnostic("note", note, is_problem=False) for note in found.notes)
@@ -26,15 +27,8 @@ def check_ledger_directory(path: str, given: Sequence[str] = ()) -> Checked:
         summary=_summarize(found),
         diagnostics=tally.kept,
         more=tally.more,
-        unchecked=tuple(_find_unchecked(found, keys)),
+        unchecked=tuple(_find_unchecked(found)),
     )
-
-
-def _find_own(keys: Sequence[VerifierKey], path: str) -> VerifierKey | None:
-    own = [key for key in keys if key.algorithm is Algorithm.ED25519]
-    if len(own) > 1:
-        raise KeyFileError(f"{path}: {len(own)} keys were given; pass one, the key of the ledger")
-    return own[0] if own else None
 
 
 def _judge(damage: Damage) -> Diagnostic:
@@ -53,14 +47,12 @@ def _summarize(found: Verification) -> str:
     return ", ".join(parts)
 
 
-def _find_unchecked(found: Verification, keys: Sequence[VerifierKey]) -> Iterator[str]:
+def _find_unchecked(found: Verification) -> Iterator[str]:
     if not found.is_key_given:
         yield (
             f"whose ledger it is: no --key was given, and {found.key or 'no key'} is only what its "
             "first entry names; its owner prints the key with `proctor ledger key`"
         )
-    if any(key.algorithm is Algorithm.COSIGNATURE for key in keys):
-        yield "cosignatures: they are on copies of checkpoints, not on a ledger's own"
     yield (
         "that its owner did not cut or rewrite it: "
         "`proctor ledger verify --since CHECKPOINT` checks that"

@@ -10,7 +10,6 @@
     as_sealed     compares a job directory with the ledger it was sealed into
     grade         the leaderboard grade of a trial, from its row
     trace_checks  checks traces
-    witness_checks  checks the cosignatures of named witnesses
     verdict       the result of every check
     checking      runs all checks of a policy on a submission
     bundled/      the bundled policies

@@ -22,7 +22,6 @@ from proctor.ledger.trial_sealing import find_before, group_reruns
 from proctor.ledger.withheld import list_unnamed
 from proctor.record.reasons import outcome_of
 from proctor.report.policy.from_jobs import UNSIGNED
-from proctor.report.policy.from_ledger import with_coverage
 from proctor.report.policy.submission import SealedIn, Submission
 from proctor.sentence import count_of, render_figure
 
@@ -38,11 +37,7 @@ def compare_with_ledger(
     differences = tuple(_find_differences(submission, known, ledger))
     return replace(
         submission,
-        sealed=replace(
-            with_coverage(sealed, ledger, list(known.values())),
-            differences=differences,
-            unnamed=tuple(list_unnamed(ledger)),
-        ),
+        sealed=replace(sealed, differences=differences, unnamed=tuple(list_unnamed(ledger))),
         unchecked=[each for each in submission.unchecked if each != UNSIGNED],
     )
 

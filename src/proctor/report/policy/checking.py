@@ -21,7 +21,6 @@ from proctor.report.policy.reason import Check, PolicyCode
 from proctor.report.policy.submission import Submission, SubmittedTrial
 from proctor.report.policy.trace_checks import check_traces
 from proctor.report.policy.verdict import CheckOutcome, Failure, Unchecked, Verdict
-from proctor.report.policy.witness_checks import check_witnesses
 from proctor.sentence import count_of, render_figure, render_percent
 
 # Evidence, plan, replacements, findings, reviews, ledger
@@ -419,7 +418,6 @@ _CHECKS: dict[Check, CheckFunction] = {
     Check.FINDINGS: check_findings,
     Check.REVIEWS: check_reviews,
     Check.LEDGER: check_ledger,
-    Check.WITNESSES: check_witnesses,
 }
 
 
@@ -475,7 +473,6 @@ def _list_required(policy: Policy, submission: Submission) -> set[Check]:
         Check.REVIEWS: reviews.share or reviews.none_failed,
         # A ledger that was given is always checked.
         Check.LEDGER: policy.ledger.verified or submission.sealed is not None,
-        Check.WITNESSES: policy.witnesses.quorum,
     }
     return {check for check, is_required in required.items() if is_required}
 

@@ -7,11 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from proctor.errors import KeyFileError, PolicyError
+from proctor.errors import PolicyError
 from proctor.files import read_small
-from proctor.ledger.note import Algorithm, VerifierKey, parse_verifier_key
-from proctor.report.policy.model import FORMAT, IntegrityRule, Policy, TaskRule, WitnessRule
-from proctor.report.policy.witness_checks import count_witnesses
+from proctor.report.policy.model import FORMAT, IntegrityRule, Policy, TaskRule
 from proctor.sentence import reason_of
 from proctor.trial.finding import FindingCode
 
@@ -100,7 +98,6 @@ def _find_problems(policy: Policy) -> Iterator[str]:
         yield "[attempts] has both minimum and exact; expected one of them"
     yield from _find_problems_of_tasks(policy.tasks)
     yield from _find_problems_of_integrity(policy.integrity)
-    yield from _find_problems_of_witnesses(policy.witnesses)
 
 
 def _find_problems_of_tasks(tasks: TaskRule) -> Iterator[str]:
@@ -131,23 +128,3 @@ def _find_problems_of_integrity(integrity: IntegrityRule) -> Iterator[str]:
     for code in integrity.tolerated:
         if code in integrity.refused:
             yield f"[integrity] both tolerates and refuses {code!r}; expected one of them"
-
-
-def _find_problems_of_witnesses(witnesses: WitnessRule) -> Iterator[str]:
-    keys: list[VerifierKey] = []
-    for text in witnesses.keys:
-        try:
-            key = parse_verifier_key(text)
-        except KeyFileError as error:
-            yield f"[witnesses] keys: {error}"
-            return
-        if key.algorithm is not Algorithm.COSIGNATURE:
-            yield f"[witnesses] keys has {text}: a log's key; expected a cosigner's"
-        keys.append(key)
-    if (witnesses.quorum is None) != (not keys):
-        yield "[witnesses] expected both quorum and keys"
-    elif (count := count_witnesses(keys)) < (witnesses.quorum or 0):
-        yield (
-            f"[witnesses] quorum is {witnesses.quorum}, but the keys are those of {count}: keys of "
-            "one name count as one witness"
-        )

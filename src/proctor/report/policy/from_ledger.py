@@ -18,11 +18,10 @@ from proctor.errors import LedgerError
 from proctor.files import find_room
 from proctor.harbor.documents import LockDocument, load_lock
 from proctor.harbor.trial import FoundTrial
-from proctor.ledger.claims.proof import load_checkpoint
 from proctor.ledger.counting import SUPERSEDED
-from proctor.ledger.entry import KeyEntry, SupersedeEntry, TrialEntry
+from proctor.ledger.entry import SupersedeEntry, TrialEntry
 from proctor.ledger.exchange.harbor_jobs import Room, trial_path, write_jobs
-from proctor.ledger.note import VerifierKey, parse_verifier_key
+from proctor.ledger.note import VerifierKey
 from proctor.ledger.query import load_position, render_missing
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.review import list_remarks
@@ -51,19 +50,6 @@ def verify_sealed(
     return SealedIn(
         damage=tuple(f"{each.kind}: {each.where}: {each.message}" for each in found.damage),
         unchecked=tuple(_find_unchecked(found)),
-        kept=tuple(map(load_checkpoint, since)),
-    )
-
-
-def with_coverage(sealed: SealedIn, ledger: LedgerReader, rows: Sequence[TrialRow]) -> SealedIn:
-    """Add the ledger's keys and the entries that a submission needs; call `refresh` first."""
-    entries = map(ledger.entry, ledger.index.places("key"))
-    keys = [parse_verifier_key(entry.key) for entry in entries if isinstance(entry, KeyEntry)]
-    places = [row.seq for row in rows]
-    return replace(
-        sealed,
-        log_keys=frozenset(key.public for key in keys),
-        covered=max(places, default=-1) + 1,
     )
 
 
@@ -136,7 +122,7 @@ class _Unpacked:
             replacements=[*kept, *_find_superseded(self._ledger, rows)],
             lost_attempts=sum(map(count_lost, audits)),
             has_jobs=bool(jobs) and all((job / "result.json").exists() for job in jobs),
-            sealed=with_coverage(sealed, self._ledger, rows),
+            sealed=sealed,
             unchecked=(*given_back.refused, _ONLY_OWNER),
         )
 

@@ -145,15 +145,6 @@ class LedgerRule(_Rule, frozen=True, kw_only=True):
     """Whether an undamaged ledger is required, and a directory must match what was sealed."""
 
 
-class WitnessRule(_Rule, frozen=True, kw_only=True):
-    """Witnesses of the ledger."""
-
-    quorum: Some | None = None
-    """How many different witnesses must have cosigned a checkpoint that covers all trials."""
-    keys: tuple[str, ...] = ()
-    """Their public keys, as `proctor ledger cosign` prints them."""
-
-
 class Policy(_Rule, frozen=True, kw_only=True):
     """The requirements for a submission."""
 
@@ -173,4 +164,3 @@ class Policy(_Rule, frozen=True, kw_only=True):
     integrity: IntegrityRule = IntegrityRule()
     reviews: ReviewRule = ReviewRule()
     ledger: LedgerRule = LedgerRule()
-    witnesses: WitnessRule = WitnessRule()

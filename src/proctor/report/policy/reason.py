@@ -21,7 +21,6 @@ class Check(StrEnum):
     FINDINGS = "findings"
     REVIEWS = "reviews"
     LEDGER = "ledger"
-    WITNESSES = "witnesses"
 
 
 class PolicyCode(StrEnum):
@@ -109,7 +108,5 @@ class PolicyCode(StrEnum):
     """The policy requires a ledger, and none was given."""
     DAMAGED_LEDGER = "damaged-ledger"
     """The ledger is not what was signed."""
-    TOO_FEW_WITNESSES = "too-few-witnesses"
-    """Too few of the named witnesses cosigned a checkpoint that covers all trials."""
     NOT_AS_SEALED = "not-as-sealed"
     """The directory differs from what was sealed."""

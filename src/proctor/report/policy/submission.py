@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from proctor.audit.job import Audit
 from proctor.ledger.counting import NOT_COUNTED, RESTARTED, WITHHELD
-from proctor.ledger.note import Checkpoint
 from proctor.ledger.row import TrialRow
 from proctor.ledger.withheld import UnnamedWithholding
 from proctor.report.in_jobs import Unreadable
@@ -69,12 +68,6 @@ class SealedIn:
     """For a directory: trials, and how they differ from what was sealed."""
     unchecked: tuple[str, ...] = ()
     """What could not be checked, one sentence each."""
-    kept: tuple[Checkpoint, ...] = ()
-    """Checkpoints that it was verified to extend, with their cosignatures."""
-    log_keys: frozenset[bytes] = frozenset()
-    """The public keys of its owner."""
-    covered: int = 0
-    """The number of entries up to the last trial of the submission."""
     unnamed: tuple[UnnamedWithholding, ...] = ()
     """Withholdings that name no trial."""
 

@@ -82,8 +82,7 @@ def _describe_own(entry: PlanEntry | KeyEntry | NoteEntry | AttestEntry | Machin
             what = "revokes" if entry.is_revoked else "enrols"
             return f"{entry.author} {what} the machine {entry.name}"
         case AttestEntry():
-            entries = count_of(entry.entries, "entry", "entries")
-            return f"{entry.author} attests {entries} of {entry.experiment_id} before {entry.size}"
+            return f"{entry.author} on {entry.experiment_id}; not checked any more"
 
 
 def _describe_withheld(entry: WithholdEntry) -> str:
