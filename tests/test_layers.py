@@ -90,7 +90,7 @@ BESIDES = {
     "cli": frozenset({"click", "rich"}),
     "cluster": frozenset({"grpc", "ray"}),
     "environments": frozenset({"backports", "httpx"}),
-    "exchange": frozenset({"backports", "httpx", "pyarrow"}),
+    "exchange": frozenset({"httpx", "inspect_ai", "pyarrow"}),
     "gateway": frozenset({"httpcore", "httpx", "uvicorn"}),
     "job": frozenset({"yaml"}),
     "ledger": frozenset({"backports", "certifi", "cryptography", "obstore"}),

@@ -27,9 +27,11 @@ TIERS = (*MARKS, PURE)
 
 _DIRECTORIES = {
     "tests/cheaters/": "sandbox",
+    "tests/cli/test_import_inspect.py": "process",
     "tests/cluster/": "process",
     "tests/environments/docker/": "docker",
     "tests/environments/sandbox/": "sandbox",
+    "tests/exchange/inspect/": "process",
     "tests/faults/": "process",
     "tests/parity/": "harbor",
     "tests/rerun/": "sandbox",

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.exchange.inspect.logs import share_process
 from tests.exchange.inspect.theirs import make_logs, read_theirs
 from tests.parity.shared import made_once
 
@@ -17,6 +18,12 @@ def _make(place: Path) -> None:
     logs = sorted(path for path in place.glob("*/*/*") if path.suffix in (".eval", ".json"))
     reading = dict(zip(map(str, logs), read_theirs(*logs), strict=True))
     (place / _READING).write_text(json.dumps(reading), encoding="utf-8")
+
+
+@pytest.fixture(autouse=True)
+def shared_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One process with inspect_ai for all tests."""
+    share_process(monkeypatch)
 
 
 @pytest.fixture(scope="session")

@@ -1,19 +1,24 @@
 """Small logs made by hand, as Inspect would write them or as nobody would."""
 
+import atexit
 import json
+import subprocess
 import zipfile
-import zlib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from backports import zstd
+import pytest
 
+from proctor.exchange.inspect import reading
+from proctor.exchange.inspect.reading import LogReader
 from proctor.exchange.inspect.trial import FoundLogs, InspectOptions, find_samples
 from proctor.ledger.sealing import Submission, check_submission
 
 EVAL: dict[str, Any] = {
     "eval_id": "Ev1",
     "run_id": "Run1",
+    "task_id": "Task1",
     "created": "2026-03-01T10:00:00+00:00",
     "task": "arithmetic",
     "task_version": 2,
@@ -63,30 +68,25 @@ def make_sample(number: object = 1, /, epoch: object = 1, **changes: Any) -> dic
     }
 
 
-def write_archive(path: Path, *samples: Any, header: Any = HEADER, method: int = 8) -> Path:
+def write_archive(path: Path, *samples: Any, header: Any = HEADER) -> Path:
     """An .eval file; samples that are bytes are written as they are."""
     members = {"header.json": _bytes(header)} if header is not None else {}
-    for number, sample in enumerate(samples):
-        name = f"{sample.get('id')}_epoch_{sample.get('epoch')}" if isinstance(sample, dict) else ""
-        name = name if name.isascii() and name.isprintable() else ""
-        members[f"samples/{name or number}.json"] = _bytes(sample)
-    return write_members(path, members, method)
+    given = [sample if isinstance(sample, dict) else {} for sample in samples]
+    summaries = [
+        {"id": sample.get("id", number), "epoch": sample.get("epoch", 1), "input": "", "target": ""}
+        for number, sample in enumerate(given)
+    ]
+    members["summaries.json"] = _bytes(summaries)
+    for summary, sample in zip(summaries, samples, strict=True):
+        members[f"samples/{summary['id']}_epoch_{summary['epoch']}.json"] = _bytes(sample)
+    return write_members(path, members)
 
 
-def write_members(path: Path, members: dict[str, bytes], method: int = 8) -> Path:
-    """A zip archive; of method 93, which zipfile does not write before Python 3.14."""
-    if method != 93:
-        with zipfile.ZipFile(path, "w", method) as archive:
-            for name, data in members.items():
-                archive.writestr(name, data)
-        return path
-    packed = {name: zstd.compress(data) for name, data in members.items()}
-    with zipfile.ZipFile(path, "w", 0) as archive:
-        for name, data in packed.items():
+def write_members(path: Path, members: dict[str, bytes]) -> Path:
+    """A zip archive."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
             archive.writestr(name, data)
-        for info in archive.infolist():
-            plain = members[info.filename]
-            info.compress_type, info.file_size, info.CRC = 93, len(plain), zlib.crc32(plain)
     return path
 
 
@@ -100,9 +100,23 @@ def _bytes(value: Any) -> bytes:
     return value if isinstance(value, bytes) else json.dumps(value).encode()
 
 
+@cache
+def _start_once() -> subprocess.Popen[bytes]:
+    process = reading._start()
+    atexit.register(reading._stop, process)
+    return process
+
+
+def share_process(patch: pytest.MonkeyPatch) -> None:
+    """Let all readers ask one process: inspect_ai takes seconds to start."""
+    found = _start_once()
+    patch.setattr(reading, "_start", lambda: found)
+    patch.setattr(reading, "_stop", lambda _: 0)
+
+
 def find(*paths: Path, **options: Any) -> FoundLogs:
     """The samples in logs."""
-    return find_samples(paths, InspectOptions(**options))
+    return find_samples(paths, InspectOptions(**options), LogReader())
 
 
 def submit(path: Path, **options: Any) -> list[Submission]:

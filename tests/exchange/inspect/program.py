@@ -8,6 +8,7 @@ program.py list DIRECTORY      what Inspect's own list and viewer need of a dire
 import json
 import math
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -185,6 +186,11 @@ def make(place: Path) -> None:
     log = read_eval_log(str(whole))
     log.status, log.samples, log.results = "cancelled", None, None
     write_eval_log(log, str(place / "cancelled.eval"))
+    (whole,) = (place / "eval" / "tools").glob("*.eval")
+    with zipfile.ZipFile(whole) as ended, zipfile.ZipFile(place / "begun.eval", "w") as begun:
+        for name in ended.namelist():
+            if name.startswith(("samples/", "_journal/")):
+                begun.writestr(name, ended.read(name))
 
 
 def plain(value: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from proctor.exchange.inspect.log import load_log
 from tests.cli.programs import Proctor
 from tests.exchange.inspect.test_export import export, read_log
 from tests.exchange.inspect.theirs import bundle_theirs, list_theirs, read_theirs
@@ -60,11 +59,10 @@ def test_logs_of_inspect_come_back_as_they_were(
     options = ("--ledger", tmp_path / "ledger")
     assert proctor("import", "inspect", real_logs / "eval", *options).code == 0
     logs = export(proctor, tmp_path / "ledger", tmp_path / "out")
-    before = sorted(
-        (real_logs / "eval").rglob("*.eval"), key=lambda path: load_log(path).eval["task"]
+    theirs, ours = (
+        sorted(read_theirs(*paths), key=lambda log: str(log["task"]))
+        for paths in ((real_logs / "eval").rglob("*.eval"), logs)
     )
-    after = sorted(logs, key=lambda path: load_log(path).eval["task"])
-    theirs, ours = read_theirs(*before), read_theirs(*after)
     for one, other in zip(theirs, ours, strict=True):
         assert sorted(one["samples"], key=str) == sorted(other["samples"], key=str)
         assert (one["eval_id"], one["task"]) == (other["eval_id"], other["task"])

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from proctor.errors import InspectError
-from proctor.exchange.inspect import messages
 from proctor.ledger.sealing import Submission
 from tests.exchange.inspect.logs import (
     EVAL,
@@ -77,10 +76,15 @@ def test_times_tokens_and_models_come_from_the_events(tmp_path: Path) -> None:
         {
             "event": "model",
             "model": "acme/model-x",
+            "input": [],
+            "tools": [],
+            "tool_choice": "auto",
+            "config": {},
+            "working_start": 0,
             "timestamp": "2026-03-01T10:00:01+00:00",
             "completed": "2026-03-01T10:00:02+00:00",
             "output": {
-                "choices": [{"message": {"id": "c"}}],
+                "choices": [{"message": {"id": "c", "content": "I add."}, "stop_reason": "stop"}],
                 "usage": {
                     "input_tokens": 4,
                     "output_tokens": 2,
@@ -89,7 +93,14 @@ def test_times_tokens_and_models_come_from_the_events(tmp_path: Path) -> None:
                 },
             },
         },
-        {"event": "tool", "id": "t1", "timestamp": "2026-03-01T10:00:03+00:00"},
+        {
+            "event": "tool",
+            "id": "t1",
+            "timestamp": "2026-03-01T10:00:03+00:00",
+            "function": "bash",
+            "arguments": {},
+            "working_start": 0,
+        },
     ]
     entries = entries_of(make(tmp_path, events=events))
     assert entries[2]["timestamp"] == "2026-03-01T10:00:02+00:00"
@@ -121,11 +132,9 @@ SCORES: list[tuple[Any, float | None]] = [
     ("inf", None),
     (math.nan, None),
     (math.inf, None),
-    (10**400, None),
     ([1], None),
     ([], None),
     ({}, None),
-    (None, None),
     ({"a": "P"}, 0.5),
     ({"reward": 2, "a": 1}, 2.0),
     ({"a": 1, "b": 1}, None),
@@ -166,6 +175,7 @@ def test_the_reward_is_the_value_of_the_first_scorer_that_the_task_declares(tmp_
     assert evaluation_of(make(tmp_path, scores=scores, header=headline))["reward"] == 12
 
 
+BOOM = {"message": "boom", "traceback": "", "traceback_ansi": ""}
 BY_SCORER = {"exact": {"value": "C"}, "parts": {"value": {"a": 1, "b": 2}}}
 
 
@@ -191,17 +201,19 @@ def test_no_other_part_stands_in_for_the_one_that_was_asked_for(
     [
         ({"scores": None}, "harbor_reward_missing", "completed"),
         ({"scores": {}}, "harbor_reward_missing", "completed"),
-        ({"scores": 3}, "harbor_reward_missing", "completed"),
-        ({"scores": None, "error": {"message": "boom"}}, "harbor_trial_failed", "failed"),
-        ({"scores": None, "error": "boom"}, "harbor_trial_failed", "failed"),
+        ({"scores": None, "error": BOOM}, "harbor_trial_failed", "failed"),
         (
             {"scores": None, "limit": {"type": "time", "limit": 9}},
             "harbor_agent_timeout_error",
             "partial",
         ),
-        ({"scores": None, "limit": {"type": "token"}}, "harbor_reward_missing", "partial"),
+        (
+            {"scores": None, "limit": {"type": "token", "limit": 9}},
+            "harbor_reward_missing",
+            "partial",
+        ),
         ({"limit": {"type": "message", "limit": 9}}, None, "partial"),
-        ({"error": {"message": "boom"}}, None, "failed"),
+        ({"error": BOOM}, None, "failed"),
     ],
 )
 def test_errors_and_limits_are_reasons(
@@ -243,11 +255,7 @@ def test_errors_and_limits_are_reasons(
         ({"input_tokens": 9, "output_tokens": 1, "total_tokens": 11}, None),
         ({"input_tokens": 1, "output_tokens": 1, "input_tokens_cache_read": 4}, None),
         ({"input_tokens": -1, "output_tokens": 1}, None),
-        ({"input_tokens": 1.5, "output_tokens": 1}, None),
-        ({"input_tokens": 10**16, "output_tokens": 1}, None),
-        ({"input_tokens": True, "output_tokens": 1}, None),
         ({"input_tokens": 1}, None),
-        ("many", None),
     ],
 )
 def test_tokens_are_counted_once_or_unknown(
@@ -285,40 +293,8 @@ def test_attachments_are_put_in_place(tmp_path: Path) -> None:
     assert entries[3]["stdout"] == "attachment://missing"
 
 
-def test_attachments_that_are_used_without_end_are_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(messages._Texts, "__init__", _limited)
-    said = [{"role": "user", "content": "attachment://a"}] * 100
-    path = write_archive(
-        tmp_path / "a.eval", make_sample(messages=said, attachments={"a": "x" * 100})
-    )
-    (offer,) = find(path).offers
-    with pytest.raises(InspectError, match="its attachments are more than"):
-        offer.submit()
-
-
-def _limited(self: Any, attachments: Any) -> None:
-    self.attachments, self.left = attachments, 1000
-
-
-def test_a_sample_without_messages_has_those_of_its_last_call_of_a_model(tmp_path: Path) -> None:
-    asked = {"role": "user", "content": "Go."}
-    answered = {"role": "assistant", "content": "Gone."}
-    event = {"event": "model", "output": {"choices": [{"message": answered}]}}
-    for changes in (
-        {"events": [event | {"input": [asked]}]},
-        {
-            "events": [event | {"input": [], "input_refs": [[1, 2], [-5, 0], [3, 10**9], "x"]}],
-            "events_data": {"messages": [answered, asked]},
-        },
-    ):
-        entries = entries_of(make(tmp_path, messages=[], **changes))
-        assert [each["content"] for each in entries] == ["Go.", "Gone."]
-
-
 def test_parts_that_are_no_text_are_named(tmp_path: Path) -> None:
-    parts = [{"type": "text", "text": "Look"}, {"type": "image", "image": "data:…"}, 3]
+    parts = [{"type": "text", "text": "Look"}, {"type": "image", "image": "data:…"}]
     (entry,) = entries_of(make(tmp_path, messages=[{"role": "user", "content": parts}]))
     assert entry["content"] == "Look"
     assert entry["metadata"]["conversation"]["omitted"] == ["image"]
@@ -331,7 +307,7 @@ def test_a_sample_without_any_messages_has_no_trace(tmp_path: Path) -> None:
         "inspect_sample.json",
         "trajectory.jsonl",
     ]
-    trial = make(tmp_path, messages=[], input=None)
+    trial = make(tmp_path, messages=[], input=[])
     assert sorted(trial.attached) == ["inspect_eval.json", "inspect_sample.json"]
     assert record_of(trial)["outputs"]["trajectory_path"] is None
     assert record_of(trial)["inputs"]["instruction"] == "unresolved"
@@ -340,15 +316,13 @@ def test_a_sample_without_any_messages_has_no_trace(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"id": None}, "id is null; expected text or a whole number"),
-        ({"id": 1.5}, "id is 1.5"),
-        ({"id": True}, "id is true"),
-        ({"id": " "}, 'id is " "'),
-        ({"epoch": 0}, "epoch is 0; expected a whole number, 1 or more"),
-        ({"epoch": "1"}, 'epoch is "1"'),
+        ({"id": " "}, "task_id: expected text that is not blank"),
+        ({"epoch": 0}, "Expected `int` >= 1 - at `$.epoch`"),
+        ({"uuid": "\ud800"}, "cannot be written as JSON"),
+        ({"messages": 3}, "Inspect cannot read it: messages: Input should be a valid list"),
     ],
 )
-def test_a_sample_without_an_id_or_an_epoch_is_refused(
+def test_a_sample_that_cannot_be_a_trial_is_refused(
     tmp_path: Path, changes: dict[str, Any], said: str
 ) -> None:
     path = write_archive(tmp_path / "a.eval", make_sample() | changes)
@@ -359,44 +333,41 @@ def test_a_sample_without_an_id_or_an_epoch_is_refused(
 
 
 def test_a_sample_without_a_time_has_that_of_its_log(tmp_path: Path) -> None:
-    changes = {"started_at": None, "completed_at": "soon", "total_time": None}
+    changes = {"started_at": None, "completed_at": None, "total_time": None}
     record = record_of(make(tmp_path, **changes))
     assert record["timestamp"] == "2026-03-01T10:00:00Z"
     notes = record["outputs"]["agent_result"]["notes"]
     assert any("timestamp is that of the log" in note for note in notes)
     assert any("total_seconds is 0" in note for note in notes)
-    header = {**HEADER, "eval": {**EVAL, "created": None}}
-    path = write_archive(tmp_path / "b.eval", make_sample(**changes), header=header)
-    (offer,) = find(path).offers
-    with pytest.raises(InspectError, match="neither the sample nor the log says when it ran"):
-        offer.submit()
 
 
 def test_values_that_a_record_cannot_store_are_left_out_and_noted(tmp_path: Path) -> None:
     header = {**HEADER, "eval": {**EVAL, "task_args": {"x": math.nan}}}
-    record = record_of(make(tmp_path, header=header, uuid="\ud800"))
+    record = record_of(make(tmp_path, header=header))
     assert record["agent"]["configuration"] == {"limits": {"message_limit": 30}}
     notes = record["outputs"]["agent_result"]["notes"]
     assert any(note.startswith("task_args has nan") for note in notes)
 
 
 def test_the_answer_is_what_the_model_said_last(tmp_path: Path) -> None:
-    for output in (
-        {"completion": "attachment://x"},
-        {"choices": [{"message": {"content": [{"type": "text", "text": "the answer"}]}}]},
-    ):
-        trial = make(tmp_path, output=output, attachments={"x": "the answer"})
-        assert trial.attached["output.md"] == b"the answer"
-        assert record_of(trial)["outputs"]["raw_output_path"] == "output.md"
-    for nothing in (None, {}, {"completion": " "}, {"choices": [3]}):
+    said = {"role": "assistant", "content": [{"type": "text", "text": "the answer"}]}
+    trial = make(tmp_path, output={"choices": [{"message": said, "stop_reason": "stop"}]})
+    assert trial.attached["output.md"] == b"the answer"
+    assert record_of(trial)["outputs"]["raw_output_path"] == "output.md"
+    for nothing in ({}, {"completion": " "}):
         assert "output.md" not in make(tmp_path, output=nothing).attached
 
 
-def test_the_evidence_is_the_sample_byte_for_byte_and_what_was_run(tmp_path: Path) -> None:
-    data = b'{ "id": "a",\t"epoch": 1, "scores": {"exact": {"value": NaN}}, "x": 1.50 }'
-    (trial,) = submit(write_archive(tmp_path / "a.eval", data))
-    assert trial.attached["inspect_sample.json"] == data
-    assert json.loads(trial.attached["inspect_eval.json"]) == {
-        key: HEADER[key] for key in ("version", "eval", "plan")
+def test_the_evidence_is_the_sample_and_what_was_run(tmp_path: Path) -> None:
+    trial = make(tmp_path, scores={"exact": {"value": math.nan}}, metadata={"x": 1.50, "y": None})
+    sealed = json.loads(trial.attached["inspect_sample.json"])
+    assert sealed["metadata"] == {"x": 1.5, "y": None}
+    assert math.isnan(sealed["scores"]["exact"]["value"])
+    assert {key: sealed[key] for key in ("id", "epoch", "total_time")} == {
+        "id": 1,
+        "epoch": 1,
+        "total_time": 8.0,
     }
+    ran = json.loads(trial.attached["inspect_eval.json"])
+    assert ran["eval"].items() >= EVAL.items()
     assert evaluation_of(trial)["breakdown"] == {"exact": "nan"}

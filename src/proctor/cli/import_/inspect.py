@@ -10,6 +10,7 @@ from proctor.cli.ledger.secrets import read_secrets
 from proctor.cli.options import PATH
 from proctor.cli.output import json_option
 from proctor.cli.redaction import secret_option
+from proctor.exchange.inspect.reading import LogReader
 from proctor.exchange.inspect.trial import InspectOptions, find_samples
 
 _NOUN = "sample"
@@ -43,11 +44,12 @@ def command(
 ) -> int:
     """Seal the samples of Inspect logs, one trial for each sample and epoch.
 
-    LOG is an .eval or .json file, or a directory of logs. Each trial keeps its sample byte for
-    byte, and its messages as trajectory.jsonl. A score that is not a number is not a reward: the
+    LOG is an .eval or .json file, or a directory of logs; inspect_ai reads them, which comes with
+    proctor[inspect] (some 250 MB). Each trial keeps its sample, and its messages as
+    trajectory.jsonl. A score that is not a number is not a reward: the
     trial is not scored, with the reason. Samples that are already sealed are left unchanged, so a
     log can be imported again when it has more samples. `proctor export --format inspect` writes
-    logs that Inspect opens. inspect_ai need not be installed.
+    logs that Inspect opens.
 
     A refused sample does not stop the others: the exit code is then 3, or 2 if nothing was sealed.
 
@@ -55,7 +57,8 @@ def command(
     """
     secrets = read_secrets(secret_names)
     asked = InspectOptions(experiment=experiment, scorer=scorer)
-    found = find_samples([Path(log) for log in logs], asked)
-    outcome = bring_in(found.offers, directory, key_file, noun=_NOUN, secrets=secrets)
+    with LogReader() as reader:
+        found = find_samples([Path(log) for log in logs], asked, reader)
+        outcome = bring_in(found.offers, directory, key_file, noun=_NOUN, secrets=secrets)
     outcome.notes += found.notes
     return print_reconciliation(outcome, noun=_NOUN, as_json=as_json, ledger=directory)

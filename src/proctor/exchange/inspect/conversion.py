@@ -14,9 +14,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
+import msgspec
+
 from proctor.exchange.exporting import ReadTrace, SelectedTrial
-from proctor.exchange.inspect.messages import ENTRIES, note_entries, read_entries
-from proctor.exchange.inspect.sample import PROCTOR, Sample
+from proctor.exchange.inspect.sample import ENTRIES, PROCTOR, Sample, note_entries, read_entries
 from proctor.record.cost import CostRecord
 from proctor.record.ids import LONGEST, make_id
 from proctor.record.model import TrialRecord
@@ -229,7 +230,10 @@ def make_sample(
         written.add_turn(chat)
     for each in rest:
         written.add_input(each)
-    read = read_entries(Sample({"messages": written.messages}))
+    said = {"id": 1, "epoch": 1, "messages": written.messages}
+    # ENTRIES: a trial without a trace has no messages, rather than its input.
+    said["metadata"] = {PROCTOR: {ENTRIES: None}}
+    read = read_entries(msgspec.convert(said, Sample), [])
     answers = [each for each in written.messages if each["role"] == "assistant"]
     began, ended = _find_times(record)
     return {

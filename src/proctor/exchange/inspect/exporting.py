@@ -11,7 +11,7 @@ its samples.
 
 import json
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,12 +35,9 @@ from proctor.exchange.exporting import (
     report_withheld,
     writable,
 )
-from proctor.exchange.foreign_values import find_number, find_text
-from proctor.exchange.inspect.archive import LARGEST_MEMBER
 from proctor.exchange.inspect.conversion import make_sample, make_sample_id
-from proctor.exchange.inspect.log import HEADERS, NEWEST_VERSION, SAMPLES, parse_json
-from proctor.exchange.inspect.messages import ENTRIES, read_entries
-from proctor.exchange.inspect.sample import PROCTOR, Sample, convert_value, find_object
+from proctor.exchange.inspect.reading import LARGEST_SAMPLE, parse_sample
+from proctor.exchange.inspect.sample import ENTRIES, PROCTOR, Sample, convert_value, read_entries
 from proctor.exchange.inspect.trial import EVAL, SAMPLE
 from proctor.files import read_small
 from proctor.record.ids import make_id
@@ -96,10 +93,10 @@ class _Log:
 
     def add(self, sample: Sample, data: bytes) -> None:
         """Write a sample, and what the list of samples says of it."""
-        self.taken.add((sample.id, sample.epoch))
-        self.write(f"{SAMPLES}{sample.id}_epoch_{sample.epoch}.json", data)
+        self.taken.add((str(sample.id), sample.epoch))
+        self.write(f"samples/{sample.id}_epoch_{sample.epoch}.json", data)
         self.summaries.append(_summarize(sample))
-        for name, value in sample.scores.items():
+        for name, value in sample.values.items():
             number = convert_value(value)
             if number is not None:
                 self.values.setdefault(name, []).append(number)
@@ -123,9 +120,9 @@ class _Log:
         header = _make_header(self)
         # Texts of imported samples may have lone surrogates, which only ASCII can carry.
         self.write("summaries.json", json.dumps(self.summaries).encode())
-        self.write(HEADERS[0], json.dumps(header, indent=2).encode())
+        self.write("header.json", json.dumps(header, indent=2).encode())
         self.close()
-        began = find_text(header["eval"].get("created")) or "undated"
+        began = header["eval"].get("created") or "undated"
         task = make_id(str(self.eval.get("task")).replace("_", "-"))[:_LONGEST_TASK]
         name = make_id(f"{began.translate(_PLAIN)}_{task}_{self.path.stem}")
         self.path.rename(self.path.with_name(f"{name}.eval"))
@@ -190,6 +187,13 @@ def _add_trial(trial: SelectedTrial, logs: _Logs, report: Report) -> None:
     report.trials += 1
 
 
+class _Header(msgspec.Struct):
+    """inspect_eval.json."""
+
+    eval: Object
+    plan: Object = {}
+
+
 @dataclass(frozen=True, slots=True)
 class _Original:
     """The files of a trial that was imported from a log."""
@@ -207,30 +211,23 @@ def _find_original(trial: SelectedTrial) -> _Original | None:
     if source is None or source.kind != "inspect" or not {SAMPLE, EVAL} <= set(trial.traced.files):
         return None
     try:
-        data, header = (_read(trial, name) for name in (SAMPLE, EVAL))
-        value, given = parse_json(data, SAMPLE), find_object(parse_json(header, EVAL))
-        sample = Sample(find_object(value))
-        if make_sample_id(sample.id) != sample.id or sample.epoch < 1:
-            return None
-    except (OSError, InspectError):
+        with trial.traced.open_file(SAMPLE) as path:
+            data = read_small(path, LARGEST_SAMPLE)
+        with trial.traced.open_file(EVAL) as path:
+            given = msgspec.json.decode(read_small(path, LARGEST_SAMPLE), type=_Header)
+        sample = parse_sample(data, SAMPLE)
+    except (OSError, InspectError, msgspec.MsgspecError):
         return None
-    eval_ = find_object(given.get("eval"))
-    evaluation = find_text(eval_.get("eval_id"), eval_.get("run_id"))
-    if evaluation is None:
+    if make_sample_id(str(sample.id)) != str(sample.id):
         return None
-    return _Original(sample, data, eval_, find_object(given.get("plan")), evaluation)
-
-
-def _read(trial: SelectedTrial, name: str) -> bytes:
-    with trial.traced.open_file(name) as path:
-        return read_small(path, LARGEST_MEMBER)
+    return _Original(sample, data, given.eval, given.plan, str(given.eval.get("eval_id")))
 
 
 def _add_original(trial: SelectedTrial, found: _Original, logs: _Logs, report: Report) -> bool:
     """Write a sample as it was imported; False if its id and epoch are taken."""
     key = (trial.record.experiment_id, found.evaluation, str(found.eval.get("run_id")))
     log = logs.find(key, found.eval, found.plan)
-    if (found.sample.id, found.sample.epoch) in log.taken:
+    if (str(found.sample.id), found.sample.epoch) in log.taken:
         return False
     log.add(found.sample, found.data)
     sealed = {name: value for name, value in trial.document().items() if name in _BESIDE}
@@ -261,11 +258,11 @@ def _add_converted(trial: SelectedTrial, logs: _Logs, report: Report) -> None:
     attempt = trial.entry.slot.attempt + 1 if trial.entry.slot else 1
     epoch = log.find_epoch(make_sample_id(trial.record.task.task_id), max(1, attempt))
     data = _render(make_sample(trial, document, traces, epoch))
-    sample = Sample(find_object(parse_json(data, trial.name)))
+    sample = parse_sample(data, trial.name)
     losses = list(_find_losses(trial, document, sample))
     entries = [entry for trace in traces for entry in trace.entries]
     before = msgspec.to_builtins(entries)
-    losses += list_losses(before, msgspec.to_builtins(read_entries(sample)), "entries")
+    losses += list_losses(before, msgspec.to_builtins(read_entries(sample, [])), "entries")
     losses += [loss for trace in traces for loss in trace.losses]
     if len(traces) > 1:
         why = "the messages of all steps stand one after the other, without their names"
@@ -314,11 +311,11 @@ def _make_header(log: _Log) -> Object:
     ids = list(dict.fromkeys(each["id"] for each in samples))
     own = {
         "created": began[0],
-        "dataset": {**find_object(log.eval.get("dataset")), "samples": len(ids), "sample_ids": ids},
+        "dataset": {**log.eval.get("dataset", {}), "samples": len(ids), "sample_ids": ids},
         "config": {"epochs": max(each["epoch"] for each in samples)},
     }
     return {
-        "version": NEWEST_VERSION,
+        "version": 2,
         "status": "success",
         "eval": {**log.eval, **own} if log.is_ours else log.eval,
         "plan": log.plan,
@@ -346,28 +343,23 @@ def _make_score(name: str, values: list[float], n_samples: int) -> Object:
 
 def _summarize(sample: Sample) -> Object:
     """What the list of samples says of one."""
-    value, limit = sample.value, sample.limit
-    given = value.get("input")
-    messages = value.get("messages")
+    given = sample.input
+    texts = [given] if isinstance(given, str) else [message.content for message in given]
+    words = "\n".join(text for text in texts if isinstance(text, str))
     summary: Object = {
-        "id": value.get("id"),
+        "id": sample.id,
         "epoch": sample.epoch,
-        "input": given[:_LONGEST_INPUT] if isinstance(given, str) else _first_words(given),
-        "target": value.get("target", ""),
-        "scores": {name: {"value": each} for name, each in sample.scores.items()} or None,
-        "model_usage": value.get("model_usage"),
-        **{name: find_text(value.get(name)) for name in ("started_at", "completed_at", "uuid")},
-        "total_time": find_number(value.get("total_time")),
-        "error": sample.error,
-        "limit": None if limit is None else limit[0],
+        "input": words[:_LONGEST_INPUT],
+        "target": sample.target,
+        "scores": msgspec.to_builtins(sample.scores) or None,
+        "model_usage": sample.model_usage or None,
+        "started_at": sample.started_at,
+        "completed_at": sample.completed_at,
+        "uuid": sample.uuid,
+        "total_time": sample.total_time,
+        "error": sample.failure,
+        "limit": sample.limit and sample.limit.type,
         "completed": True,
-        "message_count": len(messages) if isinstance(messages, list) else None,
+        "message_count": len(sample.messages),
     }
     return {name: each for name, each in summary.items() if each is not None}
-
-
-def _first_words(messages: Any) -> str:
-    """The text of the first messages, as far as they are texts."""
-    given: Iterable[Any] = messages if isinstance(messages, list) else ()
-    said = [find_object(each).get("content") for each in given]
-    return "\n".join(text for text in said if isinstance(text, str))[:_LONGEST_INPUT]

@@ -1,8 +1,8 @@
-"""One sample of a log as values: its ids, scores, tokens, times, error and limit.
+"""One sample of a log as values, its reward, and its messages as a trace.
 
-What a record depends on must be valid, or the sample is refused: that it is an object, its id and
-its epoch. Anything else that cannot be read is left out and noted. Notes are stored in the record,
-so their texts stay as they are.
+The fields are those of Inspect's own `EvalSample` that a record is made of. What cannot be used,
+such as tokens that contradict, is left out and noted. Notes are stored in the record, so their
+texts stay as they are.
 
 The reward is the value of one scorer, converted to a number as Inspect's metrics do, except that a
 value which is none of these is not scored, where Inspect counts it as 0:
@@ -14,38 +14,274 @@ value which is none of these is not scored, where Inspect counts it as 0:
     an object                              its `reward`, or its only value
     NaN, infinite numbers, other texts,
     lists, other objects                   not scored
+
+What `proctor export` notes about entries, under `proctor` in a sample's metadata, gives back the
+entries that the messages were made from.
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import msgspec
 
 from proctor.errors import InspectError, RecordError
-from proctor.exchange.foreign_values import find_number, find_text, whole_text
-from proctor.exchange.inspect.log import InspectLog
 from proctor.record.cost import Usage
 from proctor.record.fields import check_json
 from proctor.record.reasons import ReasonCode
 from proctor.sentence import shown
 from proctor.times import parse_utc
-from proctor.traces.entry import Object
+from proctor.traces.entry import KEYS, Entry, Object
+from proctor.traces.turn import ToolCall, ToolResult, Turn, turns_to_entries
 
 PROCTOR: Final = "proctor"
 """Key of the metadata of an evaluation and of a sample that `proctor export` wrote."""
+ENTRIES: Final = "entries"
+"""Key of what `proctor export` notes about the entries."""
+PLACE: Final = "at"
+"""Key of the index of an entry in the trace that was exported."""
 _GRADES: Final = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}
 _WORDS: Final = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
-# A larger number is an error, and too large for what adds them up.
-_MOST_TOKENS: Final = 10**15
 # Characters of an error's message that a record keeps; the sample has all.
 _LONGEST_ERROR: Final = 4000
-_COUNTS: Final = (
-    *("input_tokens", "output_tokens", "total_tokens"),
-    *("input_tokens_cache_read", "input_tokens_cache_write"),
-)
 _TIME_LIMITS: Final = frozenset({"time", "working"})
+_UNFIT: Final = (
+    *(msgspec.ValidationError, ValueError, TypeError, KeyError),
+    *(OverflowError, RecursionError),
+)
+
+
+class Scorer(msgspec.Struct, frozen=True):
+    """A scorer that a task declares."""
+
+    name: str
+
+
+class Headline(msgspec.Struct, frozen=True):
+    """The metric that a task names first."""
+
+    scorer: str | None = None
+
+
+class Sandbox(msgspec.Struct, frozen=True):
+    """Where tools ran."""
+
+    type: str
+
+
+class Revision(msgspec.Struct, frozen=True):
+    """The commit that the task was at."""
+
+    commit: str | None = None
+
+
+class EvalSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What was run."""
+
+    eval_id: str
+    run_id: str = ""
+    created: datetime
+    task: str
+    task_version: int | str = 0
+    model: str = ""
+    solver: str | None = None
+    solver_args: Any = None
+    task_args: Any = None
+    model_args: Any = None
+    model_roles: Any = None
+    model_generate_config: Any = None
+    config: Object = {}
+    packages: dict[str, str] = {}
+    revision: Revision | None = None
+    sandbox: Sandbox | None = None
+    scorers: list[Scorer] | None = None
+    headline_metric: Headline | None = None
+    metadata: Object | None = None
+
+    @property
+    def own_experiment(self) -> str | None:
+        """The experiment that `proctor export` noted."""
+        own = (self.metadata or {}).get(PROCTOR)
+        found = own.get("experiment_id") if isinstance(own, dict) else None
+        return found if isinstance(found, str) and found else None
+
+    @property
+    def default_scorer(self) -> str | None:
+        """The scorer of the headline metric, else the first that the task declares."""
+        if self.headline_metric is not None and self.headline_metric.scorer:
+            return self.headline_metric.scorer
+        return self.scorers[0].name if self.scorers else None
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A part of a message."""
+
+    type: str
+    text: str | None = None
+    reasoning: str | None = None
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A tool call."""
+
+    id: str
+    function: str
+    arguments: Object
+    parse_error: str | None = None
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """A message of any role."""
+
+    id: str | None = None
+    role: str = "assistant"
+    content: str | list[Part] = ""
+    metadata: Object | None = None
+    model: str | None = None
+    tool_calls: list[Call] | None = None
+    tool_call_id: str | list[str] | None = None
+    function: str | None = None
+    error: Object | None = None
+
+    @property
+    def parts(self) -> list[Part]:
+        """The content as parts."""
+        return [Part("text", self.content)] if isinstance(self.content, str) else self.content
+
+
+class ModelUsage(msgspec.Struct, frozen=True):
+    """The tokens of one model."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    total_tokens: int | None = None
+    input_tokens_cache_read: int | None = None
+    input_tokens_cache_write: int | None = None
+    total_cost: float | None = None
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """An answer of a model."""
+
+    message: Message
+
+
+class Output(msgspec.Struct, frozen=True):
+    """What a model answered."""
+
+    choices: list[Choice] = []
+    usage: ModelUsage | None = None
+
+
+class Event(msgspec.Struct, frozen=True):
+    """Something that happened: only calls of models and tools are looked at."""
+
+    event: str
+    id: str | None = None
+    timestamp: str | None = None
+    completed: str | None = None
+    model: str | None = None
+    # An event of another kind has another output.
+    output: Any = None
+
+
+class Score(msgspec.Struct, frozen=True):
+    """The value of a scorer."""
+
+    value: Any
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """An error that ended a sample or an evaluation."""
+
+    message: str
+
+
+class Limit(msgspec.Struct, frozen=True):
+    """A limit that ended a sample."""
+
+    type: str
+    limit: float | None = None
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of a task's sample: one epoch of it."""
+
+    id: int | str
+    epoch: Annotated[int, msgspec.Meta(ge=1)]
+    input: str | list[Message] = ""
+    target: Any = ""
+    messages: list[Message] = []
+    answer: str = ""
+    """The last words, with attachments in place; not in the log itself."""
+    scores: dict[str, Score] | None = None
+    metadata: Object = {}
+    events: list[Event] = []
+    model_usage: dict[str, Object] = {}
+    sandbox: Sandbox | None = None
+    started_at: str | None = None
+    completed_at: str | None = None
+    total_time: float | None = None
+    working_time: float | None = None
+    uuid: str | None = None
+    invalidation: Any = None
+    error: Failure | None = None
+    error_retries: list[Any] | None = None
+    limit: Limit | None = None
+
+    @property
+    def own(self) -> Object:
+        """What `proctor export` wrote next to the sample; empty in logs of others."""
+        found = self.metadata.get(PROCTOR)
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def values(self) -> Object:
+        """The values of all scorers, by name."""
+        return {name: score.value for name, score in (self.scores or {}).items()}
+
+    @property
+    def failure(self) -> str | None:
+        """The message of the error that ended it, at most as long as a record keeps it."""
+        if self.error is None:
+            return None
+        text = self.error.message
+        return text if len(text) <= _LONGEST_ERROR else f"{text[:_LONGEST_ERROR]}…"
+
+    def usages(self, notes: list[str]) -> Iterator[tuple[str, ModelUsage, Usage | None]]:
+        """Model, usage as in the log, and tokens, for each model that the sample used."""
+        for model, given in self.model_usage.items():
+            try:
+                used = msgspec.convert(given, ModelUsage)
+            except msgspec.ValidationError:
+                used = ModelUsage()
+            tokens = read_usage(used)
+            if tokens is None:
+                notes.append(f"model_usage of {model} is {shown(given)}; unusable")
+            yield model, used, tokens
+
+    def times(self) -> tuple[datetime | None, datetime | None]:
+        """When it began and ended, by its own fields, else by its events."""
+        seen = [
+            time
+            for event in self.events
+            for text in (event.timestamp, event.completed)
+            if (time := parse_utc(text or "")) is not None
+        ]
+        began = parse_utc(self.started_at or "") or min(seen, default=None)
+        return began, parse_utc(self.completed_at or "") or max(seen, default=None) or began
+
+    def seconds(self, notes: list[str]) -> float:
+        """How long it took; 0 with a note if it is unknown."""
+        if self.total_time is not None and self.total_time >= 0:
+            return self.total_time
+        began, ended = self.times()
+        if began is not None and ended is not None and ended > began:
+            return (ended - began).total_seconds()
+        notes.append("total_seconds is 0: the sample does not say how long it took")
+        return 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,63 +297,83 @@ class Reward:
     """The same as a reason code."""
 
 
+def find_reward(sample: Sample, default: str | None, asked: str | None) -> Reward:
+    """The value of the scorer that was asked for, else of the default, else of the first.
+
+    Raises:
+        InspectError: the sample has scores, but none by the scorer that was asked for.
+    """
+    values = sample.values
+    if not values:
+        return _unscored(sample, "the sample has no score")
+    scorer, key = asked or default or next(iter(values)), None
+    if scorer not in values and asked is not None and ":" in asked:
+        scorer, _, key = asked.rpartition(":")
+    elif scorer not in values and asked is None:
+        # A task may declare a scorer by the name of its package, and a sample without.
+        scorer = scorer.rpartition("/")[2]
+    if scorer not in values:
+        why = f"no score by {scorer}; there are scores by {', '.join(values)}"
+        if asked is not None:
+            # The name may be misspelt, and what is sealed as not scored stays so.
+            raise InspectError(f"--scorer {asked}: {why}")
+        return _unscored(sample, why)
+    value = values[scorer]
+    if isinstance(value, dict):
+        if key is None:
+            key = "reward" if "reward" in value else next(iter(value)) if len(value) == 1 else None
+        if key is None or key not in value:
+            return _unscored(
+                sample,
+                f"the value of {scorer} has the parts {', '.join(value)}; pass --scorer "
+                f"{scorer}:PART to choose one",
+                ReasonCode.HARBOR_REWARD_PARSE_ERROR,
+            )
+        scorer, value = f"{scorer}:{key}", value[key]
+    elif key is not None:
+        return _unscored(sample, f"the value of {scorer} has no part {key}: {shown(value)}")
+    number = convert_value(value)
+    if number is None:
+        why = f"the value of {scorer} is {shown(value)}, which is not a number"
+        return _unscored(sample, why, ReasonCode.HARBOR_REWARD_PARSE_ERROR)
+    return Reward(number, scorer)
+
+
+def _unscored(sample: Sample, why: str, code: ReasonCode | None = None) -> Reward:
+    """No reward; an error or a limit is a better reason than what follows from it."""
+    if sample.error is not None:
+        code = ReasonCode.HARBOR_TRIAL_FAILED
+    elif sample.limit is not None and sample.limit.type in _TIME_LIMITS:
+        code = ReasonCode.HARBOR_AGENT_TIMEOUT_ERROR
+    return Reward(None, None, f"not scored: {why}", code or ReasonCode.HARBOR_REWARD_MISSING)
+
+
 def convert_value(value: object) -> float | None:
     """Convert a scorer's value to a number; None if it is not one."""
-    if isinstance(value, bool):
-        return float(value)
-    if not isinstance(value, str):
-        return find_number(value)
-    if value in _GRADES:
-        return _GRADES[value]
-    if value.lower() in _WORDS:
-        return _WORDS[value.lower()]
+    if (
+        isinstance(value, str)
+        and (found := _GRADES.get(value, _WORDS.get(value.lower()))) is not None
+    ):
+        return found
+    if not isinstance(value, str | int | float):
+        return None
     try:
         number = float(value)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return number if math.isfinite(number) else None
 
 
-def find_object(value: object) -> Object:
-    """Return an object; an empty one for anything else."""
-    return value if isinstance(value, dict) else {}
-
-
-def keep_storable(value: Any, name: str, notes: list[str]) -> Any:
-    """Return a value that a record can store; None, with a note, if it cannot."""
-    try:
-        check_json(value)
-    except ValueError as error:
-        notes.append(f"{name} {error}; only the log has it")
-        return None
-    return value
-
-
-def parse_time(value: object) -> datetime | None:
-    """Parse an ISO time; one without an offset is UTC."""
-    return parse_utc(value.strip()) if isinstance(value, str) else None
-
-
-def find_default_scorer(log: InspectLog) -> str | None:
-    """The scorer of the headline metric, else the first that the task declares."""
-    declared = find_text(find_object(log.eval.get("headline_metric")).get("scorer"))
-    scorers = log.eval.get("scorers")
-    first = scorers[0] if isinstance(scorers, list) and scorers else None
-    return declared or find_text(find_object(first).get("name"))
-
-
-def read_usage(given: Object) -> Usage | None:
+def read_usage(used: ModelUsage) -> Usage | None:
     """The tokens of a usage, with cached input in the input; None if the numbers contradict.
 
     Inspect's input tokens do, by version and provider, contain cached ones or not; the total says
     which it is.
     """
-    counts = [given[key] for key in _COUNTS if given.get(key) is not None]
-    if any(type(count) is not int or not 0 <= count < _MOST_TOKENS for count in counts):
-        return None
-    new, output, total, read, write = (given.get(key) for key in _COUNTS)
+    new, output, total = used.input_tokens, used.output_tokens, used.total_tokens
     if new is None or output is None:
         return None
+    read, write = used.input_tokens_cache_read, used.input_tokens_cache_write
     cached = (read or 0) + (write or 0)
     total = new + output if total is None else total
     if total == new + cached + output:
@@ -130,184 +386,126 @@ def read_usage(given: Object) -> Usage | None:
         return None
 
 
-@dataclass(frozen=True)
-class Sample:
-    """One run of a task's sample: one epoch of it."""
+def keep_storable(value: Any, name: str, notes: list[str]) -> Any:
+    """Return a value that a record can store; None, with a note, if it cannot."""
+    try:
+        check_json(value)
+    except ValueError as error:
+        notes.append(f"{name} {error}; only the log has it")
+        return None
+    return value
 
-    value: Object
-    """The complete sample."""
-    notes: list[str] = field(default_factory=list)
-    """What could not be read."""
 
-    @cached_property
-    def id(self) -> str:
-        """Its id, which may be a number in the log.
+def read_entries(sample: Sample, notes: list[str]) -> list[Entry]:
+    """The trace of a sample; empty if it has no messages."""
+    messages = sample.messages
+    # A trial that was exported without a trace has none, and says so.
+    if not messages and ENTRIES not in sample.own:
+        given = sample.input
+        messages = [Message(role="user", content=given)] if isinstance(given, str) else given
+    answers: dict[str, tuple[Event, Output]] = {}
+    tools: dict[str, Event] = {}
+    for event in sample.events:
+        if event.event == "model" and isinstance(event.output, dict):
+            output = msgspec.convert(event.output, Output)
+            if output.choices and (name := output.choices[0].message.id) is not None:
+                answers[name] = event, output
+        elif event.event == "tool" and event.id is not None:
+            tools[event.id] = event
+    turns = [
+        _make_result(number, message, tools)
+        if message.role == "tool"
+        else _make_turn(number, message, answers)
+        for number, message in enumerate(messages, 1)
+    ]
+    entries = list(turns_to_entries(turns))
+    noted = sample.own.get(ENTRIES)
+    return entries if noted is None else restore_entries(entries, noted, notes)
 
-        Raises:
-            InspectError: it is neither text nor a whole number.
-        """
-        given = self.value.get("id")
-        if type(given) is int:
-            return str(given)
-        if not isinstance(given, str) or not given.strip():
-            raise InspectError(f"id is {shown(given)}; expected text or a whole number")
-        return whole_text(given)
 
-    @cached_property
-    def epoch(self) -> int:
-        """Its number among the runs of the sample, from 1.
+_NOTHING = Event(""), Output()
 
-        Raises:
-            InspectError: it is not such a number.
-        """
-        given = self.value.get("epoch")
-        if type(given) is not int or not 1 <= given < _MOST_TOKENS:
-            raise InspectError(f"epoch is {shown(given)}; expected a whole number, 1 or more")
-        return given
 
-    @cached_property
-    def own(self) -> Object:
-        """What `proctor export` wrote next to the sample; empty in logs of others."""
-        return find_object(find_object(self.value.get("metadata")).get(PROCTOR))
-
-    @cached_property
-    def scores(self) -> dict[str, Any]:
-        """The values of all scorers, by name."""
-        given = self.value.get("scores")
-        if given is None and isinstance(single := self.value.get("score"), dict):
-            # Logs of early versions have one scorer without a name.
-            given = {"score": single}
-        if given is not None and not isinstance(given, dict):
-            self.notes.append(f"scores is {shown(given)}; expected an object")
-        found = find_object(given)
-        return {
-            whole_text(name): find_object(score).get("value")
-            for name, score in found.items()
-            if isinstance(score, dict) and "value" in score
-        }
-
-    @cached_property
-    def breakdown(self) -> Object | None:
-        """The values of all scorers as a record stores them: NaN becomes the text nan."""
-        shown_values = {name: _storable(value) for name, value in self.scores.items()}
-        return keep_storable(shown_values, "scores", self.notes) if shown_values else None
-
-    def reward(self, default: str | None, asked: str | None) -> Reward:
-        """The value of the scorer that was asked for, else of the default, else of the first.
-
-        Raises:
-            InspectError: the sample has scores, but none by the scorer that was asked for.
-        """
-        if not self.scores:
-            return self._unscored("the sample has no score")
-        scorer = asked or default or next(iter(self.scores))
-        key = None
-        if scorer not in self.scores and asked is not None and ":" in asked:
-            scorer, _, key = asked.rpartition(":")
-        elif scorer not in self.scores and asked is None:
-            # A task may declare a scorer by the name of its package, and a sample without.
-            scorer = scorer.rpartition("/")[2]
-        if scorer not in self.scores:
-            why = f"no score by {scorer}; there are scores by {', '.join(self.scores)}"
-            if asked is not None:
-                # The name may be misspelt, and what is sealed as not scored stays so.
-                raise InspectError(f"--scorer {asked}: {why}")
-            return self._unscored(why)
-        value = self.scores[scorer]
-        if isinstance(value, dict):
-            return self._reward_in(scorer, value, key)
-        if key is not None:
-            return self._unscored(f"the value of {scorer} has no part {key}: {shown(value)}")
-        return self._converted(scorer, value)
-
-    def _reward_in(self, scorer: str, value: Object, key: str | None) -> Reward:
-        if key is None:
-            key = "reward" if "reward" in value else next(iter(value)) if len(value) == 1 else None
-        if key is None or key not in value:
-            parts = ", ".join(map(str, value))
-            return self._unscored(
-                f"the value of {scorer} has the parts {whole_text(parts)}; pass --scorer "
-                f"{scorer}:PART to choose one",
-                ReasonCode.HARBOR_REWARD_PARSE_ERROR,
+def _make_turn(number: int, message: Message, answers: dict[str, tuple[Event, Output]]) -> Turn:
+    rest = _find_rest(message)
+    thoughts = [part.reasoning for part in message.parts if part.reasoning is not None]
+    event, output = answers.get(message.id or "", _NOTHING)
+    if message.role == "assistant" and (model := message.model or event.model):
+        rest["model_name"] = model
+    usage: Object | None = None
+    if output.usage is not None and (used := read_usage(output.usage)) is not None:
+        usage = {"input_tokens": used.input, "output_tokens": used.output}
+        if used.cache_read is not None:
+            usage["cache_read_tokens"] = used.cache_read
+    return Turn(
+        line=number,
+        role=message.role,
+        text=_join_text(message),
+        thinking="\n".join(thoughts) if thoughts else None,
+        calls=tuple(
+            ToolCall(
+                name=call.function,
+                arguments=call.arguments,
+                call_id=call.id,
+                rest={"parse_error": call.parse_error} if call.parse_error else {},
             )
-        return self._converted(f"{scorer}:{whole_text(key)}", value[key])
-
-    def _converted(self, scorer: str, value: object) -> Reward:
-        number = convert_value(value)
-        if number is None:
-            why = f"the value of {scorer} is {shown(value)}, which is not a number"
-            return self._unscored(why, ReasonCode.HARBOR_REWARD_PARSE_ERROR)
-        return Reward(number, scorer)
-
-    def _unscored(self, why: str, code: ReasonCode | None = None) -> Reward:
-        """No reward; an error or a limit is a better reason than what follows from it."""
-        if self.error is not None:
-            code = ReasonCode.HARBOR_TRIAL_FAILED
-        elif self.limit is not None and self.limit[0] in _TIME_LIMITS:
-            code = ReasonCode.HARBOR_AGENT_TIMEOUT_ERROR
-        return Reward(None, None, f"not scored: {why}", code or ReasonCode.HARBOR_REWARD_MISSING)
-
-    @cached_property
-    def error(self) -> str | None:
-        """The message of the error that ended the sample."""
-        given = self.value.get("error")
-        if given is None:
-            return None
-        message = find_object(given).get("message") if isinstance(given, dict) else given
-        text = whole_text(message if isinstance(message, str) and message else shown(given))
-        return text if len(text) <= _LONGEST_ERROR else f"{text[:_LONGEST_ERROR]}…"
-
-    @cached_property
-    def limit(self) -> tuple[str, float | None] | None:
-        """The kind of the limit that ended the sample, and its value."""
-        given = self.value.get("limit")
-        if not isinstance(given, dict):
-            return None
-        kind = find_text(given.get("type"))
-        return (whole_text(kind or shown(given)), find_number(given.get("limit")))
-
-    @cached_property
-    def events(self) -> list[Object]:
-        """What happened, in order; as far as it can be read."""
-        given = self.value.get("events")
-        return [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
-
-    def usages(self) -> Iterator[tuple[str, Object, Usage | None]]:
-        """Model, usage as in the log, and tokens, for each model that the sample used."""
-        for model, given in find_object(self.value.get("model_usage")).items():
-            used = find_object(given)
-            tokens = read_usage(used)
-            if tokens is None:
-                self.notes.append(f"model_usage of {whole_text(model)} is {shown(given)}; unusable")
-            yield whole_text(model), used, tokens
-
-    def times(self) -> tuple[datetime | None, datetime | None]:
-        """When it began and ended, by its own fields, else by its events."""
-        stated = [parse_time(self.value.get(key)) for key in ("started_at", "completed_at")]
-        seen = [
-            time
-            for event in self.events
-            for key in ("timestamp", "completed")
-            if (time := parse_time(event.get(key))) is not None
-        ]
-        began, ended = stated[0] or min(seen, default=None), stated[1] or max(seen, default=None)
-        return began, ended or began
-
-    def seconds(self) -> float:
-        """How long it took; 0 with a note if it is unknown."""
-        total = find_number(self.value.get("total_time"))
-        if total is not None and total >= 0:
-            return total
-        began, ended = self.times()
-        if began is not None and ended is not None and ended > began:
-            return (ended - began).total_seconds()
-        self.notes.append("total_seconds is 0: the sample does not say how long it took")
-        return 0.0
+            for call in message.tool_calls or ()
+        ),
+        timestamp=event.completed or event.timestamp,
+        usage=usage,
+        rest=rest,
+    )
 
 
-def _storable(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return repr(value)
-    if isinstance(value, dict):
-        return {str(key): _storable(each) for key, each in value.items()}
-    return [_storable(each) for each in value] if isinstance(value, list) else value
+def _make_result(number: int, message: Message, tools: dict[str, Event]) -> Turn:
+    rest, failed = _find_rest(message), message.error is not None
+    call_id = message.tool_call_id if isinstance(message.tool_call_id, str) else None
+    result = ToolResult(
+        text=_join_text(message),
+        name=message.function,
+        call_id=call_id,
+        is_error=True if failed else None,
+        rest=rest | {"error": message.error} if failed else rest,
+    )
+    event = tools.get(call_id or "", _NOTHING[0])
+    timestamp = event.completed or event.timestamp
+    return Turn(line=number, role="tool", results=(result,), timestamp=timestamp)
+
+
+def _join_text(message: Message) -> str:
+    return "\n".join(part.text for part in message.parts if part.text is not None)
+
+
+def _find_rest(message: Message) -> Object:
+    """What a turn has no field for: metadata, and the types of parts that are no text."""
+    others = [part.type for part in message.parts if part.text is None and part.reasoning is None]
+    rest: Object = {"omitted": others} if others else {}
+    return rest | {"metadata": message.metadata} if message.metadata else rest
+
+
+def note_entries(
+    entries: Sequence[Entry], places: Sequence[int], written: Sequence[Entry]
+) -> list[Object]:
+    """Note for each entry that was written how the original differs, and where it was."""
+    found: list[Object] = []
+    for place, other in zip(places, written, strict=True):
+        before, after = msgspec.to_builtins(entries[place]), msgspec.to_builtins(other)
+        differing = {key: before.get(key) for key in KEYS if before.get(key) != after.get(key)}
+        found.append({PLACE: place, **differing})
+    return found
+
+
+def restore_entries(entries: list[Entry], noted: Any, notes: list[str]) -> list[Entry]:
+    """The entries as they were before they were exported; unchanged if the notes do not fit."""
+    try:
+        check_json(noted)
+        placed: list[tuple[int, Entry]] = []
+        for entry, each in zip(entries, msgspec.convert(noted, list[Object]), strict=True):
+            merged = msgspec.to_builtins(entry) | each
+            place = int(merged.pop(PLACE))
+            known = {key: value for key, value in merged.items() if value is not None}
+            placed.append((place, msgspec.convert(known, Entry)))
+        return [entry for _, entry in sorted(placed, key=lambda pair: pair[0])]
+    except _UNFIT:
+        notes.append("the noted entries do not fit the messages; the trace is that of the messages")
+        return entries
