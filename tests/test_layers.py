@@ -20,7 +20,7 @@ LAYERS = (
     ("api", "cli"),
     ("serve",),
     ("web",),
-    ("cluster", "demo", "rerun", "report"),
+    ("cluster", "rerun", "report"),
     ("exchange", "job", "search"),
     ("agents", "environments", "gateway"),
     ("ledger",),

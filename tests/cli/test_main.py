@@ -122,7 +122,7 @@ def test_help_loads_no_command() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize("name", ["board", "case", "check", "compare", "gate", "report", "view"])
+@pytest.mark.parametrize("name", ["board", "check", "compare", "gate", "report", "view"])
 def test_the_help_of_a_command_loads_no_server_no_templates_and_no_statistics(name: str) -> None:
     program = (
         "import sys; from proctor.cli.main import cli; "

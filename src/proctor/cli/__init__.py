@@ -8,7 +8,6 @@
     clean, image                   commands about the sandbox
     dataset                        datasets by name, and what of them is fetched
     fetching                       the progress of a fetch
-    demo_data                      writes made-up runs to look at
     score, check, audit, outcome   commands that compute and check numbers
     gate                           fails CI when a run misses a threshold
     check_policy                   `check --policy`

@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from proctor.cli.ledger.options import ledger_option, open_ledger
-from proctor.cli.options import check_apart, check_companions
+from proctor.cli.options import check_apart, check_companions, sample_option
 from proctor.cli.output import json_option, print_json, print_line
 from proctor.cli.plain_table import draw_rows, print_rows
 from proctor.cli.stdout import print_stderr
@@ -79,6 +79,7 @@ _FORMS = ("as_json", "as_markdown", "as_csv", "trials_of")
 @click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV, one line per row.")
 @ledger_option
+@sample_option
 @json_option
 def command(
     dataset: str | None,

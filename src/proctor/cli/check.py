@@ -11,7 +11,7 @@ import msgspec
 
 from proctor.audit.checks.checked import Checked
 from proctor.audit.file_kind import FileKind, find_file_kind
-from proctor.cli.options import PATH, check_companions, check_unused
+from proctor.cli.options import PATH, check_companions, check_unused, sample_option
 from proctor.cli.output import json_option, print_json, print_line
 from proctor.errors import InputError
 from proctor.sentence import count_of
@@ -68,6 +68,7 @@ class _CheckOptions:
     type=PATH,
     help="With --policy: look up experiments in this ledger, and compare jobs with it.",
 )
+@sample_option
 @click.option(
     "--since",
     multiple=True,

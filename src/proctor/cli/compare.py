@@ -10,7 +10,7 @@ import msgspec
 
 from proctor.cli.ledger.options import choose_directory, ledger_option, open_ledger
 from proctor.cli.ledger.progress import make_progress
-from proctor.cli.options import PATH, check_apart
+from proctor.cli.options import PATH, check_apart, name_ledger, sample_option
 from proctor.cli.output import json_option, print_json, print_line
 from proctor.cli.stdout import send
 from proctor.cli.width import terminal_width
@@ -37,6 +37,7 @@ _MOST_COMMANDS = 10
 @click.argument("one", metavar="A", type=PATH)
 @click.argument("other", metavar="B", type=PATH)
 @ledger_option
+@sample_option
 @click.option(
     "--a", "group_a", metavar="NAME", help="Select the agent and model of A by part of their name."
 )
@@ -127,8 +128,8 @@ def _read_traces(a: Side, b: Side, terms: Terms, ledger: LedgerReader | None) ->
 def _commands(compared: Comparison, sides: Sequence[Side], directory: str | None) -> Iterator[str]:
     """For tasks where the sides differ, the command that shows the attempt that scored less."""
     places = {each.name: each.place or each.name for side in sides for each in side.trials}
-    ledger = f" --ledger {shlex.quote(directory)}" if directory is not None else ""
+    ledger = name_ledger(directory)
     differing = [each for each in compared.tasks if each.difference]
     for each in sorted(differing, key=lambda pair: -abs(pair.difference or 0))[:_MOST_COMMANDS]:
         less = each.trial_b if (each.difference or 0) > 0 else each.trial_a
-        yield f"proctor show {shlex.quote(places[less])}{ledger}"
+        yield shlex.join(["proctor", "show", places[less], *ledger])

@@ -9,7 +9,7 @@ import msgspec
 from proctor.cli.ledger.filters import filter_options
 from proctor.cli.ledger.options import ledger_option, open_ledger
 from proctor.cli.ledger.progress import make_progress
-from proctor.cli.options import PATH
+from proctor.cli.options import PATH, sample_option
 from proctor.cli.output import json_option, print_json, print_line
 from proctor.errors import InputError
 from proctor.exchange.exporting import Exported, Exporter, Selection
@@ -42,6 +42,7 @@ _FORMS = {
     help="Output format.",
 )
 @ledger_option
+@sample_option
 @json_option
 @filter_options
 def command(

@@ -10,7 +10,7 @@ import msgspec
 
 from proctor.cli.ledger.options import choose_directory, ledger_option, open_ledger
 from proctor.cli.ledger.progress import make_progress, reading_progress
-from proctor.cli.options import PATH, STDOUT, check_companions
+from proctor.cli.options import PATH, STDOUT, check_companions, sample_option
 from proctor.cli.output import json_option, print_json, print_line, write_file
 from proctor.cli.stdout import print_stderr, send
 from proctor.errors import DamageError, InputError
@@ -258,6 +258,7 @@ _INTERVALS = {
 @click.option("--junit", type=PATH, help="Write JUnit XML to this file.")
 @click.option("--markdown", type=PATH, help="Write a Markdown summary to this file; - for stdout.")
 @ledger_option
+@sample_option
 @json_option
 def command(
     things: tuple[str, ...],

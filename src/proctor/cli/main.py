@@ -108,7 +108,6 @@ GROUPS = {
         "plan": "Seal a plan of what will be run, before running it.",
         "task": "Create tasks, try them out, and print the digests that pin them.",
         "dataset": "List, fetch and verify datasets of tasks by name.",
-        "demo-data": "Write made-up runs to look at.",
         "image": "Pull, import, list and remove images for the sandbox, and layers of builds.",
         "clean": "Remove what killed runs left behind.",
     },
@@ -122,7 +121,7 @@ GROUPS = {
         "board": "Show every agent's score on a dataset, and what it is based on.",
         "report": "Write a report about runs, as one document or a site of pages.",
         "search": "Search all sealed traces for words, with the step of each match.",
-        "trace": "Summarize, classify, compare, follow or convert traces.",
+        "trace": "Summarize, classify or convert traces.",
     },
     "Ledger and exchange": {
         "ledger": "Manage the sealed log: append-only, and verifiable by anyone.",

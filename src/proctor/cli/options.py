@@ -1,6 +1,9 @@
-"""Checks combinations of options. Options without effect are refused, not ignored."""
+"""`--sample`, and checks of combinations of options: those without effect are refused."""
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -12,8 +15,30 @@ LEDGER_HELP = (
     "PROCTOR_LEDGER, ./ledger]"
 )
 """Help of --ledger."""
+SAMPLE = Path(__file__).resolve().parent.parent / "sample"
+"""A stored ledger of made-up runs, which is only read."""
 STDOUT = "-"
 """Means standard output where an output file is expected."""
+
+
+def sample_option(command: Callable[..., int]) -> Callable[..., int]:
+    """Add --sample, which makes `directory` the sample ledger; stands below --ledger."""
+
+    @click.option("--sample", is_flag=True, help="Read the sample ledger, which has made-up runs.")
+    @functools.wraps(command)
+    def run(*, sample: bool, directory: str | None, **values: Any) -> int:
+        if sample:
+            check_apart("sample", "directory")
+        return command(directory=str(SAMPLE) if sample else directory, **values)
+
+    return run
+
+
+def name_ledger(directory: str | None) -> list[str]:
+    """The words that make another command read the same ledger."""
+    if directory is None:
+        return []
+    return ["--sample"] if directory == str(SAMPLE) else ["--ledger", directory]
 
 
 def check_companions(companions: Mapping[str, str]) -> None:

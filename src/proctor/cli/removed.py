@@ -15,6 +15,8 @@ REMOVED: dict[str, str] = {
     "proof, and `proctor report --site` writes pages.",
     "proctor export --format every-eval-ever": "`--format aec-bench` or `parquet` has every score.",
     "proctor export --format otel": "`--format atif` has the traces, `parquet` times and tokens.",
+    "proctor demo-data": "`--sample` reads a stored ledger of made-up runs, such as `proctor view "
+    "--sample`.",
     "proctor trace follow": "`proctor show --follow` shows a trace while it is written.",
     "proctor trace summary --compat": "`proctor trace summary` counts by its own rules, "
     "`proctor export --format aec-bench` writes records that aec-bench counts.",

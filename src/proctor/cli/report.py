@@ -12,7 +12,7 @@ import msgspec
 from proctor.cli.compare import opened_for
 from proctor.cli.ledger.options import choose_directory, ledger_option
 from proctor.cli.ledger.progress import make_progress
-from proctor.cli.options import PATH, STDOUT, check_apart
+from proctor.cli.options import PATH, STDOUT, check_apart, sample_option
 from proctor.cli.output import json_option, print_json, print_line, write_file
 from proctor.cli.stdout import print_stderr, send
 from proctor.cli.width import terminal_width
@@ -33,6 +33,7 @@ _SUFFIXES: Final = {".html": "html", ".htm": "html", ".md": "markdown", ".json":
 @click.command("report")
 @click.argument("things", metavar="RUN...", nargs=-1, required=True, type=PATH)
 @ledger_option
+@sample_option
 @click.option(
     "--format", "face", type=click.Choice(_FORMATS),
     help="Output format.  [default: by the file name of -o, else text]",

@@ -12,7 +12,7 @@ import click
 from proctor.cli.ledger.filters import filter_options
 from proctor.cli.ledger.options import ledger_option, open_ledger
 from proctor.cli.ledger.progress import make_progress
-from proctor.cli.options import check_apart
+from proctor.cli.options import check_apart, name_ledger, sample_option
 from proctor.cli.output import json_option, print_json, print_line
 from proctor.cli.stdout import print_stderr, send
 from proctor.ledger.reader import LedgerReader
@@ -113,6 +113,7 @@ _SNIPPET = 200
 @click.command("search")
 @click.argument("words", metavar="QUERY…", nargs=-1)
 @ledger_option
+@sample_option
 @filter_options
 @click.option(
     "--page", "number", type=click.IntRange(min=1, max=1_000_000), default=1,
@@ -282,8 +283,7 @@ def _describe(hit: Hit, marker: Marker, directory: str | None) -> dict[str, obje
 def _show_command(hit: Hit, directory: str | None) -> list[str]:
     """The command that shows a hit."""
     name = str(hit.seq) if hit.trial_id is None else f"{hit.experiment_id}/{hit.trial_id}"
-    ledger = [] if directory is None else ["--ledger", directory]
-    return ["proctor", "show", name, *step_options(hit.row), *ledger]
+    return ["proctor", "show", name, *step_options(hit.row), *name_ledger(directory)]
 
 
 def _print_counts(

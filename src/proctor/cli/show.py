@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from proctor.audit.file_kind import TRACES, FileKind, find_file_kind
-from proctor.cli.options import LEDGER_HELP, PATH, check_apart, check_unused
+from proctor.cli.options import LEDGER_HELP, PATH, check_apart, check_unused, sample_option
 from proctor.cli.showing.options import Expression, Selection, ShowOptions, StepRange
 from proctor.cli.showing.text import LONGEST
 from proctor.cli.showing.trace import show_trace
@@ -58,6 +58,7 @@ _SIGNS = ("lock.json", "job.log", "result.json", "config.json")
     help="Print one file of the evidence of a sealed trial.",
 )
 @click.option("--ledger", "directory", type=PATH, help=LEDGER_HELP)
+@sample_option
 @click.option("--no-pager", is_flag=True, help="Do not use a pager, even on a terminal.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(

@@ -5,13 +5,14 @@ from importlib import import_module
 import click
 
 from proctor.cli.ledger.options import ledger_option
-from proctor.cli.options import PATH
+from proctor.cli.options import PATH, sample_option
 from proctor.cli.output import json_option
 
 
 @click.command("view")
 @click.argument("thing", metavar="[JOB|LEDGER]", required=False, type=PATH)
 @ledger_option
+@sample_option
 @click.option(
     "--port", type=click.IntRange(0, 65535),
     help="Port to listen on; 0 picks a free one.  [default: 8380, else a free one]",

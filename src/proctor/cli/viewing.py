@@ -8,6 +8,7 @@ import webbrowser
 from pathlib import Path
 
 from proctor.cli.ledger.options import choose_directory
+from proctor.cli.options import name_ledger
 from proctor.cli.output import print_json
 from proctor.cli.stdout import print_stderr
 from proctor.errors import (
@@ -94,7 +95,7 @@ def find_subject(thing: str | None, directory: str | None) -> Subject:
         InputError: there is neither.
     """
     if thing is not None and directory is not None:
-        raise InputError(f"{thing} and --ledger {directory}: expected one of the two")
+        raise InputError(f"{thing} and {' '.join(name_ledger(directory))}: expected one of the two")
     place = choose_directory(directory if thing is None else thing or ".")
     if not place.exists():
         raise InputError(

@@ -6,7 +6,7 @@ import click
 
 from proctor.cli.ledger.key import load_public_key
 from proctor.cli.ledger.options import ledger_option, open_ledger
-from proctor.cli.options import PATH
+from proctor.cli.options import PATH, sample_option
 from proctor.cli.output import json_option, print_json, print_line, write_new_file
 from proctor.cli.stdout import send_bytes
 
@@ -21,6 +21,7 @@ from proctor.cli.stdout import send_bytes
     "-o", "--output", type=PATH, help="Save the checkpoint to this file; never overwrite one."
 )
 @ledger_option
+@sample_option
 @json_option
 def command(public_key: bool, output: str | None, directory: str | None, as_json: bool) -> int:
     """Print or save the ledger's checkpoint: origin, size, root and signature.

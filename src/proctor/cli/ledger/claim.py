@@ -10,7 +10,7 @@ from proctor.cli.ledger.options import (
     ledger_option,
     open_ledger,
 )
-from proctor.cli.options import PATH, STDOUT
+from proctor.cli.options import PATH, STDOUT, sample_option
 from proctor.cli.output import (
     json_option,
     print_json,
@@ -54,6 +54,7 @@ from proctor.sentence import printable
     "  [default: EXPERIMENT.claim.json]",
 )
 @ledger_option
+@sample_option
 @json_option
 def command(
     experiment: str,

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from proctor.cli.ledger.options import ledger_option, open_ledger
-from proctor.cli.options import PATH
+from proctor.cli.options import PATH, sample_option
 from proctor.cli.output import json_option, print_json, print_line, write_new_file
 from proctor.errors import SignatureError
 from proctor.ledger.note import VerifierKey, parse_checkpoint, parse_verifier_key
@@ -20,6 +20,7 @@ from proctor.ledger.signature import check_signature
 @click.command("key")
 @click.option("-o", "--output", type=PATH, help="Write the key to this file; never overwrite one.")
 @ledger_option
+@sample_option
 @json_option
 def command(output: str | None, directory: str | None, as_json: bool) -> int:
     """Print the public key of the ledger, for everyone who checks it.

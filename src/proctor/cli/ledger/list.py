@@ -10,7 +10,7 @@ import msgspec
 
 from proctor.cli.ledger.filters import filter_options
 from proctor.cli.ledger.options import ledger_option, open_ledger
-from proctor.cli.options import check_apart
+from proctor.cli.options import check_apart, sample_option
 from proctor.cli.output import json_option
 from proctor.cli.plain_table import print_rows
 from proctor.cli.stdout import print_stderr, send, send_bytes
@@ -74,6 +74,7 @@ def _render(row: TrialRow, column: str) -> str:
 
 @click.command("list")
 @ledger_option
+@sample_option
 @filter_options
 @click.option("--columns", metavar="A,B,…", help=f"Columns to show: {', '.join(NAMES)}.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print comma-separated values.")

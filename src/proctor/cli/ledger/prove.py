@@ -9,7 +9,7 @@ from proctor.cli.ledger.options import (
     ledger_option,
     open_ledger,
 )
-from proctor.cli.options import PATH, STDOUT
+from proctor.cli.options import PATH, STDOUT, sample_option
 from proctor.cli.output import (
     json_option,
     print_json,
@@ -51,6 +51,7 @@ from proctor.ledger.reader import LedgerReader
     ".json, or growth-FROM-TO.proof.json]",
 )
 @ledger_option
+@sample_option
 @json_option
 def command(
     trial: str | None,

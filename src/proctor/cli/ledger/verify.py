@@ -5,7 +5,7 @@ import msgspec
 
 from proctor.cli.ledger.options import choose_directory, ledger_option
 from proctor.cli.ledger.progress import make_progress
-from proctor.cli.options import PATH
+from proctor.cli.options import PATH, sample_option
 from proctor.cli.output import json_option, print_json, print_line
 from proctor.ledger.claims.trust import load_verifier_key
 from proctor.ledger.verification.verify import Verification, verify_ledger
@@ -17,6 +17,7 @@ _MOST_SHOWN = 50
 
 @click.command("verify")
 @ledger_option
+@sample_option
 @click.option(
     "--since",
     multiple=True,

@@ -12,7 +12,7 @@ import msgspec
 from proctor.cli.ledger.filters import filter_options
 from proctor.cli.ledger.options import ledger_option
 from proctor.cli.ledger.progress import reading_progress
-from proctor.cli.options import PATH
+from proctor.cli.options import PATH, sample_option
 from proctor.cli.output import json_option, print_json, print_line
 from proctor.cli.trace.judges import (
     RULES,
@@ -163,6 +163,7 @@ def _with_judges(decorated: Callable[..., int]) -> Callable[..., int]:
 @click.command("classify")
 @click.argument("things", metavar="[THING]...", nargs=-1, type=PATH)
 @ledger_option
+@sample_option
 @json_option
 @_with_judges
 @filter_options

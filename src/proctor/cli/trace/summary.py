@@ -11,6 +11,7 @@ import msgspec
 from proctor.cli.ledger.filters import filter_options
 from proctor.cli.ledger.options import ledger_option
 from proctor.cli.ledger.progress import make_progress
+from proctor.cli.options import sample_option
 from proctor.cli.output import json_option, print_json, print_line
 from proctor.cli.plain_table import print_rows
 from proctor.cli.trace.select_trials import leave_out, render_left_out, traced_trials
@@ -177,6 +178,7 @@ _PLAIN_WIDTH: Final = 100
 @click.command("summary")
 @click.argument("things", nargs=-1, metavar="[THING]...")
 @ledger_option
+@sample_option
 @filter_options
 @json_option
 def command(
