@@ -157,12 +157,12 @@ def verify_rows(bench: Bench, *, count: int = _VERIFIED) -> Iterator[Row]:
 
     fast = bench.least(lambda: ours(fast=True), lambda: _hash_seconds(files))
     yield times_faster("verify-fast", fast, "one SHA-256 over the same bytes", at_least=0.6)
-    # Verification compares every row of the index, so it must be there.
+    # Verification derives the index again and compares every row, so it must be there.
     with OpenLedger.open(directory) as ledger:
         ledger.refresh()
     index = (find_folder(directory) or Path()) / INDEX
     one = bench.least(lambda: ours(fast=False), lambda: _decode_seconds(files, index))
-    yield times_faster("verify", one, "decode, hash, read the index", at_least=0.6)
+    yield times_faster("verify", one, "decode, hash, read the index", at_least=0.15)
     small = load_ledger(bench, max(count // 10, 1), 10_000)
     peaks = _peak(directory), _peak(small)
     yield share_of("verify-memory", peaks, "a tenth of the entries", at_most=1.5, unit="MB")

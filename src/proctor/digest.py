@@ -29,16 +29,6 @@ def sha256_digest(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-def sha256_slices(data: bytes, cuts: Iterable[tuple[int, int]], prefix: bytes) -> list[bytes]:
-    """SHA-256 of many slices, each given as (begin, end) and hashed with a prefix."""
-    new, view, found = hashlib.sha256, memoryview(data), []
-    for begin, end in cuts:
-        hasher = new(prefix)
-        hasher.update(view[begin:end])
-        found.append(hasher.digest())
-    return found
-
-
 def sha256_records(data: bytes, width: int, prefix: bytes) -> list[bytes]:
     """SHA-256 of consecutive records of one width, each hashed with a prefix."""
     new = hashlib.sha256

@@ -1,4 +1,4 @@
-"""Ways to damage a ledger, each with the names that its damage may be given.
+"""Ways to damage a ledger, each with the names that the first difference may be given.
 
 A mutation changes some files and says what must be found. The caller puts the files back.
 """
@@ -31,7 +31,7 @@ class Expected:
     must: DamageKind | None = None
     """The one that must be among them, where the others are only its consequences."""
     seqs: set[int] | None = None
-    """The entries that must be named, if one can say."""
+    """The entries that must be named: the first that differs, if one can say."""
     is_note: bool = False
     """It lies behind the checkpoint: no damage, and something is said."""
 
@@ -152,7 +152,8 @@ def flip_any_byte(subject: Subject) -> Expected:
 def flip_a_newline(subject: Subject) -> Expected:
     seq, path, _, end = pick(subject)
     splice(subject, path, end, end + 1, subject.other_byte(10))
-    return Expected(EDITED, seqs={seq})
+    # At the end of a segment, the line does not end.
+    return Expected({DamageKind.EDITED, DamageKind.TRUNCATED}, seqs={seq})
 
 
 def make_a_newline(subject: Subject) -> Expected:
@@ -252,7 +253,7 @@ def move_a_line(subject: Subject) -> Expected:
     put = (path, begin, begin, line)
     for step in sorted([cut, put], key=lambda step: (step[0], step[1]), reverse=True):
         splice(subject, *step)
-    return Expected({DamageKind.REORDERED}, seqs={one} if abs(one - other) > 2 else None)
+    return Expected({DamageKind.REORDERED}, seqs={min(one, other)})
 
 
 def duplicate_a_line(subject: Subject) -> Expected:

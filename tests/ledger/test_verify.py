@@ -107,8 +107,7 @@ def test_a_sound_ledger_gives_its_size_its_key_and_what_was_withheld(rich: RichL
 def test_pieces_do_not_matter(
     rich: RichLedger, *, fast: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan, "PIECE", 3001)
-    monkeypatch.setattr(scan, "_CHUNK", 1024)
+    monkeypatch.setattr(scan, "CHUNK", 3001)
     found = verify_ledger(rich.directory, since=[rich.older], fast=fast)
     assert (found.damage, found.notes, found.size, found.withheld) == ([], [], 120, 2)
 
@@ -117,7 +116,7 @@ def test_pieces_do_not_matter(
 def test_a_line_is_found_wherever_a_piece_ends(
     rich: RichLedger, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan, "PIECE", size)
+    monkeypatch.setattr(scan, "CHUNK", size)
     assert verify_ledger(rich.directory, since=[rich.older]).damage == []
 
 
@@ -168,6 +167,25 @@ def test_more_signatures_are_no_damage(tmp_path: Path) -> None:
     found = verify_ledger(ledger, since=[path])
     assert found.damage == []
     assert "1 more signature" in found.notes[0]
+
+
+def test_the_first_entry_that_differs_is_named_and_the_others_are_counted(rich: RichLedger) -> None:
+    with OpenLedger.open(rich.directory) as ledger:
+        ledger.refresh()
+    segments = sorted((rich.directory / "entries").iterdir())
+    before = segments[0].read_bytes().count(b"\n")
+    for path in segments[1:3]:
+        lines = path.read_bytes().split(b"\n")
+        lines[1] = lines[1].replace(b"a", b"b", 1)
+        path.write_bytes(b"\n".join(lines))
+    found = verify_ledger(rich.directory)
+    (damage,) = found.damage
+    assert (damage.kind, damage.seq, found.differing) == (DamageKind.EDITED, before + 1, 2)
+    message = f"entry {before + 1} differs from what was signed; 2 of 120 entries differ"
+    assert damage.message == message
+    forget_index(rich.directory)
+    (damage,) = (found := verify_ledger(rich.directory)).damage
+    assert (damage.seq, found.differing) == (before + 1, None)
 
 
 # Keys, origins and older checkpoints

@@ -84,6 +84,7 @@ def _document(found: Verification) -> dict[str, object]:
         "withheld_artifacts": found.withheld_artifacts,
         "artifacts": found.artifacts,
         "bytes_read": found.bytes_read,
+        "differing": found.differing,
         "damage": [{**msgspec.to_builtins(each), "kind": str(each.kind)} for each in found.damage],
         "notes": list(found.notes),
     }

@@ -1,18 +1,15 @@
-"""Verifies a ledger completely and names its damage.
+"""Verifies a ledger completely: whether it is sound, and else the first entry that differs.
 
     whole        `proctor check` of a ledger
     verify       the verification
-    steps        its steps
+    steps        its checks of keys, entries, trials and evidence
     damage       the kinds of damage
-    scan         reads the segments of a log
-    found        the log as it was read
+    scan         reads the lines of a log
     leaves       the leaf hashes of a whole log
-    compare      compares signed entries with the lines that were read
-    judge        decides what happened to a log that differs from what was signed
+    judge        compares the log with what was signed
     keychain     the keys that a log names
     evidence     the artifacts that entries name, each checked once
-    instep       compares the index with the log
-    columns      … row by row
+    index_check  compares the index with the log
 
 Nothing is written, except for an index that is rebuilt.
 """

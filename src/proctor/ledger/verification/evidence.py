@@ -6,22 +6,7 @@ that memory does not grow with the log.
 
 import sqlite3
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Self
-
-from proctor.errors import AlteredArtifactError, DamageError, MissingArtifactError
-from proctor.ledger.artifacts import ArtifactStore
-from proctor.ledger.verification.damage import DamageKind
-
-
-@dataclass(frozen=True, slots=True)
-class ArtifactDamage:
-    """An artifact that differs from what was sealed."""
-
-    line: int
-    sha256: str
-    kind: DamageKind
-    message: str
 
 
 class NamedEvidence:
@@ -35,7 +20,6 @@ class NamedEvidence:
         self._notes.execute("PRAGMA cache_size = -16000")
         self._notes.execute("CREATE TABLE named (line INTEGER, sha256 BLOB, size INTEGER)")
         self._notes.execute("CREATE TABLE trials (line INTEGER, experiment TEXT, trial TEXT)")
-        self._notes.execute("CREATE TABLE strange (line INTEGER PRIMARY KEY)")
         self._notes.execute("BEGIN")
 
     def __enter__(self) -> Self:
@@ -61,15 +45,10 @@ class NamedEvidence:
         )
         yield from rows
 
-    def artifacts(self, size: int, strange: set[int]) -> Iterator[tuple[int, str, int]]:
-        """The artifacts that the first lines name, except lines in `strange`.
-
-        Yields the first line that names each, its SHA-256 and its size.
-        """
-        self._notes.executemany("INSERT INTO strange VALUES (?)", ((line,) for line in strange))
+    def artifacts(self, size: int) -> Iterator[tuple[int, str, int]]:
+        """The first line that names each artifact, its SHA-256 and its size."""
         rows = self._notes.execute(
-            "SELECT min(line), sha256, size FROM named WHERE line < ? AND line NOT IN strange "
-            "GROUP BY sha256, size",
+            "SELECT min(line), sha256, size FROM named WHERE line < ? GROUP BY sha256, size",
             (size,),
         )
         for line, sha256, length in rows:
@@ -95,16 +74,3 @@ class NamedEvidence:
             (size,),
         )
         return int(counted.fetchone()[0])
-
-
-def find_artifact_damage(
-    artifacts: ArtifactStore, line: int, sha256: str, size: int
-) -> ArtifactDamage | None:
-    """Read an artifact; returns its damage, or None."""
-    try:
-        artifacts.check(sha256, size)
-    except MissingArtifactError as error:
-        return ArtifactDamage(line, sha256, DamageKind.MISSING_ARTIFACT, str(error))
-    except (AlteredArtifactError, DamageError) as error:
-        return ArtifactDamage(line, sha256, DamageKind.ALTERED_ARTIFACT, str(error))
-    return None

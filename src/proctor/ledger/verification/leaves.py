@@ -7,7 +7,7 @@ is. The roots of full blocks are cached, so that computing a second root is chea
 from collections.abc import Iterator
 
 from proctor.digest import sha256_records
-from proctor.ledger.tree import BRANCHES, EMPTY_ROOT, HASH_SIZE
+from proctor.ledger.tree import EMPTY_ROOT, HASH_SIZE
 
 # Leaves of a perfect subtree whose root is cached.
 _BLOCK = 1 << 12
@@ -52,18 +52,6 @@ class Leaves:
         full = min(size // _BLOCK, len(self._blocks))
         rest = bytes(self._packed[full * _BYTES : size * HASH_SIZE])
         return _reduce(b"".join([*self._blocks[:full], _reduce(rest)]))
-
-    def levels(self, size: int) -> Iterator[list[bytes]]:
-        """The levels of hashes that an index stores over the first `size` leaves.
-
-        Each has one hash for `BRANCHES` of the level below, as far as that has them.
-        """
-        nodes = self.packed(0, size)
-        while len(nodes) >= BRANCHES * HASH_SIZE:
-            nodes = nodes[: len(nodes) - len(nodes) % (BRANCHES * HASH_SIZE)]
-            for _ in range(BRANCHES.bit_length() - 1):
-                nodes = _pair(nodes)
-            yield [nodes[at : at + HASH_SIZE] for at in range(0, len(nodes), HASH_SIZE)]
 
     def gives(self, size: int, root: bytes) -> bool:
         """Whether the first `size` leaves have this root."""

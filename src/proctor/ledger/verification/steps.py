@@ -1,32 +1,31 @@
-"""The steps of a verification, called in order by `verify`."""
+"""What a verification checks besides the tree: keys, entries, trials and evidence, in this order.
 
-import contextlib
-from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+Only lines that are as they were signed are checked: those before the first difference.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
-
-from proctor.errors import LedgerError, NoteError
+from proctor.digest import is_digest
+from proctor.errors import AlteredArtifactError, DamageError, MissingArtifactError
+from proctor.ledger.admission import render_duplicate, render_misnamed
 from proctor.ledger.artifacts import ArtifactStore
-from proctor.ledger.entry import FORMAT
-from proctor.ledger.log import LogStore, Place, segment_name
-from proctor.ledger.note import Checkpoint, VerifierKey, parse_checkpoint
-from proctor.ledger.tree import leaf_hash
-from proctor.ledger.verification.compare import Comparison
+from proctor.ledger.entry import Subject, TrialEntry, decode_line
+from proctor.ledger.log import LogStore, read_line, segment_name
+from proctor.ledger.note import Checkpoint, VerifierKey
+from proctor.ledger.row import read_row
 from proctor.ledger.verification.damage import DamageKind, Findings
-from proctor.ledger.verification.found import FoundLog
-from proctor.ledger.verification.instep import IndexReader, repair_index
-from proctor.ledger.verification.judge import Statement
+from proctor.ledger.verification.judge import Difference, Statement
 from proctor.ledger.verification.keychain import Keychain, is_signed, read_keychain
-from proctor.ledger.verification.scan import NO_SEQ, scan_segment
+from proctor.ledger.verification.scan import NO_SEQ, ScannedLog
 
 type Progress = Callable[[str, int, int], None]
 """Called with what is read (`entries` in bytes, `artifacts` by number), the amount done, the
 total."""
 
-_FIRST_LINE = 1 << 16
+# Artifacts read between two reports of progress.
+_REPORT_EVERY = 64
 
 
 def no_progress(_what: str, _done: int, _total: int) -> None:
@@ -51,32 +50,30 @@ class Check:
     """The name of the ledger in messages; empty: that of its log."""
     index: Path | None = None
     """The file of the index; None if there can be none."""
-    index_problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
     """The lines that count."""
 
-    found: FoundLog
+    found: ScannedLog
     size: int
     """The number of signed entries."""
-    comparison: Comparison
+    difference: Difference | None
 
     @property
     def is_same(self) -> bool:
         """Whether nothing differs from what was signed."""
-        return not self.comparison.differences
+        return self.difference is None
 
-    def seq_of(self, line: int) -> int | None:
-        """The entry in a line; None if it is not signed."""
-        seq = self.comparison.seq_of(line)
-        return seq if seq is not None and seq < self.size else None
+    @property
+    def end(self) -> int:
+        """The number of leading lines that are what was signed."""
+        return self.size if self.difference is None else min(self.size, self.difference.first)
 
     def entries[Entry](self, lines: Iterable[tuple[int, Entry]]) -> list[tuple[int, Entry]]:
-        """Entries of lines that are what was signed, with their positions."""
-        known = ((self.seq_of(line), entry) for line, entry in lines)
-        return [(seq, entry) for seq, entry in known if seq is not None]
+        """Those of some lines that are what was signed."""
+        return [(line, entry) for line, entry in lines if line < self.end]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,101 +86,12 @@ class Signed:
     older_findings: Findings
     """Problems with the signatures of older checkpoints."""
 
-    @property
-    def is_own_signed(self) -> bool:
-        """Whether the ledger's checkpoint is validly signed."""
-        return self.own is not None and self.own.is_signed
 
-
-def parse_own(data: bytes | None, findings: Findings) -> Checkpoint | None:
-    """Parse the ledger's checkpoint; damage if that fails."""
-    if data is None:
-        message = "there is no readable checkpoint"
-        findings.add(DamageKind.UNREADABLE_CHECKPOINT, "checkpoint", message)
-        return None
-    try:
-        return parse_checkpoint(data, "checkpoint")
-    except NoteError as error:
-        findings.add(DamageKind.UNREADABLE_CHECKPOINT, "checkpoint", str(error))
-        return None
-
-
-@contextlib.contextmanager
-def open_index(check: Check, own: Checkpoint | None) -> Iterator[IndexReader | None]:
-    """Open the index, if there is a valid one."""
-    try:
-        origin = own.origin if own else None
-        index_reader = IndexReader.open(check.index, origin) if check.index else None
-    except FileNotFoundError:
-        yield None
-        return
-    if index_reader is None:
-        check.index_problem = "it is of another version or of another log"
-        yield None
-        return
-    with contextlib.closing(index_reader):
-        yield index_reader
-
-
-def check_format(log: LogStore, own: Checkpoint | None, index_reader: IndexReader | None) -> None:
-    """Refuse a ledger of another format, unless only its first line was tampered with.
-
-    Raises:
-        LedgerError: it has another format.
-    """
-    try:
-        line = log.read(Place(), _FIRST_LINE).partition(b"\n")[0]
-        named = msgspec.json.decode(line, type=dict[str, object]).get("format")
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return
-    if not isinstance(named, str) or named == FORMAT:
-        return
-    # The index shows that the first entry was another one: that is damage, not another format.
-    if own is not None and index_reader is not None:
-        first = index_reader.first_leaf(own.tree)
-        if first is not None and first != leaf_hash(line):
-            return
-    raise LedgerError(
-        f"{log.where}: a ledger of format {named[:80]!r}; this proctor reads {FORMAT!r}: "
-        "a newer one may read it"
-    )
-
-
-def read_log(check: Check, found: FoundLog, index_reader: IndexReader | None) -> None:
-    """Read every line of every segment."""
-    index = index_reader.index.connection if index_reader and not check.is_fast else None
-    segments = check.log.stamps()
-    check.total = sum(size for _, size, _ in segments.values())
-    done = 0
-    for segment, (_, size, _) in segments.items():
-        read = 0
-        for scanned in scan_segment(check.log, segment, is_decoded=not check.is_fast, index=index):
-            found.add(scanned)
-            if scanned.unreadable is not None:
-                message = f"the segment cannot be read: {scanned.unreadable}"
-                where = segment_name(segment)
-                check.findings.add(DamageKind.UNREADABLE_SEGMENT, where, message)
-            if not scanned.is_indexed:
-                check.index_problem = "its entries differ from those of the log"
-            read = min(size, read + sum(scanned.lengths) + len(scanned.lengths))
-            check.progress("entries", done + read, check.total)
-        done += size
-    check.progress("entries", check.total, check.total)
-
-
-def number_lines(check: Check, found: FoundLog) -> Sequence[int]:
-    """The sequence numbers that all lines state."""
-    if not check.is_fast:
-        return found.seqs
-    seqs = array("q")
-    for segment in check.log.stamps():
-        for scanned in scan_segment(check.log, segment, is_decoded=True):
-            seqs.extend(scanned.seqs)
-    return seqs
+# Signatures and keys
 
 
 def check_signatures(
-    check: Check, found: FoundLog, own: Checkpoint | None, given: Sequence[tuple[str, Checkpoint]]
+    check: Check, found: ScannedLog, own: Checkpoint | None, given: Sequence[tuple[str, Checkpoint]]
 ) -> Signed:
     """Check that the right keys signed the checkpoints."""
     # Entries are taken at the positions they state: which of them are signed is not known yet, and
@@ -200,56 +108,42 @@ def check_signatures(
     statement = None
     if own is not None:
         statement = Statement("checkpoint", own, is_signed(own, keys, "checkpoint", findings))
-    older_findings = Findings()
-    older = [
-        Statement(where, checkpoint, is_signed(checkpoint, keys, where, older_findings))
-        for where, checkpoint in given
-    ]
-    return Signed(keys, statement, _of_same_log(own, older, check.findings), older_findings)
-
-
-def report_older_signatures(check: Check, scope: Scope, signed: Signed) -> None:
-    """Report problems with the signatures of older checkpoints, as far as they are certain."""
-    for damage in signed.older_findings.damages:
-        # A log that was tampered with does not show which keys it had.
-        if scope.is_same or damage.kind is DamageKind.BAD_SIGNATURE:
-            check.findings.add(damage.kind, damage.where, damage.message)
-        else:
-            check.findings.note(f"{damage.where}: its signature could not be checked")
-    check.findings.notes.extend(signed.older_findings.notes)
-
-
-def _of_same_log(
-    own: Checkpoint | None, older: Sequence[Statement], findings: Findings
-) -> tuple[Statement, ...]:
-    """The older checkpoints of this log; one of another log is damage."""
-    same = []
-    for statement in older:
-        if own is not None and statement.checkpoint.origin != own.origin:
+    older_findings, older = Findings(), []
+    for where, checkpoint in given:
+        is_valid = is_signed(checkpoint, keys, where, older_findings)
+        if own is not None and checkpoint.origin != own.origin:
             message = (
-                f"{statement.where} is of the log {statement.checkpoint.origin!r}; "
+                f"{where} is of the log {checkpoint.origin!r}; "
                 f"the ledger's checkpoint is of {own.origin!r}"
             )
-            findings.add(DamageKind.WRONG_ORIGIN, statement.where, message)
+            check.findings.add(DamageKind.WRONG_ORIGIN, where, message)
         else:
-            same.append(statement)
-    return tuple(same)
+            older.append(Statement(where, checkpoint, is_valid))
+    return Signed(keys, statement, tuple(older), older_findings)
 
 
 def check_keys(check: Check, scope: Scope, signed: Signed) -> None:
     """Check that the keys that entries name follow from one another and belong to this log."""
     findings = check.findings
+    for damage in signed.older_findings.damages:
+        # A log that was tampered with does not show which keys it had.
+        if scope.is_same or damage.kind is DamageKind.BAD_SIGNATURE:
+            findings.add(damage.kind, damage.where, damage.message)
+        else:
+            findings.note(f"{damage.where}: its signature could not be checked")
+    findings.notes.extend(signed.older_findings.notes)
     entries = scope.entries(scope.found.keys)
     root_of = scope.found.leaves.root if scope.is_same else None
     keys = read_keychain(entries, signed.keys.given, findings, root_of)
-    if scope.is_same and (not entries or entries[0][0] != 0):
-        message = "the first entry names no key"
-        findings.add(DamageKind.WRONG_KEY, "entries/000000.jsonl", message, 0)
-    if scope.is_same and check.given and signed.keys.given and not keys.is_given_known:
-        message = f"no signed entry names the given key, {check.given}"
-        findings.add(DamageKind.WRONG_KEY, "entries/000000.jsonl", message, 0)
-    elif scope.is_same:
-        _check_believed(signed, keys, findings)
+    if scope.is_same:
+        first = "entries/000000.jsonl"
+        if not entries or entries[0][0] != 0:
+            findings.add(DamageKind.WRONG_KEY, first, "the first entry names no key", 0)
+        if check.given and signed.keys.given and not keys.is_given_known:
+            message = f"no signed entry names the given key, {check.given}"
+            findings.add(DamageKind.WRONG_KEY, first, message, 0)
+        else:
+            _check_believed(signed, keys, findings)
     if signed.own is None or not signed.own.is_signed:
         return
     for seq, entry in entries:
@@ -274,78 +168,163 @@ def _check_believed(signed: Signed, keys: Keychain, findings: Findings) -> None:
             is_signed(statement.checkpoint, keys, statement.where, findings)
 
 
+# Entries
+
+
 def check_entries(scope: Scope, findings: Findings) -> None:
-    """Check that every signed line is an entry and states its own position."""
+    """Check that every signed line is an entry, states its own position, and is its machine's."""
     found = scope.found
-    for line, wrong in found.malformed:
-        if (seq := scope.seq_of(line)) is not None:
-            message = f"entry {seq} is signed as it is, but is not a valid entry: {wrong}"
-            findings.add(DamageKind.MALFORMED, found.where(line), message, seq)
-    for line, fault in found.faults:
-        if (seq := scope.seq_of(line)) is not None:
-            kind = DamageKind.BAD_ID if fault.is_id else DamageKind.MALFORMED
-            findings.add(kind, found.where(line), f"entry {seq}: {fault.message}", seq)
-    said = [(line, seq) for line, seq in enumerate(found.seqs) if seq != line and seq != NO_SEQ]
-    for line, number in said:
-        if (seq := scope.seq_of(line)) in (None, number):
-            continue
-        # The tree does not cover the placeholder of a withheld line.
-        kind = DamageKind.EDITED if line in found.withheld else DamageKind.MALFORMED
-        message = f"entry {seq} says that it is entry {number}"
-        findings.add(kind, found.where(line), message, seq)
-
-
-def check_submissions(scope: Scope, findings: Findings) -> None:
-    """Check that machines signed what they submitted, and were enrolled."""
-    found = scope.found
-    for line, wrong in found.unsigned if scope.is_same else ():
-        if (seq := scope.seq_of(line)) is not None:
-            kind = DamageKind.BAD_SUBMISSION
-            findings.add(kind, found.where(line), f"entry {seq} {wrong}", seq)
+    for seq, wrong in scope.entries(found.malformed):
+        message = f"entry {seq} is signed as it is, but is not a valid entry: {wrong}"
+        findings.add(DamageKind.MALFORMED, found.where(seq), message, seq)
+    for seq, fault in scope.entries(found.faults):
+        kind = DamageKind.BAD_ID if fault.is_id else DamageKind.MALFORMED
+        findings.add(kind, found.where(seq), f"entry {seq}: {fault.message}", seq)
+    for seq, number in scope.entries(enumerate(found.seqs)):
+        if number not in (seq, NO_SEQ):
+            # The tree does not cover the placeholder of a withheld line.
+            kind = DamageKind.EDITED if seq in found.withheld else DamageKind.MALFORMED
+            message = f"entry {seq} says that it is entry {number}"
+            findings.add(kind, found.where(seq), message, seq)
+    for seq, wrong in scope.entries(found.unsigned):
+        findings.add(DamageKind.BAD_SUBMISSION, found.where(seq), f"entry {seq} {wrong}", seq)
 
 
 def check_withheld(scope: Scope, findings: Findings) -> int:
     """Count the withheld lines; one that no entry withholds is damage."""
     found = scope.found
-    said = {(entry.entry, entry.leaf) for _, entry in scope.entries(found.withholdings)}
-    count = 0
-    for line, wrong in found.withheld.items():
-        seq = scope.seq_of(line)
-        if seq is None:
-            continue
-        count += 1
+    withholdings = scope.entries(found.withholdings)
+    said = {(entry.entry, entry.leaf) for _, entry in withholdings}
+    withheld = scope.entries(found.withheld.items())
+    for seq, wrong in withheld:
         if wrong:
             message = f"what is at the position of entry {seq}, which was withheld, is {wrong}"
-            findings.add(DamageKind.EDITED, found.where(line), message, seq)
+            findings.add(DamageKind.EDITED, found.where(seq), message, seq)
         # A log that was tampered with may have lost the entry that withholds it.
-        if scope.is_same and (seq, found.leaves[line].hex()) not in said:
+        if scope.is_same and (seq, found.leaves[seq].hex()) not in said:
             message = f"entry {seq} was removed, and no entry says so"
-            findings.add(DamageKind.WITHHELD, found.where(line), message, seq)
-    if scope.is_same:
-        _note_present(scope, findings)
-    return count
-
-
-def _note_present(scope: Scope, findings: Findings) -> None:
-    """Note lines that are present although an entry withholds them."""
-    for _, entry in scope.entries(scope.found.withholdings):
-        # If nothing differs, the position of an entry is its line number.
-        if entry.entry is not None and entry.entry not in scope.found.withheld:
+            findings.add(DamageKind.WITHHELD, found.where(seq), message, seq)
+    for _, entry in withholdings if scope.is_same else ():
+        if entry.entry is not None and entry.entry not in found.withheld:
             findings.note(
                 f"entry {entry.entry} is present although entry {entry.seq} withholds it: "
                 "it was restored, or the command was interrupted: repeat it to finish"
             )
+    return len(withheld)
+
+
+# Identities: no two entries are the same trial. A withheld trial keeps its name, which its
+# withholding states; if its line is present after all, it must be that trial.
+
+
+def check_identities(check: Check, scope: Scope) -> None:
+    """Find trials that are in two entries, and entries that are named as two trials."""
+    # Without decoded trials there is nothing to compare; a log that differs is reported already.
+    if check.is_fast or not scope.is_same:
+        return
+    found, findings = scope.found, check.findings
+    withheld: dict[int, Subject] = {}
+    for seq, entry in scope.entries(found.withholdings):
+        if entry.subject is None or entry.entry is None:
+            continue
+        subject: Subject | None
+        if entry.entry in found.withheld:
+            subject = withheld.setdefault(entry.entry, entry.subject)
+        else:
+            subject = _read_subject(check, scope, entry.entry)
+        if subject != entry.subject:
+            message = render_misnamed(seq, entry.entry, entry.subject, subject)
+            findings.add(DamageKind.DUPLICATE_TRIAL, found.where(seq), message, seq)
+    found.evidence.identify(
+        (line, subject.experiment_id, subject.trial_id) for line, subject in withheld.items()
+    )
+    for first, last, experiment_id, trial_id in found.evidence.duplicates(scope.size):
+        message = render_duplicate(first, last, experiment_id, trial_id)
+        findings.add(DamageKind.DUPLICATE_TRIAL, found.where(last), message, last)
+
+
+def _read_subject(check: Check, scope: Scope, line: int) -> Subject | None:
+    """The trial in a present line, or None."""
+    place, length = scope.found.place_of(line)
+    try:
+        entry = decode_line(read_line(check.log, place, length), f"entry {line}")
+        return read_row(entry).subject if isinstance(entry, TrialEntry) else None
+    except DamageError:
+        return None
+
+
+# Evidence: every artifact must be present with the sealed bytes. It may be missing if an entry
+# withholds it from the trial that names it. Another trial may name the same bytes; for that one
+# they must still be present.
+
+
+@dataclass(slots=True)
+class ArtifactCounts:
+    """The number of artifacts read, and of those withheld."""
+
+    read: int = 0
+    withheld: int = 0
+
+
+def check_artifacts(check: Check, scope: Scope) -> ArtifactCounts:
+    """Read every artifact that an entry names."""
+    found, artifacts, end = scope.found, check.artifacts, scope.end
+    # In a log that was tampered with, the entry that withholds some may be after the difference.
+    lines = found.withholdings if not scope.is_same else scope.entries(found.withholdings)
+    withholdings = [entry for _, entry in lines]
+    said = {sha256 for entry in withholdings for sha256 in entry.artifacts if is_digest(sha256)}
+    taken_out = {sha256 for sha256 in said if not artifacts.holds(sha256)}
+    counts = ArtifactCounts(withheld=len(taken_out))
+    if check.is_fast:
+        return counts
+    missing: set[str] = set()
+    total = found.evidence.count(end)
+    for number, (line, sha256, size) in enumerate(found.evidence.artifacts(end), start=1):
+        counts.read += 1
+        try:
+            artifacts.check(sha256, size)
+        except MissingArtifactError as error:
+            if sha256 in taken_out:
+                counts.read -= 1
+                missing.add(sha256)
+            else:
+                _add_damage(check, DamageKind.MISSING_ARTIFACT, line, sha256, str(error))
+        except (AlteredArtifactError, DamageError) as error:
+            _add_damage(check, DamageKind.ALTERED_ARTIFACT, line, sha256, str(error))
+        if number % _REPORT_EVERY == 0 or number == total:
+            check.progress("artifacts", number, total)
+    withheld_from = {
+        (entry.subject.experiment_id, entry.subject.trial_id, sha256)
+        for entry in withholdings
+        if entry.subject is not None
+        for sha256 in entry.artifacts
+    }
+    for line, sha256 in found.evidence.naming(missing):
+        subject = _read_subject(check, scope, line) if line < end else None
+        name = (subject.experiment_id, subject.trial_id, sha256) if subject else None
+        if line < end and name not in withheld_from:
+            message = f"artifact {sha256} is missing"
+            _add_damage(check, DamageKind.MISSING_ARTIFACT, line, sha256, message)
+    return counts
+
+
+def _add_damage(check: Check, kind: DamageKind, seq: int, sha256: str, message: str) -> None:
+    where = f"artifacts/sha256/{sha256[:2]}/{sha256}.zst"
+    check.findings.add(kind, where, f"entry {seq}: {message}", seq)
+
+
+# The rest of the log
 
 
 def note_unsigned_lines(scope: Scope, findings: Findings) -> None:
     """Note unsigned lines after the checkpoint, which a crash leaves."""
     found, size = scope.found, scope.size
-    lines = len(found) - size if scope.is_same else scope.comparison.behind
-    torn = sum(torn.length for line, torn in found.torn.items() if line >= size)
-    if lines > 0 or (torn and scope.is_same):
-        length = sum(found.lengths[len(found) - lines :]) + lines + torn if lines > 0 else torn
+    lines = max(len(found) - size, 0)
+    torn = sum(length for line, length in found.torn.items() if line >= size)
+    if scope.is_same and (lines or torn):
+        length = sum(found.lengths[size:]) + lines + torn
         findings.note(
-            f"{length:,} bytes ({max(lines, 0)} complete lines) after the checkpoint: they are "
+            f"{length:,} bytes ({lines} complete lines) after the checkpoint: they are "
             "not signed, and the next write sets them aside"
         )
 
@@ -357,26 +336,3 @@ def check_gaps(check: Check, scope: Scope) -> None:
         message = "the segment is missing, and the log continues in the next one"
         where = segment_name(lacking)
         check.findings.add(DamageKind.REMOVED, where, message)
-
-
-def check_index(
-    check: Check, scope: Scope, own: Checkpoint, index_reader: IndexReader | None
-) -> None:
-    """Compare the index with the log, and rebuild it if it differs."""
-    if index_reader is not None:
-        if index_reader.is_ahead(scope.found, scope.size):
-            message = (
-                f"the checkpoint signs {scope.size} entries, but the log still has those that were "
-                "signed before: an older checkpoint was restored; if it is the right one, "
-                f"delete {check.index}"
-            )
-            check.findings.add(DamageKind.ROLLED_BACK, "checkpoint", message, scope.size)
-            return
-        problem = index_reader.find_problem(scope.found, scope.size)
-        check.index_problem = problem or check.index_problem
-        index_reader.close()
-    if check.index is None or check.index_problem is None or check.findings.damages:
-        return
-    wrong = repair_index(check.index, check.log, own)
-    outcome = f"it could not be rebuilt: {wrong}" if wrong else "it was rebuilt"
-    check.findings.note(f"{check.index} did not match the log ({check.index_problem}); {outcome}")

@@ -1,9 +1,9 @@
-"""Verifies a ledger: recomputes all of it, and names everything that is not as it was signed.
+"""Verifies a ledger: recomputes all of it, and says whether it is as it was signed.
 
 1. The checkpoints are parsed, the ledger's own and the older ones that are given.
 2. Every line is hashed; trials are decoded, unless the verification is fast.
 3. The keys are followed from the first entry on, and the signatures checked.
-4. The log is compared with what was signed.
+4. The log is compared with what was signed: the first entry that differs is named.
 5. Signed lines must be valid entries, and no two the same trial; withheld lines must be named by an
    entry.
 6. Every artifact that an entry names is read, unless the verification is fast.
@@ -12,196 +12,50 @@
 Nothing else is written. If entries are appended meanwhile, the ledger is read again.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from proctor.digest import is_digest
-from proctor.errors import DamageError, NoteError
+import msgspec
+
+from proctor.errors import LedgerError, NoteError
 from proctor.files import read_head
-from proctor.ledger.admission import render_duplicate, render_misnamed
 from proctor.ledger.artifacts import FileArtifacts
 from proctor.ledger.derived import INDEX, find_folder
-from proctor.ledger.entry import Subject, TrialEntry, WithholdEntry, decode_line
+from proctor.ledger.entry import FORMAT
 from proctor.ledger.ledger import find_remote
-from proctor.ledger.log import FileLog, LogStore, read_line
+from proctor.ledger.log import FileLog, LogStore, Place, segment_name
 from proctor.ledger.note import (
     LARGEST_NOTE,
     Checkpoint,
     VerifierKey,
     parse_checkpoint,
 )
-from proctor.ledger.row import read_row
+from proctor.ledger.tree import leaf_hash
 from proctor.ledger.verification.damage import Damage, DamageKind, Findings
-from proctor.ledger.verification.evidence import (
-    ArtifactDamage,
-    NamedEvidence,
-    find_artifact_damage,
-)
-from proctor.ledger.verification.found import FoundLog
-from proctor.ledger.verification.judge import Evidence, judge_log
+from proctor.ledger.verification.evidence import NamedEvidence
+from proctor.ledger.verification.index_check import IndexReader, repair_index
+from proctor.ledger.verification.judge import judge_log
+from proctor.ledger.verification.scan import ScannedLog
 from proctor.ledger.verification.steps import (
     Check,
     Progress,
     Scope,
+    check_artifacts,
     check_entries,
-    check_format,
     check_gaps,
-    check_index,
+    check_identities,
     check_keys,
     check_signatures,
-    check_submissions,
     check_withheld,
     no_progress,
     note_unsigned_lines,
-    number_lines,
-    open_index,
-    parse_own,
-    read_log,
-    report_older_signatures,
 )
 
-# Identities: no two entries are the same trial. A withheld trial keeps its name, which its
-# withholding states; if its line is present after all, it must be that trial.
-
-
-def check_identities(check: Check, scope: Scope) -> None:
-    """Find trials that are in two entries, and entries that are named as two trials."""
-    # Without decoded trials there is nothing to compare; a log that differs is reported already.
-    if check.is_fast or not scope.is_same:
-        return
-    withheld = _name_withheld(check, scope)
-    evidence = scope.found.evidence
-    evidence.identify(
-        (line, subject.experiment_id, subject.trial_id) for line, subject in withheld.items()
-    )
-    for first, last, experiment_id, trial_id in evidence.duplicates(scope.size):
-        message = render_duplicate(first, last, experiment_id, trial_id)
-        where = scope.found.where(last)
-        check.findings.add(DamageKind.DUPLICATE_TRIAL, where, message, last)
-
-
-def _name_withheld(check: Check, scope: Scope) -> dict[int, Subject]:
-    """The trials of withheld lines, according to their withholdings."""
-    withheld: dict[int, Subject] = {}
-    for seq, entry in scope.entries(scope.found.withholdings):
-        if entry.subject is None or entry.entry is None:
-            continue
-        found: Subject | None
-        if entry.entry in scope.found.withheld:
-            found = withheld.setdefault(entry.entry, entry.subject)
-        else:
-            found = _read_subject(check, scope, entry.entry)
-        if found != entry.subject:
-            message = render_misnamed(seq, entry.entry, entry.subject, found)
-            where = scope.found.where(seq)
-            check.findings.add(DamageKind.DUPLICATE_TRIAL, where, message, seq)
-    return withheld
-
-
-def _read_subject(check: Check, scope: Scope, line: int) -> Subject | None:
-    """The trial in a present line, or None."""
-    place, length = scope.found.place_of(line)
-    try:
-        entry = decode_line(read_line(check.log, place, length), f"entry {line}")
-        return read_row(entry).subject if isinstance(entry, TrialEntry) else None
-    except DamageError:
-        return None
-
-
-# Evidence: every artifact must be present with the sealed bytes.
-
-
-# Missing evidence is allowed if an entry withholds it from the trial that names it. Another trial
-# may name the same bytes; for that one they must still be present.
-
-
-type WithheldEvidence = tuple[str, str, str]
-"""Experiment, trial and SHA-256 of withheld evidence."""
-
-
-def list_withheld_evidence(withholdings: Iterable[WithholdEntry]) -> set[WithheldEvidence]:
-    """The evidence that entries withhold, by trial."""
-    return {
-        (entry.subject.experiment_id, entry.subject.trial_id, sha256)
-        for entry in withholdings
-        if entry.subject is not None
-        for sha256 in entry.artifacts
-    }
-
-
-def find_missing_evidence(
-    log: LogStore, found: FoundLog, missing: set[str], withheld_evidence: set[WithheldEvidence]
-) -> Iterator[tuple[int, str]]:
-    """The lines of trials that name missing evidence which is not withheld from them."""
-    for line, sha256 in found.evidence.naming(missing):
-        where, length = found.place_of(line)
-        try:
-            entry = decode_line(read_line(log, where, length), "the line")
-        except DamageError:
-            entry = None
-        row = read_row(entry) if isinstance(entry, TrialEntry) else None
-        if row is None or (row.experiment_id, row.trial_id, sha256) not in withheld_evidence:
-            yield line, sha256
-
-
-# Artifacts read between two reports of progress.
-_REPORT_EVERY = 64
-
-
-@dataclass(slots=True)
-class ArtifactCounts:
-    """The number of artifacts read, and of those withheld."""
-
-    read: int = 0
-    withheld: int = 0
-
-
-def check_artifacts(check: Check, scope: Scope) -> ArtifactCounts:
-    """Read every artifact that an entry names."""
-    found, artifacts = scope.found, check.artifacts
-    withholdings = [entry for _, entry in scope.entries(found.withholdings)]
-    said = {sha256 for entry in withholdings for sha256 in entry.artifacts if is_digest(sha256)}
-    taken_out = {sha256 for sha256 in said if not artifacts.holds(sha256)}
-    counts = ArtifactCounts(withheld=len(taken_out))
-    if check.is_fast:
-        return counts
-    missing: set[str] = set()
-    for damage in _read_artifacts(check, scope, counts):
-        if damage.sha256 in taken_out:
-            counts.read -= 1
-            missing.add(damage.sha256)
-        else:
-            _add_damage(check, scope, damage)
-    withheld_evidence = list_withheld_evidence(withholdings)
-    for line, sha256 in find_missing_evidence(check.log, found, missing, withheld_evidence):
-        message = f"artifact {sha256} is missing"
-        damage = ArtifactDamage(line, sha256, DamageKind.MISSING_ARTIFACT, message)
-        _add_damage(check, scope, damage)
-    return counts
-
-
-def _read_artifacts(check: Check, scope: Scope, counts: ArtifactCounts) -> Iterator[ArtifactDamage]:
-    evidence = scope.found.evidence
-    lines = scope.size if scope.is_same else len(scope.found)
-    total = evidence.count(lines)
-    for artifact in evidence.artifacts(lines, scope.comparison.strange):
-        counts.read += 1
-        if damage := find_artifact_damage(check.artifacts, *artifact):
-            yield damage
-        if counts.read % _REPORT_EVERY == 0 or counts.read == total:
-            check.progress("artifacts", min(counts.read, total), total)
-
-
-def _add_damage(check: Check, scope: Scope, damage: ArtifactDamage) -> None:
-    seq = scope.seq_of(damage.line)
-    if seq is not None:
-        name = damage.sha256
-        where = f"artifacts/sha256/{name[:2]}/{name}.zst"
-        check.findings.add(damage.kind, where, f"entry {seq}: {damage.message}", seq)
-
-
 _TRIES = 3
+_FIRST_LINE = 1 << 16
+_OTHER_INDEX = "it is of another version or of another log"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +86,10 @@ class Verification:
     """Artifacts that were read."""
     bytes_read: int
     """Bytes of the segments."""
+    differing: int | None
+    """Entries that differ from what was signed; None if nothing shows how many."""
     damage: list[Damage]
+    """What is wrong. Of entries that differ from what was signed, only the first is named."""
     notes: list[str]
 
     @property
@@ -283,7 +140,7 @@ def verify_log(check: Check, since: Sequence[Path | str] = ()) -> Verification:
         if result.is_sound or (now := _read_checkpoint(log)) == before:
             break
         before = now
-        result = _verify(replace(check, findings=Findings(), index_problem=None), before, older)
+        result = _verify(replace(check, findings=Findings()), before, older)
     return result
 
 
@@ -307,26 +164,33 @@ def _verify(
 ) -> Verification:
     """Run the steps, numbered as at the top of this file."""
     findings = check.findings
-    own = parse_own(data, findings)  # (1)
-    with NamedEvidence() as named, open_index(check, own) as index_reader:
-        found = FoundLog(named)
-        check_format(check.log, own, index_reader)
-        read_log(check, found, index_reader)  # (2)
+    own = _parse_own(data, findings)  # (1)
+    index_reader, index_problem = _open_index(check, own)
+    with contextlib.ExitStack() as stack:
+        if index_reader is not None:
+            stack.callback(index_reader.close)
+        named = stack.enter_context(NamedEvidence())
+        found = ScannedLog(named, is_decoded=not check.is_fast)
+        _check_format(check.log, own, index_reader)
+        _read_log(check, found)  # (2)
         signed = check_signatures(check, found, own, given)  # (3)
-        evidence = Evidence(found, index_reader, lambda: number_lines(check, found))
-        comparison = judge_log(evidence, signed.own, signed.older, findings)  # (4)
-        scope = Scope(found, own.tree.size if own else len(found), comparison)
-        report_older_signatures(check, scope, signed)
+        difference = judge_log(found, index_reader, signed.own, signed.older, findings)  # (4)
+        scope = Scope(found, own.tree.size if own else len(found), difference)
         check_keys(check, scope, signed)
         check_entries(scope, findings)  # (5)
-        check_submissions(scope, findings)
         withheld = check_withheld(scope, findings)
         check_identities(check, scope)
         counts = check_artifacts(check, scope)  # (6)
         note_unsigned_lines(scope, findings)
-        if own is not None and signed.is_own_signed and not comparison.differences:
+        if own is not None and signed.own is not None and signed.own.is_signed and scope.is_same:
             check_gaps(check, scope)
-            check_index(check, scope, own, index_reader)  # (7)
+            if index_reader is not None:
+                index_problem = _check_index(check, scope, own, index_reader)  # (7)
+                index_reader.close()
+            if index_problem is not None and check.index is not None and not findings.damages:
+                wrong = repair_index(check.index, check.log, own)
+                outcome = f"it could not be rebuilt: {wrong}" if wrong else "it was rebuilt"
+                findings.note(f"{check.index} did not match the log ({index_problem}); {outcome}")
     trusted = signed.keys.trusted
     return Verification(
         where=check.where or check.log.where,
@@ -341,6 +205,83 @@ def _verify(
         withheld_artifacts=counts.withheld,
         artifacts=counts.read,
         bytes_read=check.total,
+        differing=0 if difference is None else difference.count,
         damage=findings.damages,
         notes=[*findings.notes, *findings.unlisted()],
     )
+
+
+def _parse_own(data: bytes | None, findings: Findings) -> Checkpoint | None:
+    """Parse the ledger's checkpoint; damage if that fails."""
+    message = "there is no readable checkpoint"
+    if data is not None:
+        try:
+            return parse_checkpoint(data, "checkpoint")
+        except NoteError as error:
+            message = str(error)
+    findings.add(DamageKind.UNREADABLE_CHECKPOINT, "checkpoint", message)
+    return None
+
+
+def _open_index(check: Check, own: Checkpoint | None) -> tuple[IndexReader | None, str | None]:
+    """The index, if there is a valid one, and why it is none."""
+    if check.index is None:
+        return None, None
+    try:
+        index_reader = IndexReader.open(check.index, own.origin if own else None)
+    except FileNotFoundError:
+        return None, None
+    return index_reader, _OTHER_INDEX if index_reader is None else None
+
+
+def _check_format(log: LogStore, own: Checkpoint | None, index_reader: IndexReader | None) -> None:
+    """Refuse a ledger of another format, unless only its first line was tampered with."""
+    try:
+        line = log.read(Place(), _FIRST_LINE).partition(b"\n")[0]
+        named = msgspec.json.decode(line, type=dict[str, object]).get("format")
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return
+    if not isinstance(named, str) or named == FORMAT:
+        return
+    # The index shows that the first entry was another one: that is damage, not another format.
+    if own is not None and index_reader is not None:
+        first = index_reader.first_leaf(own.tree)
+        if first is not None and first != leaf_hash(line):
+            return
+    raise LedgerError(
+        f"{log.where}: a ledger of format {named[:80]!r}; this proctor reads {FORMAT!r}: "
+        "a newer one may read it"
+    )
+
+
+def _read_log(check: Check, found: ScannedLog) -> None:
+    """Read every line of every segment."""
+    segments = check.log.stamps()
+    check.total = sum(size for _, size, _ in segments.values())
+    done = 0
+    for segment, (_, size, _) in segments.items():
+        try:
+            for read in found.read(check.log, segment):
+                check.progress("entries", done + min(read, size), check.total)
+        except OSError as error:
+            message = f"the segment cannot be read: {error.strerror or error}"
+            where = segment_name(segment)
+            check.findings.add(DamageKind.UNREADABLE_SEGMENT, where, message)
+        done += size
+    check.progress("entries", check.total, check.total)
+
+
+def _check_index(
+    check: Check, scope: Scope, own: Checkpoint, index_reader: IndexReader
+) -> str | None:
+    """Compare the index with the log; returns why it has to be rebuilt, or None."""
+    if index_reader.is_ahead(scope.found, scope.size):
+        message = (
+            f"the checkpoint signs {scope.size} entries, but the log still has those that were "
+            "signed before: an older checkpoint was restored; if it is the right one, "
+            f"delete {check.index}"
+        )
+        check.findings.add(DamageKind.ROLLED_BACK, "checkpoint", message, scope.size)
+    if check.is_fast or check.findings.damages:
+        return None
+    return index_reader.find_problem(check.log, scope.found, own)
