@@ -1,4 +1,4 @@
-"""`proctor board` and `proctor plan`, as people meet them."""
+"""`proctor board`, as people meet it."""
 
 import csv
 import io
@@ -115,55 +115,14 @@ def test_a_policy_marks_the_rows(proctor: Proctor, where: Path) -> None:
     assert first["policy"]["reasons"]["unpinned-image"] == 1
 
 
-# Plans
-
-
-def test_a_run_is_held_against_the_plan_that_was_sealed_for_it(
-    proctor: Proctor, where: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(where)
-    monkeypatch.setenv("PROCTOR_LEDGER", str(where / "planned"))
-    sat = ["-p", TASKS, "-e", "null", "-a", "nop", "--experiment", "night"]
-    plan = json.loads(proctor("plan", *sat, "-k", "2", "--author", "ana", "--json").out)
-    assert (plan["seq"], plan["plan"]["attempts"], len(plan["plan"]["tasks"])) == (1, 2, 2)
-    assert proctor("run", *sat, "-k", "2", "-q").code in (0, 3)
-    ran = proctor("audit", "night", "--plan")
-    assert (ran.code, ran.out.splitlines()[0]) == (0, "night: as planned (plan: entry 1, by ana)")
-    assert proctor("run", *sat, "-q", "--extend-experiment").code in (0, 3)
-    document = json.loads(proctor("audit", "--plan", "night", "--json").out)
-    assert {each["kind"] for each in document["deviations"]} == {"extra-attempts"}
-    assert "night: entry 1, sha256 " in proctor("plan", "show", "night").out
-    assert proctor("plan", "show").out.splitlines()[1].split()[:3] == ["1", "night", "4"]
-
-
-def test_a_dry_run_of_a_plan_seals_nothing(
-    proctor: Proctor, where: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PROCTOR_LEDGER", str(where / "none"))
-    ran = proctor("plan", "-p", TASKS, "-a", "oracle", "--experiment", "night", "--dry-run")
-    assert (ran.code, ran.out.splitlines()[0].split(",")[0]) == (0, "night: not sealed")
-    assert not (where / "none").exists()
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["plan", "-p", TASKS], "--experiment is missing"),
-        (["plan", "-p", TASKS, "--experiment", "a/b"], "--experiment is 'a/b'"),
-        (["plan", "-p", "nowhere", "--experiment", "x"], "nowhere: not there"),
-        (["plan", "--experiment", "x"], "no tasks; expected --path"),
-        (["plan", "-p", TASKS, "-a", "nobody", "--experiment", "x"], "there is no agent 'nobody'"),
-        (["plan", "-p", TASKS, "--experiment", "x", "--author", "a\nb"], "--author is 'a\\nb'"),
-        (["plan", "show", "nope"], "no plan is named 'nope'"),
-        (["audit", "nope", "--plan"], "no plan is named 'nope'"),
-        (["audit", "nope", "--plan", "3"], "entry 3 is not a plan of nope"),
-        (["audit", "a", "b", "--plan"], "--plan audits one experiment; 2 were given"),
-        (["audit", "a", "--plan", "--against", "b"], "--plan cannot be combined with --against"),
         (["audit", "a", "--ledger", "b"], "--ledger requires --rerun"),
         (["audit"], "Missing argument 'JOBS...'"),
     ],
 )
-def test_what_cannot_be_planned_or_audited_is_said(
+def test_what_cannot_be_audited_is_said(
     proctor: Proctor, where: Path, arguments: list[str | Path], said: str
 ) -> None:
     ran = proctor(*arguments)

@@ -1,16 +1,29 @@
 """Which trials an experiment takes, and under which names they are listed and counted."""
 
 import json
+import os
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from proctor.harbor.configs import AgentConfig
+from proctor.ledger.api import Ledger
+from proctor.ledger.keys import find_key
+from proctor.ledger.run_plan import (
+    PlannedAgent,
+    PlannedRetries,
+    PlannedTask,
+    RunPlan,
+    digest_settings,
+)
 from tests.agents.chat.server import says, serving
 from tests.cli.programs import Proctor
 from tests.cli.test_run import TASKS, make_task
 from tests.harbor.written import failed, write_result, write_trial
 
 _UNVERIFIED = {"verifier_result": None, "exception_info": failed("RuntimeError")}
+NOP = AgentConfig(name="nop").model_dump(mode="json")
 NULL = ("-e", "null", "-q", "--job-name", "nightly")
 
 
@@ -63,8 +76,17 @@ def test_more_attempts_at_the_same_belong_and_other_tasks_do_not(
 
 
 def test_a_sealed_plan_says_which_trials_belong(proctor: Proctor) -> None:
-    planned = ("-p", TASKS, "-a", "nop", "-e", "null", "--experiment", "nightly")
-    assert proctor("plan", *planned, "--author", "me").code == 0
+    assert proctor("ledger", "init").code == 0
+    plan = RunPlan(
+        dataset=None,
+        tasks=tuple(PlannedTask(task=task.name, revision="1") for task in TASKS.iterdir()),
+        agents=(PlannedAgent(agent="nop", model=None, settings=digest_settings({"agent": NOP})),),
+        attempts=1,
+        environment="null",
+        retries=PlannedRetries(),
+    )
+    with Ledger.open(Path(os.environ["PROCTOR_LEDGER"]), key=find_key(None, os.environ)) as ledger:
+        ledger.plan("nightly", msgspec.json.encode(plan), author="me")
     ran = proctor("run", "-p", TASKS, "-a", "oracle", *NULL)
     assert "'nightly' was planned (entry 1) with 3 trials; this job would add the" in ran.err
     assert proctor("run", "-p", TASKS, "-a", "nop", *NULL).code == 0

@@ -67,25 +67,10 @@ def test_a_job_may_be_named_beside_a_ledger(
     assert ran.code in (0, 1), ran.err
 
 
-def test_a_plan_that_is_not_there_is_told_with_what_makes_one(
-    proctor: Proctor, ledger: Path
-) -> None:
-    for words in (["plan", "show", "nightly"], ["audit", "nightly", "--plan"]):
-        ran = proctor(*words, "--ledger", ledger)
-        assert (ran.code, ran.out) == (2, "")
-        assert (
-            "no plan is named 'nightly'; the ledger has no plans: seal one with `proctor plan`"
-            in ran.err
-        )
-
-
 def test_a_dash_is_stdout_or_refused_and_never_a_file(proctor: Proctor, ledger: Path) -> None:
     said = proctor("report", "nightly", "-o", "-", "--format", "markdown", "--ledger", ledger)
     assert (said.code, said.out[:2]) == (0, "# ")
-    for words in (
-        ["case", "1", "-o", "-"],
-        ["gate", "nightly", "--min-mean", "0", "--junit", "-"],
-    ):
+    for words in (["gate", "nightly", "--min-mean", "0", "--junit", "-"],):
         ran = proctor(*words, "--ledger", ledger)
         assert (ran.code, ran.out) == (2, "")
         assert "is -; expected a file" in ran.err

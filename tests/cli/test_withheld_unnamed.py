@@ -5,23 +5,14 @@ import io
 import json
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from proctor.ledger.entry import PlanEntry
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.query import list_trials
-from proctor.ledger.run_plan import (
-    PlannedAgent,
-    PlannedRetries,
-    PlannedTask,
-    RunPlan,
-    encode_plan,
-)
 from proctor.ledger.verification.verify import verify_ledger
 from proctor.ledger.withheld import list_unnamed
 from tests.cli.programs import Proctor, run_here
-from tests.ledger.owner import AT, Owner
+from tests.ledger.owner import Owner
 from tests.report.board_ledgers import DATASET
 
 SAID = "1 entry withheld without naming a trial (entry 2)"
@@ -74,7 +65,6 @@ def test_it_is_said_on_the_screen(proctor: Proctor, ledger: Path, command: list[
     ("command", "step"),
     [
         (["board"], "withheld_unnamed"),
-        (["plan", "show"], "withheld_unnamed"),
         (["search", "anything"], "withheld_unnamed"),
         (["search", "anything", "--trials"], "withheld_unnamed"),
     ],
@@ -111,26 +101,6 @@ def test_a_policy_fails_by_name(proctor: Proctor, ledger: Path) -> None:
     assert "withheld-unnamed" in {failure["code"] for failure in verdict["failures"]}
     ran = proctor("board", "--dataset", DATASET, "--policy", "leaderboard", "--ledger", ledger)
     assert "withheld-unnamed 2" in " ".join(ran.out.split())
-
-
-def test_an_experiment_with_one_does_not_follow_its_plan(proctor: Proctor, tmp_path: Path) -> None:
-    plan = RunPlan(
-        dataset=None,
-        tasks=(PlannedTask(task="add", revision="1"),),
-        agents=(PlannedAgent(agent="tool_loop", model=None, settings=""),),
-        attempts=1,
-        environment="modal",
-        retries=PlannedRetries(),
-    )
-    owner = Owner()
-    raw = msgspec.Raw(encode_plan(plan))
-    owner.append(PlanEntry(at=AT, seq=0, experiment_id="exp", plan=raw, author="ana"))
-    for move in (("seal", 0, 0, 1.0, "plain"), ("withhold_note", "nobody", True)):
-        owner.move(move)
-    ledger = owner.write(tmp_path / "ledger")
-    ran = proctor("audit", "exp", "--plan", "--json", "--ledger", ledger)
-    kinds = [each["kind"] for each in json.loads(ran.out)["deviations"]]
-    assert (ran.code, kinds.count("withheld-unnamed")) == (1, 1)
 
 
 def test_an_index_that_read_the_line_before_forgets_it(tmp_path: Path) -> None:

@@ -117,9 +117,6 @@ _READING = [
     Case("ledger/prove-withheld", "ledger prove 50 -o -"),
     Case("ledger/prove-growth", "ledger prove --since older-checkpoint -o {out}/growth.proof.json"),
     Case("ledger/check", "check ledger --key key.pub"),
-    Case("plan/list", "plan show"),
-    Case("plan/show", "plan show nightly"),
-    Case("plan/audit", "audit nightly --plan"),
     Case("search/words", "search tests"),
     Case("search/trials", "search role:tool_call exit:0 --trials"),
     Case("show/sealed", "show 4"),
@@ -149,8 +146,6 @@ _WRITING = [
     Case("write/seal-record", "ledger seal records/g1-partial.json --ledger {copy}"),
     Case("write/seal-trial", "ledger seal jobs/01-binary-oracle-k1/pass-simple__iSXvMm8 "
          "--experiment again --ledger {copy}"),
-    Case("write/plan", "plan -p tasks/binary -a oracle -k 2 --experiment next --author ana "
-         "--ledger {copy}"),
     Case("import/prime", "import prime --evaluation-json evaluation.json "
          "--samples-json samples.json --ledger {new}"),
     Case("import/traces", "import traces traces --model acme/m --task fix-bug "

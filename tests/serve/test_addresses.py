@@ -268,17 +268,13 @@ def test_commands_that_read_take_the_address(served: ServedLedger, node: Machine
     assert at(by_variable, "show", trial).out.startswith(f"{trial}, sealed, ")
 
 
-def test_a_record_a_plan_and_an_import_go_to_the_address(
+def test_a_record_and_an_import_go_to_the_address(
     served: ServedLedger, node: Machine, tmp_path: Path
 ) -> None:
     record = tmp_path / "record.json"
     record.write_bytes(record_bytes("by-command"))
     ran = at(node, "ledger", "seal", record, "--ledger", served.url)
     assert (ran.code, "by-command: sealed" in ran.out) == (0, True), ran
-    words = ("-p", TASKS, "-e", "null", "-a", "nop", "--experiment", "planned", "--author", "ana")
-    ran = at(node, "plan", *words, "--ledger", served.url)
-    assert (ran.code, "planned: entry " in ran.out) == (0, True), ran
-    assert "planned: entry " in at(node, "plan", "show", "planned", "--ledger", served.url).out
     for said in ("1 imported, 0 already there", "0 imported, 1 already there"):
         ran = at(node, "import", "harbor", IMPORTED, "--ledger", served.url)
         assert (ran.code, said in ran.out) == (0, True), ran

@@ -16,7 +16,6 @@
     import_prime_eval              `import prime` under its name in aec-bench
     show                           shows trials, traces, records and jobs; see showing/
     pager                          pages long texts on a terminal
-    plan                           seals and shows plans
     board                          shows the scores on a dataset
     view, viewing                  pages in a browser
     compare, report, report_html   compares runs, and writes reports

@@ -6,22 +6,16 @@ from importlib import import_module
 from typing import Any
 
 import click
-import msgspec
 from msgspec.structs import asdict
 
 from proctor.audit.difference import RunDifference, compare_runs
 from proctor.audit.findings import Finding, Kind
 from proctor.audit.job import Audit, audit_job, render_verdict
-from proctor.cli.ledger.options import open_ledger
 from proctor.cli.ledger.progress import reading_progress
-from proctor.cli.options import PATH, check_apart, check_companions, is_given
+from proctor.cli.options import PATH, check_apart, check_companions
 from proctor.cli.output import json_option, print_json, print_line
 from proctor.cli.plain_table import print_rows
-from proctor.errors import InputError
 from proctor.harbor.job import Job, load_job
-from proctor.ledger.reader import LedgerReader
-from proctor.ledger.sealed_plans import SealedPlan, get_plan, list_plans
-from proctor.report.planned.deviations import PlanAudit, audit_plan
 from proctor.reward.profile import PROFILES, Profile
 from proctor.sentence import count_of
 from proctor.trial.finding import level_of, meaning_of, sort_codes
@@ -88,7 +82,7 @@ _OPTIONS = (
         "--ledger",
         "ledger_dir",
         type=PATH,
-        help="With --plan, or --rerun of a claim: ledger directory or address.  [default: "
+        help="With --rerun of a claim: ledger directory or address.  [default: "
         "PROCTOR_LEDGER, ./ledger]",
     ),
     click.option(
@@ -105,66 +99,6 @@ def rerun_options(function: Callable[..., int]) -> Callable[..., int]:
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
-
-
-# `proctor audit EXPERIMENT --plan`: compares a run with its plan
-
-
-# Selects the first plan of an experiment.
-FIRST = ""
-
-
-def audit_experiment(
-    things: Sequence[str], plan: str, directory: str | None, *, as_json: bool
-) -> int:
-    """Print each deviation; returns exit code 1 if there is one."""
-    if len(things) != 1:
-        raise click.UsageError(f"--plan audits one experiment; {len(things)} were given")
-    with open_ledger(directory) as ledger:
-        audit = audit_plan(ledger, _find(ledger, things[0], plan))
-    if as_json:
-        print_json(_plan_audit_document(audit))
-    else:
-        _print_plan_audit(audit)
-    return 0 if audit.follows else 1
-
-
-def _find(ledger: LedgerReader, experiment: str, plan: str) -> SealedPlan:
-    if plan == FIRST:
-        return get_plan(ledger, experiment)
-    if not (plan.isascii() and plan.isdigit()):
-        raise InputError(f"--plan is {plan!r}; expected the number of a plan's entry")
-    found = [each for each in list_plans(ledger, experiment) if each.seq == int(plan[:20])]
-    if not found:
-        raise InputError(
-            f"{ledger.where}: entry {plan} is not a plan of {experiment}; `proctor plan show` "
-            "lists the plans"
-        )
-    return found[0]
-
-
-def _print_plan_audit(audit: PlanAudit) -> None:
-    sealed, n = audit.sealed, len(audit.deviations)
-    verdict = count_of(n, "deviation") if n else "as planned"
-    print_line(f"{sealed.experiment}: {verdict} (plan: entry {sealed.seq}, by {sealed.author})")
-    print_line(f"  {sealed.plan.n_trials} planned, {audit.listed} sealed, {audit.counted} counted")
-    for each in audit.deviations:
-        place = "" if each.seq is None else f"  (entry {each.seq})"
-        print_line(f"  {each.kind}  {each.subject}{place}")
-        print_line(f"    {each.message}")
-
-
-def _plan_audit_document(audit: PlanAudit) -> dict[str, object]:
-    sealed = audit.sealed
-    return {
-        "experiment_id": sealed.experiment,
-        "plan": {"seq": sealed.seq, "at": sealed.at, "digest": sealed.digest},
-        "follows": audit.follows,
-        "planned": sealed.plan.n_trials,
-        "sealed": audit.listed,
-        "counted": audit.counted,
-        "deviations": [msgspec.to_builtins(each) for each in audit.deviations],
-    }
 
 
 _MOST_FINDINGS = 50
@@ -187,13 +121,6 @@ _MOST_CONSEQUENCES = 3
     help="With --against: treat rewards this close as equal.",
 )
 @click.option("--run-metric-scripts", is_flag=True, help="Run the job's own metric scripts.")
-@click.option(
-    "--plan",
-    is_flag=False,
-    flag_value=FIRST,
-    metavar="[ENTRY]",
-    help="Compare an experiment with its sealed plan, or with the plan in ENTRY.",
-)
 @rerun_options
 @json_option
 def command(
@@ -202,7 +129,6 @@ def command(
     against: str | None,
     epsilon: float,
     run_metric_scripts: bool,
-    plan: str | None,
     as_json: bool,
     **again: Any,
 ) -> int:
@@ -219,27 +145,19 @@ def command(
     scored again. Each trial is reproduced, differs, or is not replayable. The job or the claim is
     not changed; the new jobs are kept.
 
-    With --plan, JOBS is an experiment in the ledger: shows each deviation from the plan that
-    `proctor plan` sealed for it, such as extra attempts or late exclusions.
-
-    Exit code 1: the numbers do not follow or cannot be shown to follow, the runs differ, something
-    deviates from the plan, or a rerun gives a different reward. 3, with --rerun: no reward differs,
-    but not every trial was reproduced. 130: interrupted.
+    Exit code 1: the numbers do not follow or cannot be shown to follow, the runs differ, or a rerun
+    gives a different reward. 3, with --rerun: no reward differs, but not every trial was
+    reproduced. 130: interrupted.
 
     Example: proctor audit jobs/nightly --rerun 5 --seed 1234
     """
     _check_options(again)
-    if not jobs and plan:
-        # `audit --plan EXPERIMENT` is unambiguous.
-        jobs, plan = (plan,), FIRST
     if not jobs:
         raise click.UsageError("Missing argument 'JOBS...'.")
     if again["rerun"] is not None:
         # Imported late: running trials is slow to import, and a plain audit does not need it.
         answer: int = import_module("proctor.cli.rerunning").rerun(jobs, again, as_json=as_json)
         return answer
-    if plan is not None:
-        return audit_experiment(jobs, plan, again["ledger_dir"], as_json=as_json)
     rules = PROFILES[profile] if profile else None
     if against is not None:
         left, right = _load_two(jobs, against, rules)
@@ -259,14 +177,9 @@ def command(
 
 def _check_options(again: Mapping[str, Any]) -> None:
     """Check that the given options can be combined."""
-    of_rerun = dict.fromkeys(again.keys() - {"rerun", "ledger_dir"}, "rerun")
-    check_companions({"epsilon": "against", **of_rerun})
-    if not is_given("plan"):
-        check_companions({"ledger_dir": "rerun"})
-    for mode in ("rerun", "plan"):
-        for name in ("against", "profile", "run_metric_scripts"):
-            check_apart(mode, name)
-    check_apart("rerun", "plan")
+    check_companions({"epsilon": "against", **dict.fromkeys(again.keys() - {"rerun"}, "rerun")})
+    for name in ("against", "profile", "run_metric_scripts"):
+        check_apart("rerun", name)
     check_apart("run_metric_scripts", "against")
 
 

@@ -105,7 +105,6 @@ GROUPS = {
     "Prepare and run": {
         "init": "Create a task, an agent and a ledger to start from.",
         "resume": "Resume a stopped job.",
-        "plan": "Seal a plan of what will be run, before running it.",
         "task": "Create tasks, try them out, and print the digests that pin them.",
         "dataset": "List, fetch and verify datasets of tasks by name.",
         "image": "Pull, import, list and remove images for the sandbox, and layers of builds.",

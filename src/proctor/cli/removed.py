@@ -11,6 +11,8 @@ import click
 from proctor.cli.stdout import print_stderr
 
 REMOVED: dict[str, str] = {
+    "proctor audit --plan": "`proctor board` compares counted trials with a sealed plan.",
+    "proctor plan": "`proctor run` plans all trials before the first, and seals which each was.",
     "proctor case": "`proctor ledger prove` and `proctor ledger claim` hand over trials with their "
     "proof, and `proctor report --site` writes pages.",
     "proctor export --format every-eval-ever": "`--format aec-bench` or `parquet` has every score.",

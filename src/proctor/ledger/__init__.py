@@ -10,7 +10,6 @@
     admission    the checks that an entry must pass before it is used
     counting     which trials count, and the numbers over them
     run_plan     plans as values and as sealed bytes
-    sealed_plans   the plans in a ledger
     belonging    what belongs to an experiment
     log          the store for lines and the checkpoint: LogStore, FileLog
     artifacts    the store for evidence: ArtifactStore, FileArtifacts

@@ -17,8 +17,7 @@ from proctor.ledger.counting import NOT_COUNTED, WITHHELD
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.query import snapshot, with_restarted
 from proctor.ledger.reader import LedgerReader
-from proctor.ledger.run_plan import digest_settings
-from proctor.ledger.sealed_plans import list_plans
+from proctor.ledger.run_plan import digest_settings, list_plans
 from proctor.ledger.sealing import Submission
 from proctor.ledger.trial_index import TrialFilter
 from proctor.record.comparable import find_requested_model

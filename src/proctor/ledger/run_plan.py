@@ -1,12 +1,15 @@
-"""A plan as a value, and as sealed bytes."""
+"""The plans in a ledger: what was to be run, sealed before it was."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
-from proctor.digest import sha256_hex
 from proctor.errors import InputError
+from proctor.ledger.entry import PlanEntry
+from proctor.ledger.query import snapshot
+from proctor.ledger.reader import LedgerReader
 from proctor.record.comparable import settings_digest
 
 FORMAT: Final = "proctor-plan-1"
@@ -70,13 +73,7 @@ class RunPlan(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.tasks) * len(self.agents) * self.attempts
 
 
-_ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder(RunPlan)
-
-
-def encode_plan(plan: RunPlan) -> bytes:
-    """The bytes to be sealed."""
-    return _ENCODER.encode(plan)
 
 
 def parse_plan(data: bytes, where: str) -> RunPlan:
@@ -94,9 +91,43 @@ def parse_plan(data: bytes, where: str) -> RunPlan:
     return plan
 
 
-def plan_digest(data: bytes) -> str:
-    """SHA-256 of a plan's bytes as stored."""
-    return sha256_hex(data)
+@dataclass(frozen=True, slots=True)
+class SealedPlan:
+    """A plan and its position in the log."""
+
+    seq: int
+    experiment: str
+    data: bytes
+    """The sealed bytes, of any plan format."""
+    where: str
+
+    @property
+    def plan(self) -> RunPlan:
+        """The parsed plan."""
+        return parse_plan(self.data, self.where)
+
+    @property
+    def n_trials(self) -> int | None:
+        """The number of planned trials; None if the format is unknown."""
+        try:
+            return self.plan.n_trials
+        except InputError:
+            return None
+
+
+def list_plans(
+    ledger: LedgerReader, experiment: str | None = None, *, at: int | None = None
+) -> list[SealedPlan]:
+    """All plans or those of one experiment, in order; with `at`, those at that size of the log."""
+    found = []
+    with snapshot(ledger) as size:
+        places = ledger.index.places("plan", size=at or size)
+    for seq in places:
+        entry = ledger.entry(seq)
+        if isinstance(entry, PlanEntry) and experiment in (None, entry.experiment_id):
+            where = f"{ledger.where}: entry {seq}"
+            found.append(SealedPlan(seq, entry.experiment_id, bytes(entry.plan), where))
+    return found
 
 
 def digest_settings(settings: Mapping[str, Any]) -> str:

@@ -15,7 +15,6 @@
     gate/       checks runs against limits
     policy/     checks a submission against a policy
     board/      the scores of all agents on a dataset
-    planned/    compares a run with its sealed plan
 
 Official scores are computed by `reward`; nothing here writes to a ledger.
 """

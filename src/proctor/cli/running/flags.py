@@ -1,4 +1,4 @@
-"""The given options of `proctor run`, and of `proctor plan`, which has some of them, as values."""
+"""The given options of `proctor run`, as values."""
 
 from pathlib import Path
 

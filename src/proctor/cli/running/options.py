@@ -507,18 +507,6 @@ job_options: Decorator = section(
     option("--debug", is_flag=True, help="Print a line for each phase of each trial."),
 )
 
-# Other options of a job that plans contain.
-planned_options: Decorator = section(
-    "Plan",
-    _CONFIG,
-    _ATTEMPTS,
-    _ENVIRONMENT,
-    *_OVERRIDES,
-    *_RETRIES,
-    *_MULTIPLIERS,
-    _DATASET_ID,
-)
-
 record_options: Decorator = section(
     "Records",
     option("--experiment", help="Name of the experiment in the records.  [default: the job name]"),

@@ -1,4 +1,4 @@
-"""Commands whose help lists options in sections."""
+"""A command whose help lists options in sections."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -30,15 +30,6 @@ class SectionedCommand(click.Command):
         for name, records in sections.items():
             with formatter.section(name):
                 formatter.write_dl(records)
-
-
-class SectionedGroup(SectionedCommand, click.Group):
-    """`SectionedCommand` for a group that is a command as well."""
-
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the lists, then the commands."""
-        super().format_options(ctx, formatter)
-        self.format_commands(ctx, formatter)
 
 
 def option(*declarations: str, **attributes: Any) -> Callable[[str], Decorator]:

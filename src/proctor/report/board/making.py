@@ -13,7 +13,7 @@ from proctor.ledger.counting import RESTARTED
 from proctor.ledger.query import read_position, snapshot
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
-from proctor.ledger.sealed_plans import SealedPlan, list_plans
+from proctor.ledger.run_plan import SealedPlan, list_plans
 from proctor.ledger.trial_index import TrialFilter, check_text
 from proctor.record.comparable import RunConditions, TaskConditions
 from proctor.report.board.conditions import run_differences, task_difference

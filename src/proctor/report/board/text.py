@@ -265,7 +265,7 @@ def render_notes(board: Board) -> Iterator[str]:
     for each in board.planned:
         if each.planned != each.counted:
             said = f"{each.planned:,} planned (entry {each.seq}), {each.counted:,} counted here"
-            yield f"{each.experiment}: {said}; `proctor audit {each.experiment} --plan` shows why"
+            yield f"{each.experiment}: {said}"
     refused = [found for found in trials.supersessions.values() if found.refused is not None]
     for found in refused:
         yield f"entry {found.seq}: its supersession does not count: {found.refused}"
