@@ -18,6 +18,7 @@ import re
 import shlex
 import shutil
 import tarfile
+import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -151,6 +152,9 @@ def _contents(directory: Path) -> Iterator[tuple[str, bytes]]:
         name, data = path.relative_to(directory).as_posix(), _decompress(path.read_bytes())
         if name.endswith(".tar.zst"):
             yield from _members(name, data)
+        elif data.startswith(b"PK"):
+            with zipfile.ZipFile(io.BytesIO(data)) as archive:
+                yield from ((f"{name}/{each}", archive.read(each)) for each in archive.namelist())
         elif data.startswith(b"PAR1"):
             rows = PARQUET.read_table(path).to_pylist()
             yield name, "".join(json.dumps(row, default=str) + "\n" for row in rows).encode()
