@@ -1,6 +1,6 @@
 """How long to wait before a request is repeated: as the server asks, or a growing time.
 
-Does not send or wait: the loops that do so differ, as docs/decisions/dependencies.md says.
+Does not send or wait: the loops that do so differ, as docs/decisions.md says.
 """
 
 import math
