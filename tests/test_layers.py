@@ -52,7 +52,6 @@ LOADED_ON_USE = frozenset(
         "proctor.agents.chat.settings",
         "proctor.agents.replay",
         "proctor.api",
-        "proctor.cli.running.slurm",
         "proctor.cluster.opening",
         "proctor.environments.docker.engine",
         "proctor.environments.docker.environment",

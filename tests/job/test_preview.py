@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import LedgerError
+from proctor.job.job import run_job
 from proctor.job.options import JobOptions, LedgerOptions, ResumeOptions
 from proctor.job.preview import Preview, preview_resume, preview_run
 from proctor.job.resume import SlotAction
+from proctor.job.watch import Watch
 from tests.job.jobs import agent, load_json, make_config, make_tasks, run, trial_dirs
 
 
@@ -34,14 +36,14 @@ def test_a_new_job_would_run_everything_and_nothing_is_written(tmp_path: Path) -
     ("place", "remedy"),
     [("ledger", "a local disk, and copy it"), (f"proctor/ledgers/{'0' * 32}", "XDG_STATE_HOME")],
 )
-def test_a_job_that_will_run_elsewhere_is_refused_if_its_ledger_cannot_be_written(
+def test_a_job_is_refused_if_its_ledger_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, remedy: str
 ) -> None:
     monkeypatch.setattr("proctor.ledger.lock.find_network", {tmp_path / place: "nfs4"}.get)
     config = make_config(make_tasks(tmp_path / "set", ["a"]), tmp_path / "jobs")
     options = JobOptions(config=config, ledger=LedgerOptions(tmp_path / place))
     with pytest.raises(LedgerError, match=f"on nfs4, a network file system; .*{remedy}"):
-        asyncio.run(preview_run(options, is_run=True))
+        asyncio.run(run_job(options, Watch()))
     # Nothing is written by what only shows.
     asyncio.run(preview_run(options))
 

@@ -11,6 +11,12 @@ import click
 from proctor.cli.stdout import print_stderr
 
 REMOVED: dict[str, str] = {
+    "proctor resume --on slurm": "examples/slurm.sbatch starts Ray in an allocation.",
+    "proctor run --on slurm": "examples/slurm.sbatch starts Ray in an allocation.",
+    "proctor resume --print-script": "examples/slurm.sbatch starts Ray in an allocation.",
+    "proctor resume --slurm-arg": "examples/slurm.sbatch starts Ray in an allocation.",
+    "proctor run --print-script": "examples/slurm.sbatch starts Ray in an allocation.",
+    "proctor run --slurm-arg": "examples/slurm.sbatch starts Ray in an allocation.",
     "proctor audit --plan": "`proctor board` compares counted trials with a sealed plan.",
     "proctor plan": "`proctor run` plans all trials before the first, and seals which each was.",
     "proctor case": "`proctor ledger prove` and `proctor ledger claim` hand over trials with their "

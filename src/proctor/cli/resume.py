@@ -1,6 +1,5 @@
 """`proctor resume`: runs the trials of a job that have no result, and deletes nothing."""
 
-import asyncio
 import os
 import sys
 from pathlib import Path
@@ -22,13 +21,10 @@ from proctor.cli.running.options import (
     LOST_HELP,
     OFFLINE_HELP,
     ON_HELP,
-    PLACES,
-    SCRIPT_HELP,
-    SLURM_HELP,
     whole_number,
 )
 from proctor.cli.running.pairs import parse_variables
-from proctor.cli.running.place import LOCAL, choose_place, choose_slurm, run_on_slurm
+from proctor.cli.running.place import LOCAL, Place, choose_place
 from proctor.cli.running.preview import show_preview
 from proctor.cli.running.watched import Printing, always_with_line, watch_job
 from proctor.harbor.stats import CANCELLED
@@ -54,10 +50,8 @@ from proctor.job.preview import preview_resume
     metavar="N|auto",
     help="Number of trials to run at once.  [default: as before]",
 )
-@click.option("--on", default=LOCAL, metavar=PLACES, help=ON_HELP)
+@click.option("--on", type=Place(), default=LOCAL, metavar=Place.name, help=ON_HELP)
 @click.option("--insecure-cluster", is_flag=True, help=INSECURE_HELP)
-@click.option("--slurm-arg", "slurm_args", multiple=True, metavar="OPTION", help=SLURM_HELP)
-@click.option("--print-script", is_flag=True, help=SCRIPT_HELP)
 @click.option("--max-lost", type=whole_number(0), default=MOST_LOST, metavar="N", help=LOST_HELP)
 @click.option(
     "--ae", "secrets", multiple=True, metavar="K=V", help="Supply the value of a redacted variable."
@@ -78,8 +72,6 @@ def command(
     n_concurrent: int | str | None,
     on: str,
     insecure_cluster: bool,
-    slurm_args: tuple[str, ...],
-    print_script: bool,
     max_lost: int,
     secrets: tuple[str, ...],
     ledger: str | None,
@@ -105,7 +97,6 @@ def command(
     """
     check_apart("as_json", "result_line")
     check_apart("ledger", "no_ledger")
-    slurm = choose_slurm(on, slurm_args, print_script=print_script)
     place = choose_place(on, is_insecure=insecure_cluster)
     options = ResumeOptions(
         also=frozenset({CANCELLED, *also}),
@@ -128,9 +119,6 @@ def command(
     if dry_run:
         return show_preview(preview_resume(directory, options), as_json=as_json)
     with always_with_line(result_line=result_line):
-        if slurm is not None:
-            asyncio.run(preview_resume(directory, options, is_run=True))
-            return run_on_slurm(slurm, sys.argv[1:], directory.resolve())
         return watch_job(
             lambda watch: resume_job(directory, options, watch), directory.resolve().name, printing
         )

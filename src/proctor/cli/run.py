@@ -1,6 +1,5 @@
 """`proctor run`: runs an agent on tasks as one job, with harbor's flags."""
 
-import asyncio
 import os
 import sys
 from datetime import UTC, datetime
@@ -29,7 +28,7 @@ from proctor.cli.running.options import (
     task_options,
     verifier_options,
 )
-from proctor.cli.running.place import choose_place, choose_slurm, run_on_slurm
+from proctor.cli.running.place import choose_place
 from proctor.cli.running.preview import show_preview
 from proctor.cli.running.watched import Printing, always_with_line, watch_job
 from proctor.harbor.configs import JobConfig
@@ -82,7 +81,6 @@ def _run(given: dict[str, Any]) -> int:
     dry_run, quiet = flags.dry_run, requested.config.quiet
     # A dry run passes no variables to tasks, so that no consent is needed.
     yes = flags.yes or dry_run
-    slurm = choose_slurm(flags.on, flags.slurm_args, print_script=flags.print_script)
     on = choose_place(flags.on, is_insecure=flags.insecure_cluster)
     options = JobOptions(
         config=requested.config,
@@ -107,11 +105,6 @@ def _run(given: dict[str, Any]) -> int:
     )
     if dry_run:
         return show_preview(preview_run(options), as_json=flags.as_json)
-    if slurm is not None:
-        # What is wrong is said before the job waits in the queue, and consent is asked for here.
-        directory = asyncio.run(preview_run(options, is_run=True)).directory
-        words = (*sys.argv[1:], "--job-name", requested.config.job_name, "--yes")
-        return run_on_slurm(slurm, words, directory)
     printing = _choose_printing(requested.config, flags)
     return watch_job(lambda watch: run_job(options, watch), requested.config.job_name, printing)
 

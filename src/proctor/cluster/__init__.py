@@ -1,4 +1,4 @@
-"""Trials on the machines of a Ray cluster: `proctor run --on ray://HOST:PORT`, or `--on slurm`.
+"""Trials on the machines of a Ray cluster: `proctor run --on ray://HOST:PORT`.
 
     connection     connects to a cluster, and refuses one without authentication
     opening        opens the executor of a job on a cluster
@@ -13,9 +13,6 @@
     link           messages between trials and the driver, through an actor
     live           the files of a running trial that the driver shows
     models         the way from a trial on a node to the model gateway on the driver
-    slurm          Slurm's commands: submits a pilot job, asks for its state, cancels it
-    pilot_script   the batch script of a pilot job, which starts a cluster in an allocation
-    pilot          small programs that the script calls on the nodes
 
 Nothing here decides what is run or retried: the job does. Ray is imported by these modules only.
 """

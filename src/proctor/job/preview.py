@@ -18,7 +18,7 @@ from proctor.job.planned import RefusedTask
 from proctor.job.planning import JobPlan
 from proctor.job.request import Request, opened_job, request_resume, request_run
 from proctor.job.resume import Decision, SlotAction, find_unmatched
-from proctor.job.sealing import check_belonging, check_ledger
+from proctor.job.sealing import check_belonging
 from proctor.job.store import ChosenEnvironment
 
 if TYPE_CHECKING:
@@ -53,30 +53,25 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True):
         return Counter(decision.deed for decision in self.decisions)[deed]
 
 
-async def preview_run(options: JobOptions, *, is_run: bool = False) -> Preview:
-    """What `run_job` would do; with `is_run` it will be run elsewhere, and tasks are left out."""
+async def preview_run(options: JobOptions) -> Preview:
+    """What `run_job` would do."""
     request = await request_run(options)
-    return await _preview(request, request.plan(), is_run=is_run)
+    return await _preview(request, request.plan())
 
 
-async def preview_resume(
-    directory: Path, options: ResumeOptions, *, is_run: bool = False
-) -> Preview:
-    """What `resume_job` would do; with `is_run`, check also that it has the keys it needs."""
+async def preview_resume(directory: Path, options: ResumeOptions) -> Preview:
+    """What `resume_job` would do."""
     with opened_job(directory) as job:
-        request = await request_resume(job, options, is_run=is_run)
-        return await _preview(request, request.plan(), is_run=is_run)
+        request = await request_resume(job, options, is_run=False)
+        return await _preview(request, request.plan())
 
 
-async def _preview(request: Request, plan: JobPlan, *, is_run: bool) -> Preview:
-    if is_run:
-        check_ledger(request)
-    else:
-        check_belonging(request)
+async def _preview(request: Request, plan: JobPlan) -> Preview:
+    check_belonging(request)
     if plan.todo:
         check_options(plan.prepared.config.environment)
     unplanned = [named.trial for named in plan.unplanned]
-    needs = None if is_run else await _find_needs(request, plan)
+    needs = await _find_needs(request, plan)
     unmatched = find_unmatched(request.options.also, plan.decisions, plan.directory, unplanned)
     return Preview(
         directory=plan.directory,
@@ -84,10 +79,10 @@ async def _preview(request: Request, plan: JobPlan, *, is_run: bool) -> Preview:
         decisions=plan.decisions,
         refused=plan.prepared.resolved.refused,
         unplanned=unplanned,
-        tasks=needs.tasks if needs else (),
-        download_bytes=needs.download_bytes if needs else None,
+        tasks=needs.tasks,
+        download_bytes=needs.download_bytes,
         strangers=plan.strangers,
-        notes=[*plan.prepared.resolved.notes, *unmatched, *(needs.notes if needs else ())],
+        notes=[*plan.prepared.resolved.notes, *unmatched, *needs.notes],
         environment=plan.prepared.environment,
         n_concurrent=request.n_concurrent,
     )

@@ -94,8 +94,6 @@ class RunFlags(msgspec.Struct, frozen=True, kw_only=True):
     """`auto`: chosen by the machine."""
     on: str = LOCAL
     insecure_cluster: bool = False
-    slurm_args: Texts = ()
-    print_script: bool = False
     max_lost: int = MOST_LOST
     max_retries: int | None = None
     retry_include: Texts = ()

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from proctor.cli.running.place import LOCAL
+from proctor.cli.running.place import LOCAL, Place
 from proctor.cli.running.sections import Decorator, option, section
 from proctor.job.options import MOST_LOST
 from proctor.job.settings import MOST_AGAIN
@@ -457,16 +457,10 @@ model_options: Decorator = section(
     ),
 )
 
-PLACES = "local|ray|ray://HOST:PORT|slurm"
 ON_HELP = (
-    "Run trials on this machine, on a Ray cluster (ray://HOST:PORT, or ray for the one that "
-    "RAY_ADDRESS names), or in a Slurm job that starts one.  [default: local]"
+    "Run trials on this machine, or on a Ray cluster: ray://HOST:PORT, or ray for the one that "
+    "RAY_ADDRESS names.  [default: local]"
 )
-SLURM_HELP = (
-    "Pass an option to sbatch, such as --nodes=4; may be repeated.  [default: Slurm's variables "
-    "SBATCH_*]"
-)
-SCRIPT_HELP = "Print the batch script of --on slurm instead of submitting it."
 INSECURE_HELP = "Use a cluster without token authentication, where anyone can run code."
 LOST_HELP = (
     f"Number of times to rerun a trial whose machine of the cluster died.  [default: {MOST_LOST}]"
@@ -485,10 +479,8 @@ job_options: Decorator = section(
         metavar="N|auto",
         help="Number of trials to run at once.  [default: 4; on a cluster, as many as fit]",
     ),
-    option("--on", default=LOCAL, metavar=PLACES, help=ON_HELP),
+    option("--on", type=Place(), default=LOCAL, metavar=Place.name, help=ON_HELP),
     option("--insecure-cluster", is_flag=True, help=INSECURE_HELP),
-    _many("--slurm-arg", "slurm_args", metavar="OPTION", help=SLURM_HELP),
-    option("--print-script", is_flag=True, help=SCRIPT_HELP),
     option("--max-lost", type=_FROM_0, default=MOST_LOST, metavar="N", help=LOST_HELP),
     *_RETRIES,
     _many(
