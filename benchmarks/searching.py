@@ -19,10 +19,9 @@ from proctor.ledger.derived import SEARCH_INDEX, find_folder, remove_index
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.query import list_trials
 from proctor.ledger.trial_index import TrialFilter
-from proctor.search.find import COUNTED, Page, find_hits
+from proctor.search.find import COUNTED, Marker, Page, find_hits
 from proctor.search.index import ROW_BITS, SearchIndex
 from proctor.search.query import Query, parse_query
-from proctor.search.snippet import Marker
 from proctor.search.upkeep import ask_index
 
 _TIMES = 5

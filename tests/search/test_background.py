@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from proctor.ledger.api import Ledger
-from proctor.search.background import MUCH, update_in_background
 from proctor.search.index import SearchIndex
-from proctor.search.upkeep import ask_index
+from proctor.search.upkeep import MUCH, ask_index, update_in_background
 from tests.cli.programs import run_here
 from tests.ledger.ledgers import search_index_of
 from tests.ledger.trials import open_ledger
@@ -60,7 +59,7 @@ def test_no_ledger_or_no_cache_is_no_error(
     tmp_path: Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert update_in_background(tmp_path / "absent", much=0) is None
-    monkeypatch.setattr("proctor.search.background.find_folder", lambda _: None)
+    monkeypatch.setattr("proctor.search.upkeep.find_folder", lambda _: None)
     assert update_in_background(Path(ledger.where), much=0) is None
 
 

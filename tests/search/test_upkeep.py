@@ -18,14 +18,14 @@ from proctor.ledger.api import Ledger
 from proctor.ledger.artifacts import ArtifactStore
 from proctor.ledger.derived import SEARCH_INDEX
 from proctor.ledger.entry import TrialEntry
-from proctor.search import pieces, upkeep
+from proctor.search import upkeep
 from proctor.search.index import SearchIndex
 from proctor.search.row import Row
 from proctor.search.texts import Passed, rows_of
 from tests.cli.programs import environment
 from tests.ledger.ledgers import search_index_of
 from tests.ledger.trials import all_bytes, open_ledger, seal_files
-from tests.search.ledgers import TRACE, anchors, ask, lines, said, seal_trace
+from tests.search.ledgers import TRACE, ask, lines, said, seal_trace
 from tests.unprivileged import unprivileged
 
 SECRET = b"leaked018456789secret"
@@ -56,7 +56,7 @@ def test_only_what_is_new_is_read(ledger: Ledger, monkeypatch: pytest.MonkeyPatc
         read.append(entry.seq)
         return rows_of(artifacts, entry, passed)
 
-    monkeypatch.setattr("proctor.search.pieces.rows_of", spy)
+    monkeypatch.setattr("proctor.search.upkeep.rows_of", spy)
     assert (count(ledger), read) == (3, [1, 2, 3])
     seal_trace(ledger, "four", said("needle four"))
     assert (count(ledger), read) == (4, [1, 2, 3, 4])
@@ -194,40 +194,33 @@ def test_who_is_indexing_stores_nothing_that_was_withheld_meanwhile(
     withheld: list[object] = []
 
     def withhold_first(_seconds: float) -> None:
-        # Between two batches, when the trial is read already and not yet stored.
+        # Between two batches.
         if not withheld:
             withheld.append(None)
             leaky.withhold(leaky.find("leaky"), **WHY)
 
     monkeypatch.setattr(upkeep, "_BATCH_ENTRIES", 1)
     monkeypatch.setattr("proctor.search.upkeep.time.sleep", withhold_first)
-    monkeypatch.setattr(pieces, "make_pieces", _all_at_once(pieces.make_pieces))
     assert count(leaky, SECRET.decode()) == 0
     assert withheld
     assert SECRET not in all_bytes(Path(leaky.where)) + all_bytes(index_of(leaky).parent)
 
 
-def _all_at_once(make: Callable[..., Iterator[pieces.Piece]]) -> Callable[..., list[pieces.Piece]]:
-    return lambda *arguments: list(make(*arguments))
-
-
 ASKING = """
 import sys
 from pathlib import Path
-from proctor.search import pieces, upkeep
+from proctor.search import upkeep
 from tests.search.ledgers import ask
 upkeep._BATCH_ENTRIES = 2
-if sys.argv[2] == "helped":
-    pieces._WORTH_IT = 0
 print("ready", flush=True)
 sys.stdin.readline()
 print(ask(Path(sys.argv[1]), "needle").matches)
 """
 
 
-def start_asking(ledger: Ledger, how: str = "alone") -> subprocess.Popen[str]:
+def start_asking(ledger: Ledger) -> subprocess.Popen[str]:
     child = subprocess.Popen(
-        [sys.executable, "-c", ASKING, ledger.where, how],
+        [sys.executable, "-c", ASKING, ledger.where],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment(),
     )  # fmt: skip
     assert child.stdout is not None
@@ -238,7 +231,7 @@ def start_asking(ledger: Ledger, how: str = "alone") -> subprocess.Popen[str]:
 def test_several_at_once_make_one_index(ledger: Ledger) -> None:
     for number in range(5):
         seal_trace(ledger, f"more-{number}", said("needle"))
-    children = [start_asking(ledger, how) for how in ("alone", "helped")]
+    children = [start_asking(ledger) for _ in range(2)]
     for child in children:
         assert child.stdin is not None
         child.stdin.write("\n")
@@ -258,14 +251,6 @@ def test_a_process_that_is_killed_leaves_an_index_to_go_on_with(ledger: Ledger) 
     os.kill(child.pid, signal.SIGKILL)
     child.communicate()
     assert count(ledger) == 3003
-
-
-def test_another_process_reads_the_same(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    alone = anchors(ask(Path(ledger.where), "needle"))
-    index_of(ledger).unlink()
-    monkeypatch.setattr(pieces, "_WORTH_IT", 0)
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
-    assert anchors(ask(Path(ledger.where), "needle")) == alone
 
 
 def test_a_disk_without_room_is_said(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,6 +313,5 @@ def test_no_room_to_unpack_evidence_is_said(
     monkeypatch.setattr(tempfile, "tempdir", str(Path(ledger.where) / "nowhere"))
     with pytest.raises(LedgerError, match="its evidence cannot be unpacked"):
         count(ledger)
-    monkeypatch.setattr(pieces, "_WORTH_IT", 0)
     with pytest.raises(LedgerError, match="its evidence cannot be unpacked"):
         count(ledger)

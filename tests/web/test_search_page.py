@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from proctor.search.find import Scanner, fits_condition
 from proctor.search.index import SearchIndex
 from proctor.search.query import TrialCondition, parse_query
-from proctor.search.scan import Scanner, fits_condition
 from proctor.web.app import make_app
 from proctor.web.search import search_jobs
 from proctor.web.subject import Subject
@@ -107,7 +107,6 @@ def test_an_index_that_is_being_made_is_waited_for_by_the_page(page: Page, tmp_p
     with serving(make_app(Subject(ledger=ledger))) as address:
         page.goto(f"{address}/search?q=apt-get")
         expect(page.locator("main")).to_contain_text("Building the search index")
-        busy.roll_back()
         busy.close()
         # The page loads itself again: nobody has to ask twice.
         expect(page.get_by_role("status")).to_contain_text("2 matches", timeout=15_000)

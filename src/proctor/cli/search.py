@@ -18,11 +18,19 @@ from proctor.cli.stdout import print_stderr, send
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.withheld import list_unnamed, render_unnamed
-from proctor.search.find import COUNTED, Found, Hit, Page, TrialCount, count_by_trial, find_hits
+from proctor.search.find import (
+    COUNTED,
+    Found,
+    Hit,
+    Marker,
+    Page,
+    TrialCount,
+    count_by_trial,
+    find_hits,
+)
 from proctor.search.index import SearchIndex
 from proctor.search.query import Query, parse_query
 from proctor.search.row import Row, is_change
-from proctor.search.snippet import Marker
 from proctor.search.upkeep import Watch, ask_index, update_index
 from proctor.sentence import printable
 

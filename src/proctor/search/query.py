@@ -1,4 +1,4 @@
-r"""A query, parsed: words for the index, and filters that choose trials.
+r"""A query, parsed: an FTS5 expression, and conditions that choose trials.
 
     apt-get install          both in one entry; words joined by signs are a phrase
     "unable to locate"       a phrase
@@ -8,16 +8,16 @@ r"""A query, parsed: words for the index, and filters that choose trials.
     role:tool_call tool:bash exit:0 exit:!0
     model:gpt-5 task:fix-* experiment:nightly trial:abc
 
-The FTS5 expression is built from quoted words only, so that nothing typed is taken as its syntax.
+Words are looked up in the column `body` of the index; roles, tools, exit codes and words such as
+C++ in the column `tags`, where each is one word in hex. Everything typed is quoted, so that none of
+it is taken as FTS5's syntax.
 """
 
 import re
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from proctor.errors import InputError
 from proctor.search.row import clean_text
-from proctor.search.tags import FAILED, exit_tag, role_tag, sign_tags, tool_tag
 
 TRIAL_FILTERS = ("model", "task", "experiment", "trial")
 """Filters that choose trials; the others choose entries."""
@@ -25,6 +25,7 @@ FILTERS = ("role", "tool", "exit", *TRIAL_FILTERS)
 MOST_TERMS = 64
 LONGEST_QUERY = 2000
 _SHORTEST_PREFIX = 2
+_LONGEST_NAME = 100
 
 _TOKEN = re.compile(
     r"""(?P<minus>-?)
@@ -33,6 +34,8 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 _EXIT = re.compile(r"(!?)(-?[0-9]{1,9})")
+# A word with a sign that the index drops: C++, C#.
+_SIGNED = re.compile(r"(?<![^\W_])[^\W_]{1,30}(?:\+\+|#)(?![^\W_])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class Query:
     """A parsed query."""
 
     expression: str
-    """The FTS5 expression; every word in it is quoted."""
+    """The FTS5 expression; everything typed is quoted in it."""
     conditions: tuple[TrialCondition, ...]
     words: tuple[tuple[str, bool], ...]
     """The words to mark in texts, and whether each is a prefix."""
@@ -65,25 +68,46 @@ class _Term:
     is_prefix: bool
 
 
+def tag(name: str, value: object) -> str:
+    """The word in the index for a role, a tool or an exit code; case is ignored."""
+    return name[0] + str(value)[:_LONGEST_NAME].lower().encode("utf-8", "replace").hex()
+
+
+FAILED = tag("exit", "failed")
+"""The word for any exit code but 0."""
+
+
+def sign_tags(text: str) -> list[str]:
+    """The words for C++, C# and the like in a text."""
+    if "++" not in text and "#" not in text:
+        return []
+    return list(dict.fromkeys(tag("sign", found[0]) for found in _SIGNED.finditer(text)))
+
+
 def parse_query(text: str) -> Query:
     """Parse a query.
 
     Raises:
         InputError: a quote is not closed, a filter is unknown, or there is nothing to search for.
     """
-    terms = _split(_check_text(text))
+    if len(text) > LONGEST_QUERY:
+        raise InputError(
+            f"a query of {len(text):,} characters; expected no more than {LONGEST_QUERY:,}"
+        )
+    if text.count('"') % 2:
+        raise InputError(f"the query {_shown(text)} has an unclosed quote")
     conditions: list[TrialCondition] = []
     wanted: list[str] = []
     unwanted: list[str] = []
     words: list[tuple[str, bool]] = []
-    for group in _group(terms):
-        if group[0].name in TRIAL_FILTERS and len(group) == 1:
-            term = group[0]
-            conditions.append(TrialCondition(str(term.name), term.value, term.is_not))
+    for group in _group(clean_text(text)):
+        first = group[0]
+        if first.name in TRIAL_FILTERS:
+            conditions.append(TrialCondition(str(first.name), first.value, first.is_not))
             continue
-        built = " OR ".join(_build(term) for term in group)
-        (unwanted if group[0].is_not else wanted).append(f"({built})")
-        if not group[0].is_not:
+        built = f"({' OR '.join(map(_build, group))})"
+        (unwanted if first.is_not else wanted).append(built)
+        if not first.is_not:
             words += [(term.value, term.is_prefix) for term in group if term.name is None]
     if not wanted:
         raise InputError(
@@ -96,139 +120,84 @@ def parse_query(text: str) -> Query:
     return Query(expression, tuple(conditions), tuple(words))
 
 
-def _check_text(text: str) -> str:
-    if len(text) > LONGEST_QUERY:
-        raise InputError(
-            f"a query of {len(text):,} characters; expected no more than {LONGEST_QUERY:,}"
-        )
-    if text.count('"') % 2:
-        raise InputError(f"the query {_shown(text)} has an unclosed quote")
-    return clean_text(text)
-
-
-def _split(text: str) -> list[_Term | str]:
-    """Split into terms and the word OR, in order."""
-    found: list[_Term | str] = []
-    is_not = False
+def _group(text: str) -> list[list[_Term]]:
+    """The terms: those joined by OR as one group, every other one alone."""
+    groups: list[list[_Term]] = []
+    is_not = is_joined = False
     for match in _TOKEN.finditer(text):
-        bare = match["bare"]
-        if match["name"] is None and match["minus"] == "" and bare in ("OR", "AND", "NOT"):
-            is_not = is_not or bare == "NOT"
-            if bare == "OR":
-                found.append(bare)
+        if match[0] in ("OR", "AND", "NOT"):
+            is_not = is_not or match[0] == "NOT"
+            is_joined = is_joined or (match[0] == "OR" and bool(groups))
             continue
-        found.append(_make_term(match, is_not=is_not or match["minus"] == "-"))
-        is_not = False
-    if len(found) > MOST_TERMS:
-        raise InputError(f"a query of {len(found)} words; expected no more than {MOST_TERMS}")
-    return found
-
-
-def _make_term(match: re.Match[str], *, is_not: bool) -> _Term:
-    name, bare = match["name"], match["bare"]
-    if name is not None and name.lower() not in FILTERS:
-        known = ", ".join(f"{each}:" for each in FILTERS)
-        raise InputError(
-            f"{_shown(name + ':')} is not a filter; expected one of {known}. To search for it "
-            f"as text, quote it: '{_quote(match[0].lstrip('-'))}'"
-        )
-    name = name and name.lower()
-    if bare is None:
-        value, is_prefix = match["quoted"], match["star"] == "*"
-    elif name in TRIAL_FILTERS:
-        value, is_prefix = bare, False
-    else:
-        value, is_prefix = bare.rstrip("*"), bare.endswith("*")
-    term = _Term(name, value, is_not, is_prefix)
-    _check_term(term, match[0])
-    return term
-
-
-def _check_term(term: _Term, shown: str) -> None:
-    if term.name is None and shown.endswith(":") and shown.strip("-:") in FILTERS:
-        raise InputError(f"{_shown(shown)} has no value; expected one directly after the colon")
-    n_letters = sum(char.isalnum() for char in term.value)
-    if term.name in TRIAL_FILTERS or term.name == "role":
-        is_enough = bool(term.value)
-    else:
-        is_enough = n_letters > 0 or term.name == "tool"
-    if not is_enough:
-        raise InputError(f"{_shown(shown)} has no letter or digit; only those are searched for")
-    if term.is_prefix and term.name is None and n_letters < _SHORTEST_PREFIX:
-        raise InputError(
-            f"{_shown(shown)} is too short; expected {_SHORTEST_PREFIX} letters or digits before *"
-        )
-
-
-def _group(found: list[_Term | str]) -> Iterator[list[_Term]]:
-    """Terms joined by OR as one group; every other term alone."""
-    group: list[_Term] = []
-    is_joined = False
-    for each in found:
-        if isinstance(each, str):
-            is_joined = bool(group)
-            continue
-        if group and not is_joined:
-            yield group
-            group = []
-        group.append(each)
-        is_joined = False
-        if len(group) > 1:
-            _check_group(group)
-    if group:
-        yield group
-
-
-def _check_group(group: list[_Term]) -> None:
-    for term in group:
+        term = _make_term(match, is_not=is_not or bool(match["minus"]))
+        if is_joined:
+            groups[-1].append(term)
+        else:
+            groups.append([term])
+        is_not = is_joined = False
+    if (n_terms := sum(map(len, groups))) > MOST_TERMS:
+        raise InputError(f"a query of {n_terms} words; expected no more than {MOST_TERMS}")
+    for term in (term for group in groups if len(group) > 1 for term in group):
         if term.name in TRIAL_FILTERS or term.is_not:
             what = f"{term.name}:" if term.name in TRIAL_FILTERS else "an excluded word"
             raise InputError(
                 f"{what} cannot be combined with OR; expected words, role:, tool: or exit:"
             )
+    return groups
+
+
+def _make_term(match: re.Match[str], *, is_not: bool) -> _Term:
+    shown, name = match[0], match["name"] and match["name"].lower()
+    if name is not None and name not in FILTERS:
+        known = ", ".join(f"{each}:" for each in FILTERS)
+        raise InputError(
+            f"{_shown(match['name'] + ':')} is not a filter; expected one of {known}. To search "
+            f"for it as text, quote it: '{quote(shown.lstrip('-'))}'"
+        )
+    if name is None and shown.endswith(":") and shown.strip("-:") in FILTERS:
+        raise InputError(f"{_shown(shown)} has no value; expected one directly after the colon")
+    if match["bare"] is None:
+        value, is_prefix = match["quoted"], match["star"] == "*"
+    elif name in TRIAL_FILTERS:
+        value, is_prefix = match["bare"], False
+    else:
+        value, is_prefix = match["bare"].rstrip("*"), match["bare"].endswith("*")
+    n_letters = sum(char.isalnum() for char in value)
+    is_enough = value if name in (*TRIAL_FILTERS, "role") else n_letters or name == "tool"
+    if not is_enough:
+        raise InputError(f"{_shown(shown)} has no letter or digit; only those are searched for")
+    if is_prefix and name is None and n_letters < _SHORTEST_PREFIX:
+        raise InputError(
+            f"{_shown(shown)} is too short; expected {_SHORTEST_PREFIX} letters or digits before *"
+        )
+    return _Term(name, value, is_not, is_prefix)
 
 
 def _build(term: _Term) -> str:
-    match term.name:
-        case None:
-            return _build_word(term)
-        case "exit":
-            return _build_exit(term.value)
-        case "role":
-            return _build_tag(role_tag, term)
-        case _:
-            return _build_tag(tool_tag, term)
-
-
-def _build_word(term: _Term) -> str:
-    if term.is_prefix:
-        return f"{_quote(term.value)} *"
-    # The index drops signs, so words like C++ have a tag next to the text.
-    words = [term.value, *sign_tags(term.value)]
-    built = " AND ".join(map(_quote, words))
-    return built if len(words) == 1 else f"({built})"
-
-
-def _build_tag(make: Callable[[str], str], term: _Term) -> str:
-    return f"{_quote(make(term.value))}{' *' if term.is_prefix else ''}"
-
-
-def _build_exit(value: str) -> str:
-    match = _EXIT.fullmatch(value)
+    star = " *" if term.is_prefix else ""
+    if term.name is None:
+        signs = [] if term.is_prefix else sign_tags(term.value)
+        return " AND ".join([f"body : {quote(term.value)}{star}", *map(_build_tag, signs)])
+    if term.name != "exit":
+        return _build_tag(tag(term.name, term.value)) + star
+    match = _EXIT.fullmatch(term.value)
     if match is None:
         raise InputError(
-            f"exit:{value[:40]} is not an exit code; expected a number such as exit:0, or "
+            f"exit:{term.value[:40]} is not an exit code; expected a number such as exit:0, or "
             "exit:!0 for any other than 0"
         )
-    code = _quote(exit_tag(int(match[2])))
+    code = _build_tag(tag("exit", int(match[2])))
     if not match[1]:
         return code
-    if int(match[2]) == 0:
-        return _quote(FAILED)
-    return f"(({_quote(FAILED)} OR {_quote(exit_tag(0))}) NOT {code})"
+    return f"(({_build_tag(FAILED)} OR {_build_tag(tag('exit', 0))}) NOT {code})"
 
 
-def _quote(text: str) -> str:
+def _build_tag(word: str) -> str:
+    return f'tags : "{word}"'
+
+
+def quote(text: str) -> str:
+    """A text as a string of FTS5."""
     return '"' + text.replace('"', '""') + '"'
 
 

@@ -1,7 +1,4 @@
-"""A search result: one entry of a trace, or another text of a trial or of the log.
-
-Does not read files.
-"""
+"""A search result: one entry of a trace, or another text of a trial or of the log."""
 
 import re
 
@@ -9,12 +6,9 @@ import msgspec
 
 LONGEST = 1 << 20
 """Most characters of one row that are indexed and stored; the rest cannot be found."""
-LARGEST_NUMBER = (1 << 53) - 1
-"""Larger steps and exit codes, which no real trace has, are reduced to it."""
-
 CHANGE = "change"
 """The role of rows with paths that an agent changed."""
-_UNFIT = re.compile("[\x00\ud800-\udfff\ue000-\ue00f]")
+_UNFIT = re.compile("[\x00\ud800-\udfff]")
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -40,18 +34,5 @@ def is_change(row: Row) -> bool:
 
 
 def clean_text(text: str) -> str:
-    """Text as the index stores it: shortened, and without the private characters of tags.
-
-    Lone surrogates cannot be stored at all; the private characters mark tags.
-    """
-    text = text[:LONGEST]
-    if text.isascii() and "\0" not in text:
-        return text
-    return _UNFIT.sub("�", text)
-
-
-def clamp(number: int | None) -> int | None:
-    """Limit a number to what the index can store."""
-    if number is None or -LARGEST_NUMBER <= number <= LARGEST_NUMBER:
-        return number
-    return max(-LARGEST_NUMBER, min(number, LARGEST_NUMBER))
+    """Text as the index stores it: shortened, and without what SQLite and UTF-8 cannot store."""
+    return _UNFIT.sub("�", text[:LONGEST])

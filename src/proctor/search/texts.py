@@ -10,21 +10,19 @@
 Missing or altered evidence is skipped and named. A trace is read in constant memory.
 """
 
-import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any, BinaryIO, cast
 
 from proctor.errors import DamageError, TraceError
 from proctor.ledger.artifacts import ArtifactStore
 from proctor.ledger.entry import AnyEntry, NoteEntry, ReviewEntry, TrialEntry, Withheld
 from proctor.ledger.traced_trials import trace_entry
 from proctor.record.model import TrialRecord
-from proctor.search.row import CHANGE, LONGEST, Row, clamp, clean_text
+from proctor.search.row import CHANGE, LONGEST, Row, clean_text
 from proctor.traces.atif.carry import ATIF_KEY, pair_results
-from proctor.traces.entry import Entry, Object
+from proctor.traces.entry import Entry
 from proctor.traces.tool_errors import find_printed_code, output_of
 from proctor.traces.trace import TraceReading
 from proctor.traces.traced_trial import FoundTrace, TracedTrial, opened_traces
@@ -36,9 +34,9 @@ _MOST_TOGETHER = 1000
 _MOST_CHARACTERS = 4 << 20
 # Changed paths of one trial that are indexed.
 _MOST_PATHS = 2000
+# Larger steps and exit codes, which no real trace has, do not fit into JSON.
+_LARGEST_NUMBER = (1 << 53) - 1
 _CALL, _RESULT = "tool_call", "tool_result"
-_PRINTED = (".txt", ".log", "")
-_REWARDS = ("reward.txt",)
 
 
 @dataclass(slots=True)
@@ -57,12 +55,9 @@ def rows_of(artifacts: ArtifactStore, entry: AnyEntry | Withheld, passed: Passed
         case TrialEntry():
             yield from _rows_of_trial(artifacts, entry, passed)
         case ReviewEntry():
-            words = f"{entry.verdict} {entry.reviewer}\n{entry.note}"
-            yield Row("review", clean_text(words))
+            yield Row("review", clean_text(f"{entry.verdict} {entry.reviewer}\n{entry.note}"))
         case NoteEntry():
             yield Row("note", clean_text(f"{entry.author}\n{entry.text}"))
-        case _:
-            return
 
 
 def _rows_of_trial(artifacts: ArtifactStore, entry: TrialEntry, passed: Passed) -> Iterator[Row]:
@@ -77,7 +72,18 @@ def _rows_of_trial(artifacts: ArtifactStore, entry: TrialEntry, passed: Passed) 
                 yield from rows_of_trace(trace)
     except (DamageError, TraceError) as error:
         passed.problems.append(f"{trial.name}: {error}")
-    yield from _rows_of_files(artifacts, entry, trial, passed)
+    digests = {file.path: file.sha256 for file in entry.evidence}
+    for path, role in _find_texts(trial):
+        try:
+            data = artifacts.load_head(digests[path], LONGEST)
+        except DamageError as error:
+            passed.problems.append(f"{trial.name}: {error}")
+            continue
+        if data and b"\0" not in data:
+            text = data.decode("utf-8", "replace").replace(os.linesep, "\n")
+            steps = path.split("/")
+            part = steps[1] if steps[0] == "steps" and len(steps) > 2 else ""
+            yield Row(role, clean_text(text), part=clean_text(part))
     yield from _rows_of_changes(artifacts, entry, trial, passed)
 
 
@@ -95,34 +101,40 @@ def _rows_of_record(record: TrialRecord) -> Iterator[Row]:
 
 
 def rows_of_trace(trace: FoundTrace) -> Iterator[Row]:
-    """Every entry of a trace."""
-    group: list[Entry] = []
-    held = 0
-    for entry in TraceReading(trace.path, trace.kind).entries():
-        is_other = group and group[0].step != entry.step
-        if is_other or len(group) >= _MOST_TOGETHER or held > _MOST_CHARACTERS:
-            yield from _rows_of_step(group, trace.part)
+    """Every entry of a trace; a call has its result's exit code, a result its call's tool."""
+    for group in _group_by_step(TraceReading(trace.path, trace.kind).entries()):
+        others = _pair(group)
+        for at, entry in enumerate(group):
+            yield _row_of_entry(entry, others.get(at), trace.part)
+
+
+def _group_by_step(entries: Iterable[Entry]) -> Iterator[list[Entry]]:
+    group, held = list[Entry](), 0
+    for entry in entries:
+        is_full = len(group) >= _MOST_TOGETHER or held > _MOST_CHARACTERS
+        if group and (is_full or group[0].step != entry.step):
+            yield group
             group, held = [], 0
         group.append(entry)
-        texts = (entry.content, entry.command, entry.stdout, entry.stderr)
-        held += sum(len(text) for text in texts if text)
-    yield from _rows_of_step(group, trace.part)
+        held += sum(map(len, _texts_of(entry)))
+    if group:
+        yield group
 
 
-def _rows_of_step(group: list[Entry], part: str) -> Iterator[Row]:
-    """The entries of one step; a call has the exit code of its result."""
-    answers = _find_answers(group) if len(group) > 1 else {}
-    for at, entry in enumerate(group):
-        other = answers.get(at)
-        tool, code = entry.tool_name, _exit_code(entry)
-        if other is not None:
-            tool = tool or other.tool_name
-            code = _exit_code(other) if code is None and entry.role == _CALL else code
-        text = clean_text("\n".join(_texts_of(entry)))
-        yield Row(
-            clean_text(entry.role), text, _anchor(entry.step),
-            None if tool is None else clean_text(tool), clamp(code), part,
-        )  # fmt: skip
+def _row_of_entry(entry: Entry, other: Entry | None, part: str) -> Row:
+    tool, code = entry.tool_name, _exit_code(entry)
+    if other is not None:
+        tool = tool or other.tool_name
+        code = _exit_code(other) if code is None and entry.role == _CALL else code
+    return Row(
+        clean_text(entry.role),
+        clean_text("\n".join(filter(None, _texts_of(entry)))),
+        # A clamped step would refer to another one.
+        entry.step if abs(entry.step) <= _LARGEST_NUMBER else None,
+        None if tool is None else clean_text(tool),
+        None if code is None else max(-_LARGEST_NUMBER, min(code, _LARGEST_NUMBER)),
+        part,
+    )
 
 
 def _exit_code(entry: Entry) -> int | None:
@@ -132,16 +144,9 @@ def _exit_code(entry: Entry) -> int | None:
     return find_printed_code(output_of(entry))
 
 
-def _anchor(step: int) -> int | None:
-    """The step, if the index can store it; a clamped step would refer to another one."""
-    return step if clamp(step) == step else None
-
-
-def _find_answers(group: list[Entry]) -> dict[int, Entry]:
+def _pair(group: list[Entry]) -> dict[int, Entry]:
     """For the index of each call its result, and for the index of each result its call."""
     places = [at for at, entry in enumerate(group) if entry.role in (_CALL, _RESULT)]
-    if not places:
-        return {}
     calls = [at for at in places if group[at].role == _CALL]
     results = [at for at in places if group[at].role == _RESULT]
     pairs = pair_results((group[at].role == _CALL, group[at].tool_name or None) for at in places)
@@ -154,67 +159,51 @@ def _find_answers(group: list[Entry]) -> dict[int, Entry]:
 
 
 def _texts_of(entry: Entry) -> Iterator[str]:
-    if entry.metadata:
-        yield from _thoughts_in(entry.metadata)
-    if entry.content:
-        yield entry.content
-    if entry.command:
-        yield entry.command
-    if entry.arguments:
-        yield from _words_in(entry.arguments, entry.command)
-    if entry.stdout:
-        yield entry.stdout
-    elif entry.output_summary:
-        yield entry.output_summary
-    if entry.stderr:
-        yield entry.stderr
-
-
-def _thoughts_in(metadata: Object) -> Iterator[str]:
-    """The reasoning in an entry's metadata."""
     for key, name in (("conversation", "thinking"), (ATIF_KEY, "reasoning_content")):
-        held = metadata.get(key)
-        if isinstance(held, dict) and isinstance(thought := held.get(name), str) and thought:
+        held = (entry.metadata or {}).get(key)
+        if isinstance(held, dict) and isinstance(thought := held.get(name), str):
             yield thought
+    yield entry.content or ""
+    yield entry.command or ""
+    yield from _words_in(entry.arguments, entry.command)
+    yield entry.stdout or entry.output_summary or ""
+    yield entry.stderr or ""
 
 
-def _words_in(arguments: Object, command: str | None) -> Iterator[str]:
+def _words_in(arguments: object, command: str | None) -> Iterator[str]:
     """The texts and numbers of a call's arguments, without its command."""
-    left: list[Any] = [arguments]
+    left = [arguments]
     while left:
-        value = left.pop()
-        match value:
-            case dict():
+        match left.pop():
+            case dict() as value:
                 left += reversed(value.values())
-            case list():
+            case list() as value:
                 left += reversed(value)
-            case str() if value and value != command:
+            case str() as value if value != command:
                 yield value
-            case int() | float() if not isinstance(value, bool):
-                yield format(value)[:40] if abs(value) < 1e300 else ""
+            case int() | float() as value if not isinstance(value, bool) and abs(value) < 1e300:
+                yield format(value)[:40]
 
 
 # Other files of the evidence
 
 
-def _rows_of_files(
-    artifacts: ArtifactStore, entry: TrialEntry, trial: TracedTrial, passed: Passed
-) -> Iterator[Row]:
-    digests = {file.path: file.sha256 for file in entry.evidence}
-    answer = _find_answer(trial)
-    for path in trial.files:
-        role = "answer" if path == answer else _role_of(path)
-        if role is None:
-            continue
-        try:
-            text = _read_text(artifacts, digests[path])
-        except DamageError as error:
-            passed.problems.append(f"{trial.name}: {error}")
-            continue
-        if text:
-            steps = path.split("/")
-            part = steps[1] if steps[0] == "steps" and len(steps) > 2 else ""
-            yield Row(role, clean_text(text), part=clean_text(part))
+def _find_texts(trial: TracedTrial) -> Iterator[tuple[str, str]]:
+    """The files of a trial that are searched beside its traces, and their roles."""
+    output = trial.record.outputs.agent_output if trial.record is not None else None
+    answer = output.output_path if output is not None else ""
+    for file in trial.files:
+        path = PurePosixPath(file)
+        if file == answer and not answer.endswith((".jsonl", "trajectory.json")):
+            yield file, "answer"
+        elif path.name == "exception.txt":
+            yield file, "exception"
+        elif (
+            path.parent.name == "verifier"
+            and path.suffix in (".txt", ".log", "")
+            and path.name != "reward.txt"
+        ):
+            yield file, "verifier"
 
 
 def _rows_of_changes(
@@ -236,47 +225,3 @@ def _rows_of_changes(
         if lines:
             yield Row(CHANGE, clean_text("\n".join(lines[:left])), part=clean_text(part))
         left = max(left - len(lines), 0)
-
-
-def _role_of(path: str) -> str | None:
-    name = PurePosixPath(path)
-    if name.name == "exception.txt":
-        return "exception"
-    is_printed = name.suffix in _PRINTED and name.name not in _REWARDS
-    return "verifier" if name.parent.name == "verifier" and is_printed else None
-
-
-def _find_answer(trial: TracedTrial) -> str | None:
-    if trial.record is None or trial.record.outputs.agent_output is None:
-        return None
-    path = trial.record.outputs.agent_output.output_path
-    is_trace = path.endswith((".jsonl", "trajectory.json"))
-    return None if is_trace else path
-
-
-class _FullError(Exception):
-    """Raised when enough was read."""
-
-
-class _Beginning:
-    """Keeps the beginning of what is written to it, then stops the writer."""
-
-    def __init__(self, size: int) -> None:
-        self.data = bytearray()
-        self._size = size
-
-    def write(self, data: bytes) -> int:
-        self.data += data[: self._size - len(self.data)]
-        if len(self.data) >= self._size:
-            raise _FullError
-        return len(data)
-
-
-def _read_text(artifacts: ArtifactStore, sha256: str) -> str:
-    """The beginning of a file; "" if it is not text."""
-    beginning = _Beginning(LONGEST)
-    with contextlib.suppress(_FullError):
-        artifacts.copy(sha256, cast(BinaryIO, beginning))
-    if b"\0" in beginning.data:
-        return ""
-    return beginning.data.decode("utf-8", "replace").replace(os.linesep, "\n")

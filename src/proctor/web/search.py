@@ -27,12 +27,20 @@ from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import NOT_IN_A_LOG
 from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.withheld import list_unnamed, render_unnamed
-from proctor.search.find import COUNTED, Found, Hit, Page, find_hits
+from proctor.search.find import (
+    COUNTED,
+    Found,
+    Hit,
+    Marker,
+    Page,
+    Scanner,
+    Snippet,
+    find_hits,
+    fits_condition,
+)
 from proctor.search.index import SearchIndex
 from proctor.search.query import LONGEST_QUERY, Query, parse_query
 from proctor.search.row import Row, is_change
-from proctor.search.scan import Scanner, fits_condition
-from proctor.search.snippet import Marker, Snippet
 from proctor.search.texts import rows_of_trace
 from proctor.search.upkeep import ask_index
 from proctor.sentence import count_of

@@ -26,7 +26,7 @@ from proctor.ledger.place import open_reader
 from proctor.ledger.remote.connections import UnreachableError
 from proctor.ledger.remote.mirror import connect
 from proctor.ledger.sealing import Sealed, Submission
-from proctor.search.background import update_in_background
+from proctor.search.upkeep import update_in_background
 from proctor.sentence import count_of, printable
 
 # Characters of a digest that are shown; --json has all of them.

@@ -9,7 +9,7 @@ from proctor.cli.options import PATH, sample_option
 from proctor.cli.output import json_option, print_json, print_line
 from proctor.ledger.claims.trust import load_verifier_key
 from proctor.ledger.verification.verify import Verification, verify_ledger
-from proctor.search.check import check_search_index
+from proctor.search.upkeep import check_search_index
 from proctor.sentence import count_of
 
 _MOST_SHOWN = 50

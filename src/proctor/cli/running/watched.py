@@ -21,7 +21,7 @@ from proctor.errors import ProctorError
 from proctor.job.options import JobOutcome
 from proctor.job.watch import Watch
 from proctor.record.reasons import ReasonCode
-from proctor.search.background import update_in_background
+from proctor.search.upkeep import update_in_background
 
 type Run = Callable[[Watch], Coroutine[None, None, JobOutcome]]
 
