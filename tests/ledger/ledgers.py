@@ -22,7 +22,7 @@ from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.log import FileLog
 from proctor.ledger.query import find_trial
 from proctor.ledger.sealing import Submission, seal
-from proctor.ledger.withhold import Why, withhold_entry, withhold_trial
+from proctor.ledger.withhold import Why, withhold_trial
 from tests.record.samples import spelled, tree
 
 ORIGIN = "example.org/ledger"
@@ -113,15 +113,16 @@ def make_rich_ledger(directory: Path, size: int = 1000, segment_size: int = 200_
         older.write_bytes((Path(ledger.where) / "checkpoint").read_bytes())
         _append(ledger, _remarks(ledger))
         ledger.change_key(key)
-        note = NoteEntry(at="", seq=0, text="a remark that goes", author="ana")
-        (place,) = _append(ledger, [note])
-        withhold_entry(ledger, place, Why("it was wrong", "ana"))
-        trial = find_trial(ledger, "t50")
-        withhold_trial(ledger, trial, Why("a key leaked", "ana"))
+        _append(ledger, [NoteEntry(at="", seq=0, text="a remark", author="ana")])
+        withheld = [find_trial(ledger, name) for name in ("t50", "t60")]
+        for row in withheld:
+            withhold_trial(ledger, row, Why("a key leaked", "ana"))
         rest = size - ledger.refresh().tree.size
         _seal_some(ledger, evidence, [f"u{at}" for at in range(rest)])
         ledger.refresh()
-    return RichLedger(directory / "ledger", key, first_key, older, (trial.seq, place))
+    return RichLedger(
+        directory / "ledger", key, first_key, older, (withheld[0].seq, withheld[1].seq)
+    )
 
 
 def _seal_some(ledger: OpenLedger, evidence: Path, trials: Sequence[str]) -> None:

@@ -319,20 +319,6 @@ class MemoryIndex:
         named = {entry.entry for entry in self._withholdings()}
         return [facts for facts, _ in self._entries if facts.seq in named]
 
-    def unnamed_withholdings(self, size: int) -> list[tuple[int | None, int | None]]:
-        said = {entry.entry: entry.seq for entry in reversed(self._withholdings())}
-        gone = {facts.seq for facts, _ in self._entries if facts.kind == ""}
-        lines = [(seq, said.get(seq)) for seq in sorted(gone - self._rows.keys()) if seq < size]
-        evidence = [
-            (None, entry.seq)
-            for entry in self._withholdings()
-            if entry.seq < size
-            and entry.subject is None
-            and entry.artifacts
-            and entry.entry not in gone
-        ]
-        return [*lines, *evidence]
-
     def find_trial(self, experiment_id: str, trial_id: str) -> tuple[int, str, str | None] | None:
         for row in self._rows.values():
             if (row.experiment_id, row.trial_id) == (experiment_id, trial_id):

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from proctor.errors import ConflictError, DamageError, LedgerError, NotSealedError
+from proctor.errors import ConflictError, DamageError, NotSealedError
 from proctor.ledger.entry import (
     AnyEntry,
     EvidenceFile,
@@ -19,11 +19,10 @@ from proctor.ledger.entry import (
 )
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.query import find_trial
-from proctor.ledger.restore import restore
 from proctor.ledger.sealing import Submission, seal
 from proctor.ledger.verification.damage import DamageKind
 from proctor.ledger.verification.verify import verify_ledger
-from proctor.ledger.withhold import Why, withhold_entry, withhold_trial
+from proctor.ledger.withhold import Why, withhold_trial
 from tests.cli.programs import Proctor
 from tests.ledger.by_hand import append_by_hand, overwrite_by_hand, trial, withhold
 from tests.ledger.ledgers import EXPERIMENT, find_key, record_bytes, small
@@ -204,28 +203,6 @@ def test_what_is_no_trial_is_not_withheld_as_one(tmp_path: Path) -> None:
     append_by_hand(directory, find_key(tmp_path), withhold(subject("x"), 0, "0" * 64))
     assert "that entry is no trial" in damage_of(directory)[DamageKind.DUPLICATE_TRIAL]
     assert "that entry is no trial" in refusal_of(directory)
-
-
-def test_a_trial_that_came_back_is_the_same_one(tmp_path: Path) -> None:
-    directory, key = small(tmp_path, "t1", "t2"), find_key(tmp_path)
-    copy = tmp_path / "copy"
-    copy.write_bytes((directory / "entries" / "000000.jsonl").read_bytes())
-    with OpenLedger.open(directory, key=key) as ledger:
-        ledger.refresh()
-        withhold_trial(ledger, find_trial(ledger, "t1"), WHY)
-        restore(ledger, 1, copy)
-    assert verify_ledger(directory).is_sound
-    with OpenLedger.open(directory) as ledger:
-        ledger.refresh()
-        assert find_trial(ledger, "t1").seq == 1
-
-
-def test_a_trial_is_withheld_by_its_name_only(tmp_path: Path) -> None:
-    directory = small(tmp_path, "t1")
-    with OpenLedger.open(directory, key=find_key(tmp_path)) as ledger:
-        ledger.refresh()
-        with pytest.raises(LedgerError, match="entry 1 is a trial; withhold it by its name"):
-            withhold_entry(ledger, 1, WHY)
 
 
 def test_fast_says_that_it_does_not_look_for_duplicates(tmp_path: Path, proctor: Proctor) -> None:

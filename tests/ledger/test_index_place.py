@@ -254,21 +254,6 @@ def test_an_index_that_was_read_while_somebody_withheld_forgets_too(
     assert SECRET not in all_bytes(tmp_path / "other")
 
 
-def test_what_is_brought_back_is_seen_by_other_users(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    directory = small(tmp_path, "a", "b")
-    copy = (directory / "entries" / "000000.jsonl").read_bytes()
-    (tmp_path / "copy").write_bytes(copy)
-    with Ledger.open(directory, key=find_key(tmp_path)) as ledger:
-        ledger.withhold(ledger.find("a"), reason="by mistake", author="ana")
-        monkeypatch.setenv("PROCTOR_CACHE", str(tmp_path / "other"))
-        assert trials(directory) == [("a", "withheld"), ("b", "sealed")]
-        ledger.restore(ledger.find("a"), tmp_path / "copy")
-    assert trials(directory) == BOTH
-    assert verify_ledger(directory).damage == []
-
-
 def test_a_line_that_was_edited_is_not_shown(tmp_path: Path, proctor: Proctor) -> None:
     ledger = small(tmp_path, "a", "b")
     segment = ledger / "entries" / "000000.jsonl"

@@ -22,8 +22,7 @@ from proctor.ledger.entry import NoteEntry
 from proctor.ledger.index import Index
 from proctor.ledger.ledger import OpenLedger, begin_log
 from proctor.ledger.log import FileLog, LogStore, Place, read_line, read_lines
-from proctor.ledger.query import load_position, resolve_name
-from proctor.ledger.restore import restore
+from proctor.ledger.query import load_position
 from proctor.ledger.review import append_review
 from proctor.ledger.sealing import seal
 from proctor.ledger.trial_index import NamePattern, TrialFilter, TrialIndex
@@ -274,7 +273,6 @@ class TestTrialIndex:
         assert made.count_kinds() == known.count_kinds()
         assert made.latest_entries(9, before=150) == known.latest_entries(9, before=150)
         assert made.withheld_lines() == known.withheld_lines() != []
-        assert made.unnamed_withholdings(size) == known.unnamed_withholdings(size) != []
         assert made.supersessions() == known.supersessions() != {}
         assert made.supersessions(100) == known.supersessions(100)
         assert made.datasets() == known.datasets()
@@ -359,7 +357,6 @@ class TestOtherLedger:
         first, second, third, *_ = ledger.index.trials(TrialFilter(experiment=REWARDS))
         append_review(ledger, first, "pass", reviewer="ana", note="read it")
         why = Why("a key in it", "ana")
-        line = ledger.line(second.seq)
         withhold_trial(ledger, second, why)
         withhold_evidence(ledger, third, why)
         found = verify_log(Check(log=ledger.log, artifacts=ledger.artifacts))
@@ -367,9 +364,6 @@ class TestOtherLedger:
         statuses = {row.seq: (row.status, row.review) for row in load_position(ledger).trials}
         assert statuses[first.seq] == (first.status, "pass")
         assert statuses[second.seq] == ("withheld", None)
-        (tmp_path / "line").write_bytes(line + b"\n")
-        assert restore(ledger, second.seq, tmp_path / "line").line == second.seq
-        assert resolve_name(ledger, second.name) == second
 
     def test_an_edited_line_is_found(self, both: tuple[OpenLedger, OpenLedger]) -> None:
         ledger, _ = both

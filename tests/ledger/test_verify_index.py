@@ -95,7 +95,7 @@ LIES = {
     "trials": [name for name in TRIAL_COLUMNS if name != "seq"],
     "remarks": ["record", "seq", "kind", "verdict", "is_subject"],
     "conditions": ["document"],
-    "withholdings": ["entry", "is_named", "artifacts"],
+    "withholdings": ["entry"],
     "position": ["version", "size", "segment", "offset", "peaks", "key", "origin"],
 }  # fmt: skip
 """All columns of all tables."""

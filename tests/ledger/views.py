@@ -5,7 +5,6 @@ scored      counted, with rewards      missing     counted, without one: as 0
 superseded, attempts, withheld         in no number
 errored     counted, with an exception
 mean        harbor's, of the counted   rescored    counted, and marked again later
-unnamed     lines of the ledger that were withheld without naming a trial
 """
 
 import asyncio
@@ -28,9 +27,6 @@ from tests.report.board_ledgers import DATASET
 
 type Counts = dict[str, object]
 type Document = Any
-
-UNNAMED = "withheld without naming a trial"
-"""The words that disclose it."""
 
 
 def read(ran: Ran) -> Document:
@@ -60,14 +56,12 @@ def view_all(
 
 def view_list(proctor: Proctor, ledger: Path, experiment: str) -> Counts:
     rows = read(proctor("ledger", "list", "--experiment", experiment, "--json", "--ledger", ledger))
-    named = [row for row in rows if row["trial_id"] is not None]
-    status = Counter(row["status"] for row in named)
+    status = Counter(row["status"] for row in rows)
     return {
-        "trials": len(named),
+        "trials": len(rows),
         "superseded": status["superseded"],
         "attempts": status["begun again"],
         "withheld": status["withheld"],
-        "unnamed": len(rows) - len(named),
     }
 
 
@@ -111,7 +105,6 @@ def count_report(facts: Document) -> Counts:
         "attempts": left_out.get("begun again", 0),
         "withheld": left_out.get("withheld", 0),
         "errored": sum(group["errored"] for group in facts["groups"]),
-        "unnamed": run["withheld_unnamed"],
         "mean": _mean_of([(each["counted"], each["mean_errors_as_zero"]) for each in accounts]),
     }
 
@@ -134,7 +127,7 @@ def view_board(proctor: Proctor, ledger: Path, experiment: str, dataset: str) ->
     trials = [each for row in rows for each in row["trials"]]
     ours = [each for each in trials if each["trial"].startswith(f"{experiment}/")]
     if not ours:
-        return {"unnamed": len(board["withheld"]["unnamed"])}
+        return {}
     counted = [each for each in ours if each["status"] == "counted"]
     firsts = [
         each["marked_again"]["former"] if "marked_again" in each else each["reward"]
@@ -153,7 +146,6 @@ def view_board(proctor: Proctor, ledger: Path, experiment: str, dataset: str) ->
         "withheld": len(gone),
         "errored": sum(each["exception"] is not None for each in counted),
         "rescored": sum("marked_again" in each for each in counted),
-        "unnamed": len(board["withheld"]["unnamed"]),
         "mean": _mean_of([(1, reward or 0.0) for reward in firsts]),
         **_check_rows(rows),
     }
@@ -190,10 +182,9 @@ def count_verdict(found: Document) -> Counts:
     assert verdict["trials"] == counts["counted"] + counts["withheld"]
     assert counts["counted"] == counts["scored"] + counts["zero_by_missing"]
     assert counts["no_number"] <= counts["scored"]
-    # A withheld trial, and a line that nobody named, fail it by name.
+    # A withheld trial fails it by name.
     assert (codes["withheld-trial"] > 0) == (counts["withheld"] > 0)
-    assert (codes["withheld-unnamed"] > 0) == (counts["withheld_unnamed"] > 0)
-    return {**_renamed(counts), "unnamed": counts["withheld_unnamed"]}
+    return _renamed(counts)
 
 
 def _renamed(counts: Document) -> Counts:
@@ -214,10 +205,9 @@ def view_claim(proctor: Proctor, ledger: Path, experiment: str, scratch: Path) -
     counts = claim["counts"]
     checked = proctor("check", path)
     assert checked.code == 0, checked
-    assert (UNNAMED in checked.out) == (UNNAMED in ran.out) == (counts["withheld_unnamed"] > 0)
     groups = claim["certificate"]["groups"]
     means = [(len(group["trials"]), _mean_in(group)) for group in groups]
-    found = {**_renamed(counts), "unnamed": counts["withheld_unnamed"], "mean": _mean_of(means)}
+    found = {**_renamed(counts), "mean": _mean_of(means)}
     bases = {trial["basis"] for group in groups for trial in group["trials"]}
     if bases & {FROM_BREAKDOWN, FROM_REWARD}:
         # Claims count the reason of a trial that was sealed without a certificate as an exception.
@@ -244,13 +234,11 @@ def count_gate(ran: Ran) -> Counts:
         return {}
     (run,) = json.loads(ran.out)["runs"]
     parts, groups = run["denominators"], run["groups"]
-    assert any(UNNAMED in note for note in run["notes"]) == (parts["withheld_unnamed"] > 0)
     return {
         "counted": parts["run"],
         "withheld": parts["withheld"],
         "superseded": parts["superseded"] - parts["attempts"],
         "attempts": parts["attempts"],
-        "unnamed": parts["withheld_unnamed"],
         "errored": run["errors"]["errored"],
         "scored": sum(group["scored"] for group in groups),
         "missing": sum(group["zero_by_missing"] for group in groups),
@@ -334,13 +322,8 @@ def count_page(page: str) -> Counts:
 
 def view_pages(ledger: Path, experiment: str, dataset: str) -> dict[str, Counts]:
     """The page of the experiment, and what the first page says of it."""
-    paths = (f"/experiments/{experiment}", "/", f"/boards/{dataset}", "/ledger")
-    page, front, board, log = asyncio.run(_fetch(Subject(ledger=ledger), paths))
-    counts = count_page(page)
-    pages = {"experiment": page, "experiments": front, "board": board, "ledger": log}
-    if "no dataset" in board:
-        del pages["board"]
-    disclosed = {name: _find_unnamed(text) for name, text in pages.items()}
+    paths = (f"/experiments/{experiment}", "/")
+    page, front = asyncio.run(_fetch(Subject(ledger=ledger), paths))
     row = re.search(rf'<th scope="row"><a [^>]*>{experiment}</a>(.*?)</tr>', front, re.DOTALL)
     assert row is not None
     labels = '"(?:Trials|Not scored|Errored)"'
@@ -350,13 +333,4 @@ def view_pages(ledger: Path, experiment: str, dataset: str) -> dict[str, Counts]
     for name in ("withheld", "superseded"):
         tag = re.search(rf"(\d+) {name}", row[1])
         listed[name] = int(tag[1]) if tag else 0
-    return {
-        "page of the experiment": counts,
-        "page of experiments": listed,
-        **{f"{name}, disclosed": {"unnamed": number} for name, number in disclosed.items()},
-    }
-
-
-def _find_unnamed(text: str) -> int:
-    found = re.search(rf"(\d+) entr(?:y|ies) {UNNAMED}", text)
-    return int(found[1]) if found else 0
+    return {"page of the experiment": count_page(page), "page of experiments": listed}

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import DamageError, ForkError, LedgerError
-from proctor.ledger.entry import TrialEntry, Withheld
+from proctor.ledger.entry import Withheld
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.publishing import DirectoryTarget, publish
 from proctor.ledger.query import find_trial
 from proctor.ledger.remote.mirror import connect
-from proctor.ledger.restore import restore
-from proctor.ledger.withhold import Why, withhold_evidence, withhold_trial
+from proctor.ledger.withhold import Why, withhold_trial
 from tests.publish.ledgers import Failing, KilledError, Owner, evidence_of, read_trials
 from tests.publish.stores import running_web_server
 from tests.serve.servers import EXPERIMENT, Machine
@@ -184,35 +183,6 @@ def test_evidence_of_a_withheld_trial_is_not_published_if_it_came_back(
     assert owner.publish(site.target).removed == 1
     assert owner.publish(site.target, is_all=True).removed == 0
     assert not [path for path in site.files() if digest in path]
-
-
-def test_evidence_that_is_restored_is_published_again(site: Site, owner: Owner) -> None:
-    with owner.open() as ledger:
-        row = find_trial(ledger, "a")
-        withhold_evidence(ledger, row, Why("private", "ana"), ["a.txt"])
-    owner.publish(site.target)
-    with owner.open() as ledger:
-        (digest,) = restore(ledger, row.seq, owner.top / "evidence").artifacts
-    assert not [path for path in site.files() if digest in path]
-    owner.publish(site.target)
-    assert [path for path in site.files() if digest in path]
-
-
-def test_what_is_restored_is_published_again(site: Site, owner: Owner, tmp_path: Path) -> None:
-    kept = owner.copy(tmp_path / "kept")
-    owner.seal(*(f"more-{number}" for number in range(300)))
-    with owner.open() as ledger:
-        row = find_trial(ledger, "a")
-        withhold_trial(ledger, row, Why("private", "ana"))
-    owner.publish(site.target)
-    with owner.open() as ledger:
-        restore(ledger, row.seq, kept.directory)
-    done = owner.publish(site.target)
-    assert (done.renewed, done.files) == (1, 2)
-    reader = site.reader()
-    read_trials(reader)
-    with reader.opened_for_reading() as copy:
-        assert isinstance(copy.entry(row.seq), TrialEntry)
 
 
 def test_a_reader_meets_a_publication_half_way(

@@ -14,7 +14,7 @@ from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.query import find_trial
 from proctor.ledger.review import append_note, append_review
 from proctor.ledger.tree import leaf_hash
-from proctor.ledger.withhold import Why, withhold_entry
+from proctor.ledger.withhold import Why, withhold_trial
 from proctor.web.app import make_app
 from proctor.web.ledgers import verifying
 from proctor.web.subject import Subject
@@ -242,14 +242,14 @@ def test_a_line_that_was_edited_since_it_was_read_is_shown_as_damaged(small: Pat
 
 
 def test_harm_in_entries_neither_runs_nor_breaks_the_page(tmp_path: Path, page: Page) -> None:
-    ledger = seal_files(tmp_path, "one", {"a.txt": b"of one\n"})
+    seal_files(tmp_path, "one", {"a.txt": b"of one\n"})
+    ledger = seal_files(tmp_path, "other", {"a.txt": b"of the other\n"})
     with open_for_writing(tmp_path) as opened:
-        row = find_trial(opened, "one")
+        row, other = find_trial(opened, "one"), find_trial(opened, "other")
         append_review(opened, row, "pass", reviewer="<b>ana</b>", note=HARM + LONG)
         seq = append_note(opened, HARM + LONG, author=HARM[:100])
-        gone = append_note(opened, "to be taken out, and a few more words", author="ana")
         opened.refresh()
-        withhold_entry(opened, gone, Why(HARM, "ana"))
+        said = withhold_trial(opened, other, Why(HARM, "ana")).seq
     dialogs = watch_dialogs(page)
     page.set_viewport_size(PHONE)
     with serving(make_app(Subject(ledger=ledger))) as address:
@@ -257,8 +257,8 @@ def test_harm_in_entries_neither_runs_nor_breaks_the_page(tmp_path: Path, page: 
             "",
             "/entries/1",
             f"/entries/{seq}",
-            f"/entries/{gone}",
-            f"/entries/{gone + 1}",
+            f"/entries/{other.seq}",
+            f"/entries/{said}",
         ):
             response = page.goto(f"{address}/ledger{path}")
             assert response is not None
@@ -266,7 +266,7 @@ def test_harm_in_entries_neither_runs_nor_breaks_the_page(tmp_path: Path, page: 
             assert not is_too_wide(page), path
             assert page.evaluate("window.hacked") is None
             assert "\u202e" not in page.content()
-        expect(page.get_by_role("link", name=str(gone), exact=True)).to_be_visible()
+        expect(page.get_by_role("link", name=str(said), exact=True)).to_be_visible()
     assert dialogs == []
 
 

@@ -18,7 +18,6 @@ from proctor.cli.stdout import print_stderr
 from proctor.cli.width import terminal_width
 from proctor.errors import InputError
 from proctor.ledger.reader import LedgerReader
-from proctor.ledger.withheld import list_unnamed, render_unnamed
 from proctor.record.reasons import NO_NUMBER
 from proctor.report.board.document import describe_board, describe_cells, describe_trials
 from proctor.report.board.making import list_datasets, make_board
@@ -144,17 +143,13 @@ def _check_forms() -> None:
 
 def _list(ledger: LedgerReader, *, as_json: bool) -> int:
     found = list_datasets(ledger)
-    unnamed = list_unnamed(ledger)
     if as_json:
-        datasets = msgspec.to_builtins(found)
-        print_json({"datasets": datasets, "withheld_unnamed": len(unnamed)})
+        print_json({"datasets": msgspec.to_builtins(found)})
     elif found:
         rows = [(each.dataset, f"{each.trials:,}", f"{each.experiments:,}") for each in found]
         print_rows(("dataset", "trials", "experiments"), rows, right=("trials", "experiments"))
     else:
         print_line("no trial of a dataset is sealed yet")
-    if disclosed := render_unnamed(unnamed):
-        print_stderr(f"note: {disclosed}")
     return 0
 
 

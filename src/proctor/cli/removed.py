@@ -19,6 +19,8 @@ REMOVED: dict[str, str] = {
     "proctor run --slurm-arg": "examples/slurm.sbatch starts Ray in an allocation.",
     "proctor audit --plan": "`proctor board` compares counted trials with a sealed plan.",
     "proctor plan": "`proctor run` plans all trials before the first, and seals which each was.",
+    "proctor ledger withhold --restore": "withheld bytes stay withheld; `proctor ledger verify` "
+    "says which, and a copy of the ledger still has them.",
     "proctor case": "`proctor ledger prove` and `proctor ledger claim` hand over trials with their "
     "proof, and `proctor report --site` writes pages.",
     "proctor export --format every-eval-ever": "`--format aec-bench` or `parquet` has every score.",

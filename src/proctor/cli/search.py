@@ -5,7 +5,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import click
 
@@ -17,7 +17,6 @@ from proctor.cli.output import json_option, print_json, print_line
 from proctor.cli.stdout import print_stderr, send
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.trial_index import TrialFilter
-from proctor.ledger.withheld import list_unnamed, render_unnamed
 from proctor.search.find import (
     COUNTED,
     Found,
@@ -190,30 +189,17 @@ def command(
     chosen = replace(wanted, limit=None)
     with open_ledger(directory) as ledger:
         ledger.refresh()
-        unnamed = list_unnamed(ledger)
         if by_trial:
             counts = _ask(
                 ledger, lambda index: count_by_trial(ledger, index, query, chosen), is_now=is_now
             )
-            _print_counts(counts, wanted.limit, len(unnamed), as_json=as_json)
+            _print_counts(counts, wanted.limit, as_json=as_json)
         else:
             found = _ask(
                 ledger, lambda index: find_hits(ledger, index, query, chosen, page), is_now=is_now
             )
-            answer = _Answer(found, page, len(unnamed))
-            _print_hits(answer, query, directory, as_json=as_json)
-    if disclosed := render_unnamed(unnamed):
-        print_stderr(f"proctor: not searched: {disclosed}")
+            _print_hits(found, page, query, directory, as_json=as_json)
     return 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Answer:
-    """A page of hits, and how many entries may have had more."""
-
-    found: Found
-    page: Page
-    unnamed: int
 
 
 def _update(directory: str | None) -> int:
@@ -248,8 +234,10 @@ def _ask[T](ledger: LedgerReader, ask: Callable[[SearchIndex], T], *, is_now: bo
     return ask_index(ledger, ask_and_tell, _make_watch(), is_now=is_now)
 
 
-def _print_hits(answer: _Answer, query: Query, directory: str | None, *, as_json: bool) -> None:
-    marker, found, page = Marker(query.words), answer.found, answer.page
+def _print_hits(
+    found: Found, page: Page, query: Query, directory: str | None, *, as_json: bool
+) -> None:
+    marker = Marker(query.words)
     if as_json:
         print_json(
             {
@@ -257,7 +245,6 @@ def _print_hits(answer: _Answer, query: Query, directory: str | None, *, as_json
                 "is_exact": found.is_exact,
                 "trials": found.trials,
                 "page": page.number,
-                "withheld_unnamed": answer.unnamed,
                 "hits": [_describe(hit, marker, directory) for hit in found.hits],
             }
         )
@@ -294,16 +281,13 @@ def _show_command(hit: Hit, directory: str | None) -> list[str]:
     return ["proctor", "show", name, *step_options(hit.row), *name_ledger(directory)]
 
 
-def _print_counts(
-    counts: list[TrialCount], limit: int | None, unnamed: int, *, as_json: bool
-) -> None:
+def _print_counts(counts: list[TrialCount], limit: int | None, *, as_json: bool) -> None:
     shown = counts[:limit]
     total = sum(count.matches for count in counts)
     if as_json:
         document = {
             "matches": total,
             "trials": len(counts),
-            "withheld_unnamed": unnamed,
             "by_trial": [
                 {
                     "experiment_id": count.experiment_id,

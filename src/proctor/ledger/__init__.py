@@ -37,7 +37,6 @@
     review       entries about sealed trials: reviews, supersessions, notes, plans
     withhold     withholds bytes; their digests stay
     withheld     withholdings that name no trial
-    restore      restores withheld bytes
     publishing   a ledger as static files, for buckets and web servers
     supersession   which supersessions count
     api          the ledger for programs

@@ -20,7 +20,6 @@ from proctor.ledger.keys import find_key
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.place import open_or_create
 from proctor.ledger.query import find_trial, list_trials, resolve_name
-from proctor.ledger.restore import Restored, restore
 from proctor.ledger.review import (
     Remark,
     append_note,
@@ -34,14 +33,7 @@ from proctor.ledger.row import TrialRow
 from proctor.ledger.sealing import Sealed, Secrets, Submission, seal
 from proctor.ledger.submission import submit_trial
 from proctor.ledger.trial_index import TrialFilter
-from proctor.ledger.withheld import UnnamedWithholding, list_unnamed
-from proctor.ledger.withhold import (
-    Why,
-    Withholding,
-    withhold_entry,
-    withhold_evidence,
-    withhold_trial,
-)
+from proctor.ledger.withhold import Why, Withholding, withhold_evidence, withhold_trial
 
 __all__ = ["Ledger", "Secrets", "Submission", "TrialFilter", "TrialRow", "TrialScore"]
 
@@ -163,19 +155,6 @@ class Ledger(OpenLedger):
         if evidence is None:
             return withhold_trial(self, trial, why)
         return withhold_evidence(self, trial, why, evidence)
-
-    def withhold_entry(self, seq: int, *, reason: str, author: str) -> Withholding:
-        """Withhold an entry that is not a trial, such as a note."""
-        return withhold_entry(self, seq, Why(reason, author))
-
-    def restore(self, trial: TrialRow, source: Path | str) -> Restored:
-        """Restore withheld bytes of a trial from a file or directory, as far as it has them."""
-        return restore(self, trial.seq, Path(source))
-
-    def withheld_unnamed(self) -> list[UnnamedWithholding]:
-        """Withholdings that name no trial, and so may concern any experiment."""
-        self.refresh()
-        return list_unnamed(self)
 
     def lookup(self, name: str) -> TrialRow | AnyEntry | Withheld:
         """Find a trial by its name, or an entry of another kind by its number."""

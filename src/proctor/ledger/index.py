@@ -37,7 +37,6 @@ from proctor.ledger.row import (
     remark_columns,
     to_columns,
     withheld_columns,
-    withholding_columns,
 )
 from proctor.ledger.supersession import SET_STATUS, read_supersessions, update_statuses
 from proctor.ledger.tree import BRANCHES, HASH_SIZE, Frontier, root_of
@@ -70,16 +69,6 @@ _LEAVES = "SELECT leaf FROM entries WHERE seq >= ? AND seq < ? ORDER BY seq"
 _HASHES = "SELECT hash FROM hashes WHERE level = ? AND number >= ? AND number < ? ORDER BY number"
 _REMARKED = " JOIN trials USING (record)"
 _HIGHEST = "\U0010ffff"
-_UNNAMED_LINES = (
-    "SELECT seq, (SELECT min(said.seq) FROM withholdings said WHERE said.entry = entries.seq) "
-    "FROM entries WHERE kind = '' AND kind <> 'trial' AND seq < ? "
-    "AND seq NOT IN (SELECT seq FROM trials) ORDER BY seq"
-)
-_UNNAMED_EVIDENCE = (
-    "SELECT NULL, seq FROM withholdings WHERE NOT is_named AND artifacts > 0 AND seq < ? "
-    "AND NOT EXISTS (SELECT 1 FROM entries gone WHERE gone.seq = withholdings.entry "
-    "AND gone.kind = '') ORDER BY seq"
-)
 _CONDITIONS = {
     "experiment": "experiment_id = ?",
     "trial": "trial_id = ?",
@@ -177,7 +166,7 @@ class Index:
         return True
 
     def replace(self, line: Indexed, said: Sequence[WithholdEntry]) -> None:
-        """Index a line again that was withheld or restored: see `TrialIndex`."""
+        """Index a line again that was withheld: see `TrialIndex`."""
         seq, execute = (line.entry.seq,), self.connection.execute
         with self._writing():
             former = execute(_REFERRED, seq).fetchone() or ()
@@ -263,7 +252,7 @@ class Index:
             # Only the withholding with the right leaf hash names this line: see ledger.withheld.
             if execute(IS_WITHHELD, (seq, entry.leaf)).fetchone():
                 self._insert_trial(row)
-        # If the line is still there, it was restored or is about to be withheld.
+        # If the line is still there, it is about to be withheld.
         elif known != row[1:4]:
             found = Subject(**dict(zip(_SUBJECT, known, strict=True))) if known else None
             raise DamageError(render_misnamed(entry.seq, seq, subject, found))
@@ -285,7 +274,7 @@ class Index:
         for row in remark_columns(entry):
             execute("INSERT INTO remarks VALUES (?, ?, ?, ?, ?)", row)
         if isinstance(entry, WithholdEntry):
-            execute("INSERT INTO withholdings VALUES (?, ?, ?, ?)", withholding_columns(entry))
+            execute("INSERT INTO withholdings VALUES (?, ?)", (entry.seq, entry.entry))
             self._insert_withheld(entry)
 
     def erase(self) -> None:
@@ -317,11 +306,6 @@ class Index:
     def _entries(self, where: str, values: Sequence[Any] = ()) -> Iterator[IndexedEntry]:
         for seq, kind, at, segment, offset, *rest in self.stream(f"{_ENTRY} {where}", values):
             yield IndexedEntry(seq, kind, at, Place(segment, offset), *rest)
-
-    def unnamed_withholdings(self, size: int) -> list[tuple[int | None, int | None]]:
-        """Withholdings that name no trial: see `TrialIndex`."""
-        queries = (_UNNAMED_LINES, _UNNAMED_EVIDENCE)
-        return [(line, said) for query in queries for line, said in self.select(query, (size,))]
 
     def naming(self, sha256: str) -> Iterator[int]:
         """Positions of the trials that name this evidence: see `TrialIndex`."""

@@ -11,7 +11,7 @@ from proctor.ledger.derived import expect_schema, list_schema, remove_database
 from proctor.ledger.row import declare_columns
 
 # Version of the tables below; an index of another version is built again.
-VERSION = 11
+VERSION = 12
 
 _TABLES = f"""
 CREATE TABLE position (
@@ -46,7 +46,7 @@ CREATE INDEX remarks_record ON remarks (record, seq);
 CREATE INDEX remarks_verdict ON remarks (seq) WHERE verdict IS NOT NULL;
 CREATE INDEX remarks_supersede ON remarks (seq) WHERE kind = 'supersede';
 CREATE TABLE withholdings (
-    seq INTEGER PRIMARY KEY, entry INTEGER, is_named INTEGER NOT NULL, artifacts INTEGER NOT NULL
+    seq INTEGER PRIMARY KEY, entry INTEGER
 );
 CREATE INDEX withholdings_entry ON withholdings (entry);
 """

@@ -139,7 +139,7 @@ class Published:
     n_bytes: int = 0
     """Their bytes."""
     renewed: int = 0
-    """Bundles sent again because lines in them were withheld, or restored."""
+    """Bundles sent again because lines in them were withheld."""
     removed: int = 0
     """Artifacts removed because they are withheld."""
 
@@ -225,7 +225,7 @@ def _publish(
     there = set(target.list(TILES))
     done = Published(target.url, checkpoint.tree.size, before)
     withheld = withheld_digests(ledger)
-    gone = {sha256 for sha256 in withheld if not _is_restored(ledger, sha256)}
+    gone = {sha256 for sha256 in withheld if not _is_needed(ledger, sha256)}
     with _Sender(target, done) as sender:  # (3)
         sending = _Sending(ledger, target, sender, progress, withheld - gone, gone)
         skipped: set[str] = set() if is_all else there
@@ -288,8 +288,8 @@ class _Sending:
     target: Target
     sender: _Sender
     progress: Progress
-    restored: set[str]
-    """Evidence that was withheld, and is there."""
+    needed: set[str]
+    """Evidence that was withheld, and that another trial names."""
     gone: set[str]
     """Evidence that is withheld."""
     _named: dict[str, None] | None = None
@@ -314,13 +314,13 @@ class _Sending:
         return sent
 
     def send_artifacts(self, *, is_all: bool) -> None:
-        """Send evidence that the new entries name, and evidence that was restored.
+        """Send evidence that the new entries name, and evidence that another trial needs.
 
         Raises:
             MissingArtifactError: some is missing, and not withheld.
         """
         artifacts = self.ledger.artifacts
-        named = list(dict.fromkeys([*(self._named or ()), *sorted(self.restored)]))
+        named = list(dict.fromkeys([*(self._named or ()), *sorted(self.needed)]))
         there = set() if is_all else self.target.existing(ARTIFACTS, named)
         for number, sha256 in enumerate(named, start=1):
             if sha256 in there or sha256 in self.gone:
@@ -376,11 +376,8 @@ def _swap(
     raise LedgerError(f"{target.url}: others keep publishing there; try again")
 
 
-def _is_restored(ledger: LedgerReader, sha256: str) -> bool:
-    """Whether withheld evidence is there, and named by a trial that is not withheld.
-
-    What only withheld trials name came back without their lines: `restore` brings back both.
-    """
+def _is_needed(ledger: LedgerReader, sha256: str) -> bool:
+    """Whether withheld evidence is there, and named by a trial that is not withheld."""
     return ledger.artifacts.holds(sha256) and bool(list_naming(ledger, sha256))
 
 
@@ -394,7 +391,7 @@ def _remove_withheld(target: Target, gone: set[str], done: Published) -> None:
 def _renew_bundles(
     ledger: LedgerReader, size: int, target: Target, fresh: set[int], done: Published
 ) -> None:
-    """Replace bundles with lines that were withheld, or restored, since they were sent."""
+    """Replace bundles with lines that were withheld since they were sent."""
     lines = {each.entry for each in list_withholdings(ledger) if each.entry is not None}
     for number in sorted({seq // TILE for seq in lines} - fresh):
         tile = Tile(None, number, min(TILE, size - number * TILE))

@@ -24,7 +24,6 @@ from proctor.ledger.counting import (
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow, admitted_status
 from proctor.ledger.trial_index import NamePattern, TrialFilter, check_text
-from proctor.ledger.withheld import UnnamedWithholding, list_unnamed
 
 _MOST_NAMED = 5
 _TRIES = 100
@@ -79,8 +78,6 @@ class Position:
     """In the order they were sealed."""
     supersessions: dict[str, str | None]
     """Why each supersession does not count, by superseded record; None if it counts."""
-    unnamed: list[UnnamedWithholding]
-    """Withholdings that name no trial, and so may concern any experiment."""
 
 
 def load_position(
@@ -125,7 +122,7 @@ def read_position(
         kept = {row.experiment_id for row in select(replace(wanted, names=names))}
         some = replace(wanted, experiments=tuple(kept))
         restarted = _find_restarted(select(some)) if kept else {}
-        position = Position(size, [], judged, list_unnamed(ledger, size))
+        position = Position(size, [], judged)
         yield position, (_mark_restarted(row, restarted) for row in select(wanted))
 
 

@@ -517,11 +517,6 @@ def withheld_columns(entry: WithholdEntry) -> Columns | None:
     return to_columns(row)
 
 
-def withholding_columns(entry: WithholdEntry) -> tuple[int, int | None, int, int]:
-    """Position of a withholding and of its line, whether it names a trial, and number of files."""
-    return (entry.seq, entry.entry, int(entry.subject is not None), len(entry.artifacts))
-
-
 def remark_columns(entry: AnyEntry) -> list[RemarkColumns]:
     """The rows for the trials that an entry is about."""
     match entry:

@@ -153,7 +153,7 @@ class TrialIndex(Protocol):
         ...
 
     def replace(self, line: Indexed, said: Sequence[WithholdEntry]) -> None:
-        """Index a line again that was withheld or restored, leaving no withheld bytes behind.
+        """Index a line again that was withheld, leaving no withheld bytes behind.
 
         `said` are the entries that withhold it, in the order of the log.
 
@@ -198,13 +198,6 @@ class TrialIndex(Protocol):
 
     def withheld_lines(self) -> list[IndexedEntry]:
         """The entries that withholdings name, whether or not their lines are withheld now."""
-        ...
-
-    def unnamed_withholdings(self, size: int) -> list[tuple[int | None, int | None]]:
-        """Withholdings that name no trial: the withheld line, and the entry that withholds it.
-
-        The line is None if only evidence was withheld, the entry is None if there is none.
-        """
         ...
 
     def find_trial(self, experiment_id: str, trial_id: str) -> tuple[int, str, str | None] | None:

@@ -7,7 +7,6 @@ from proctor.ledger.admission import admit_with_row
 from proctor.ledger.derived import SEARCH_INDEX, remove_index
 from proctor.ledger.entry import AnyEntry, Withheld, WithholdEntry, decode_line
 from proctor.ledger.log import Line, LogStore, read_line, read_lines
-from proctor.ledger.row import kind_and_time
 from proctor.ledger.tree import HASH_SIZE, Frontier, Tree, leaf_hash
 from proctor.ledger.trial_index import Indexed, IndexedEntry, Position, TrialIndex, key_after
 
@@ -59,12 +58,13 @@ def _holds(log: LogStore, position: Position) -> bool:
 
 
 def _replace_stale(index: TrialIndex, log: LogStore) -> bool:
-    """Read lines again that were withheld or restored since: neither changes the tree.
+    """Read lines again that were withheld since, which does not change the tree.
 
     Returns False if the index must be built again.
     """
     try:
-        stale = [found for line in index.withheld_lines() if (found := _read_stale(line, log))]
+        present = [line for line in index.withheld_lines() if line.kind]
+        stale = [found for line in present if (found := _read_stale(line, log))]
         if not stale:
             return True
         _remove_search_index(index)
@@ -77,13 +77,12 @@ def _replace_stale(index: TrialIndex, log: LogStore) -> bool:
 
 
 def _read_stale(known: IndexedEntry, log: LogStore) -> Indexed | None:
-    """The line of an entry, if it was withheld or restored since it was indexed."""
+    """The placeholder of an entry, if it was withheld since it was indexed."""
     data = read_line(log, known.place, known.length)
-    if (known.kind == "") == isinstance(decode_line(data, "the line"), Withheld):
+    if not isinstance(decode_line(data, "the line"), Withheld):
         return None
     line = _index_line(Line(known.place, data), log, known.seq)
-    kinds = {known.kind, kind_and_time(line.entry)[0]}
-    if line.leaf != known.leaf or not kinds.isdisjoint(_NEVER_WITHHELD):
+    if line.leaf != known.leaf or known.kind in _NEVER_WITHHELD:
         raise DamageError(f"{log.where}: entry {known.seq} differs from what was indexed")
     return line
 

@@ -9,7 +9,7 @@
    when they read the entry.
 
 A crash after (1) leaves the bytes; withholding again for the same reason continues with (2).
-Restoring (restore.py) accepts any file with the right hashes.
+Only trials are withheld: a line without a name could be anybody's trial.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -19,10 +19,7 @@ from itertools import islice
 from proctor.errors import LedgerError, MissingArtifactError
 from proctor.ledger.derived import SEARCH_INDEX, remove_from_ledger, remove_index
 from proctor.ledger.entry import (
-    AttestEntry,
     EvidenceFile,
-    KeyEntry,
-    MachineEntry,
     Subject,
     TrialEntry,
     Withheld,
@@ -90,11 +87,6 @@ def withhold_evidence(
 ) -> Withholding:
     """Withhold a trial's evidence, all of it or these files; its record stays."""
     return _withhold(ledger, why, lambda: _target_evidence(ledger, row, paths))
-
-
-def withhold_entry(ledger: LedgerWriter, seq: int, why: Why) -> Withholding:
-    """Withhold an entry that is not a trial: a note, a review, a plan."""
-    return _withhold(ledger, why, lambda: _target_entry(ledger, seq))
 
 
 def list_withholdings(ledger: LedgerReader) -> list[WithholdEntry]:
@@ -183,23 +175,6 @@ def _target_trial(ledger: LedgerWriter, row: TrialRow) -> _Target:
     digests = tuple(sorted({file.sha256 for file in files}))
     _check_room(row.seq, line)
     return _Target(row.subject, row.seq, leaf_hash(line).hex(), digests)
-
-
-def _target_entry(ledger: LedgerWriter, seq: int) -> _Target:
-    line = ledger.line(seq)
-    entry = decode_line(line, f"{ledger.where}: entry {seq}")
-    if isinstance(entry, Withheld):
-        return _target_withheld(ledger, seq)
-    # Without these, signatures, gaps and completeness could not be verified any more.
-    if isinstance(entry, KeyEntry | WithholdEntry | AttestEntry | MachineEntry):
-        raise LedgerError(
-            f"{ledger.where}: entry {seq} is of kind {entry.kind!r}, which others depend on; "
-            "it cannot be withheld"
-        )
-    if isinstance(entry, TrialEntry):
-        raise LedgerError(f"{ledger.where}: entry {seq} is a trial; withhold it by its name")
-    _check_room(seq, line)
-    return _Target(None, seq, leaf_hash(line).hex(), ())
 
 
 def _target_withheld(ledger: LedgerWriter, seq: int) -> _Target:

@@ -18,7 +18,6 @@ from proctor.ledger.query import Position, list_trials, load_position, render_mi
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.trial_index import TrialFilter
-from proctor.ledger.withheld import render_unnamed
 from proctor.report.in_jobs import Unreadable, load_jobs
 from proctor.sentence import count_of
 
@@ -55,8 +54,6 @@ class Run:
     """Notes about the numbers."""
     basis: Basis | None = None
     """Null for a job directory."""
-    withheld_unnamed: int = 0
-    """Entries of the ledger withheld without naming a trial, which may be of this run."""
 
 
 def load_run(thing: str, ledger: LedgerReader | None, *, prefers_ledger: bool = False) -> Run:
@@ -127,15 +124,12 @@ def load_sealed_run(ledger: LedgerReader, experiment: str) -> Run:
         left_out=count_left_out(found.trials),
         notes=tuple(_find_notes(ledger, found, counted)),
         basis=_basis_of(checkpoint),
-        withheld_unnamed=len(found.unnamed),
     )
 
 
 def _find_notes(
     ledger: LedgerReader, found: Position, counted: Sequence[TrialRow]
 ) -> Iterator[str]:
-    if unnamed := render_unnamed(found.unnamed):
-        yield f"the ledger: {unnamed}"
     experiment = found.trials[0].experiment_id
     entries = map(ledger.entry, ledger.index.remarks(kind="rescore"))
     named = {entry.subject.record for entry in entries if isinstance(entry, RescoreEntry)}

@@ -18,7 +18,6 @@ from proctor.ledger.query import load_position, snapshot, with_restarted
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.trial_index import TrialFilter
-from proctor.ledger.withheld import render_unnamed
 from proctor.record.reasons import NO_NUMBER, NOT_SCORED, outcome_of
 from proctor.report.board.numbers import RowNumbers, count_row
 from proctor.report.statistics.efficiency import PASS_MARK, efficiency_of
@@ -136,8 +135,6 @@ class Experiment:
     """Unusable files, and why."""
     boards: tuple[str, ...] = ()
     """Datasets of a ledger whose boards include its trials."""
-    disclosed: str | None = None
-    """What its ledger withheld without naming a trial, in a sentence."""
     published: dict[str, str] = field(default_factory=dict)
     """Metrics from a job's result.json, by group and metric."""
 
@@ -161,7 +158,6 @@ def load_sealed(ledger: LedgerReader, name: str) -> Experiment | None:
         is_job=False,
         version=version,
         boards=tuple(sorted({row.dataset_id for row in found.trials if row.dataset_id})),
-        disclosed=render_unnamed(found.unnamed),
     )
 
 

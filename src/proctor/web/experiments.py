@@ -10,7 +10,6 @@ from starlette.routing import BaseRoute, Route
 
 from proctor.ledger.query import snapshot
 from proctor.ledger.reader import LedgerReader
-from proctor.ledger.withheld import list_unnamed, render_unnamed
 from proctor.report.board.text import render_cost
 from proctor.web.bars import draw_bar, find_scale
 from proctor.web.experiment import Listed, list_experiments
@@ -73,7 +72,6 @@ def _render_sealed(ledger: LedgerReader, words: str, number: int) -> Markup:
         is_sealed=True,
         rows=rows,
         dataset=_find_dataset(rows),
-        disclosed=render_unnamed(list_unnamed(ledger)),
         bar=draw_bar,
         scale=find_scale([row.numbers for row in rows]),
         words_for={"score": show_score, "cost": render_cost},

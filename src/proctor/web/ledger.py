@@ -49,7 +49,6 @@ def _show_ledger(request: Request) -> Response:
             before=before,
             kind=kind,
             counts=log.count_kinds(),
-            disclosed=log.describe_unnamed(),
             filters=FILTERS,
             key=log.find_key(),
             is_signed=is_signed,

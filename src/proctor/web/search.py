@@ -26,7 +26,6 @@ from proctor.ledger.place import open_reader
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import NOT_IN_A_LOG
 from proctor.ledger.trial_index import TrialFilter
-from proctor.ledger.withheld import list_unnamed, render_unnamed
 from proctor.search.find import (
     COUNTED,
     Found,
@@ -136,9 +135,7 @@ def search_ledger(ledger: LedgerReader, query: Query, page: Page) -> tuple[Found
     """Return a page of hits, and notes about what could not be searched."""
 
     def ask(index: SearchIndex) -> tuple[Found, list[str]]:
-        unnamed = render_unnamed(list_unnamed(ledger))
-        problems = [*([unnamed] if unnamed else []), *index.problems()]
-        return find_hits(ledger, index, query, TrialFilter(), page), problems
+        return find_hits(ledger, index, query, TrialFilter(), page), [*index.problems()]
 
     return ask_index(ledger, ask)
 

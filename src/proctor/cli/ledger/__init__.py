@@ -9,7 +9,7 @@
     checkpoint   prints or saves the checkpoint
     key          prints the public key
     review       adds a review of a trial
-    withhold     withholds bytes, and restores them
+    withhold     withholds the bytes of a trial
     publish      writes a ledger as static files
     options      common options
     target       opens the ledger for writing
@@ -35,7 +35,7 @@ COMMANDS = {
     "checkpoint": "Print or save the ledger's checkpoint: origin, size, root and signature.",
     "key": "Print the public key of the ledger, for everyone who checks it.",
     "review": "Record your verdict on a trial, without changing the trial.",
-    "withhold": "Remove bytes but keep their digests, or restore them.",
+    "withhold": "Remove the bytes of a trial but keep their digests.",
     "publish": "Publish a ledger as static files to TARGET: s3://BUCKET/PREFIX or a directory.",
 }
 

@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import click
 import msgspec
@@ -13,12 +13,11 @@ from proctor.cli.ledger.options import ledger_option, open_ledger
 from proctor.cli.options import check_apart, sample_option
 from proctor.cli.output import json_option
 from proctor.cli.plain_table import print_rows
-from proctor.cli.stdout import print_stderr, send, send_bytes
+from proctor.cli.stdout import send, send_bytes
 from proctor.ledger import counting
 from proctor.ledger.query import list_trials
 from proctor.ledger.row import PUBLIC, TrialRow
 from proctor.ledger.trial_index import TrialFilter
-from proctor.ledger.withheld import UnnamedWithholding, list_unnamed, render_unnamed
 from proctor.record.reasons import outcome_of
 from proctor.sentence import printable, render_figure
 
@@ -104,26 +103,13 @@ def command(
     chosen = parse_columns(columns)
     with open_ledger(directory) as ledger:
         rows = list_trials(ledger, wanted)
-        unnamed = list_unnamed(ledger)
-    # A withholding without a name may concern any selected trial.
-    is_asked = wanted.status in (None, "withheld")
-    nameless = [_describe(each) for each in unnamed] if is_asked else []
     if as_json or as_jsonl:
-        _print_documents(rows, nameless, chosen, is_lines=as_jsonl)
+        _print_documents(rows, chosen or NAMES, is_lines=as_jsonl)
     elif as_csv:
-        _print_csv(rows, nameless, chosen or NAMES)
+        _print_csv(rows, chosen or NAMES)
     else:
         _print_table(rows, chosen or _find_shown(rows, wanted), wanted)
-    if disclosed := render_unnamed(unnamed):
-        (print_stderr if as_json or as_jsonl or as_csv else send)(f"note: {disclosed}")
     return 0
-
-
-def _describe(unnamed: UnnamedWithholding) -> dict[str, object]:
-    """The row of an entry that was withheld without naming a trial: only its position is set."""
-    seq = unnamed.said_at if unnamed.entry is None else unnamed.entry
-    known = {"seq": seq, "status": "withheld", "evidence_files": 0, "evidence_bytes": 0}
-    return {name: known.get(name) for name in NAMES}
 
 
 def _find_shown(rows: Sequence[TrialRow], wanted: TrialFilter) -> list[str]:
@@ -134,19 +120,9 @@ def _find_shown(rows: Sequence[TrialRow], wanted: TrialFilter) -> list[str]:
     return [name for name in SHOWN if name not in empty]
 
 
-def _print_documents(
-    rows: Sequence[TrialRow],
-    nameless: Sequence[Mapping[str, object]],
-    columns: Sequence[str] | None,
-    *,
-    is_lines: bool,
-) -> None:
-    names = columns or NAMES
-    documents = [row.public(names) for row in rows]
-    # Last, because their trials and so their places in the order are unknown.
-    documents += [{name: row[name] for name in names} for row in nameless]
+def _print_documents(rows: Sequence[TrialRow], columns: Sequence[str], *, is_lines: bool) -> None:
     encoder = msgspec.json.Encoder()
-    lines = [_spell(encoder.encode(document).decode()) for document in documents]
+    lines = [_spell(encoder.encode(row.public(columns)).decode()) for row in rows]
     if is_lines:
         send_bytes("".join(f"{line}\n" for line in lines).encode())
     else:
@@ -161,14 +137,11 @@ def _spell(line: str) -> str:
     return "".join(char if char.isprintable() else json.dumps(char)[1:-1] for char in line)
 
 
-def _print_csv(
-    rows: Sequence[TrialRow], nameless: Sequence[Mapping[str, object]], columns: Sequence[str]
-) -> None:
+def _print_csv(rows: Sequence[TrialRow], columns: Sequence[str]) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(row.public(columns).values() for row in rows)
-    writer.writerows([row[name] for name in columns] for row in nameless)
     printed = text.getvalue().removesuffix("\n")
     send("\n".join(map(printable, printed.split("\n"))))
 

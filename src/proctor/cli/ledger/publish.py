@@ -68,6 +68,6 @@ def _print(done: Published) -> None:
     print_line(f"{done.url}: {entries} published, {done.size - done.since:,} of them new; {sent}")
     if done.renewed:
         what = count_of(done.renewed, "bundle")
-        print_line(f"withheld or restored lines: {what} of entries replaced")
+        print_line(f"withheld lines: {what} of entries replaced")
     if done.removed:
         print_line(f"withheld evidence: {count_of(done.removed, 'artifact')} removed")

@@ -87,7 +87,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Trials of the experiment that belong to another dataset than the claimed one: not
     included."""
     withheld_unnamed: int = 0
-    """Lines and evidence of the ledger that were withheld without naming a trial."""
+    """Lines and evidence withheld without naming a trial, in claims of earlier versions."""
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,6 +1,6 @@
 """Makes a claim from a ledger: its entries, their proof, and their score."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proctor.errors import DamageError, LedgerError
@@ -22,7 +22,6 @@ from proctor.ledger.query import render_missing
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.tiles import TiledTree
 from proctor.ledger.trial_index import TrialFilter
-from proctor.ledger.withheld import list_unnamed
 from proctor.reward.metric import DEFAULT_METRIC
 
 _REMARKS = ("supersede", "withhold", "rescore")
@@ -98,20 +97,7 @@ def _find_entries(ledger: LedgerReader, scope: Scope, size: int) -> tuple[list[i
         for seq in ledger.index.remarks(experiment=scope.experiment, kind=kind, size=size)
     }
     keys = ledger.index.places("key", size=size)
-    unnamed = _find_unnamed(ledger, size)
-    return sorted({*ours, *remarks, *keys, *unnamed}), len(rows) - len(ours)
-
-
-def _find_unnamed(ledger: LedgerReader, size: int) -> Iterator[int]:
-    """Withholdings without a named trial under the checkpoint, and the lines they withhold.
-
-    They may concern any experiment.
-    """
-    for found in list_unnamed(ledger, size):
-        if found.said_at is not None and found.said_at < size:
-            yield found.said_at
-            if found.entry is not None:
-                yield found.entry
+    return sorted({*ours, *remarks, *keys}), len(rows) - len(ours)
 
 
 def _pack(

@@ -3,7 +3,7 @@
     counted      included in the score
     superseded   another trial replaces it
     withheld     its line was withheld: its score is unknown
-    unnamed      lines and evidence withheld without naming a trial: see ledger.withheld
+    unnamed      lines and evidence that earlier versions withheld without naming a trial
     attempt      an earlier attempt, kept beside the trial that counts: `<trial>.attempt-N`; also
                  one whose machine died, of a trial that is not in the log
     diagnostic   its record is partial, and partial ones are left out

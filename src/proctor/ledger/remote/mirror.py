@@ -199,7 +199,7 @@ class Mirror:
         self._promises = Promises(directory / "promises.jsonl")
         self._names = MachineName(directory / "machine")
         self._fetched = directory / "fetched"
-        # Withheld lines that this process has asked for: of some, the owner has restored the bytes.
+        # Withheld lines that this process has asked for: the owner may still have some of them.
         self._asked: set[int] = set()
         # When this process last tried to fetch.
         self._tried: float | None = None

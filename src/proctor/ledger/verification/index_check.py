@@ -39,7 +39,7 @@ _TABLES = {
     "hashes": "level, number, hash",
     "trials": _TRIALS,
     "remarks": "record, seq, kind, verdict, is_subject",
-    "withholdings": "seq, entry, is_named, artifacts",
+    "withholdings": "seq, entry",
     "evidence": "key, seq",
 }
 _STRAY = "SELECT seq FROM old.evidence EXCEPT SELECT seq FROM main.entries"

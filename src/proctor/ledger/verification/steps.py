@@ -190,8 +190,12 @@ def check_entries(scope: Scope, findings: Findings) -> None:
         findings.add(DamageKind.BAD_SUBMISSION, found.where(seq), f"entry {seq} {wrong}", seq)
 
 
-def check_withheld(scope: Scope, findings: Findings) -> int:
-    """Count the withheld lines; one that no entry withholds is damage."""
+def check_withheld(scope: Scope, findings: Findings) -> tuple[int, list[int]]:
+    """Count the withheld lines; one that no entry withholds is damage.
+
+    Returns their number, and the entries withheld without naming a trial. Earlier versions could
+    withhold those; each may have been a trial of any experiment.
+    """
     found = scope.found
     withholdings = scope.entries(found.withholdings)
     said = {(entry.entry, entry.leaf) for _, entry in withholdings}
@@ -204,13 +208,17 @@ def check_withheld(scope: Scope, findings: Findings) -> int:
         if scope.is_same and (seq, found.leaves[seq].hex()) not in said:
             message = f"entry {seq} was removed, and no entry says so"
             findings.add(DamageKind.WITHHELD, found.where(seq), message, seq)
-    for _, entry in withholdings if scope.is_same else ():
-        if entry.entry is not None and entry.entry not in found.withheld:
+    named = {entry.entry for _, entry in withholdings if entry.subject is not None}
+    unnamed = [seq for seq, _ in withheld if seq not in named]
+    for seq, entry in withholdings:
+        if entry.entry is None and entry.subject is None:
+            unnamed.append(seq)
+        elif scope.is_same and entry.entry is not None and entry.entry not in found.withheld:
             findings.note(
-                f"entry {entry.entry} is present although entry {entry.seq} withholds it: "
-                "it was restored, or the command was interrupted: repeat it to finish"
+                f"entry {entry.entry} is present although entry {seq} withholds it: an earlier "
+                "version restored it, or the command was interrupted: repeat it to finish"
             )
-    return len(withheld)
+    return len(withheld), unnamed
 
 
 # Identities: no two entries are the same trial. A withheld trial keeps its name, which its

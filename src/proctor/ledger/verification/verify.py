@@ -52,8 +52,10 @@ from proctor.ledger.verification.steps import (
     no_progress,
     note_unsigned_lines,
 )
+from proctor.sentence import count_of
 
 _TRIES = 3
+_MOST_NAMED = 5
 _FIRST_LINE = 1 << 16
 _OTHER_INDEX = "it is of another version or of another log"
 
@@ -80,6 +82,8 @@ class Verification:
     """The older checkpoints that it was compared with."""
     withheld: int
     """Withheld entries."""
+    unnamed: tuple[int, ...]
+    """Entries that were withheld without naming a trial."""
     withheld_artifacts: int
     """Withheld artifacts that entries name."""
     artifacts: int
@@ -96,6 +100,16 @@ class Verification:
     def is_sound(self) -> bool:
         """Whether there is no damage."""
         return not self.damage
+
+
+def render_unnamed(places: Sequence[int]) -> str | None:
+    """The entries that were withheld without naming a trial, in a sentence; None if none was."""
+    if not places:
+        return None
+    named = ", ".join(f"entry {seq}" for seq in places[:_MOST_NAMED])
+    more = ", …" if len(places) > _MOST_NAMED else ""
+    what = count_of(len(places), "entry", "entries")
+    return f"{what} withheld without naming a trial ({named}{more}): any experiment may be meant"
 
 
 def verify_ledger(
@@ -178,7 +192,9 @@ def _verify(
         scope = Scope(found, own.tree.size if own else len(found), difference)
         check_keys(check, scope, signed)
         check_entries(scope, findings)  # (5)
-        withheld = check_withheld(scope, findings)
+        withheld, unnamed = check_withheld(scope, findings)
+        if disclosed := render_unnamed(unnamed):
+            findings.note(disclosed)
         check_identities(check, scope)
         counts = check_artifacts(check, scope)  # (6)
         note_unsigned_lines(scope, findings)
@@ -202,6 +218,7 @@ def _verify(
         is_fast=check.is_fast,
         since=tuple(where for where, _ in given),
         withheld=withheld,
+        unnamed=tuple(unnamed),
         withheld_artifacts=counts.withheld,
         artifacts=counts.read,
         bytes_read=check.total,

@@ -35,7 +35,6 @@ def describe_board(board: Board) -> Document:
                 for gone in board.trials.withheld
             ),
             "of_other_experiments": board.trials.withheld_elsewhere,
-            "unnamed": [msgspec.to_builtins(each) for each in board.trials.withheld_unnamed],
         },
     }
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from proctor.ledger.withheld import render_unnamed
 from proctor.report.board.conditions import describe_run, describe_tasks
 from proctor.report.board.model import Board, BoardRow, BoardSection
 from proctor.report.board.numbers import RowNumbers
@@ -284,8 +283,6 @@ def render_withheld(trials: BoardTrials) -> Iterator[str]:
     if trials.withheld_elsewhere:
         said = count_of(trials.withheld_elsewhere, "trial")
         yield f"withheld in other experiments: {said}; their datasets are unknown"
-    if unnamed := render_unnamed(trials.withheld_unnamed):
-        yield unnamed
 
 
 def split_rows(rows: Sequence[BoardRow]) -> Iterator[tuple[str, list[BoardRow]]]:

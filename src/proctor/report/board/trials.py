@@ -18,7 +18,6 @@ from proctor.ledger.query import Position
 from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.trial_index import TrialFilter
-from proctor.ledger.withheld import UnnamedWithholding
 from proctor.record.reasons import ReasonCode
 from proctor.reward.number import Number, is_finite
 
@@ -82,8 +81,6 @@ class BoardTrials:
     """Of the experiments on the board."""
     withheld_elsewhere: int
     """Withheld trials of other experiments, whose datasets are unknown."""
-    withheld_unnamed: list[UnnamedWithholding]
-    """Withholdings that name no trial, whose experiments are unknown."""
 
 
 class TrialReading:
@@ -134,7 +131,6 @@ class TrialReading:
             remarks=self._remarks,
             withheld=[_describe_withheld(self._ledger, row) for row in here],
             withheld_elsewhere=len(withheld) - len(here),
-            withheld_unnamed=self._position.unnamed,
         )
 
 

@@ -97,8 +97,6 @@ class RunFacts(msgspec.Struct, frozen=True, kw_only=True):
     unreadable: tuple[tuple[str, str], ...]
     """Trials of a job that could not be read, and why."""
     notes: tuple[str, ...]
-    withheld_unnamed: int
-    """Entries of its ledger withheld without naming a trial, which may be of this run."""
     basis: Basis | None
     """The position of the log; null for a job directory."""
 
@@ -155,7 +153,6 @@ def _gather_run(run: Run) -> RunFacts:
         left_out=run.left_out,
         unreadable=tuple((each.place, each.message) for each in run.unreadable),
         notes=run.notes,
-        withheld_unnamed=run.withheld_unnamed,
         basis=run.basis,
     )
 

@@ -24,7 +24,6 @@ from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.verification.steps import Progress
 from proctor.ledger.verification.verify import verify_ledger
-from proctor.ledger.withheld import render_unnamed
 from proctor.record.reasons import reason_for_exception
 from proctor.report.in_jobs import load_jobs, make_row
 from proctor.reward.number import Rewards
@@ -86,8 +85,6 @@ class Measured:
     """Superseded or restarted trials; they do not count."""
     attempts: int = 0
     """The restarted ones among these."""
-    withheld_unnamed: int = 0
-    """Entries of the ledger withheld without naming a trial, which may be of this run."""
     is_over: bool = True
     """Whether it finished, as far as is known."""
     damage: list[str] = field(default_factory=list)
@@ -113,7 +110,6 @@ class Measured:
         """The numbers of trials by status; None: unknown."""
         names = (
             "planned", "run", "broken", "not_run", "withheld", "superseded", "attempts",
-            "withheld_unnamed",
         )  # fmt: skip
         return {name: getattr(self, name) for name in names}
 
@@ -212,9 +208,6 @@ def _count_entries(ledger: LedgerReader, measured: Measured) -> None:
     claim = make_claim(ledger, options, ledger.refresh())
     position = load_position(ledger, experiment=measured.name)
     rows = {each.trial_id: each for each in position.trials}
-    if unnamed := render_unnamed(position.unnamed):
-        measured.notes.append(f"the ledger: {unnamed}")
-    measured.withheld_unnamed = len(position.unnamed)
     measured.withheld = claim.counts.withheld
     measured.superseded = claim.counts.superseded + claim.counts.attempts
     measured.attempts = claim.counts.attempts

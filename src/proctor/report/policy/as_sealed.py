@@ -19,7 +19,6 @@ from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.submission import has_record, list_files, read_linked, submit_trial
 from proctor.ledger.trial_sealing import find_before, group_reruns
-from proctor.ledger.withheld import list_unnamed
 from proctor.record.reasons import outcome_of
 from proctor.report.policy.from_jobs import UNSIGNED
 from proctor.report.policy.submission import SealedIn, Submission
@@ -37,7 +36,7 @@ def compare_with_ledger(
     differences = tuple(_find_differences(submission, known, ledger))
     return replace(
         submission,
-        sealed=replace(sealed, differences=differences, unnamed=tuple(list_unnamed(ledger))),
+        sealed=replace(sealed, differences=differences),
         unchecked=[each for each in submission.unchecked if each != UNSIGNED],
     )
 

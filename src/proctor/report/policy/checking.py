@@ -14,7 +14,6 @@ from proctor.audit.job import Audit
 from proctor.harbor.record import NO_MODEL, UNRESOLVED
 from proctor.harbor.stats import count_errored
 from proctor.ledger.counting import account_for, counted_trials
-from proctor.ledger.withheld import render_unnamed
 from proctor.report.policy.grade import grade_trial, list_open_findings
 from proctor.report.policy.model import Policy
 from proctor.report.policy.reason import Check, PolicyCode
@@ -173,8 +172,8 @@ def check_ledger(policy: Policy, submission: Submission) -> Iterator[Failure | U
         return
     for damage in sealed.damage:
         yield Failure(PolicyCode.DAMAGED_LEDGER, None, damage)
-    if unnamed := render_unnamed(sealed.unnamed):
-        yield Failure(PolicyCode.WITHHELD_UNNAMED, None, unnamed)
+    if sealed.unnamed is not None:
+        yield Failure(PolicyCode.WITHHELD_UNNAMED, None, sealed.unnamed)
     for trial, message in sealed.differences:
         yield Failure(PolicyCode.NOT_AS_SEALED, trial, message)
     yield from map(Unchecked, sealed.unchecked)
@@ -450,7 +449,6 @@ def _count(submission: Submission) -> dict[str, int]:
         "superseded": account.superseded,
         "attempts": account.begun_again,
         "withheld": account.withheld,
-        "withheld_unnamed": len(submission.sealed.unnamed) if submission.sealed else 0,
     }
 
 

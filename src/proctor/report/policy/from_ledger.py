@@ -9,7 +9,6 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -28,7 +27,7 @@ from proctor.ledger.review import list_remarks
 from proctor.ledger.row import TrialRow
 from proctor.ledger.traced_trials import trace_entry
 from proctor.ledger.trial_sealing import group_reruns
-from proctor.ledger.verification.verify import Verification, verify_ledger
+from proctor.ledger.verification.verify import Verification, render_unnamed, verify_ledger
 from proctor.report.policy.from_jobs import count_lost, replace_kept
 from proctor.report.policy.record_facts import read_facts
 from proctor.report.policy.submission import Replacement, SealedIn, Submission, SubmittedTrial
@@ -50,6 +49,7 @@ def verify_sealed(
     return SealedIn(
         damage=tuple(f"{each.kind}: {each.where}: {each.message}" for each in found.damage),
         unchecked=tuple(_find_unchecked(found)),
+        unnamed=render_unnamed(found.unnamed),
     )
 
 
@@ -79,9 +79,8 @@ def opened_experiment(
     position = load_position(ledger, at=at, experiment=experiment)
     if not position.trials:
         raise LedgerError(render_missing(ledger, experiment))
-    found = replace(sealed, unnamed=tuple(position.unnamed))
     with tempfile.TemporaryDirectory(prefix="proctor-policy-") as scratch:
-        yield _Unpacked(ledger, Path(scratch)).submit(experiment, position.trials, found)
+        yield _Unpacked(ledger, Path(scratch)).submit(experiment, position.trials, sealed)
 
 
 class _Unpacked:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from proctor.audit.job import Audit
 from proctor.ledger.counting import NOT_COUNTED, RESTARTED, WITHHELD
 from proctor.ledger.row import TrialRow
-from proctor.ledger.withheld import UnnamedWithholding
 from proctor.report.in_jobs import Unreadable
 from proctor.traces.traced_trial import FoundTrace
 
@@ -68,8 +67,8 @@ class SealedIn:
     """For a directory: trials, and how they differ from what was sealed."""
     unchecked: tuple[str, ...] = ()
     """What could not be checked, one sentence each."""
-    unnamed: tuple[UnnamedWithholding, ...] = ()
-    """Withholdings that name no trial."""
+    unnamed: str | None = None
+    """The entries that were withheld without naming a trial, in a sentence."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

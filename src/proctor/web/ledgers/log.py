@@ -22,7 +22,6 @@ from proctor.ledger.reader import LedgerReader
 from proctor.ledger.row import TrialRow
 from proctor.ledger.signature import check_signature
 from proctor.ledger.trial_index import IndexedEntry, TrialFilter
-from proctor.ledger.withheld import list_unnamed, render_unnamed
 from proctor.record.reasons import outcome_of
 from proctor.sentence import render_figure
 from proctor.web.ledgers.entries import summarize_entry
@@ -71,12 +70,6 @@ class Log:
             return {}
         found = self.ledger.index.count_kinds()
         return {kind or WITHHELD: count for kind, count in found.items()}
-
-    def describe_unnamed(self) -> str | None:
-        """Describe what was withheld without naming a trial; None if nothing was."""
-        if self.ledger is None or self.damage is not None:
-            return None
-        return render_unnamed(list_unnamed(self.ledger))
 
     def find_key(self) -> str | None:
         """The public signing key that the log itself names."""
