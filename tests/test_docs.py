@@ -80,12 +80,6 @@ def test_the_page_of_commands_is_what_the_program_prints(
     assert shown == run_example(f"{name} --help")
 
 
-WITHOUT_JSON = {
-    "proctor task shell": "prints what the user's own commands print",
-}
-"""Commands without --json, and why."""
-
-
 def test_every_command_shows_an_example_and_offers_json(generated_page: str) -> None:
     commands = {
         name: text
@@ -95,7 +89,7 @@ def test_every_command_shows_an_example_and_offers_json(generated_page: str) -> 
     assert commands
     assert [name for name, text in commands.items() if "Example" not in text] == []
     without = {name for name, text in commands.items() if "--json" not in text}
-    assert without == set(WITHOUT_JSON)
+    assert without == set()
 
 
 # Examples

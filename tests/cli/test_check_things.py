@@ -78,8 +78,8 @@ def test_what_may_not_be_read_is_exit_2_with_a_sentence(proctor: Proctor, readab
     (readable / "file.jsonl").write_bytes(GOOD)
     (readable / "file.jsonl").chmod(0)
     (readable / "set").mkdir(mode=0)
-    for path in (readable / "file.jsonl", readable / "set"):
-        ran = run_unprivileged(proctor, "check", path)
+    for words in (["check", readable / "file.jsonl"], ["task", "lint", readable / "set"]):
+        ran = run_unprivileged(proctor, *words)
         assert (ran.code, ran.out) == (2, "")
         assert ran.err.endswith(": Permission denied\n")
 
@@ -99,13 +99,10 @@ def test_a_torn_document_is_exit_2(proctor: Proctor, tmp_path: Path) -> None:
     assert ran.err.startswith(f"proctor: {path}: torn or not JSON; expected one of: ")
 
 
-@pytest.mark.parametrize("option", ["--policy", "--evidence"])
-def test_an_option_without_its_companion_is_refused(
-    proctor: Proctor, trace: Path, option: str
-) -> None:
-    ran = proctor("check", trace, option, trace.parent)
+def test_an_option_without_its_companion_is_refused(proctor: Proctor, trace: Path) -> None:
+    ran = proctor("check", trace, "--evidence", trace.parent)
     assert (ran.code, ran.out) == (2, "")
-    assert f"{option} requires" in ran.err
+    assert "--evidence requires" in ran.err
 
 
 def test_nothing_to_check_is_wrong_use(proctor: Proctor) -> None:
@@ -141,7 +138,7 @@ def test_a_record_and_its_files(proctor: Proctor, tmp_path: Path) -> None:
 
 
 def test_a_dataset_names_what_harbor_passes_over(proctor: Proctor) -> None:
-    ran = proctor("check", TASKS / "partial")
+    ran = proctor("task", "lint", TASKS / "partial")
     assert ran.code == 1
     first, *rest = ran.out.splitlines()
     assert first.endswith(": dataset: harbor accepts 2 of 5 directories: 3 problems")
@@ -150,10 +147,19 @@ def test_a_dataset_names_what_harbor_passes_over(proctor: Proctor) -> None:
 
 
 def test_a_task_by_itself(proctor: Proctor, tmp_path: Path) -> None:
-    ran = proctor("check", make_task(tmp_path / "good"))
+    ran = proctor("task", "lint", make_task(tmp_path / "good"))
     assert ran.code == 0
     assert ": task: task_checksum " in ran.out
-    assert proctor("check", make_task(tmp_path / "bad", config="x = [")).code == 1
+    assert proctor("task", "lint", make_task(tmp_path / "bad", config="x = [")).code == 1
+
+
+def test_tasks_have_a_command_of_their_own(proctor: Proctor, trace: Path) -> None:
+    ran = proctor("check", TASKS / "partial")
+    assert (ran.code, ran.out) == (2, "")
+    assert f"a dataset; `proctor task lint {TASKS / 'partial'}` checks it" in ran.err
+    ran = proctor("task", "lint", trace)
+    assert (ran.code, ran.out) == (2, "")
+    assert "a trajectory; expected a task or a dataset of tasks" in ran.err
 
 
 def test_hostile_names_and_texts_are_spelled_out(proctor: Proctor, tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def test_a_registry_without_datasets_is_said(proctor: Proctor, tmp_path: Path) -
 
 
 def test_a_dataset_is_fetched_shown_and_verified(proctor: Proctor, site: Site) -> None:
-    assert proctor("dataset", "verify", "set@1.0").out == (
+    assert proctor("dataset", "fetch", "set@1.0", "--verify").out == (
         "set@1.0: 2 tasks, 0 here\n  2 tasks not fetched\n"
     )
     ran = proctor("dataset", "fetch", "set")
@@ -73,18 +73,18 @@ def test_a_dataset_is_fetched_shown_and_verified(proctor: Proctor, site: Site) -
         "",
         "  0 fetched, 2 already cached, 0 refused",
     )
-    document = json.loads(proctor("dataset", "show", "set", "--json").out)
+    document = json.loads(proctor("dataset", "list", "set", "--json").out)
     assert document["dataset_id"] == "set@1.0"
     assert f"  digest {document['digest']}\n" in ran.out
     assert [task["state"] for task in document["tasks"]] == ["cached", "cached"]
-    assert proctor("dataset", "verify", "set").code == 0
+    assert proctor("dataset", "fetch", "set", "--verify").code == 0
     (Path(document["tasks"][0]["directory"]) / "instruction.md").write_text("Do nothing.\n")
-    ran = proctor("dataset", "verify", "set")
+    ran = proctor("dataset", "fetch", "set", "--verify")
     assert ran.code == 1
     assert "refused: one: " in ran.out
     assert "changed since it was fetched" in ran.out
     assert proctor("dataset", "fetch", "set", "--again", "--quiet").code == 0
-    assert proctor("dataset", "verify", "set", "--json").code == 0
+    assert proctor("dataset", "fetch", "set", "--verify", "--json").code == 0
 
 
 def test_some_tasks_are_fetched(proctor: Proctor, site: Site) -> None:
@@ -93,7 +93,7 @@ def test_some_tasks_are_fetched(proctor: Proctor, site: Site) -> None:
     ran = proctor("dataset", "fetch", "set", "-i", "x*")
     assert (ran.code, ran.out) == (2, "")
     assert "set@1.0: no task is named x*; it has 2 tasks, such as one, two" in ran.err
-    lines = [" ".join(line.split()) for line in proctor("dataset", "show", "set").out.splitlines()]
+    lines = [" ".join(line.split()) for line in proctor("dataset", "list", "set").out.splitlines()]
     assert lines[1] == f"source {site.url} at {site.repository.first[:12]}"
     assert lines[3:5] == ["task source state digest", "one tasks/one not fetched"]
 
@@ -104,7 +104,7 @@ def test_a_run_of_a_dataset_has_its_id_and_digest_on_record(
     ran = run("-d", "set@1.0", *NULL)
     assert ran.code == 0, ran.err
     job = only_job(tmp_path)
-    digest = json.loads(proctor("dataset", "show", "set", "--json").out)["digest"]
+    digest = json.loads(proctor("dataset", "list", "set", "--json").out)["digest"]
     assert load(job / "proctor.json")["datasets"] == [
         {"id": "set@1.0", "digest": digest, "n_tasks": 2, "n_listed": 2}
     ]
@@ -144,8 +144,8 @@ def test_a_registry_of_a_stranger_gets_a_sentence(proctor: Proctor, site: Site) 
     ):
         site.url = url
         site.register(None, "one")
-        for deed in ("show", "fetch", "verify"):
-            ran = proctor("dataset", deed, "set")
+        for deed in (["list"], ["fetch"], ["fetch", "--verify"]):
+            ran = proctor("dataset", *deed, "set")
             assert (ran.code, ran.out) == (2, "")
             assert said in ran.err
             assert "Traceback" not in ran.err

@@ -34,7 +34,7 @@ def test_an_image_is_imported_listed_and_removed(proctor: Proctor, tree: Path) -
     assert row.startswith("debian:12  sha256:")
     assert row.split()[4] == "imported"
     assert total.endswith("on the disk; 0 B count towards PROCTOR_STORE_LIMIT, 50.0 GB")
-    removed = proctor("image", "remove", "debian:12").out
+    removed = proctor("image", "prune", "debian:12").out
     assert re.fullmatch(r"debian:12: removed, [1-9][0-9.]* kB freed\n", removed)
     assert proctor("image", "list").out.startswith("no images; `proctor image pull REF` or")
 
@@ -57,8 +57,8 @@ def test_facts_are_printed_as_json(proctor: Proctor, tree: Path) -> None:
     (one,) = listed["images"]
     assert one.items() >= {**image, "is_used": False, "is_kept": True}.items()
     assert (listed["layers"], listed["n_bytes_counted"], listed["limit"]) == ([], 0, 50 * 10**9)
-    removed = json.loads(proctor("image", "remove", "mine", "--json").out)
-    assert removed == {"removed": image, "n_bytes_freed": listed["n_bytes"]}
+    removed = json.loads(proctor("image", "prune", "mine", "--json").out)
+    assert removed == {"removed_images": [image], "n_bytes_freed": listed["n_bytes"]}
 
 
 def test_an_image_out_of_docker_is_imported_with_its_id(proctor: Proctor, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_layers_are_listed_and_pruned(proctor: Proctor, cache: Path) -> None:
         (("import", "x", ".", "--workdir", "app"), "expected an absolute path"),
         (("prune", "--limit", "much"), "'much': expected a size such as 20GB, 500MB or 0"),
         (("prune", "--all", "--limit", "1"), "--all cannot be combined with --limit"),
-        (("remove", "x"), "x:latest: no image of that name; the image store is empty"),
+        (("prune", "x"), "x:latest: no image of that name; the image store is empty"),
     ],
 )
 def test_bad_input_is_a_sentence(proctor: Proctor, arguments: tuple[str, ...], said: str) -> None:
@@ -135,7 +135,7 @@ def test_a_cache_that_everybody_can_write_to_is_refused(proctor: Proctor, cache:
     assert "cache: world-writable, and files in the cache are executed; set" in ran.err
 
 
-@pytest.mark.parametrize("command", ["list", "prune", "show x"])
+@pytest.mark.parametrize("command", ["list", "prune", "list x"])
 def test_a_cache_that_may_not_be_read_is_a_sentence(
     proctor: Proctor, cache: Path, command: str
 ) -> None:

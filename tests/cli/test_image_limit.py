@@ -74,7 +74,7 @@ def test_prune_removes_images_and_layers_and_says_how_much_was_freed(
     assert [image["origin"] for image in listed["images"]] == ["pulled", "pulled", "imported"]
     assert listed["n_bytes"] > listed["n_bytes_counted"] > 4_000_000
     # One image frees nothing but its own small layer: the other layer is shared.
-    removed = json.loads(proctor("image", "remove", one, "--json").out)
+    removed = json.loads(proctor("image", "prune", one, "--json").out)
     assert 0 < removed["n_bytes_freed"] < 50_000
     ran = proctor("image", "prune", "--all")
     lines = ran.out.splitlines()

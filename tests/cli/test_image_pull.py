@@ -57,14 +57,14 @@ def test_an_image_is_pulled_shown_and_removed(
     other = proctor(*offline, "linux/arm64")
     assert (other.code, other.out) == (2, "")
     assert "in the image store for linux/amd64, not for linux/arm64, and --offline" in other.err
-    shown = proctor("image", "show", reference).out.splitlines()
+    shown = proctor("image", "list", reference).out.splitlines()
     assert shown[0].endswith(", from registry")
     assert "  env WORDS=of-the-image" in shown
     assert [line.split()[0] for line in shown[-2:]] == ["layer", "layer"]
-    document = json.loads(proctor("image", "show", reference, "--json").out)
+    document = json.loads(proctor("image", "list", reference, "--json").out)
     assert (len(document["layers"]), document["image"]["workdir"]) == (2, "/srv")
     assert proctor("image", "list").out.count(reference) == 1
-    assert proctor("image", "remove", reference).out.startswith(f"{reference}: removed, ")
+    assert proctor("image", "prune", reference).out.startswith(f"{reference}: removed, ")
     gone = proctor("image", "pull", "--offline", reference)
     assert (gone.code, gone.out) == (2, "")
     assert "not in the image store, and --offline forbids a pull" in gone.err
@@ -178,7 +178,7 @@ def test_a_tag_that_moves_does_not_change_a_job(
     assert run_one(run_child, tmp_path).code == 0
     pins = pins_of(tmp_path)
     publish(registry, bottom, "second")
-    assert proctor("image", "remove", reference).code == 0
+    assert proctor("image", "prune", reference).code == 0
     (trial,) = (path.parent for path in (tmp_path / "jobs" / "one").glob("*/result.json"))
     (trial / "result.json").unlink()
     resumed = proctor("resume", tmp_path / "jobs" / "one", "-q")

@@ -1,4 +1,4 @@
-"""The images that `task try`, `task shell` and `audit --rerun` pull, from a real registry."""
+"""The images that `task try`, `task try --shell` and `audit --rerun` pull, from a real registry."""
 
 import json
 from collections.abc import Iterator
@@ -76,7 +76,7 @@ def test_a_task_is_tried_on_the_image_that_it_names(
     assert stored(reference).layers
 
 
-@pytest.mark.parametrize("command", [("task", "try"), ("task", "shell")])
+@pytest.mark.parametrize("command", [("task", "try"), ("task", "try", "--shell")])
 def test_an_image_that_cannot_be_had_is_refused_as_by_run(
     proctor: Proctor, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
@@ -107,7 +107,7 @@ def test_base_and_its_variable_pull_nothing(
 
 def test_a_shell_opens_on_the_image(site: Site, tmp_path: Path) -> None:
     task = write_task(tmp_path / "task", site.publish("first"))
-    ran = run_child("task", "shell", task, stdin="cat /srv/words\n")
+    ran = run_child("task", "try", task, "--shell", stdin="cat /srv/words\n")
     assert (ran.code, ran.out) == (0, "first"), ran
 
 
@@ -120,7 +120,7 @@ def run_job(tmp_path: Path) -> Path:
 
 
 def remove(proctor: Proctor, reference: str) -> None:
-    ran = proctor("image", "remove", reference)
+    ran = proctor("image", "prune", reference)
     assert ran.code == 0, ran.err
 
 

@@ -98,7 +98,7 @@ def test_a_new_task_is_valid_and_names_its_organisation(here: Path, proctor: Pro
     assert listed(here / "tasks" / "fix-bug") == FILES
     assert made.out.splitlines()[-2:] == [
         "  proctor task try tasks/fix-bug",
-        "  proctor task shell tasks/fix-bug",
+        "  proctor task try tasks/fix-bug --shell",
     ]
     assert os.access(here / "tasks/fix-bug/tests/test.sh", os.X_OK)
     checked = json.loads(proctor("task", "digest", "tasks/fix-bug", "--json").out)
@@ -126,7 +126,7 @@ def test_a_task_goes_where_it_is_asked_for(here: Path, proctor: Proctor) -> None
     assert facts == {
         "task": "a/b/plain",
         "files": sorted(FILES, key=facts["files"].index),
-        "next_commands": ["proctor task try a/b/plain", "proctor task shell a/b/plain"],
+        "next_commands": ["proctor task try a/b/plain", "proctor task try a/b/plain --shell"],
     }
     assert "[task]" not in (here / "a/b/plain/task.toml").read_text()
 

@@ -299,7 +299,7 @@ def test_a_task_whose_score_needs_a_later_harbor_is_refused_and_read(
     ran = proctor("run", "-p", tasks, "-a", "nop", "-e", "null", "--no-ledger", "--dry-run")
     assert ran.code == 3
     assert said in ran.out
-    checked = proctor("check", tasks / "collects")
+    checked = proctor("task", "lint", tasks / "collects")
     assert checked.code == 0
     assert f"note: task.toml: {said}" in checked.out
 

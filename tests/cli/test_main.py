@@ -82,7 +82,7 @@ def test_the_version_is_told(proctor: Proctor) -> None:
         (["aduit"], "No such command 'aduit'. Did you mean `proctor audit`?"),
         (["grade"], "Did you mean `proctor gate` or `proctor trace`?"),
         (["xyzzy"], "No such command 'xyzzy'.\n"),
-        (["verify"], "Did you mean `proctor ledger verify` or `proctor dataset verify`?"),
+        (["verify"], "Did you mean `proctor ledger verify`?"),
         (["digest"], "Did you mean `proctor task digest`?"),
         (["ledger", "verfy"], "Did you mean `proctor ledger verify`?"),
         (["trace", "sumary"], "Did you mean `proctor trace summary`?"),

@@ -245,7 +245,7 @@ def test_a_job_that_was_begun_asks_for_the_digest_that_it_was_begun_on(
     run_child("run", "-p", tmp_path / "tasks", "-a", "nop", *jobs)
     image = store.find(reference)
     assert image is not None
-    assert proctor("image", "remove", reference).code == 0
+    assert proctor("image", "prune", reference).code == 0
     again = ("resume", tmp_path / "jobs" / "one", "--dry-run", "--json", "--also", "RuntimeError")
     (task,) = json.loads(proctor(*again).out)["tasks"]
     moved = site.place / "moved"

@@ -1,4 +1,4 @@
-"""`proctor task shell`: a shell in the environment of a task, from a pipe or on a terminal."""
+"""`proctor task try --shell`: a shell in a task's environment, from a pipe or on a terminal."""
 
 import fcntl
 import os
@@ -84,14 +84,14 @@ def on_screen(*arguments: object) -> Iterator[Screen]:
 
 def test_commands_from_a_pipe_run_where_the_agent_would(task: Path, temporary: Path) -> None:
     commands = "pwd; cat numbers.txt | tail -n 1; echo told >&2; echo again > /dev/stdout; exit 3\n"
-    ran = run_child("task", "shell", task, stdin=commands, env={"TMPDIR": str(temporary)})
+    ran = run_child("task", "try", task, "--shell", stdin=commands, env={"TMPDIR": str(temporary)})
     assert (ran.code, ran.out) == (3, "/app\n21\ntold\nagain\n")
     assert ran.err.startswith(f"{task}: a shell in its sandbox, in /app, as root; leave with exit ")
     assert list(temporary.iterdir()) == []
 
 
 def test_a_terminal_has_job_control_and_the_size_of_the_window(task: Path) -> None:
-    with on_screen("task", "shell", task) as screen:
+    with on_screen("task", "try", task, "--shell") as screen:
         screen.wait_for("everything in it is removed")
         screen.type("stty size; sed -u s/in/out/\n")
         screen.wait_for("33 111")
@@ -113,7 +113,7 @@ def test_a_signal_ends_it_and_everything_in_it(
     task: Path, temporary: Path, number: signal.Signals
 ) -> None:
     child = subprocess.Popen(
-        command_line("task", "shell", task),
+        command_line("task", "try", task, "--shell"),
         env=environment(TMPDIR=str(temporary)),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -145,6 +145,6 @@ def test_an_environment_that_does_not_start_is_explained(
     task: Path, proctor: Proctor, changes: dict[str, str], message: str
 ) -> None:
     write(task, changes)
-    ran = proctor("task", "shell", task)
+    ran = proctor("task", "try", task, "--shell")
     assert (ran.code, ran.out) == (2, "")
     assert message in ran.err

@@ -101,6 +101,6 @@ def test_our_environments_have_every_public_name_of_harbors(environment: type) -
     names = {*dir(theirs), *theirs.__annotations__}
     public = {name for name in names if not name.startswith("_")}
     instance = {"default_user", "session_id", "trial_paths"}
-    # Both attach a shell, for `task shell` here.
+    # Both attach a shell, for `task try --shell` here.
     attached = {"attach"} if environment is SandboxEnvironment else set()
     assert public - set(dir(environment)) - instance == NOT_FOR_AGENTS - attached

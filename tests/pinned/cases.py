@@ -185,7 +185,7 @@ _REST = [
     Case(
         "check/records", "check records/g1-complete.json records/g1-partial.json records/g1x.json"
     ),
-    Case("check/tasks", "check tasks/binary tasks/multistep"),
+    Case("task/lint", "task lint tasks/binary tasks/multistep"),
     Case("check/hollow", "check records/g1-complete-hollow.json"),
     Case("task/digest", "task digest tasks/binary tasks/multistep --files"),
     Case("run/dry", "run -p tasks/binary -a nop -e null -k 2 --job-name pinned --dry-run"),

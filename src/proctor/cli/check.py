@@ -1,6 +1,6 @@
-"""`proctor check`: checks a single file, task, dataset or ledger."""
+"""`proctor check`: checks a single file or ledger."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -30,8 +30,6 @@ _CHECKS = {
     FileKind.PROOF: "ledger.claims.checks.check_proof_file",
     FileKind.CLAIM: "ledger.claims.checks.check_claim_file",
     FileKind.BUNDLE: "ledger.exchange.checked.check_bundle_file",
-    FileKind.TASK: "audit.checks.tasks.check_task_directory",
-    FileKind.DATASET: "audit.checks.tasks.check_dataset_directory",
 }
 _SIGNED = frozenset(
     {
@@ -100,15 +98,14 @@ def command(
     keys: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Check a trace, record, task, ledger, proof or claim on its own.
+    """Check a trace, record, ledger, proof or claim on its own.
 
     The type of a THING is detected from its content. A trace is read to its last line, and
     every problem is reported with its line. A record is checked against its format and against
-    what `complete` promises. For a dataset, every task that harbor would silently skip is
-    reported. A certificate is recomputed from its operands. A proof and a claim are followed to
-    the root of the checkpoint they contain, without the ledger; --key names the trusted
-    signers, and without it no signature is trusted. To check whether a job's numbers follow from
-    its evidence, use `proctor audit`.
+    what `complete` promises. A certificate is recomputed from its operands. A proof and a claim
+    are followed to the root of the checkpoint they contain, without the ledger; --key names the
+    trusted signers, and without it no signature is trusted. To check whether a job's numbers
+    follow from its evidence, use `proctor audit`.
 
     With --policy, a job, a directory of jobs or an experiment in the ledger is one submission:
     tasks, attempts, model, limits, records, traces and evidence are checked against the policy,
@@ -131,16 +128,25 @@ def command(
         answer: int = checker.check_submissions(things, asked, as_json=as_json)
         return answer
     options = _CheckOptions(evidence, keys)
-    ask = partial(check_path, options=options)
+    ask = partial(_check_path, options=options)
     answers = list(map_paths(ask, things))
     checked = [found for found in answers if isinstance(found, Checked)]
     refused = [found for found in answers if isinstance(found, str)]
     if not refused:
         _check_used({found.thing for found in checked}, options)
+    return print_checked(checked, refused, as_json=as_json)
+
+
+def print_checked(checked: Sequence[Checked], refused: Sequence[str], *, as_json: bool) -> int:
+    """Print what was checked; returns the exit code.
+
+    Raises:
+        InputError: something could not be checked; the rest was.
+    """
     is_sound = all(found.is_sound for found in checked) and not refused
     if as_json and checked:
         documents = [_document(found) for found in checked]
-        print_json({"sound": is_sound, "checked": documents, "refused": refused})
+        print_json({"sound": is_sound, "checked": documents, "refused": list(refused)})
     elif not as_json:
         for found in checked:
             _print(found)
@@ -149,7 +155,7 @@ def command(
     return 0 if is_sound else 1
 
 
-def check_path(path: str, options: _CheckOptions) -> Checked | str:
+def _check_path(path: str, options: _CheckOptions) -> Checked | str:
     """Check one thing; returns a message if it cannot be checked at all."""
     try:
         return _check(path, options)
@@ -160,7 +166,7 @@ def check_path(path: str, options: _CheckOptions) -> Checked | str:
 def _check(path: str, options: _CheckOptions) -> Checked:
     thing = find_file_kind(path)
     if thing not in _CHECKS:
-        raise InputError(f"{path}: a {thing}; {_find_other_way(path)}")
+        raise InputError(f"{path}: a {thing}; {_find_other_way(path, thing)}")
     module, _, function = _CHECKS[thing].rpartition(".")
     check: Callable[..., Checked] = getattr(import_module(f"proctor.{module}"), function)
     if thing in _SIGNED:
@@ -171,8 +177,10 @@ def _check(path: str, options: _CheckOptions) -> Checked:
     return check(path)
 
 
-def _find_other_way(path: str) -> str:
-    """How to check a job or a trial, which cannot be checked alone."""
+def _find_other_way(path: str, thing: FileKind) -> str:
+    """How to check what cannot be checked alone, or is checked by another command."""
+    if thing in (FileKind.TASK, FileKind.DATASET):
+        return f"`proctor task lint {path}` checks it"
     audit = "`proctor audit` checks a job with its trials"
     record = Path(path, "record.json")
     if not record.is_file():

@@ -22,8 +22,8 @@ def command(dry_run: bool, as_json: bool) -> int:
     their containers in the Docker engine that docker connects to. What a killed trial left in /logs
     and as its trajectory is evidence, and is copied into the trial first; what cannot be copied is
     left in place. Running jobs are not touched. Every run does the same for its own type of
-    environment when it starts. Also removes the temporary files of a killed `proctor task shell`
-    and cached indexes of deleted ledgers. On a machine of a cluster, removes copies of tasks and
+    environment when it starts. Also removes the temporary files of a killed `task try --shell` and
+    cached indexes of deleted ledgers. On a machine of a cluster, removes copies of tasks and
     agents that no trial has used for 30 days, and what killed trials left in its cache, after their
     job has had two minutes to fetch it.
 

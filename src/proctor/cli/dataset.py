@@ -30,6 +30,7 @@ from proctor.sentence import count_of
 
 _COMMIT_SHOWN = 12
 _DIGEST_SHOWN = 19
+_NAMED = "(NAME[@VERSION]|git+URL[@REF])"
 
 
 def _registry_options[**P, R](function: Callable[P, R]) -> Callable[P, R]:
@@ -42,14 +43,9 @@ def _registry_options[**P, R](function: Callable[P, R]) -> Callable[P, R]:
     return path(url(function))
 
 
-def _dataset_argument[**P, R](function: Callable[P, R]) -> Callable[P, R]:
-    metavar = "(NAME[@VERSION]|git+URL[@REF])"
-    return click.argument("dataset", metavar=metavar)(_registry_options(function))
-
-
 @click.group("dataset")
 def command() -> None:
-    """List, fetch and verify datasets of tasks by name.
+    """List and fetch datasets of tasks by name.
 
     A dataset is a list of tasks in git repositories. A registry is a JSON file in harbor's format
     that lists datasets by name; without one, the published datasets are listed. Tasks are fetched
@@ -60,15 +56,29 @@ def command() -> None:
 
 
 @command.command("list")
+@click.argument("dataset", required=False, metavar=_NAMED)
 @_registry_options
 @json_option
-def list_(registry_path: str | None, registry_url: str | None, as_json: bool) -> int:
-    """List the datasets of a registry.
+def list_(
+    dataset: str | None, registry_path: str | None, registry_url: str | None, as_json: bool
+) -> int:
+    """List the datasets of a registry, or the tasks of one.
 
-    Example: proctor dataset list --registry-url https://example.org/registry.json
+    With a name, shows the tasks of that dataset, their sources, and which of them are in the cache.
+
+    Example: proctor dataset list terminal-bench@2.1
     """
     caches = find_caches(os.environ)
-    registry = _load_registry(registry_path, registry_url, caches)
+    if dataset is None:
+        registry = _load_registry(registry_path, registry_url, caches)
+        _print_registry(registry, as_json=as_json)
+        return 0
+    found = _find(dataset, registry_path, registry_url, caches)
+    _print_tasks(look_up(found, found.tasks, caches), as_json=as_json)
+    return 0
+
+
+def _print_registry(registry: Registry, *, as_json: bool) -> None:
     if as_json:
         print_json(
             {
@@ -85,34 +95,23 @@ def list_(registry_path: str | None, registry_url: str | None, as_json: bool) ->
                 "notes": list(registry.notes),
             }
         )
-        return 0
+        return
     for note in registry.notes:
         say(f"note: {note}")
     if not registry.datasets:
         print_line(f"{registry.where}: no datasets in it")
-        return 0
+        return
     rows = [
         [one.name, one.version, f"{len(one.tasks):,}", one.description]
         for one in sorted(registry.datasets, key=lambda one: (one.name, one.version))
     ]
     print_rows(["name", "version", "tasks", "description"], rows, fold=["name", "description"])
-    return 0
 
 
-@command.command("show")
-@_dataset_argument
-@json_option
-def show(dataset: str, registry_path: str | None, registry_url: str | None, as_json: bool) -> int:
-    """Show the tasks of a dataset, their sources, and which of them are in the cache.
-
-    Example: proctor dataset show terminal-bench@2.1
-    """
-    caches = find_caches(os.environ)
-    found = _find(dataset, registry_path, registry_url, caches)
-    cached = look_up(found, found.tasks, caches)
+def _print_tasks(cached: CachedDataset, *, as_json: bool) -> None:
     if as_json:
         print_json(_describe(cached))
-        return 0
+        return
     _print_head(cached)
     places = {_render_repository(task.source) for task in cached.tasks}
     is_common = len(places) == 1
@@ -129,16 +128,21 @@ def show(dataset: str, registry_path: str | None, registry_url: str | None, as_j
         for task in cached.tasks
     ]
     print_rows(["task", "source", "state", "digest"], rows, fold=["task", "source"])
-    return 0
 
 
 @command.command("fetch")
-@_dataset_argument
+@click.argument("dataset", metavar=_NAMED)
+@_registry_options
 @click.option(
     "-i", "--include", multiple=True, metavar="GLOB", help="Include only tasks matching GLOB."
 )
 @click.option("-x", "--exclude", multiple=True, metavar="GLOB", help="Exclude tasks matching GLOB.")
 @click.option("--again", is_flag=True, help="Fetch tasks even if they are cached.")
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="Fetch nothing: check that the cached tasks are as they were fetched and published.",
+)
 @click.option("-q", "--quiet", is_flag=True, help="Do not show progress.")
 @json_option
 def fetch(
@@ -148,21 +152,27 @@ def fetch(
     include: tuple[str, ...],
     exclude: tuple[str, ...],
     again: bool,
+    verify: bool,
     quiet: bool,
     as_json: bool,
 ) -> int:
     """Fetch the tasks of a dataset into the cache.
 
     git fetches each commit once, without history, and only the files of the tasks if the server
-    supports that. Tasks of published datasets are compared with the published digests. Exit code 3:
-    some tasks were refused.
+    supports that. Tasks of published datasets are compared with the published digests.
+
+    Exit code 3: some tasks were refused. 1, with --verify: a task is missing, has changed since it
+    was fetched, or is not the published one.
 
     Example: proctor dataset fetch terminal-bench@2.1
     """
+    check_apart("again", "verify")
     caches = find_caches(os.environ)
     fetching = Fetching() if quiet else Fetching(make_report())
     found = _find(dataset, registry_path, registry_url, caches, fetching)
     tasks = _choose(found, include, exclude)
+    if verify:
+        return _verify(found, tasks, caches, as_json=as_json)
     before = look_up(found, tasks, caches).count(TaskState.CACHED, TaskState.LOCAL)
     cached = fetch_dataset(found, tasks, caches, os.environ, fetching, again=again)
     refused = cached.count(TaskState.REFUSED)
@@ -178,30 +188,21 @@ def fetch(
     return 3 if refused else 0
 
 
-@command.command("verify")
-@_dataset_argument
-@json_option
-def verify(dataset: str, registry_path: str | None, registry_url: str | None, as_json: bool) -> int:
-    """Check that the cached tasks of a dataset are as they were fetched and published.
-
-    Nothing is fetched. Exit code 1: a task is missing, has changed since it was fetched, or is not
-    the published one.
-
-    Example: proctor dataset verify terminal-bench@2.1
-    """
-    caches = find_caches(os.environ)
-    found = _find(dataset, registry_path, registry_url, caches)
-    cached = look_up(found, found.tasks, caches)
+def _verify(
+    dataset: RegistryDataset, tasks: Sequence[RegistryTask], caches: Caches, *, as_json: bool
+) -> int:
+    """Check what is cached, and fetch nothing; returns the exit code."""
+    cached = look_up(dataset, tasks, caches)
     good = cached.count(TaskState.CACHED, TaskState.LOCAL)
     if as_json:
         print_json(_describe(cached))
-        return 0 if good == len(found.tasks) else 1
+        return 0 if good == len(tasks) else 1
     _print_head(cached)
     for state in (TaskState.MISSING, TaskState.MOVING):
         if number := cached.count(state):
             print_line(f"  {count_of(number, 'task')} {state}")
     _print_refused(cached.tasks)
-    return 0 if good == len(found.tasks) else 1
+    return 0 if good == len(tasks) else 1
 
 
 def _load_registry(path: str | None, url: str | None, caches: Caches) -> Registry:

@@ -3,7 +3,7 @@
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from proctor.cli.ledger.progress import make_progress
-from proctor.cli.options import PATH
+from proctor.cli.options import PATH, check_apart
 from proctor.cli.output import json_option, print_json, print_line
 from proctor.environments.sandbox.roots.image import Image, StoredImage
 from proctor.environments.sandbox.roots.images import ImageStore, Known
@@ -128,15 +128,8 @@ def _print_facts(image: Image) -> None:
         print_line(f"  {note}")
 
 
-@command.command("show")
-@click.argument("name")
-@json_option
-def show(name: str, as_json: bool) -> int:
-    """Show an image: digests, settings, and the layers with their sizes.
-
-    Example: proctor image show debian:12
-    """
-    store = ImageStore()
+def _show(store: ImageStore, name: str, *, as_json: bool) -> None:
+    """Print an image: digests, settings, and the layers with their sizes."""
     image = store.find(name)
     if image is None:
         raise ImageError(f"{name}: no image of that name; see `proctor image list`")
@@ -147,7 +140,7 @@ def show(name: str, as_json: bool) -> int:
             for _, facts in layers
         ]
         print_json({"image": _document(image), "layers": sizes})
-        return 0
+        return
     entries = count_of(image.n_entries, "entry", "entries")
     print_line(f"{image.name}: {render_size(image.size)}, {entries}, from {image.source}")
     _print_facts(image)
@@ -162,7 +155,6 @@ def show(name: str, as_json: bool) -> int:
         print_line(f"  env {variable}={value}")
     for _, facts in layers:
         print_line(f"  layer sha256:{facts.diff_id[:12]}…  {render_size(facts.size)}")
-    return 0
 
 
 @command.command("import")
@@ -223,14 +215,20 @@ def import_(
 
 
 @command.command("list")
+@click.argument("name", required=False)
 @json_option
-def list_(as_json: bool) -> int:
+def list_(name: str | None, as_json: bool) -> int:
     """List the images of the store and the layers built from Dockerfiles, with their sizes.
 
-    Example: proctor image list
+    With a NAME, shows that image: digests, settings, and its layers with their sizes.
+
+    Example: proctor image list debian:12
     """
-    limit = store_limit()
     store = ImageStore()
+    if name is not None:
+        _show(store, name, as_json=as_json)
+        return 0
+    limit = store_limit()
     images = store.list_images()
     with _opened_layers() as layer_store:
         layers, stored = layer_store.list_layers(), store.list_stored(images)
@@ -272,26 +270,8 @@ def _print_table(heading: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> N
         print_line(line)
 
 
-@command.command("remove")
-@click.argument("name")
-@json_option
-def remove(name: str, as_json: bool) -> int:
-    """Remove an image.
-
-    Its files are deleted with its last name, and layers with the last image that has them. An image
-    that a run is using is not removed.
-
-    Example: proctor image remove debian:12
-    """
-    removed = ImageStore().remove(name)
-    if as_json:
-        print_json({"removed": _document(removed.image), "n_bytes_freed": removed.n_bytes})
-    else:
-        print_line(f"{removed.image.name}: removed, {render_size(removed.n_bytes)} freed")
-    return 0
-
-
 @command.command("prune")
+@click.argument("names", nargs=-1)
 @click.option("--all", "is_all", is_flag=True, help="Remove everything that no run is using.")
 @click.option(
     "--limit",
@@ -299,17 +279,26 @@ def remove(name: str, as_json: bool) -> int:
     help="Keep at most this much, such as 20GB.  [default: PROCTOR_STORE_LIMIT, else 50GB]",
 )
 @json_option
-def prune(is_all: bool, limit: str | None, as_json: bool) -> int:
+def prune(names: tuple[str, ...], is_all: bool, limit: str | None, as_json: bool) -> int:
     """Remove pulled and built images and layers of Dockerfiles, the least recently used first.
 
     The next run that needs one pulls or builds it again. Images that a run is using and imported
     images are kept; imported images do not count towards the limit. Every pull and every build also
     prunes down to the limit.
 
+    With NAMES, removes these images alone, imported ones too. The files of an image are deleted
+    with its last name, and layers with the last image that has them. An image that a run is using
+    is not removed.
+
     Example: proctor image prune --limit 20GB
+
+    Example: proctor image prune debian:12
     """
-    if is_all and limit is not None:
-        raise click.UsageError("--all cannot be combined with --limit")
+    check_apart("is_all", "limit")
+    if names:
+        check_apart("names", "is_all")
+        check_apart("names", "limit")
+        return _remove(names, as_json=as_json)
     most = 0 if is_all else store_limit() if limit is None else parse_size(limit)
     images = ImageStore()
     with _opened_layers() as layers:
@@ -330,6 +319,22 @@ def prune(is_all: bool, limit: str | None, as_json: bool) -> int:
         f"{_count_both(len(kept), len(left))} left, {render_size(measure_store(kept, left))}; "
         f"{used} in use"
     )
+    return 0
+
+
+def _remove(names: Sequence[str], *, as_json: bool) -> int:
+    store = ImageStore()
+    removed = [store.remove(name) for name in names]
+    if as_json:
+        print_json(
+            {
+                "removed_images": [_document(each.image) for each in removed],
+                "n_bytes_freed": sum(each.n_bytes for each in removed),
+            }
+        )
+        return 0
+    for each in removed:
+        print_line(f"{each.image.name}: removed, {render_size(each.n_bytes)} freed")
     return 0
 
 

@@ -105,14 +105,14 @@ GROUPS = {
     "Prepare and run": {
         "init": "Create a task, an agent and a ledger to start from.",
         "resume": "Resume a stopped job.",
-        "task": "Create tasks, try them out, and print the digests that pin them.",
-        "dataset": "List, fetch and verify datasets of tasks by name.",
+        "task": "Create tasks, try them out, check them, and print their digests.",
+        "dataset": "List and fetch datasets of tasks by name.",
         "image": "Pull, import, list and remove images for the sandbox, and layers of builds.",
         "clean": "Remove what killed runs left behind.",
     },
     "Score and check": {
         "score": "Recompute a job's scores from its evidence.",
-        "check": "Check a trace, record, task, ledger, proof or claim on its own.",
+        "check": "Check a trace, record, ledger, proof or claim on its own.",
         "gate": "Fail CI when a run misses a threshold.",
         "outcome": "Print a result line, judge a run by it, or find a reason code.",
     },

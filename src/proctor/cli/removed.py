@@ -11,6 +11,11 @@ import click
 from proctor.cli.stdout import print_stderr
 
 REMOVED: dict[str, str] = {
+    "proctor dataset show": "`proctor dataset list NAME` shows a dataset's tasks.",
+    "proctor dataset verify": "`proctor dataset fetch NAME --verify` checks what is cached.",
+    "proctor image remove": "`proctor image prune NAME` removes an image.",
+    "proctor image show": "`proctor image list NAME` shows an image.",
+    "proctor task shell": "`proctor task try TASK --shell` opens a shell.",
     "proctor resume --on slurm": "examples/slurm.sbatch starts Ray in an allocation.",
     "proctor run --on slurm": "examples/slurm.sbatch starts Ray in an allocation.",
     "proctor resume --print-script": "examples/slurm.sbatch starts Ray in an allocation.",

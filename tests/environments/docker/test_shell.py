@@ -1,4 +1,4 @@
-"""`proctor task shell` and `task try` with `-e docker`: in the container of a task."""
+"""`proctor task try`, with and without `--shell`, with `-e docker`: in the container of a task."""
 
 from pathlib import Path
 
@@ -19,7 +19,9 @@ def task(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_commands_from_a_pipe_run_in_the_container(task: Path, engine: Engine) -> None:
-    ran = run_child("task", "shell", task, "-e", "docker", stdin="pwd; cat; exit 3\nmore\n")
+    ran = run_child(
+        "task", "try", task, "--shell", "-e", "docker", stdin="pwd; cat; exit 3\nmore\n"
+    )
     assert (ran.code, ran.out) == (3, "/app\nmore\n")
     assert f"{task}: a shell in its docker, in /app" in ran.err
     assert not engine.containers()
@@ -35,7 +37,7 @@ def test_a_task_is_tried_in_containers(task: Path, engine: Engine) -> None:
 
 
 def test_a_terminal_reaches_the_container(task: Path, engine: Engine) -> None:
-    with on_screen("task", "shell", task, "-e", "docker") as screen:
+    with on_screen("task", "try", task, "--shell", "-e", "docker") as screen:
         screen.wait_for("everything in it is removed")
         screen.type("test -t 0 && echo $((6 * 7)); exit 5\n")
         screen.wait_for("\n42")

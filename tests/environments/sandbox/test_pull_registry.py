@@ -314,7 +314,7 @@ def test_an_ordinary_user_pulls(
         said = any("belong to root instead of to other users" in note for note in image["notes"])
         assert said == (not machine)
         removed = run_as_ordinary_user(
-            "proctor", "image", "remove", reference, home=home, machine=machine
+            "proctor", "image", "prune", reference, home=home, machine=machine
         )
         assert removed.code == 0, removed.err
         assert list(store.layer("x").parent.iterdir()) == []

@@ -36,7 +36,7 @@ def command(name: str, output: str, as_json: bool) -> int:
     directory = Path(output) / name.rpartition("/")[2]
     write_new_trees({directory: files})
     task = shlex.quote(str(directory))
-    next_commands = [f"proctor task try {task}", f"proctor task shell {task}"]
+    next_commands = [f"proctor task try {task}", f"proctor task try {task} --shell"]
     if as_json:
         facts = {"task": str(directory), "files": list(files), "next_commands": next_commands}
         print_json(facts)

@@ -1,4 +1,4 @@
-"""`proctor task shell`: opens a shell in a task's environment.
+"""`proctor task try --shell`: opens a shell in a task's environment.
 
 The shell is the agent of a trial that is not verified, so that it finds what an agent finds: the
 working directory, the user, the variables, the network.
@@ -10,17 +10,20 @@ import shutil
 import sys
 from pathlib import Path
 
-import click
-
 from proctor.cli.running.display import leave_at_once, say
 from proctor.cli.running.host import Consent
-from proctor.cli.running.images import choose_fetching
-from proctor.cli.task.options import find_task, make_environment, task_options
 from proctor.environments.kinds import make_environment as start_environment
 from proctor.environments.sandbox.scratch import make_temporary
 from proctor.errors import InputError, UnsupportedError
 from proctor.exchange.traced_files import find_in_files
-from proctor.harbor.configs import AgentConfig, JobConfig, TaskConfig, VerifierConfig
+from proctor.harbor.configs import (
+    AgentConfig,
+    EnvironmentConfig,
+    JobConfig,
+    TaskConfig,
+    VerifierConfig,
+)
+from proctor.job.images import ImageFetching
 from proctor.job.job import run_job
 from proctor.job.local_executor import LocalExecutor
 from proctor.job.options import INTERRUPTED, JobOptions
@@ -35,44 +38,41 @@ _JOB = "shell"
 _NO_LIMIT_SEC = 1e8
 
 
-@click.command("shell")
-@task_options
-def command(
-    task: str, environment: str, base: str | None, offline: bool, builder: str | None, yes: bool
+def open_shell(
+    directory: Path,
+    environment: EnvironmentConfig,
+    task: str,
+    fetching: ImageFetching,
+    *,
+    yes: bool,
 ) -> int:
-    """Open a shell in a task's environment.
+    """Open the shell; returns its exit code.
 
-    It starts as an agent does: in the working directory, as the agent's user, with the task's
-    variables and network, on the image that the task names, which is pulled if it is missing. In a
-    task of several steps, it is set up for the first one. Commands can
-    be given on standard input too. Everything is removed when the shell ends. The command exits
-    with the shell's exit code.
-
-    Example: echo 'ls -la' | proctor task shell tasks/fix-bug
+    Raises:
+        InputError: it could not be opened.
     """
-    directory = find_task(task)
     config = JobConfig(
         job_name=_JOB,
         jobs_dir=make_temporary(),
         agents=[AgentConfig(name="nop", override_timeout_sec=_NO_LIMIT_SEC)],
         tasks=[TaskConfig(path=directory.absolute())],
-        environment=make_environment(environment, base, builder, os.environ),
+        environment=environment,
         verifier=VerifierConfig(disable=True),
     )
     try:
-        return _run(config, task, offline=offline, yes=yes)
+        return _run(config, task, fetching, yes=yes)
     finally:
         shutil.rmtree(config.jobs_dir, ignore_errors=True)
 
 
-def _run(config: JobConfig, task: str, *, offline: bool, yes: bool) -> int:
+def _run(config: JobConfig, task: str, fetching: ImageFetching, *, yes: bool) -> int:
     options = JobOptions(
         config=config,
         settings=Settings(clean_room=False),
         invocation=sys.argv,
         stop_at_once=leave_at_once,
         approve=Consent(os.environ, frozenset(), yes=yes, remedy="export what is missing"),
-        fetching=choose_fetching(os.environ, offline=offline),
+        fetching=fetching,
     )
     shell = Shell(f"{task}: a shell in its {config.environment.type or 'sandbox'}")
     kinds = Kinds(lambda _order: shell, start_environment)

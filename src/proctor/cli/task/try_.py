@@ -16,13 +16,14 @@ from pathlib import Path, PurePosixPath
 import click
 import msgspec
 
-from proctor.cli.options import PATH
+from proctor.cli.options import PATH, check_apart
 from proctor.cli.output import check_new, json_option, print_json, print_line
 from proctor.cli.running.display import leave_at_once, watching
 from proctor.cli.running.host import Consent
 from proctor.cli.running.images import choose_fetching
 from proctor.cli.running.report import shorten_path
 from proctor.cli.task.options import find_task, make_environment, task_options
+from proctor.cli.task.shell import open_shell
 from proctor.diagnostic import Diagnostic
 from proctor.exchange.traced_files import find_in_files
 from proctor.harbor.configs import AgentConfig, JobConfig, TaskConfig
@@ -71,6 +72,11 @@ _AGAIN = 1
     help="Keep the trials in this new directory.  [default: a temporary one, kept if they show a "
     "problem]",
 )
+@click.option(
+    "--shell",
+    is_flag=True,
+    help="Open a shell in the environment, as an agent finds it, instead of running the task.",
+)
 @json_option
 def command(
     task: str,
@@ -81,6 +87,7 @@ def command(
     yes: bool,
     n_attempts: int,
     output: str | None,
+    shell: bool,
     as_json: bool,
 ) -> int:
     """Run a task with and without its solution, and report what is wrong with it.
@@ -90,17 +97,30 @@ def command(
     the same result. The image that the task names is pulled if it is missing. Nothing is written to
     your ledger.
 
+    With --shell, opens a shell where an agent starts: in the working directory, as the agent's
+    user, with the task's variables and network. In a task of several steps, it is set up for the
+    first one. Commands can be given on standard input too. Everything is removed when the shell
+    ends. The command exits with the shell's exit code.
+
     Exit code 0: the task is fine. 1: something is wrong with it. 2: wrong usage or bad input.
 
     Example: proctor task try tasks/fix-bug
+
+    Example: echo 'ls -la' | proctor task try tasks/fix-bug --shell
     """
     directory = find_task(task)
+    in_environment = make_environment(environment, base, builder, os.environ)
+    fetching = choose_fetching(os.environ, offline=offline)
+    if shell:
+        for name in ("n_attempts", "output", "as_json"):
+            check_apart("shell", name)
+        return open_shell(directory, in_environment, task, fetching, yes=yes)
     config = JobConfig(
         job_name="try",
         n_attempts=n_attempts,
         agents=[AgentConfig(name=_ORACLE), AgentConfig(name=_NOP)],
         tasks=[TaskConfig(path=directory.absolute())],
-        environment=make_environment(environment, base, builder, os.environ),
+        environment=in_environment,
     )
     # Tasks in the older format are converted when they are run, and are not checked as such.
     checked = [] if is_terminal_bench_task(directory) else check_task(directory)
@@ -118,7 +138,7 @@ def command(
                 stop_at_once=leave_at_once,
                 approve=Consent(os.environ, frozenset(), yes=yes, remedy="export what is missing"),
                 known=known,
-                fetching=choose_fetching(os.environ, offline=offline),
+                fetching=fetching,
             )
             outcome = _run(options, title=task)
             if outcome.interrupted:

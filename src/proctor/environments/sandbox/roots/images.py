@@ -140,7 +140,7 @@ class ImageStore:
             again = "pull" if image.layers else "import"
             raise ImageError(
                 f"{home}: the files of {image.name} no longer exist; {again} it again: "
-                f"`proctor image remove {image.name}`, then `proctor image {again}`"
+                f"`proctor image prune {image.name}`, then `proctor image {again}`"
             )
         return found
 
