@@ -17,7 +17,7 @@ from proctor.report.in_jobs import load_jobs
 from proctor.web.app import make_app
 from proctor.web.job_files import JobFiles
 from proctor.web.subject import Subject
-from proctor.web.trials.known import opened_trial
+from proctor.web.trials.trial_view import opened_trial
 from tests.web.browsing import NO_TLS, serving
 from tests.web.jobs import JOB, GrowingJob
 from tests.web.subjects import JOBS, SEALED, all_jobs, seal_jobs

@@ -52,7 +52,7 @@ from proctor.web.traces.place import load_place
 from proctor.web.traces.row import Row, Showing
 from proctor.web.traces.window import read_rows
 from proctor.web.trial import gather
-from proctor.web.trials.known import load_known
+from proctor.web.trials.trial_view import load_trial
 from proctor.web.visible import shorten
 
 _MARKER: Final = "proctor-site.json"
@@ -190,7 +190,7 @@ class _ExportedTrial:
 
     def make(self, summary: TrialSummary) -> Iterator[tuple[str, str]]:
         """Yield its page and those of its traces, with their names."""
-        known = load_known(self._row, self._ledger)
+        known = load_trial(self._row, self._ledger)
         excerpts: list[_Excerpt] = []
         if not known.is_withheld and known.damage is None:
             try:

@@ -25,10 +25,8 @@ from proctor.files import open_plain
 from proctor.web.pages import render_page
 from proctor.web.problems import say_problem
 from proctor.web.subject import Subject
-from proctor.web.trials.addresses import file_path
-from proctor.web.trials.evidence import KnownFile, State
 from proctor.web.trials.filetypes import HEAD, FileType, find_type
-from proctor.web.trials.known import Known, opened_trial
+from proctor.web.trials.trial_view import TrialFile, TrialView, opened_trial
 from proctor.web.visible import shorten, visible
 
 # Bytes of a file on one page.
@@ -46,9 +44,9 @@ def _show_file(request: Request) -> Response:
         file = known.find_file(request.path_params["path"])
         if file is None:
             raise NotThereError("the trial lists no file of that name")
-        if file.state is State.WITHHELD:
+        if file.state == "withheld":
             return _say_withheld(file)
-        if file.state is State.LOST:
+        if file.state == "lost":
             raise MissingArtifactError(f"evidence {file.path!r} is lost: {file.sha256}")
         stack = contextlib.ExitStack()
         try:
@@ -63,13 +61,13 @@ def _show_file(request: Request) -> Response:
             raise
 
 
-def _say_withheld(file: KnownFile) -> Response:
+def _say_withheld(file: TrialFile) -> Response:
     said = file.withheld_by
     why = f": {said.reason} ({said.author}, entry {said.seq} of the ledger)" if said else ""
     return say_problem(410, f"{file.path} was withheld{why}. Its digest stays: {file.sha256}")
 
 
-def _open(known: Known, file: KnownFile, stack: contextlib.ExitStack) -> BinaryIO:
+def _open(known: TrialView, file: TrialFile, stack: contextlib.ExitStack) -> BinaryIO:
     """Open the file; for a sealed one, a verified copy."""
     path = stack.enter_context(known.traced.open_file(file.path))
     try:
@@ -78,7 +76,7 @@ def _open(known: Known, file: KnownFile, stack: contextlib.ExitStack) -> BinaryI
         raise MissingArtifactError(f"{file.path}: cannot be read: {error.strerror}") from error
 
 
-def _send(file: KnownFile, opened: BinaryIO, stack: contextlib.ExitStack) -> Response:
+def _send(file: TrialFile, opened: BinaryIO, stack: contextlib.ExitStack) -> Response:
     kind = find_type(opened.read(HEAD))
     opened.seek(0)
     headers = {
@@ -119,12 +117,12 @@ def _media_type(kind: FileType) -> str:
     return "text/plain; charset=utf-8" if kind.is_text else "application/octet-stream"
 
 
-def _name_of(file: KnownFile) -> str:
+def _name_of(file: TrialFile) -> str:
     # RFC 5987: file names are untrusted and may contain quotes and line breaks.
     return f"filename*=UTF-8''{quote(file.path.rpartition('/')[2], safe='')}"
 
 
-def _show_text(known: Known, file: KnownFile, opened: BinaryIO, wanted: str) -> Response:
+def _show_text(known: TrialView, file: TrialFile, opened: BinaryIO, wanted: str) -> Response:
     kind, size = find_type(opened.read(HEAD)), os.fstat(opened.fileno()).st_size
     # At most 18 digits, so that the offset fits into 64 bits.
     begin = int(wanted) if wanted.isascii() and wanted.isdecimal() and len(wanted) < 19 else 0
@@ -145,7 +143,7 @@ def _show_text(known: Known, file: KnownFile, opened: BinaryIO, wanted: str) -> 
         begin=begin,
         end=end,
         before=max(begin - _PART, 0) if begin else None,
-        address=file_path(known.experiment, known.trial, file.path),
+        address=known.file_path(file.path),
         shorten=shorten,
     )
 

@@ -21,7 +21,7 @@ from proctor.ledger.step_parts import LARGE
 from proctor.traces.traced_trial import Named, Opened, Part, list_parts, order_parts
 from proctor.web.subject import Subject, find_row
 from proctor.web.traces.lines import stamp_of
-from proctor.web.trials.evidence import Directory
+from proctor.web.trials.trial_view import Directory
 
 type Stamp = tuple[object, ...]
 

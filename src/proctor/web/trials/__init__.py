@@ -1,17 +1,10 @@
-"""Contents of the pages of one trial; the pages themselves are `trial` and `files`.
+"""One trial for its pages: its files, the parts of its page, and how its score was derived.
 
-    known       everything known about a trial, sealed or in a job
-    evidence    its files: present, withheld or lost
-    filetypes   type of a file, by its contents
-    score       how its score was derived
-    phases      when each phase began, and how long it took
-    spent       tokens and cost, and the advisor's share of them
-    changed     the agent's changes, and the clean-room result
-    outputs     output of the verifier, errors, media
-    status      reviews, open findings, replacements
-    remembered  cache of values that are slow to compute
-    addresses   addresses of its files
-    words       labels for codes
+    trial_view   everything known about a trial, sealed or in a job
+    parts        what the page shows, apart from the score
+    score        how the score follows from the reward files
+    filetypes    the type of a file, from its contents
+    labels       words for codes
 
 Does not write, and does not run anything of a trial.
 """
