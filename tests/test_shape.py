@@ -24,7 +24,6 @@ FORMATTERS = ("src/proctor/sentence.py", "src/proctor/report/page/figures.py")
 DECIMALS: dict[str, str] = {
     "src/proctor/agents/chat/agent.py": "limits of any unit, as they were given",
     "src/proctor/agents/chat/endpoint.py": "a limit in seconds, as it was given",
-    "src/proctor/cli/gate.py": "the bounds of an option",
     "src/proctor/cli/showing/options.py": "a limit in whole seconds",
     "src/proctor/cli/trace/summary_text.py": "tokens per second, a whole number",
     "src/proctor/cli/trace/classify.py": "columns of fixed width",
@@ -41,8 +40,8 @@ DECIMALS: dict[str, str] = {
     "src/proctor/ledger/lock.py": "a limit in whole seconds",
     "src/proctor/record/cost.py": "a limit in whole dollars",
     "src/proctor/report/board/conditions.py": "a setting as it was given",
-    "src/proctor/report/gate/junit.py": "seconds in JUnit's XML",
-    "src/proctor/report/gate/limits.py": "a share as it was given",
+    "src/proctor/report/gate/judging.py": "a share as it was given",
+    "src/proctor/report/gate/output.py": "seconds in JUnit's XML",
     "src/proctor/report/page/scale.py": "marks of an axis",
     "src/proctor/report/page/svg.py": "coordinates",
     "src/proctor/trial/trial_run.py": "stored in findings.json",

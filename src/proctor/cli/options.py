@@ -21,6 +21,34 @@ STDOUT = "-"
 """Means standard output where an output file is expected."""
 
 
+class Numeric[Number](click.ParamType[Number]):
+    """A number, or a word in its place, of which some are refused."""
+
+    def __init__(
+        self,
+        name: str,
+        expected: str,
+        parse: Callable[[Any], Number],
+        fits: Callable[[Number], bool],
+    ) -> None:
+        self.name = name
+        self._expected = expected
+        self._parse = parse
+        self._fits = fits
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Number:
+        """Parse the number."""
+        try:
+            number = self._parse(value)
+        except ValueError:
+            number = None
+        if number is None or not self._fits(number):
+            self.fail(f"{value!r}; expected {self._expected}", param, ctx)
+        return number
+
+
 def sample_option(command: Callable[..., int]) -> Callable[..., int]:
     """Add --sample, which makes `directory` the sample ledger; stands below --ledger."""
 

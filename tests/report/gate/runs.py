@@ -2,13 +2,13 @@
 
 from proctor.ledger.counting import UNSEALED
 from proctor.ledger.row import TrialRow
-from proctor.report.gate.measured import Measured, MeasuredTrial
+from proctor.report.gate.runs import Run, Trial
 
 
-def run_of(*rewards: float | None, name: str = "nightly", text: str = "x") -> Measured:
+def run_of(*rewards: float | None, name: str = "nightly", text: str = "x") -> Run:
     """A run of one group; every name in it is the text, or holds it."""
     trials = [
-        MeasuredTrial(
+        Trial(
             row=TrialRow(
                 place,
                 name,
@@ -25,4 +25,4 @@ def run_of(*rewards: float | None, name: str = "nightly", text: str = "x") -> Me
         )
         for place, reward in enumerate(rewards)
     ]
-    return Measured(name=name, kind="job", place="jobs/x", trials=trials, planned=len(trials))
+    return Run(name=name, kind="job", place="jobs/x", trials=trials, planned=len(trials))

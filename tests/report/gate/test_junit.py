@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proctor.report.gate.judging import judge
-from proctor.report.gate.junit import clean, render_junit
-from proctor.report.gate.limits import Limits
+from proctor.report.gate.judging import Limits, judge
+from proctor.report.gate.output import clean, render_junit
 from tests.examples import examples
 from tests.report.gate.runs import run_of
 
@@ -56,7 +55,7 @@ def check_schema(element: Element) -> None:
 
 def rendered(*rewards: float | None, name: str = "nightly", text: str = "x") -> Element:
     judged = judge(run_of(*rewards, name=name, text=text), LIMITS)
-    return ElementTree.fromstring(render_junit([judged], LIMITS))  # noqa: S314 - our own
+    return ElementTree.fromstring(render_junit([judged]))  # noqa: S314 - our own
 
 
 def test_a_trial_fails_or_errs_or_passes() -> None:

@@ -4,7 +4,7 @@ from itertools import permutations
 
 import pytest
 
-from proctor.report.gate.limits import Check, MaxErrors, Miss, gravest
+from proctor.report.gate.judging import Check, MaxErrors, Miss, gravest
 
 
 @pytest.mark.parametrize("trials", range(1, 200, 7))

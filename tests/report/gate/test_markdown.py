@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proctor.report.gate.judging import judge
-from proctor.report.gate.limits import Limits, Miss
-from proctor.report.gate.markdown import render_markdown
+from proctor.report.gate.judging import Limits, Miss, judge
+from proctor.report.gate.output import render_markdown
 from proctor.report.page.markdown import escape
 from proctor.sentence import printable
 from tests.examples import examples
@@ -46,7 +45,7 @@ def test_what_is_shown_is_the_text(text: str) -> None:
 @settings(max_examples=examples(50))
 def test_every_row_has_the_cells_of_its_table(name: str, text: str) -> None:
     judged = judge(run_of(1.0, 0.0, None, name=name, text=text), LIMITS)
-    page = render_markdown([judged], LIMITS, Miss.SCORE)
+    page = render_markdown([judged], Miss.SCORE)
     widths: set[int] = set()
     for line in page.splitlines():
         if line.startswith("|"):
@@ -58,6 +57,6 @@ def test_every_row_has_the_cells_of_its_table(name: str, text: str) -> None:
 
 def test_trials_beyond_a_page_are_counted() -> None:
     judged = judge(run_of(*[0.0] * 70), LIMITS)
-    page = render_markdown([judged], LIMITS, Miss.SCORE)
+    page = render_markdown([judged], Miss.SCORE)
     assert "<summary>70 not passed</summary>" in page
     assert "… and 20 more" in page

@@ -6,12 +6,12 @@ refuses them by name.
 
 import math
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
+from proctor.cli.options import Numeric
 from proctor.cli.running.place import LOCAL, Place
 from proctor.cli.running.sections import Decorator, option, section
 from proctor.job.options import MOST_LOST
@@ -35,34 +35,6 @@ class File(click.Path):
         if not os.fspath(value):
             self.fail("it is empty; expected a path", param, ctx)
         return super().convert(value, param, ctx)
-
-
-class Numeric[Number](click.ParamType[Number]):
-    """A number, or a word in its place, of which some are refused."""
-
-    def __init__(
-        self,
-        name: str,
-        expected: str,
-        parse: Callable[[Any], Number],
-        fits: Callable[[Number], bool],
-    ) -> None:
-        self.name = name
-        self._expected = expected
-        self._parse = parse
-        self._fits = fits
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Number:
-        """Parse the number."""
-        try:
-            number = self._parse(value)
-        except ValueError:
-            number = None
-        if number is None or not self._fits(number):
-            self.fail(f"{value!r}; expected {self._expected}", param, ctx)
-        return number
 
 
 def whole_number(least: int, most: int | None = None) -> Numeric[int]:
