@@ -53,7 +53,7 @@ def test_a_part_of_a_ledger_says_how_much_it_leaves_out(
     proctor: Proctor, ledger: Path, other: Path, tmp_path: Path
 ) -> None:
     bundle = tmp_path / "part.tar.zst"
-    ran = proctor("export", "--ledger", ledger, "-o", bundle, "--trial", "b", "--json")
+    ran = proctor("export", "--ledger", ledger, "-o", bundle, "--where", "trial=b", "--json")
     assert json.loads(ran.out)["left_out"] == 2
     taken = proctor("import", "bundle", bundle, "--ledger", other)
     assert "not in it   2 left out, 0 withheld" in taken.out
@@ -138,7 +138,15 @@ def test_options_that_mean_no_trial_are_said(
     proctor: Proctor, ledger: Path, tmp_path: Path
 ) -> None:
     ran = proctor(
-        "export", "--ledger", ledger, "--format", "parquet", "-o", tmp_path / "x", "--trial", "z"
+        "export",
+        "--ledger",
+        ledger,
+        "--format",
+        "parquet",
+        "-o",
+        tmp_path / "x",
+        "--where",
+        "trial=z",
     )
     assert ran.code == 2
     assert "no trial matches these options" in ran.err

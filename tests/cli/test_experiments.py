@@ -124,7 +124,7 @@ def test_a_model_that_answers_under_another_name_does_not_change_the_dataset(
         assert proctor("run", "-p", TASKS, *asked, *NULL).code == 0
     assert "binary" in proctor("board").out.split()
     board = json.loads(proctor("board", "--dataset", "binary", "--json").out)
-    listed = json.loads(proctor("ledger", "list", "--dataset", "binary", "--json").out)
+    listed = json.loads(proctor("ledger", "list", "--where", "dataset=binary", "--json").out)
     (row,) = [row for section in board["sections"] for row in section["rows"]]
     assert {each["trial"] for each in row["trials"]} == {
         f"nightly/{each['trial_id']}" for each in listed

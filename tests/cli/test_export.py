@@ -66,7 +66,9 @@ def test_options_that_mean_nothing_are_said(
     proctor: Proctor, ledger: Path, tmp_path: Path, form: str
 ) -> None:
     target = tmp_path / "o"
-    ran = proctor("export", "--ledger", ledger, "--format", form, "-o", target, "--trial", "z")
+    ran = proctor(
+        "export", "--ledger", ledger, "--format", form, "-o", target, "--where", "trial=z"
+    )
     assert ran.code == 2
     assert "no trial matches these options" in ran.err
     assert not target.exists()
@@ -84,7 +86,7 @@ def test_a_withheld_trial_is_left_out_and_said(proctor: Proctor, tmp_path: Path,
     assert f"left out: {EXPERIMENT}/a: withheld" in ran.out
     alone = proctor(
         *("export", "--ledger", Path(ledger.where), "--format", form),
-        *("-o", tmp_path / "alone", "--trial", "a"),
+        *("-o", tmp_path / "alone", "--where", "trial=a"),
     )
     assert alone.code == 2
     assert not (tmp_path / "alone").exists()

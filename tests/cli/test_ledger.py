@@ -197,9 +197,9 @@ def test_kept_attempts_are_trials_of_their_own(proctor: Proctor, home: Path) -> 
     assert {each["evidence_files"] for each in listed} == {2}
     assert [each["status"] for each in listed] == ["begun again", "begun again", "sealed"]
     # Whether an attempt counts depends on its trial, whatever is selected.
-    one = proctor("ledger", "list", "--trial", "t.attempt-1").out
+    one = proctor("ledger", "list", "--where", "trial=t.attempt-1").out
     assert one.splitlines()[1].split()[-1] == "restarted"
-    complete = json.loads(proctor("ledger", "list", "--status", "sealed", "--json").out)
+    complete = json.loads(proctor("ledger", "list", "--where", "status=sealed", "--json").out)
     assert [each["trial_id"] for each in complete] == ["t"]
     # The record in the trial's directory means the trial.
     assert (
@@ -243,23 +243,22 @@ def test_a_list_as_csv_is_read_as_such(proctor: Proctor) -> None:
 
 @pytest.mark.usefixtures("sealed")
 def test_filters_and_columns(proctor: Proctor) -> None:
-    ran = proctor("ledger", "list", "--experiment", "nightly", "--reward", "1", "-l", "2")
+    ran = proctor("ledger", "list", "--experiment", "nightly", "--where", "reward=1", "-l", "2")
     head, *rows = ran.out.splitlines()
     assert head.split() == ["seq", "trial", "model", "reward", "status"]
     assert [row.split()[3] for row in rows] == ["1", "1"]
     for arguments, n in (
-        (("--task", "pass-"), 5),
-        (("--agent", "scripted"), 5),
-        (("--harness", "scripted"), 5),
-        (("--model", "acme/model-x"), 5),
-        (("--status", "sealed"), 1),
-        (("--since", "2030-01-01"), 0),
-        (("--reward", "..0"), 2),
-        (("--trial", ONE), 1),
-        (("--dataset", "nix"), 0),
+        (("--where", "task=pass-"), 5),
+        (("--where", "agent=scripted"), 5),
+        (("--where", "model=acme/model-x"), 5),
+        (("--where", "status=sealed"), 1),
+        (("--where", "since=2030-01-01"), 0),
+        (("--where", "reward=..0"), 2),
+        (("--where", f"trial={ONE}"), 1),
+        (("--where", "dataset=nix"), 0),
     ):
         assert len(json.loads(proctor("ledger", "list", "--json", *arguments).out)) == n
-    assert proctor("ledger", "list", "--model", "nix").out == "no trial matches\n"
+    assert proctor("ledger", "list", "--where", "model=nix").out == "no trial matches\n"
     ran = proctor("ledger", "list", "--columns", "trial,seq", "-l", "1")
     assert ran.out.splitlines() == ["trial    seq", "trial-x    6"]
 
@@ -268,15 +267,18 @@ def test_filters_and_columns(proctor: Proctor) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--reward", "high"], "--reward 'high'; expected 0.5..1"),
-        (["--reward", ".."], "--reward '..'; expected 0.5..1"),
-        (["--reward", "nan.."], "--reward 'nan..'; expected 0.5..1"),
+        (["--where", "reward=high"], "--where reward=high; expected 0.5..1"),
+        (["--where", "reward=.."], "--where reward=..; expected 0.5..1"),
+        (["--where", "reward=nan.."], "--where reward=nan..; expected 0.5..1"),
         (["--columns", "seq,nix"], "--columns 'nix'; expected some of seq"),
         (["--columns", "seq,seq"], "a column occurs twice"),
-        (["--since", "soon"], "since is 'soon'; expected a time"),
+        (["--where", "since=soon"], "since is 'soon'; expected a time"),
         (["--json", "--csv"], "--csv cannot be combined with --json"),
         (["-l", "0"], "0 is not in the range"),
-        (["--status", "lost"], "'lost' is not one of"),
+        (["--where", "status=lost"], "status is 'lost'; expected one of"),
+        (["--where", "color=red"], "expected FIELD=VALUE with one of trial, dataset"),
+        (["--where", "task"], "expected FIELD=VALUE with one of trial, dataset"),
+        (["--where", "task=a", "--where", "task=b"], "expected one value of task"),
     ],
 )
 def test_a_wrong_wish_is_refused(proctor: Proctor, arguments: list[str], sentence: str) -> None:
@@ -316,7 +318,7 @@ def test_reviews_are_kept_and_the_latest_is_listed(proctor: Proctor) -> None:
     assert proctor(*said, "fail", "--reviewer", "ana").code == 0
     ran = proctor(*said, "pass", "--reviewer", "ben")
     assert ran.out == f"nightly/{ONE}: pass by ben, entry 8, 2 reviews in all\n"
-    listed = json.loads(proctor("ledger", "list", "--trial", ONE, "--json").out)
+    listed = json.loads(proctor("ledger", "list", "--where", f"trial={ONE}", "--json").out)
     assert listed[0]["review"] == "pass"
     shown = proctor("show", ONE).out
     assert shown.index("fail by ana: n") < shown.index("pass by ben: n")

@@ -173,7 +173,7 @@ SLOW = ("pydantic", "cryptography", "rich", "genai_prices", "proctor.record.mode
 @pytest.mark.usefixtures("ledger")
 @pytest.mark.parametrize(
     "arguments",
-    [["ledger", "list"], ["ledger", "list", "--trial", "x", "--json"], ["show", "first"]],
+    [["ledger", "list"], ["ledger", "list", "--where", "trial=x", "--json"], ["show", "first"]],
 )
 def test_looking_up_loads_nothing_slow(arguments: list[str]) -> None:
     program = (

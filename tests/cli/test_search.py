@@ -67,7 +67,7 @@ def test_pages_are_counted_and_the_next_one_is_named(ledger: Path, proctor: Proc
 
 
 def test_the_options_of_other_commands_choose_trials(ledger: Path, proctor: Proctor) -> None:
-    found = proctor("search", "apt-get", "--model", "openai/gpt-5", "--json")
+    found = proctor("search", "apt-get", "--where", "model=openai/gpt-5", "--json")
     (hit,) = json.loads(found.out)["hits"]
     assert (hit["trial_id"], hit["step"], hit["exit_code"]) == ("worked", 1, 0)
     assert hit["show"] == ["proctor", "show", "experiment-001/worked", "--step", "1"]
@@ -121,7 +121,7 @@ def test_nothing_found_is_said_and_is_no_error(ledger: Path, proctor: Proctor) -
         (["x", "--trials", "--rank"], "--trials cannot be combined with --rank"),
         (["x", "--page", "0"], "0 is not in the range"),
         (["x", "--limit", str(10**30)], "expected no more than 10000 a page"),
-        (["x", "--since", "soon"], "expected a time"),
+        (["x", "--where", "since=soon"], "expected a time"),
         ([], "Missing argument"),
         (["x", "--ledger", "nowhere"], "nowhere: not a ledger"),
     ],

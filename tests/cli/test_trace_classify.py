@@ -89,11 +89,11 @@ def test_sealed_trials_are_chosen_by_filters(proctor: Proctor, tmp_path: Path) -
     (trial,) = sorted((JOBS / "16-agent-nonzero").glob("pass-simple__*"))
     with make_ledger(tmp_path) as ledger:
         seal(ledger, list(find_submissions(trial, SealOptions(experiment="night"))))
-    sealed = ("--ledger", tmp_path / "ledger", "--task")
-    ran = proctor("trace", "classify", *sealed, "pass")
+    sealed = ("--ledger", tmp_path / "ledger", "--where")
+    ran = proctor("trace", "classify", *sealed, "task=pass")
     assert ran.code == 0
     assert ran.out.startswith(f"night/{trial.name}\nATIF trajectory agent/trajectory.json; labels")
-    none = proctor("trace", "classify", *sealed, "nothing-like-it")
+    none = proctor("trace", "classify", *sealed, "task=nothing-like-it")
     assert (none.code, none.out) == (2, "")
     assert "no trial matches the filters" in none.err
 

@@ -149,7 +149,7 @@ def test_what_is_not_there_gets_a_sentence(
 
 
 def test_filters_are_for_sealed_trials(proctor: Proctor, trace: Path) -> None:
-    ran = proctor("trace", "summary", trace, "--model", "x")
+    ran = proctor("trace", "summary", trace, "--where", "model=x")
     assert ran.code == 2
     assert "filters apply only to sealed trials" in ran.err
 

@@ -121,7 +121,15 @@ def test_a_trial_without_a_trace_is_left_out_and_said(proctor: Proctor, tmp_path
     assert ran.code == 3
     assert f"left out: {EXPERIMENT}/b: it left no trace" in ran.out
     alone = proctor(
-        "export", "--ledger", ledger, "--format", "atif", "-o", tmp_path / "none", "--trial", "b"
+        "export",
+        "--ledger",
+        ledger,
+        "--format",
+        "atif",
+        "-o",
+        tmp_path / "none",
+        "--where",
+        "trial=b",
     )
     assert alone.code == 2
     assert "none of these trials can be exported in this format" in alone.err

@@ -128,8 +128,8 @@ seal-key: ledger seal records/g1-partial.json --key broken/other.pub --ledger {c
 list-none: ledger list --ledger none
 list-empty: ledger list --ledger broken/empty
 list-file: ledger list --ledger broken/empty.json
-list-status: ledger list --status good
-list-reward: ledger list --reward much
+list-status: ledger list --where status=good
+list-reward: ledger list --where reward=much
 list-column: ledger list --columns colour
 list-no-match: ledger list --experiment nobody
 verify-edited: ledger verify --ledger broken/edited-ledger

@@ -56,6 +56,12 @@ REMOVED: dict[str, str] = {
     "`proctor check` checks them.",
 }
 
+# Commands that list sealed trials had an option for each field of a trial.
+for _command in ("export", "ledger list", "search", "trace classify", "trace summary"):
+    for _field in ("trial", "dataset", "task", "agent", "model", "reward", "status", "since"):
+        REMOVED[f"proctor {_command} --{_field}"] = f"write `--where {_field}=…`."
+    REMOVED[f"proctor {_command} --harness"] = "write `--where agent=…`."
+
 
 class RemovedError(click.ClickException):
     """The answer to a word of an earlier version."""

@@ -171,7 +171,7 @@ def test_a_restarted_attempt_is_left_out_whatever_is_selected(
     assert names == {f"{EXPERIMENT}/a", f"{EXPERIMENT}/alone.attempt-1"}
     ran = proctor(
         *("export", "--ledger", tmp_path / "ledger", "--format", "inspect"),
-        *("--trial", "a.attempt-1", "-o", tmp_path / "one"),
+        *("--where", "trial=a.attempt-1", "-o", tmp_path / "one"),
     )
     assert ran.code == 2
     assert "a.attempt-1: restarted" in ran.err

@@ -6,22 +6,21 @@ from collections.abc import Callable
 
 import click
 
-from proctor.ledger.trial_index import STATUSES, TrialFilter
+from proctor.ledger.trial_index import TrialFilter
 
+# Fields of a trial that `--where` compares, by their names in lists.
+_FIELDS = ("trial", "dataset", "task", "agent", "model", "reward", "status", "since")
 _OPTIONS = (
     click.option("--experiment", metavar="ID", help="Filter by experiment."),
-    click.option("--trial", metavar="ID", help="Filter by trial id."),
-    click.option("--dataset", metavar="NAME", help="Filter by dataset, as listed by `board`."),
-    click.option("--task", metavar="PREFIX", help="Filter by the beginning of the task id."),
-    # --harness is the former name, and the name of the field in records.
-    click.option("--agent", "--harness", "agent", help="Filter by agent."),
-    click.option("--model", help="Filter by model."),
     click.option(
-        "--reward", metavar="RANGE", help="Filter by reward: 0.5..1, 0.5.., ..1, or exactly 1."
-    ),
-    click.option("--status", type=click.Choice(STATUSES), help="Filter by status."),
-    click.option(
-        "--since", metavar="TIME", help="Filter by time: trials that ran at TIME or later."
+        "--where",
+        "conditions",
+        multiple=True,
+        metavar="FIELD=VALUE",
+        help="Filter by a field; can be repeated. Fields: trial (its id), dataset (as listed by "
+        "`board`), task (the beginning of its id), agent, model, reward (0.5..1, 0.5.., ..1, or "
+        "exactly 1), status (sealed, diagnostic, superseded, withheld), since (a time: trials that "
+        "ran then or later).",
     ),
     click.option(
         "-l",
@@ -39,29 +38,23 @@ def filter_options(command: Callable[..., int]) -> Callable[..., int]:
     def with_filter(
         *,
         experiment: str | None,
-        trial: str | None,
-        dataset: str | None,
-        task: str | None,
-        agent: str | None,
-        model: str | None,
-        reward: str | None,
-        status: str | None,
-        since: str | None,
+        conditions: tuple[str, ...],
         limit: int | None,
         **rest: object,
     ) -> int:
-        lowest, highest = parse_range(reward)
+        fields = _parse_conditions(conditions)
+        lowest, highest = _parse_range(fields.get("reward"))
         wanted = TrialFilter(
             experiment=experiment,
-            trial=trial,
-            dataset=dataset,
-            task=task,
-            harness=agent,
-            model=model,
+            trial=fields.get("trial"),
+            dataset=fields.get("dataset"),
+            task=fields.get("task"),
+            harness=fields.get("agent"),
+            model=fields.get("model"),
             lowest=lowest,
             highest=highest,
-            status=status,
-            since=since,
+            status=fields.get("status"),
+            since=fields.get("since"),
             limit=limit,
         )
         return command(wanted=wanted, **rest)
@@ -73,16 +66,25 @@ def filter_options(command: Callable[..., int]) -> Callable[..., int]:
     return decorated
 
 
-def parse_range(text: str | None) -> tuple[float | None, float | None]:
-    """Parse the bounds of `0.5..1`, `0.5..`, `..1` or `1`.
+def _parse_conditions(conditions: tuple[str, ...]) -> dict[str, str]:
+    fields: dict[str, str] = {}
+    for condition in conditions:
+        field, equals, value = condition.partition("=")
+        if not equals or field not in _FIELDS:
+            raise click.UsageError(
+                f"--where {condition!r}; expected FIELD=VALUE with one of {', '.join(_FIELDS)}"
+            )
+        if fields.setdefault(field, value) != value:
+            raise click.UsageError(f"--where {condition!r}; expected one value of {field}")
+    return fields
 
-    Raises:
-        click.UsageError: it is none of those.
-    """
+
+def _parse_range(text: str | None) -> tuple[float | None, float | None]:
+    """Parse the bounds of `0.5..1`, `0.5..`, `..1` or `1`."""
     if text is None:
         return None, None
     low, dots, high = text.partition("..")
-    wrong = click.UsageError(f"--reward {text!r}; expected 0.5..1, 0.5.., ..1 or a number")
+    wrong = click.UsageError(f"--where reward={text}; expected 0.5..1, 0.5.., ..1 or a number")
     try:
         lowest = float(low) if low else None
         highest = (float(high) if high else None) if dots else lowest

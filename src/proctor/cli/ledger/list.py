@@ -96,7 +96,7 @@ def command(
     a row without ids in CSV and JSON, and a note. `review` is the latest verdict; `proctor show
     TRIAL` shows all of them.
 
-    Example: proctor ledger list --experiment nightly --reward 0.5.. --json
+    Example: proctor ledger list --experiment nightly --where reward=0.5.. --json
     """
     for first, second in (("as_csv", "as_json"), ("as_csv", "as_jsonl"), ("as_json", "as_jsonl")):
         check_apart(first, second)

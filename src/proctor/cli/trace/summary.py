@@ -193,7 +193,7 @@ def command(
     sealed trials that match the filters are summarized. One trial gets a page; several get a table
     and totals. docs/summaries.md explains what each number counts and where it comes from.
 
-    Example: proctor trace summary --experiment nightly --reward ..0.5
+    Example: proctor trace summary --experiment nightly --where reward=..0.5
     """
     left_out: Counter[str] = Counter()
     trials = list(_summarise(things, directory, wanted, left_out))
