@@ -11,9 +11,8 @@ from backports import zstd
 
 from proctor.errors import ConflictError, DamageError, InputError, LedgerError, SignatureError
 from proctor.ledger.entry import TrialEntry
-from proctor.ledger.exchange.bundle import write_bundle
+from proctor.ledger.exchange.bundle import check_bundle, write_bundle
 from proctor.ledger.exchange.take_in import import_bundle
-from proctor.ledger.exchange.unbundle import check_bundle
 from proctor.ledger.keys import make_key
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.sealing import Submission, seal

@@ -31,9 +31,8 @@ from proctor.ledger.entry import (
     now_text,
 )
 from proctor.ledger.exchange.aec_tree import write_tree
-from proctor.ledger.exchange.bundle import write_bundle
+from proctor.ledger.exchange.bundle import check_bundle, write_bundle
 from proctor.ledger.exchange.take_in import import_bundle
-from proctor.ledger.exchange.unbundle import check_bundle
 from proctor.ledger.keys import SigningKey, make_key
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.note import sign_checkpoint, unbound_handover_message

@@ -11,9 +11,8 @@ from backports import zstd
 
 from proctor.errors import DamageError, InputError, LedgerError
 from proctor.ledger.entry import TrialEntry, Withheld, decode_line, encode_entry
-from proctor.ledger.exchange.bundle import FIRST_FORMAT, write_bundle
+from proctor.ledger.exchange.bundle import check_bundle, read_entries, write_bundle
 from proctor.ledger.exchange.take_in import import_bundle
-from proctor.ledger.exchange.unbundle import check_bundle, read_entries
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.tree import leaf_hash
 from tests.cli.programs import Proctor
@@ -81,7 +80,7 @@ def test_every_line_is_in_a_part_and_the_evidence_of_one_trial(
     assert dict(members_of(part))["entries.jsonl"] == whole
     assert len([name for name, _ in members_of(part) if name.startswith("artifacts/")]) == 1
     found = check_bundle(part, rich.first_key.verifier)
-    assert (found.trials, found.left_out, found.hidden, len(found.withheld)) == (1, 68, 0, 2)
+    assert (found.trials, found.left_out, len(found.withheld)) == (1, 68, 2)
     assert [entry.seq for entry in read_entries(part) if entry.kind == "trial"] == [TRIAL]
     assert import_bundle(other, part).new == 1
 
@@ -121,25 +120,6 @@ def test_places_that_are_none_are_refused(part: Path, tmp_path: Path, runs: obje
     change(tmp_path / "b.tar.zst", members, head=msgspec.json.encode({**head, "left_out": runs}))
     with pytest.raises((DamageError, InputError), match=r"left_out|leaves? out|left out"):
         check_bundle(tmp_path / "b.tar.zst")
-
-
-def test_of_the_first_format_it_is_said_that_nothing_shows_the_kinds(
-    part: Path, tmp_path: Path, proctor: Proctor
-) -> None:
-    members = members_of(part)
-    lines, head = lines_in(members), msgspec.json.decode(dict(members)["bundle.json"])
-    # What a stranger can do: a supersession goes with the trials.
-    gone = [seq for first, last in head["left_out"] for seq in range(first, last + 1)]
-    gone.append(kinds_of(lines)["supersede"])
-    hashed = [hash_line(line, seq) if seq in gone else line for seq, line in enumerate(lines)]
-    head = {**head, "format": FIRST_FORMAT, "left_out": len(gone)}
-    path = tmp_path / "first.tar.zst"
-    change(path, members, head=msgspec.json.encode(head), lines=b"\n".join(hashed) + b"\n")
-    assert check_bundle(path).hidden == len(gone)
-    for words in (["check", path], ["import", "bundle", path, "--ledger", tmp_path / "new"]):
-        ran = proctor(*words)
-        assert ran.code == 0, ran.err
-        assert f"that the {len(gone)} entries left out are trials" in ran.out
 
 
 def test_a_trial_whose_successor_is_left_out_does_not_come_in(

@@ -9,9 +9,8 @@ from proctor.cli.ledger.target import open_target
 from proctor.cli.options import PATH
 from proctor.cli.output import json_option, print_json, print_line
 from proctor.ledger.claims.trust import load_verifier_key
-from proctor.ledger.exchange.checked import describe_hidden
+from proctor.ledger.exchange.bundle import check_bundle
 from proctor.ledger.exchange.take_in import ImportedBundle, import_bundle
-from proctor.ledger.exchange.unbundle import check_bundle
 
 
 @click.command("bundle")
@@ -61,7 +60,6 @@ def _document(taken: ImportedBundle) -> dict[str, object]:
         "sealed": taken.new,
         "sealed_before": taken.known,
         "left_out": taken.bundle.left_out,
-        "hidden": taken.bundle.hidden,
         "withheld": len(taken.bundle.withheld),
         "remarks": taken.remarks,
         "evidence_missing": taken.without,
@@ -76,8 +74,6 @@ def _print(taken: ImportedBundle, *, is_trusted: bool) -> None:
     print_line(f"trials      {taken.new} sealed, {taken.known} sealed before")
     if bundle.left_out or bundle.withheld:
         print_line(f"not in it   {bundle.left_out} left out, {len(bundle.withheld)} withheld")
-    if bundle.hidden:
-        print_line(f"unchecked   {describe_hidden(bundle)}")
     if taken.remarks:
         print_line(f"later       {taken.remarks}")
     if taken.without:

@@ -8,7 +8,7 @@ from proctor.audit.file_kind import FileKind
 from proctor.diagnostic import Diagnostic
 from proctor.errors import DamageError, KeyFileError
 from proctor.ledger.claims.trust import load_verifier_key
-from proctor.ledger.exchange.unbundle import Unbundled, check_bundle
+from proctor.ledger.exchange.bundle import check_bundle
 from proctor.sentence import count_of
 
 
@@ -29,14 +29,22 @@ def check_bundle_file(path: str, given: Sequence[str] = ()) -> Checked:
     except DamageError as error:
         tally.add([Diagnostic("damaged", str(error))])
     else:
-        summary = _summarize(found)
+        entries = count_of(found.checkpoint.tree.size, "entry", "entries")
+        parts = [
+            f"{found.checkpoint.origin}, {entries}",
+            count_of(found.trials, "trial"),
+            count_of(len(found.artifacts), "file") + " of evidence",
+        ]
+        if found.left_out or found.withheld:
+            parts.append(f"{found.left_out:,} left out, {len(found.withheld):,} withheld")
+        if missing := len(found.named.keys() - found.artifacts):
+            parts.append(f"{count_of(missing, 'file')} of evidence not in it")
+        summary = ", ".join(parts)
         if key is None:
             unchecked = (
                 f"who signed it: it names its own key, {found.signer}; pass --key, which the "
                 "ledger's owner prints with `proctor ledger key`",
             )
-        if found.hidden:
-            unchecked = (*unchecked, describe_hidden(found))
     return Checked(
         path=path,
         thing=FileKind.BUNDLE,
@@ -45,26 +53,3 @@ def check_bundle_file(path: str, given: Sequence[str] = ()) -> Checked:
         more=tally.more,
         unchecked=unchecked,
     )
-
-
-def describe_hidden(found: Unbundled) -> str:
-    """What cannot be checked in a bundle in which entries are hashes only."""
-    return (
-        f"that the {count_of(found.hidden, 'entry', 'entries')} left out are trials: only their "
-        "hashes are in the bundle, and reviews, supersessions, withholdings or plans may be among "
-        "them; bundles written by this version of `proctor export` show every entry"
-    )
-
-
-def _summarize(found: Unbundled) -> str:
-    entries = count_of(found.checkpoint.tree.size, "entry", "entries")
-    parts = [
-        f"{found.checkpoint.origin}, {entries}",
-        count_of(found.trials, "trial"),
-        count_of(len(found.artifacts), "file") + " of evidence",
-    ]
-    if found.left_out or found.withheld:
-        parts.append(f"{found.left_out:,} left out, {len(found.withheld):,} withheld")
-    if missing := len(found.named.keys() - found.artifacts):
-        parts.append(f"{count_of(missing, 'file')} of evidence not in it")
-    return ", ".join(parts)

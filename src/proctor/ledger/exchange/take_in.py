@@ -27,7 +27,7 @@ from proctor.ledger.entry import (
     encode_entry,
     record_digest,
 )
-from proctor.ledger.exchange.unbundle import Unbundled, check_bundle, read_artifacts, read_entries
+from proctor.ledger.exchange.bundle import Unbundled, check_bundle, read_artifacts, read_entries
 from proctor.ledger.note import VerifierKey
 from proctor.ledger.reader import LedgerWriter
 from proctor.ledger.review import list_remarks
