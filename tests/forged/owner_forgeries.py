@@ -1,19 +1,18 @@
 """Forgeries of an owner who appends to the ledger by hand with the key, unasked by sealing."""
 
-import base64
 import json
 
 import msgspec
 
 from proctor.ledger import query
-from proctor.ledger.entry import FORMAT, KeyEntry, TrialEntry, decode_line
+from proctor.ledger.entry import TrialEntry, decode_line
 from proctor.ledger.keys import SigningKey, load_key, make_key
 from proctor.ledger.log import FileLog, read_lines
-from proctor.ledger.note import VerifierKey, parse_checkpoint, unbound_handover_message
+from proctor.ledger.note import VerifierKey
 from tests.forged.directory_forgeries import edit_reward_everywhere
 from tests.forged.forger import opened_by_owner
 from tests.forged.honest import NAME, HandedIn
-from tests.ledger.by_hand import append_by_hand
+from tests.ledger.by_hand import append_by_hand, hand_over
 
 SMALL_ORDER = bytes.fromhex("01" + "00" * 31)
 
@@ -62,24 +61,17 @@ def seal_a_path(handed: HandedIn) -> None:
     append_by_hand(handed.ledger, find_key(handed), better(entry, trial_id="../../../../outside"))
 
 
-def _name_key(handed: HandedIn, former: SigningKey, heir: VerifierKey) -> KeyEntry:
-    origin = parse_checkpoint((handed.ledger / "checkpoint").read_bytes(), "").origin
-    signature = former.sign(unbound_handover_message(origin, str(heir)))
-    coded = base64.b64encode(signature).decode()
-    return KeyEntry(at="", seq=0, format=FORMAT, origin=origin, key=str(heir), signature=coded)
-
-
 def give_the_key_back(handed: HandedIn) -> None:
     """The key is replaced, and the one that was replaced signs again."""
     first, second = find_key(handed), make_key(handed.place / "second", "example.org/second")
-    entries = [_name_key(handed, first, second.verifier), _name_key(handed, second, first.verifier)]
-    append_by_hand(handed.ledger, first, *entries)
+    append_by_hand(handed.ledger, second, hand_over(handed.ledger, first, second))
+    append_by_hand(handed.ledger, first, hand_over(handed.ledger, second, first))
 
 
 def name_a_weak_key(handed: HandedIn) -> None:
     """A key that anybody's signature fits is named the successor, and signs."""
     weak = VerifierKey("example.org/weak", SMALL_ORDER)
-    append_by_hand(handed.ledger, _Anybody(weak), _name_key(handed, find_key(handed), weak))
+    append_by_hand(handed.ledger, _Anybody(weak), hand_over(handed.ledger, find_key(handed), weak))
 
 
 class _Anybody:

@@ -1,12 +1,15 @@
 """An owner who appends by hand with the key: nothing asks what the entries are."""
 
+import base64
 from pathlib import Path
 
 import msgspec
 
 from proctor.ledger.entry import (
+    FORMAT,
     AnyEntry,
     EvidenceFile,
+    KeyEntry,
     Subject,
     TrialEntry,
     Withheld,
@@ -15,8 +18,15 @@ from proctor.ledger.entry import (
     encode_entry,
     now_text,
 )
+from proctor.ledger.keys import SigningKey
 from proctor.ledger.log import FileLog, read_lines, segment_name
-from proctor.ledger.note import Signer, parse_checkpoint, sign_checkpoint
+from proctor.ledger.note import (
+    Signer,
+    VerifierKey,
+    handover_message,
+    parse_checkpoint,
+    sign_checkpoint,
+)
 from proctor.ledger.tree import Tree, leaf_hash, root_of
 from tests.ledger.ledgers import record_bytes
 
@@ -45,6 +55,20 @@ def sign_by_hand(directory: Path, key: Signer) -> None:
     tree = Tree(len(lines), root_of(map(_leaf_of, lines)))
     signed = sign_checkpoint(origin, tree, key.verifier, key.sign)
     (directory / "checkpoint").write_bytes(signed.render())
+
+
+def hand_over(
+    directory: Path, former: SigningKey, heir: VerifierKey | SigningKey, **changes: object
+) -> KeyEntry:
+    """The entry by which a key names its heir at the end of a log, unless it is changed."""
+    lines = [line.data for line in read_lines(FileLog(directory))]
+    origin = parse_checkpoint((directory / "checkpoint").read_bytes(), "").origin
+    key, root = str(getattr(heir, "verifier", heir)), root_of(map(_leaf_of, lines)).hex()
+    named = {"seq": len(lines), "root": root, "key": key, **changes}
+    message = handover_message(origin, str(named["key"]), len(lines), str(named["root"]))
+    signature = base64.b64encode(former.sign(message)).decode()
+    stated = {"at": "", "kind": "key", "format": FORMAT, "origin": origin, "signature": signature}
+    return msgspec.convert({**stated, **named}, KeyEntry)
 
 
 def _leaf_of(line: bytes) -> bytes:

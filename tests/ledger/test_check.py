@@ -1,6 +1,5 @@
 """`proctor check` on what a ledger gives: what is said, what is not, and the exit code."""
 
-import base64
 import json
 from pathlib import Path
 
@@ -9,16 +8,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from proctor.errors import DamageError
 from proctor.ledger.claims.document import LARGEST, pack
-from proctor.ledger.entry import KeyEntry
 from proctor.ledger.keys import SigningKey, make_key
 from proctor.ledger.ledger import OpenLedger
-from proctor.ledger.note import unbound_handover_message
 from proctor.ledger.query import find_trial
 from proctor.ledger.sealing import Submission, seal
 from proctor.ledger.withhold import Why, withhold_trial
 from tests.cli.programs import Proctor
+from tests.ledger.by_hand import append_by_hand, hand_over
 from tests.ledger.claims import claim_of, edit, seal_marked, write_claim
-from tests.ledger.ledgers import EXPERIMENT, ORIGIN, find_key, make_ledger, record_bytes
+from tests.ledger.ledgers import EXPERIMENT, make_ledger, record_bytes
 
 
 @pytest.fixture
@@ -134,9 +132,7 @@ def test_a_withheld_trial_is_told_of_in_a_claim(
 def test_a_key_that_was_replaced_still_vouches_for_its_heir(
     ledger: OpenLedger, pub: Path, tmp_path: Path, proctor: Proctor
 ) -> None:
-    former, heir = find_key(tmp_path), make_key(tmp_path / "heir", "example.org/heir")
-    signature = former.sign(unbound_handover_message(ORIGIN, str(heir.verifier)))
-    change_key(ledger, heir, signature)
+    ledger.change_key(make_key(tmp_path / "heir", "example.org/heir"))
     claim = write_claim(tmp_path / "claim.json", claim_of(ledger))
     ran = proctor("check", claim, "--key", pub)
     assert ran.code == 0
@@ -148,23 +144,9 @@ def test_a_key_that_nobody_named_is_no_heir(
     ledger: OpenLedger, pub: Path, tmp_path: Path, proctor: Proctor
 ) -> None:
     thief = make_key(tmp_path / "thief", "example.org/thief")
-    change_key(ledger, thief, thief.sign(unbound_handover_message(ORIGIN, str(thief.verifier))))
+    append_by_hand(Path(ledger.where), thief, hand_over(Path(ledger.where), thief, thief))
     with pytest.raises(DamageError, match=r"which example.org/me\+.* did not sign"):
         claim_of(ledger)
-
-
-def change_key(ledger: OpenLedger, key: SigningKey, signature: bytes) -> None:
-    entry = KeyEntry(
-        at="",
-        seq=0,
-        format="proctor-ledger-1",
-        origin=ORIGIN,
-        key=str(key.verifier),
-        signature=base64.b64encode(signature).decode(),
-    )
-    with ledger.writing():
-        ledger.key = key
-        ledger.append([entry])
 
 
 @pytest.mark.parametrize(

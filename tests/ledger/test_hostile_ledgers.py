@@ -1,6 +1,5 @@
 """What an enemy and a newcomer found: each of these was accepted, lost or shown once."""
 
-import base64
 import io
 import re
 import tarfile
@@ -35,11 +34,12 @@ from proctor.ledger.exchange.bundle import check_bundle, write_bundle
 from proctor.ledger.exchange.take_in import import_bundle
 from proctor.ledger.keys import SigningKey, make_key
 from proctor.ledger.ledger import OpenLedger
-from proctor.ledger.note import sign_checkpoint, unbound_handover_message
+from proctor.ledger.note import sign_checkpoint
 from proctor.ledger.sealing import Secrets, Submission, seal
 from proctor.ledger.tree import Tree, leaf_hash, root_of
 from proctor.ledger.verification.damage import DamageKind
 from proctor.ledger.verification.verify import verify_ledger
+from tests.ledger.by_hand import hand_over
 from tests.ledger.ledgers import ORIGIN, find_key, forget_index, make_ledger, record_bytes, small
 
 VALUE = "hünter2-very-secret"
@@ -58,16 +58,9 @@ def sign_anew(directory: Path, key: SigningKey, lines: Sequence[bytes]) -> None:
     forget_index(directory)
 
 
-def key_line(seq: int, key: SigningKey, former: SigningKey | None = None) -> bytes:
+def key_line(key: SigningKey) -> bytes:
     named = str(key.verifier)
-    signature = None
-    if former is not None:
-        signature = base64.b64encode(former.sign(unbound_handover_message(ORIGIN, named))).decode()
-    return encode_entry(
-        KeyEntry(
-            at=now_text(), seq=seq, format=FORMAT, origin=ORIGIN, key=named, signature=signature
-        )
-    )
+    return encode_entry(KeyEntry(at=now_text(), seq=0, format=FORMAT, origin=ORIGIN, key=named))
 
 
 def kinds(directory: Path, key: SigningKey | None = None) -> set[DamageKind]:
@@ -79,7 +72,7 @@ def test_a_key_that_stands_behind_the_checkpoint_vouches_for_nothing(tmp_path: P
     directory, enemy = small(tmp_path, "a", "b"), find_key(tmp_path)
     trusted = make_key(tmp_path / "trusted", "example.org/me")
     with (directory / "entries" / "000000.jsonl").open("ab") as file:
-        file.write(key_line(3, trusted, enemy) + b"\n")
+        file.write(encode_entry(hand_over(directory, enemy, trusted)) + b"\n")
     assert DamageKind.WRONG_KEY in kinds(directory, trusted)
 
 
@@ -91,8 +84,9 @@ def test_a_first_key_that_stands_behind_the_checkpoint_replaces_none(
     enemy = make_key(tmp_path / "enemy", "example.org/me")
     forged = NoteEntry(at=now_text(), seq=2, text="forged", author="ana")
     sign_anew(directory, enemy, [*lines_of(directory), encode_entry(forged)])
+    named = encode_entry(hand_over(directory, enemy, owner))
     with (directory / "entries" / "000000.jsonl").open("ab") as file:
-        file.write(key_line(0, enemy) + b"\n" + key_line(3, owner, enemy) + b"\n")
+        file.write(key_line(enemy) + b"\n" + named + b"\n")
     assert kinds(directory, owner if is_given else None) == {DamageKind.MISSING_SIGNATURE}
 
 

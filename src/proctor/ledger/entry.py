@@ -205,8 +205,7 @@ class KeyEntry(Entry, frozen=True, kw_only=True):
     signature: str | None = None
     """Base64 of the former key's signature (see `handover_message`); null in the first entry."""
     root: str | msgspec.UnsetType = msgspec.UNSET
-    """Root of the log before this entry, in hex. Missing in the first entry, and in handovers by
-    older versions, which are bound to no position."""
+    """Root of the log before this entry, in hex. Missing in the first entry."""
 
 
 class AttestEntry(Entry, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """The write lock of a ledger: on a file in its directory, released when the process ends.
 
-The directory itself is locked as well, because older versions lock only that. Ledgers on network
-file systems are not written, because locks may not be visible to other machines there.
+Ledgers on network file systems are not written, because locks may not be visible to other machines
+there.
 """
 
 import contextlib
@@ -25,16 +25,21 @@ _POLL_SEC = 0.05
 def locked(directory: Path, patience_sec: float | None = None) -> Iterator[None]:
     """Hold the lock; wait at most `patience_sec` seconds, or without limit."""
     check_local(directory)
-    with contextlib.ExitStack() as held:
-        # Always in this order, so that two writers cannot deadlock.
-        for open_part in (_open_lock, _open_directory):
-            fd = open_part(directory)
-            held.callback(os.close, fd)
-            if patience_sec is None:
-                fcntl.flock(fd, fcntl.LOCK_EX)
-            else:
-                _wait(fd, directory, patience_sec)
+    fd = _open_lock(directory)
+    try:
+        until = None if patience_sec is None else time.monotonic() + patience_sec
+        while until is not None and not try_lock(fd):
+            if time.monotonic() >= until:
+                raise BusyError(
+                    f"{directory}: another process has been writing to it for "
+                    f"{patience_sec:g} seconds; nothing was written: try again"
+                )
+            time.sleep(_POLL_SEC)
+        if until is None:
+            fcntl.flock(fd, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(fd)
 
 
 def check_local(directory: Path) -> None:
@@ -44,23 +49,14 @@ def check_local(directory: Path) -> None:
         LedgerError: the directory is on a network file system.
     """
     if kind := find_network(directory):
+        remedy = "Write to one on a local disk, and copy it; reading it here is fine"
+        # As the copy of a server's ledger is named.
+        if directory.parts[-3:-1] == ("proctor", "ledgers"):
+            remedy = "Set XDG_STATE_HOME to a directory on a local disk: copies are kept there"
         raise LedgerError(
             f"{directory}: on {kind}, a network file system; locks and atomic replacement "
-            "are not reliable there, and two writers would break the ledger. "
-            f"{_remedy_of(directory)}"
+            f"are not reliable there, and two writers would break the ledger. {remedy}"
         )
-
-
-def _remedy_of(directory: Path) -> str:
-    # As the copy of a server's ledger is named.
-    if directory.parts[-3:-1] == ("proctor", "ledgers"):
-        return "Set XDG_STATE_HOME to a directory on a local disk: copies of ledgers are kept there"
-    return "Write to one on a local disk, and copy it; reading it here is fine"
-
-
-def _open_directory(directory: Path) -> int:
-    # Versions before the lock file lock only the directory.
-    return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def _open_lock(directory: Path) -> int:
@@ -74,14 +70,3 @@ def _open_lock(directory: Path) -> int:
         os.close(fd)
         raise OSError(errno.EINVAL, "not a regular file", str(path))
     return fd
-
-
-def _wait(fd: int, directory: Path, patience_sec: float) -> None:
-    until = time.monotonic() + patience_sec
-    while not try_lock(fd):
-        if time.monotonic() >= until:
-            raise BusyError(
-                f"{directory}: another process has been writing to it for "
-                f"{patience_sec:g} seconds; nothing was written: try again"
-            )
-        time.sleep(_POLL_SEC)

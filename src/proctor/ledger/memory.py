@@ -1,4 +1,4 @@
-"""Checkpoints that witnesses and monitors have seen: one file for each origin.
+"""Checkpoints of served and published ledgers as they were last seen: one file for each origin.
 
     $XDG_STATE_HOME/proctor/checkpoints/SHA256-OF-THE-ORIGIN.json     the last one, and its keys
     $XDG_STATE_HOME/proctor/checkpoints/evidence/SHA256…/SIZE-ID      contradictory checkpoints
@@ -40,15 +40,12 @@ class Seen:
     checkpoint: Checkpoint
     keys: tuple[VerifierKey, ...]
     """The log's keys, oldest first; the last one signed the checkpoint."""
-    is_key_given: bool
-    """Whether a person named the key; otherwise it was taken from the log at first contact."""
 
 
-class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class _File(msgspec.Struct, frozen=True, kw_only=True):
     format: Literal["proctor-seen-1"] = FORMAT
     origin: str
     keys: list[str]
-    is_key_given: bool
     checkpoint: str
 
 
@@ -79,7 +76,7 @@ class Memory:
             except OSError as error:
                 raise LedgerError(
                     f"{self.directory}: checkpoints cannot be stored there: {error.strerror}; "
-                    "--state names another directory"
+                    "XDG_STATE_HOME names another directory"
                 ) from error
             yield
 
@@ -98,7 +95,6 @@ class Memory:
             return Seen(
                 checkpoint=parse_checkpoint(found.checkpoint.encode(), str(path)),
                 keys=tuple(map(parse_verifier_key, found.keys)),
-                is_key_given=found.is_key_given,
             )
         except FileNotFoundError:
             return None
@@ -123,7 +119,6 @@ class Memory:
         file = _File(
             origin=seen.checkpoint.origin,
             keys=[str(key) for key in seen.keys],
-            is_key_given=seen.is_key_given,
             checkpoint=seen.checkpoint.render().decode(),
         )
         path = self.path_of(seen.checkpoint.origin)

@@ -262,14 +262,9 @@ def _parse_signatures(text: str, where: str) -> list[Signature]:
 def handover_message(origin: str, key: str, seq: int, root: str) -> bytes:
     """The message that a key signs to hand over to its successor; `root` is the root before it.
 
-    It differs from every checkpoint and from the messages of older versions: keys have no newlines.
+    It differs from every checkpoint: keys have no newlines.
     """
     return f"{_HANDOVER}\n{origin}\n{seq}\n{root}\n{key}".encode()
-
-
-def unbound_handover_message(origin: str, key: str) -> bytes:
-    """The handover message of older versions, which is bound to no position."""
-    return f"{origin}\n{key}".encode()
 
 
 def sign_checkpoint(

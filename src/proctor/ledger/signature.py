@@ -6,7 +6,6 @@ Separate from note.py, because the crypto library is slow to import and lists do
 import base64
 import binascii
 
-import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
@@ -16,7 +15,6 @@ from proctor.ledger.note import (
     Checkpoint,
     VerifierKey,
     handover_message,
-    unbound_handover_message,
 )
 
 
@@ -42,14 +40,12 @@ def check_signature(checkpoint: Checkpoint, key: VerifierKey, where: str) -> Non
 
 
 def did_sign(key: VerifierKey, entry: KeyEntry) -> bool:
-    """Whether a key signed the entry that names its successor."""
+    """Whether a key signed the entry that names its successor, for its position."""
+    if not entry.root:
+        return False
     try:
         signature = base64.b64decode(entry.signature or "", validate=True)
-        message = (
-            unbound_handover_message(entry.origin, entry.key)
-            if entry.root is msgspec.UNSET
-            else handover_message(entry.origin, entry.key, entry.seq, entry.root)
-        )
+        message = handover_message(entry.origin, entry.key, entry.seq, entry.root)
         Ed25519PublicKey.from_public_bytes(key.public).verify(signature, message)
     except (InvalidSignature, ValueError, binascii.Error):
         return False

@@ -29,7 +29,7 @@ from proctor.ledger.claims.operands import ORDER, group_operands, profiles_of
 from proctor.ledger.claims.proof import read_entry
 from proctor.ledger.claims.trials import ClaimedTrials, Scope, classify_trials
 from proctor.ledger.entry import AnyEntry, KeyEntry, Seq
-from proctor.ledger.handover import Handover, follow_handovers
+from proctor.ledger.handover import follow_handovers
 from proctor.ledger.note import Checkpoint, VerifierKey, parse_checkpoint
 from proctor.ledger.tree import leaf_hash
 from proctor.sentence import render_limit
@@ -175,7 +175,7 @@ def prove_claim(claim: Claim, where: str) -> Proven:
         raise ProofError(f"the {len(leaves):,} entries are not in the ledger of the checkpoint")
     entries = [read_entry(line, seq) for seq, line in lines.items()]
     handovers = [
-        Handover(entry, root_before_entry(parts, size, entry.seq))
+        (entry, root_before_entry(parts, size, entry.seq))
         for entry in entries
         if isinstance(entry, KeyEntry)
     ]

@@ -324,7 +324,7 @@ def _check_entries(file: BinaryIO, head: BundleHead, bundle: Unbundled, path: Pa
             case WithholdEntry():
                 excused.add((entry.entry, entry.leaf))
             case KeyEntry():
-                bundle.keys.append(Handover(entry, before))
+                bundle.keys.append((entry, before))
             case TrialEntry() if not is_left_out:
                 _take_trial(entry, bundle, path)
             case _:

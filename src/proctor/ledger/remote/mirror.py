@@ -37,12 +37,18 @@ from proctor.ledger.entry import (
     evidence_digest,
     record_digest,
 )
-from proctor.ledger.handover import Chain, Handover
+from proctor.ledger.handover import take_key
 from proctor.ledger.ledger import REMOTE
 from proctor.ledger.log import FileLog, Place
 from proctor.ledger.machines import sign_entries
 from proctor.ledger.memory import Memory, Seen, default_memory_path
-from proctor.ledger.note import Checkpoint, Signer, parse_checkpoint, parse_verifier_key
+from proctor.ledger.note import (
+    Checkpoint,
+    Signer,
+    VerifierKey,
+    parse_checkpoint,
+    parse_verifier_key,
+)
 from proctor.ledger.place import open_reader
 from proctor.ledger.reader import WAITING, LedgerReader, SealedTrial
 from proctor.ledger.remote.artifacts import FetchedArtifacts
@@ -172,7 +178,7 @@ class _Copying:
 
     frontier: Frontier
     place: Place
-    chain: Chain
+    keys: list[VerifierKey]
     seen: Checkpoint | None
     """The last checkpoint seen of this origin."""
     waiting: list[bytes] = field(default_factory=list)
@@ -313,7 +319,7 @@ class Mirror:
             keys = [parse_verifier_key(ledger.index.position().key)]
         if frontier.size == 0:
             keys = []
-        copying = _Copying(frontier, place, Chain(keys), seen.checkpoint if seen else None)
+        copying = _Copying(frontier, place, keys, seen.checkpoint if seen else None)
         self._check_size(served, copying)
         start, known = place, frontier.size
         try:
@@ -348,8 +354,7 @@ class Mirror:
                 self._memory.keep(
                     Seen(
                         checkpoint=served,
-                        keys=tuple(copying.chain.keys),
-                        is_key_given=seen is not None and seen.is_key_given,
+                        keys=tuple(copying.keys),
                     )
                 )
 
@@ -383,7 +388,7 @@ class Mirror:
         frontier, where = copying.frontier, f"{self.url}: entry {copying.frontier.size}"
         entry = decode_line(line, where)
         if isinstance(entry, KeyEntry):
-            fault = copying.chain.take(Handover(entry, frontier.root()))
+            fault = take_key(copying.keys, (entry, frontier.root()))
             if fault or entry.origin != served.origin:
                 raise DamageError(f"{where} {fault or 'names a key of another ledger'}")
         frontier.append(leaf_of(line, entry))
@@ -415,7 +420,7 @@ class Mirror:
                 f"{where}: the {served.tree.size:,} entries that the server sends are not the ones "
                 "that it signed, or do not extend the copy"
             )
-        keys = copying.chain.keys
+        keys = copying.keys
         if not keys:
             raise DamageError(f"{where}: no entry names the ledger's key")
         if seen is not None and seen.keys[-1] not in keys:
@@ -427,10 +432,10 @@ class Mirror:
 
     def _refuse(self, served: Checkpoint, copying: _Copying, why: str) -> None:
         kept = ""
-        if copying.seen is not None and copying.chain.keys:
+        if copying.seen is not None and copying.keys:
             # Evidence only if the owner really signed both.
             with contextlib.suppress(DamageError):
-                check_signature(served, copying.chain.keys[-1], self.url)
+                check_signature(served, copying.keys[-1], self.url)
                 paths = self._memory.keep_evidence(copying.seen, served)
                 kept = f". Both signed checkpoints are kept: {paths[0]} and {paths[1]}"
         raise ForkError(f"{self.url}: {why}{kept}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from proctor.errors import SignatureError
 from proctor.ledger.entry import KeyEntry
-from proctor.ledger.handover import Chain, Handover
+from proctor.ledger.handover import take_key
 from proctor.ledger.note import Checkpoint, VerifierKey
 from proctor.ledger.signature import check_signature
 from proctor.ledger.verification.damage import DamageKind, Findings
@@ -54,18 +54,12 @@ def read_keychain(
 
     `root_of` gives the root of the log at a size, if known.
     """
-    chain, keys = Chain([]), list[tuple[int, VerifierKey]]()
+    chain, keys = list[VerifierKey](), list[tuple[int, VerifierKey]]()
     for seq, entry in sorted(dict(entries).items()):
-        handover = Handover(entry, root_of(seq) if root_of else None)
-        if fault := chain.take(handover):
+        if fault := take_key(chain, (entry, root_of(seq) if root_of else None)):
             findings.add(DamageKind.BAD_KEY_CHANGE, "entries", f"entry {seq} {fault}", seq)
             continue
-        if keys and not handover.is_bound:
-            findings.note(
-                f"entry {seq} changes the key as older versions did: its signature is not bound to "
-                "its position or the log before it"
-            )
-        keys.append((seq, chain.keys[-1]))
+        keys.append((seq, chain[-1]))
     return Keychain(tuple(keys), given)
 
 
