@@ -226,16 +226,6 @@ class MemoryIndex:
         self._entries: list[tuple[IndexedEntry, AnyEntry | Withheld]] = []
         self._rows: dict[int, TrialRow] = {}
 
-    def replace(self, line: Indexed, said: Sequence[WithholdEntry]) -> None:
-        seq = line.entry.seq
-        later = self._entries[seq + 1 :]
-        self._entries, self._rows = self._entries[:seq], {**self._rows}
-        self._rows.pop(seq, None)
-        self._add(line)
-        self._entries += later
-        for entry in said:
-            self._add_withheld(entry)
-
     def naming(self, sha256: str) -> Iterator[int]:
         for facts, entry in self._entries:
             if isinstance(entry, TrialEntry) and sha256 in {file.sha256 for file in entry.evidence}:

@@ -15,7 +15,6 @@
     artifacts    the store for evidence: ArtifactStore, FileArtifacts
     step_parts   reads single steps of a sealed trajectory
     derived      where indexes are stored, in the user's cache
-    index_file   the tables of the index, and opening its file
     trial_index  the interface of an index: TrialIndex
     index        the index in SQLite
     upkeep       updates the index from the log

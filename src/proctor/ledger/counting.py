@@ -60,12 +60,10 @@ class Countable(Rewarded, Protocol):
     @property
     def status(self) -> str:
         """sealed, diagnostic or unsealed, or why it does not count."""
-        ...
 
     @property
     def exception(self) -> str | None:
         """The exception it raised, whether or not it has a reward."""
-        ...
 
 
 def restarted_attempts(trials: Collection[tuple[str, str, bool]]) -> frozenset[str]:

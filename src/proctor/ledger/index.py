@@ -5,7 +5,8 @@ is deleted and built again from the log.
 """
 
 import contextlib
-import json
+import fcntl
+import os
 import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,21 +16,26 @@ from typing import Any, Self
 
 from proctor.errors import DamageError, LedgerError
 from proctor.ledger.admission import render_duplicate, render_misnamed
-from proctor.ledger.derived import INDEX, find_folder
+from proctor.ledger.derived import (
+    INDEX,
+    expect_schema,
+    find_folder,
+    list_schema,
+    remove_database,
+)
 from proctor.ledger.entry import (
-    AnyEntry,
     Subject,
     TrialEntry,
     Withheld,
     WithholdEntry,
 )
-from proctor.ledger.index_file import ALL_TABLES, alone, connect, create
 from proctor.ledger.log import Place
 from proctor.ledger.row import (
     COLUMNS,
     DOCUMENTS,
     IS_WITHHELD,
     TrialRow,
+    declare_columns,
     evidence_key,
     from_columns,
     kind_and_time,
@@ -38,7 +44,7 @@ from proctor.ledger.row import (
     to_columns,
     withheld_columns,
 )
-from proctor.ledger.supersession import SET_STATUS, read_supersessions, update_statuses
+from proctor.ledger.supersession import read_supersessions, update_statuses
 from proctor.ledger.tree import BRANCHES, HASH_SIZE, Frontier, root_of
 from proctor.ledger.trial_index import (
     EVERYTHING,
@@ -50,6 +56,47 @@ from proctor.ledger.trial_index import (
     format_since,
 )
 
+# Version of the tables below; an index of another version is built again.
+VERSION = 12
+
+_TABLES = f"""
+CREATE TABLE position (
+    version INTEGER NOT NULL, size INTEGER NOT NULL, segment INTEGER NOT NULL,
+    offset INTEGER NOT NULL, peaks BLOB NOT NULL, key TEXT NOT NULL, origin TEXT NOT NULL
+);
+CREATE TABLE entries (
+    seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, at TEXT NOT NULL,
+    segment INTEGER NOT NULL, offset INTEGER NOT NULL, length INTEGER NOT NULL, leaf BLOB NOT NULL
+);
+CREATE TABLE hashes (
+    level INTEGER NOT NULL, number INTEGER NOT NULL, hash BLOB NOT NULL, PRIMARY KEY (level, number)
+) WITHOUT ROWID;
+CREATE INDEX entries_kind ON entries (kind, seq) WHERE kind <> 'trial';
+CREATE TABLE trials ({declare_columns()});
+CREATE TABLE conditions (id INTEGER PRIMARY KEY, document BLOB NOT NULL UNIQUE);
+CREATE UNIQUE INDEX trials_id ON trials (experiment_id, trial_id);
+CREATE INDEX trials_trial ON trials (trial_id);
+CREATE INDEX trials_task ON trials (task_id);
+CREATE INDEX trials_model ON trials (model);
+CREATE INDEX trials_dataset ON trials (dataset_id);
+CREATE INDEX trials_record ON trials (record);
+CREATE INDEX trials_run_conditions ON trials (run_conditions);
+CREATE INDEX trials_task_conditions ON trials (task_conditions);
+CREATE TABLE evidence (key INTEGER NOT NULL, seq INTEGER NOT NULL, PRIMARY KEY (key, seq)
+) WITHOUT ROWID;
+CREATE TABLE remarks (
+    record TEXT NOT NULL, seq INTEGER NOT NULL, kind TEXT NOT NULL, verdict TEXT,
+    is_subject INTEGER NOT NULL
+);
+CREATE INDEX remarks_record ON remarks (record, seq);
+CREATE INDEX remarks_verdict ON remarks (seq) WHERE verdict IS NOT NULL;
+CREATE INDEX remarks_supersede ON remarks (seq) WHERE kind = 'supersede';
+CREATE TABLE withholdings (
+    seq INTEGER PRIMARY KEY, entry INTEGER
+);
+CREATE INDEX withholdings_entry ON withholdings (entry);
+"""
+ALL_TABLES = ("entries", "hashes", "trials", "evidence", "conditions", "remarks", "withholdings")
 _PATIENCE_SEC = 5
 _INSERT_ENTRY = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?)"
 _INSERT_TRIAL = f"INSERT INTO trials VALUES ({', '.join('?' * len(COLUMNS))})"  # noqa: S608
@@ -58,13 +105,6 @@ _NAMED = "SELECT seq FROM trials WHERE experiment_id = ? AND trial_id = ?"
 _AT = "SELECT experiment_id, trial_id, record FROM trials WHERE seq = ?"
 _REVIEWS = "SELECT record, verdict FROM remarks WHERE verdict IS NOT NULL AND seq < ? ORDER BY seq"
 _ENTRY = "SELECT seq, kind, at, segment, offset, length, leaf FROM entries"
-_REFERRED = "SELECT run_conditions, task_conditions FROM trials WHERE seq = ?"
-_DELETE_UNUSED = (
-    "DELETE FROM conditions WHERE id IN (SELECT value FROM json_each(?)) "
-    "AND NOT EXISTS (SELECT 1 FROM trials WHERE run_conditions = id) "
-    "AND NOT EXISTS (SELECT 1 FROM trials WHERE task_conditions = id)"
-)
-_SUPERSEDED_BY = "SELECT record FROM remarks WHERE seq = ? AND kind = 'supersede' AND is_subject"
 _LEAVES = "SELECT leaf FROM entries WHERE seq >= ? AND seq < ? ORDER BY seq"
 _HASHES = "SELECT hash FROM hashes WHERE level = ? AND number >= ? AND number < ? ORDER BY number"
 _REMARKED = " JOIN trials USING (record)"
@@ -105,7 +145,7 @@ class Index:
         while True:
             try:
                 with alone(path.parent):
-                    return cls(connect(path, origin), path)
+                    return cls(_connect(path, origin), path)
             except (sqlite3.Error, OSError) as error:
                 # SQLite reports a lock at once, without its timeout, when the journal mode changes.
                 if "locked" not in str(error) or time.monotonic() > until:
@@ -165,25 +205,6 @@ class Index:
             )
         return True
 
-    def replace(self, line: Indexed, said: Sequence[WithholdEntry]) -> None:
-        """Index a line again that was withheld: see `TrialIndex`."""
-        seq, execute = (line.entry.seq,), self.connection.execute
-        with self._writing():
-            former = execute(_REFERRED, seq).fetchone() or ()
-            superseded = execute(_SUPERSEDED_BY, seq).fetchall()
-            for table in ("entries", "trials", "remarks"):
-                execute(f"DELETE FROM {table} WHERE seq = ?", seq)  # noqa: S608 - our own names
-            self._add_line(line)
-            for entry in said:
-                self._insert_withheld(entry)
-            execute(_DELETE_UNUSED, (json.dumps(former),))
-            # Its supersession may be gone: `update_statuses` looks only at those that are there.
-            for record in superseded:
-                execute(SET_STATUS, (False, *record))
-            update_statuses(self.connection)
-        # The WAL has pages as they were before.
-        execute("PRAGMA wal_checkpoint(TRUNCATE)")
-
     def _add_hashes(self, before: int, size: int) -> None:
         """Add the roots of the subtrees that were completed between two sizes."""
         level = 0
@@ -214,18 +235,20 @@ class Index:
         where = (place.segment, place.offset, line.length, line.leaf)
         self.connection.execute(_INSERT_ENTRY, (entry.seq, *kind_and_time(entry), *where))
         if isinstance(entry, TrialEntry):
-            self._add_trial(line.row or read_row(entry))
+            values = list(to_columns(line.row or read_row(entry)))
+            for column in DOCUMENTS:
+                values[column] = self._find_conditions(values[column])
+            self._insert_trial(values)
             keys = {evidence_key(file.sha256) for file in entry.evidence}
             rows = ((key, entry.seq) for key in keys)
             self.connection.executemany("INSERT OR IGNORE INTO evidence VALUES (?, ?)", rows)
         elif not isinstance(entry, Withheld):
-            self._add_remarks(entry)
-
-    def _add_trial(self, row: TrialRow) -> None:
-        values = list(to_columns(row))
-        for column in DOCUMENTS:
-            values[column] = self._find_conditions(values[column])
-        self._insert_trial(values)
+            execute = self.connection.execute
+            for row in remark_columns(entry):
+                execute("INSERT INTO remarks VALUES (?, ?, ?, ?, ?)", row)
+            if isinstance(entry, WithholdEntry):
+                execute("INSERT INTO withholdings VALUES (?, ?)", (entry.seq, entry.entry))
+                self._insert_withheld(entry)
 
     def _insert_trial(self, row: Sequence[Any]) -> None:
         try:
@@ -268,14 +291,6 @@ class Index:
             ).fetchone()
             self._conditions[document] = found
         return self._conditions[document]
-
-    def _add_remarks(self, entry: AnyEntry) -> None:
-        execute = self.connection.execute
-        for row in remark_columns(entry):
-            execute("INSERT INTO remarks VALUES (?, ?, ?, ?, ?)", row)
-        if isinstance(entry, WithholdEntry):
-            execute("INSERT INTO withholdings VALUES (?, ?)", (entry.seq, entry.entry))
-            self._insert_withheld(entry)
 
     def erase(self) -> None:
         """Delete all rows, leaving no withheld bytes in the file."""
@@ -330,8 +345,8 @@ class Index:
 
     def trials(self, wanted: TrialFilter, *, size: int = EVERYTHING) -> Iterator[TrialRow]:
         """The trials that a filter selects: see `TrialIndex`."""
-        conditions = [*_bound(size), *_make_conditions(wanted), *_match_names(wanted)]
-        where = f"WHERE {' AND '.join(each for each, _ in conditions)}" if conditions else ""
+        conditions = [("seq < ?", (size,)), *_make_conditions(wanted)]
+        where = f"WHERE {' AND '.join(each for each, _ in conditions)}"
         values = [value for _, given in conditions for value in given]
         query = f"SELECT {', '.join(COLUMNS)} FROM trials {where} ORDER BY seq"  # noqa: S608
         # The last rows, but in the order of sealing: select in reverse, then sort.
@@ -449,6 +464,93 @@ def open_index(directory: Path, origin: str) -> Index:
     return Index.in_memory(origin)
 
 
+def has_schema(connection: sqlite3.Connection) -> bool:
+    """Whether a database has exactly the schema of an index."""
+    return list_schema(connection) == expect_schema(_create_tables)
+
+
+def is_of(connection: sqlite3.Connection, origin: str) -> bool:
+    """Whether a database is the index of the log with this origin, in this version."""
+    if not has_schema(connection):
+        return False
+    found = connection.execute("SELECT version, origin FROM position").fetchall()
+    return found == [(VERSION, origin)]
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Hold the lock for opening an index there: opening may delete it with the files beside it."""
+    # A lock file beside the database, because the database itself may be deleted and replaced.
+    flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(folder / "lock", flags, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _connect(path: Path, origin: str) -> sqlite3.Connection:
+    """Open the index in a file; anything else there is deleted. Call it inside `alone`.
+
+    Raises:
+        OSError, sqlite3.Error: it cannot be read or written.
+    """
+    if os.path.lexists(path) and (path.is_symlink() or not path.is_file()):
+        remove_database(path)
+    connection = _try_connect(path, origin)
+    if connection is None:
+        remove_database(path)
+        connection = _try_connect(path, origin)
+    if connection is None:
+        raise OSError(f"{path}: the new index does not have the expected schema")
+    return connection
+
+
+def _try_connect(path: Path, origin: str) -> sqlite3.Connection | None:
+    """An open index; None if the file is something else."""
+    connection = sqlite3.connect(path, isolation_level=None, timeout=60)
+    try:
+        # The file may have been tampered with: no functions are called from its schema.
+        connection.execute("PRAGMA trusted_schema = OFF")
+        # Consistent after a crash without waiting for the disk: lost rows are read from the log
+        # again.
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = NORMAL")
+        # Deleted rows are overwritten: they may have been withheld.
+        connection.execute("PRAGMA secure_delete = ON")
+        if not list_schema(connection):
+            create(connection, origin)
+        if is_of(connection, origin):
+            return connection
+    except sqlite3.OperationalError:
+        # It may be valid but not writable.
+        connection.close()
+        raise
+    except sqlite3.DatabaseError:
+        pass  # not a database, or a damaged one; its content is in the log
+    connection.close()
+    return None
+
+
+def create(connection: sqlite3.Connection, origin: str) -> None:
+    """Create the tables in an empty database."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        _create_tables(connection)
+        values = (VERSION, origin)
+        connection.execute("INSERT INTO position VALUES (?, 0, 0, 0, x'', '', ?)", values)
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _create_tables(connection: sqlite3.Connection) -> None:
+    for statement in _TABLES.split(";\n"):
+        connection.execute(statement)
+
+
 # A condition in SQL, and its values.
 type _Condition = tuple[str, Sequence[Any]]
 
@@ -457,10 +559,6 @@ def _of_kind(kind: str) -> str:
     # SQLite uses the index over few kinds only where a query repeats the index's own condition;
     # without it, every entry of the log is looked at.
     return "kind = ?" if kind == "trial" else "kind = ? AND kind <> 'trial'"
-
-
-def _bound(size: int) -> list[_Condition]:
-    return [("seq < ?", (size,))] if size < EVERYTHING else []
 
 
 def _make_conditions(wanted: TrialFilter) -> Iterator[_Condition]:
@@ -481,9 +579,6 @@ def _make_conditions(wanted: TrialFilter) -> Iterator[_Condition]:
             yield f"{column} IN ({', '.join('?' * len(value))})", value
     if wanted.since is not None:
         yield "timestamp >= ?", (format_since(wanted.since),)
-
-
-def _match_names(wanted: TrialFilter) -> Iterator[_Condition]:
     for name in wanted.names:
         pattern = name.pattern
         for sign in "\\%_":

@@ -73,7 +73,6 @@ class LogStore(Protocol):
     @property
     def where(self) -> str:
         """The name of the log in messages."""
-        ...
 
     def check_writable(self) -> None:
         """Refuse a location where concurrent writers cannot be excluded.
@@ -81,7 +80,6 @@ class LogStore(Protocol):
         Raises:
             LedgerError: it is such a location.
         """
-        ...
 
     def locked(self, patience_sec: float | None = None) -> AbstractContextManager[None]:
         """Hold the write lock; wait at most `patience_sec` seconds, or without limit.
@@ -90,7 +88,6 @@ class LogStore(Protocol):
             BusyError: another process holds the lock for longer than that.
             OSError: the log cannot be written.
         """
-        ...
 
     def has_checkpoint(self) -> bool:
         """Whether there is a checkpoint.
@@ -98,7 +95,6 @@ class LogStore(Protocol):
         Raises:
             LedgerError: the directory cannot be read.
         """
-        ...
 
     def read_checkpoint(self) -> bytes:
         """The bytes of the checkpoint, cut off beyond the largest valid size.
@@ -106,7 +102,6 @@ class LogStore(Protocol):
         Raises:
             OSError: it cannot be read.
         """
-        ...
 
     def write_checkpoint(self, data: bytes, *, is_new: bool = False) -> None:
         """Replace the checkpoint atomically and durably.
@@ -115,7 +110,6 @@ class LogStore(Protocol):
             FileExistsError: `is_new` is set, and there is a checkpoint.
             OSError: it cannot be written; the former checkpoint remains.
         """
-        ...
 
     def stamps(self) -> dict[int, Stamp]:
         """The segments in order, each with a stamp that changes when its bytes do.
@@ -123,7 +117,6 @@ class LogStore(Protocol):
         Raises:
             DamageError: they cannot be listed.
         """
-        ...
 
     def read(self, place: Place, size: int) -> bytes:
         """Read up to `size` bytes of a segment; fewer only at its end.
@@ -131,7 +124,6 @@ class LogStore(Protocol):
         Raises:
             OSError: they cannot be read, or there is no such segment.
         """
-        ...
 
     def append(self, at: Place, lines: Sequence[bytes]) -> list[Place]:
         """Append lines durably if the log ends at `at`; returns where each begins, and the new end.
@@ -140,7 +132,6 @@ class LogStore(Protocol):
             FileExistsError: the log does not end at `at`.
             OSError: they cannot be written; then none of them is in the log.
         """
-        ...
 
     def set_aside(self, place: Place) -> None:
         """Move everything from a position on out of the log, without deleting it.
@@ -148,7 +139,6 @@ class LogStore(Protocol):
         Raises:
             OSError: it cannot be moved.
         """
-        ...
 
     def overwrite(self, place: Place, line: bytes) -> None:
         """Replace a line atomically by another one of the same length.
@@ -156,7 +146,6 @@ class LogStore(Protocol):
         Raises:
             OSError: it cannot be written.
         """
-        ...
 
 
 def segment_name(number: int) -> str:

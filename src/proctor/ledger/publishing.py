@@ -78,7 +78,6 @@ class Target(Protocol):
     @property
     def url(self) -> str:
         """Its name in messages."""
-        ...
 
     def check_conditions(self) -> None:
         """Refuse a target that writes although the condition of a write does not hold.
@@ -86,7 +85,6 @@ class Target(Protocol):
         Raises:
             LedgerError: it is such a target, or cannot be written.
         """
-        ...
 
     def read(self, path: str, largest: int) -> Stored | None:
         """A file; None if it is missing.
@@ -94,7 +92,6 @@ class Target(Protocol):
         Raises:
             LedgerError: it cannot be read, or has more bytes.
         """
-        ...
 
     def put(self, path: str, data: bytes | BinaryIO) -> int:
         """Write a file in one step; returns its size in bytes. Called in several threads.
@@ -102,7 +99,6 @@ class Target(Protocol):
         Raises:
             LedgerError: it cannot be written.
         """
-        ...
 
     def swap(self, path: str, data: bytes, version: str | None) -> bool:
         """Replace a file if it has this version, or create it; False if it has another.
@@ -110,19 +106,15 @@ class Target(Protocol):
         Raises:
             LedgerError: it cannot be written.
         """
-        ...
 
     def list(self, folder: str) -> Iterator[str]:
         """The paths of all files below a folder."""
-        ...
 
     def existing(self, folder: str, names: Sequence[str]) -> set[str]:
         """Which of these files are in a folder."""
-        ...
 
     def remove(self, paths: Sequence[str]) -> None:
         """Remove files; one that is missing is no error."""
-        ...
 
 
 @dataclass(slots=True)

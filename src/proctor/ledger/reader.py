@@ -39,22 +39,18 @@ class LedgerReader(Protocol):
     @property
     def where(self) -> str:
         """The name of the ledger in messages."""
-        ...
 
     @property
     def log(self) -> LogStore:
         """Its log."""
-        ...
 
     @property
     def artifacts(self) -> ArtifactStore:
         """Its evidence store."""
-        ...
 
     @property
     def index(self) -> TrialIndex:
         """Its index; `refresh` updates it to the checkpoint."""
-        ...
 
     def refresh(self) -> Checkpoint:
         """Update the index to the current checkpoint, and return that checkpoint.
@@ -62,11 +58,9 @@ class LedgerReader(Protocol):
         Raises:
             DamageError: the log does not match the checkpoint.
         """
-        ...
 
     def checkpoint(self) -> Checkpoint:
         """The checkpoint that was signed last; its signature is not checked."""
-        ...
 
     def line(self, seq: int) -> bytes:
         """The stored line of an entry, without its newline.
@@ -75,26 +69,21 @@ class LedgerReader(Protocol):
             LedgerError: there is no such entry.
             DamageError: the line is not at the indexed position, or differs from what was signed.
         """
-        ...
 
     def entry(self, seq: int) -> AnyEntry | Withheld:
         """An entry, or the placeholder of a withheld one."""
-        ...
 
     def find_sealed(self, experiment_id: str, trial_id: str) -> SealedTrial | None:
         """The sealed trial with these ids, or None; call `keep_up` or `refresh` first.
 
         In a copy that was opened for writing, also one that waits for the server.
         """
-        ...
 
     def keep_up(self) -> None:
         """Refresh the index if another process, or the server, has appended since."""
-        ...
 
     def close(self) -> None:
         """Close the index, and the connection to a server."""
-        ...
 
     def __enter__(self) -> Self: ...
 
@@ -111,7 +100,6 @@ class LedgerWriter(LedgerReader, Protocol):
             KeyFileError: there is no key, or it is not the ledger's.
             SignatureError: the checkpoint is not signed by the key.
         """
-        ...
 
     def writing(self) -> AbstractContextManager[None]:
         """Hold the write lock, with the end of the log known.
@@ -119,7 +107,6 @@ class LedgerWriter(LedgerReader, Protocol):
         Raises:
             BusyError: another process holds the lock for too long.
         """
-        ...
 
     def append(self, drafts: Sequence[AnyEntry]) -> list[int]:
         """Append entries, signed and durable on return; returns their positions in the log.
@@ -130,7 +117,6 @@ class LedgerWriter(LedgerReader, Protocol):
             LedgerError: an entry is too large.
             OSError: they cannot be written; then none of them is in the log.
         """
-        ...
 
 
 class Remote(Protocol):
@@ -139,16 +125,13 @@ class Remote(Protocol):
     @property
     def url(self) -> str:
         """Its address."""
-        ...
 
     @property
     def artifacts(self) -> ArtifactStore:
         """Its evidence: fetched when it is opened."""
-        ...
 
     def close(self) -> None:
         """End the connection."""
-        ...
 
     def check_writable(self, key: Signer) -> None:
         """Refuse a ledger that takes nothing from this machine; enrols it otherwise.
@@ -156,7 +139,6 @@ class Remote(Protocol):
         Raises:
             LedgerError: it is published and read-only, or the token may not write.
         """
-        ...
 
     def fetch(self, ledger: LedgerReader, key: Signer | None) -> None:
         """Send what waits, if there is a key, and update the copy.
@@ -174,7 +156,6 @@ class Remote(Protocol):
         Raises:
             LedgerError: what waits cannot be read.
         """
-        ...
 
     def submit(self, ledger: LedgerReader, drafts: Sequence[AnyEntry], key: Signer) -> list[int]:
         """Submit entries, signed by this machine's key; returns their positions, or WAITING.
@@ -184,4 +165,3 @@ class Remote(Protocol):
             ConflictError: a trial is already sealed with different bytes.
             LedgerError: it refuses to answer.
         """
-        ...

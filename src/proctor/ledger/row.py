@@ -54,12 +54,10 @@ class Stated(Protocol):
     @property
     def score(self) -> TrialScore | None:
         """Its score by its files."""
-        ...
 
     @property
     def reason_code(self) -> str | None:
         """Why it is not scored."""
-        ...
 
 
 class TrialRow(msgspec.Struct, frozen=True, gc=False):
@@ -498,7 +496,7 @@ def from_columns(
         yield TrialRow(*values)
 
 
-# The index rows that other entries add, in the order of index_file.py
+# The index rows that other entries add, in the order of index.py
 
 
 type RemarkColumns = tuple[str, int, str, str | None, int]

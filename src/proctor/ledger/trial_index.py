@@ -6,7 +6,7 @@ again. `Index` (index.py) is the implementation in SQLite.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from proctor.errors import InputError
-from proctor.ledger.entry import AnyEntry, KeyEntry, Withheld, WithholdEntry
+from proctor.ledger.entry import AnyEntry, KeyEntry, Withheld
 from proctor.ledger.log import Place
 from proctor.ledger.row import TrialRow
 from proctor.ledger.tree import Frontier
@@ -124,23 +124,18 @@ class TrialIndex(Protocol):
     @property
     def path(self) -> Path | None:
         """Its file; None if it has none."""
-        ...
 
     def close(self) -> None:
         """Close the index."""
-        ...
 
     def position(self) -> Position:
         """The position up to which the log was read."""
-        ...
 
     def size(self) -> int:
         """The number of entries read."""
-        ...
 
     def reading(self) -> AbstractContextManager[None]:
         """Read one consistent state, even if another process writes."""
-        ...
 
     def add(self, lines: Iterable[Indexed], position: Position, *, after: int) -> bool:
         """Add lines and store the new position, all or nothing.
@@ -150,43 +145,26 @@ class TrialIndex(Protocol):
         Raises:
             DamageError: an entry has no record, or is the same trial as another entry.
         """
-        ...
-
-    def replace(self, line: Indexed, said: Sequence[WithholdEntry]) -> None:
-        """Index a line again that was withheld, leaving no withheld bytes behind.
-
-        `said` are the entries that withhold it, in the order of the log.
-
-        Raises:
-            DamageError: it is the same trial as another entry, or was withheld as another trial.
-        """
-        ...
 
     def erase(self) -> None:
         """Delete all rows, leaving no withheld bytes behind."""
-        ...
 
     def entry(self, seq: int) -> IndexedEntry | None:
         """The indexed entry at a position, or None."""
-        ...
 
     def entries(self, first: int, end: int) -> list[IndexedEntry]:
         """The entries from `first` up to before `end`, in order."""
-        ...
 
     def latest_entries(
         self, count: int, *, before: int | None = None, kind: str | None = None
     ) -> list[IndexedEntry]:
         """The last entries, newest first."""
-        ...
 
     def places(self, kind: str, *, size: int = EVERYTHING) -> list[int]:
         """Positions of the entries of a kind among the first `size` entries, in order."""
-        ...
 
     def count_kinds(self, *, size: int = EVERYTHING) -> dict[str, int]:
         """The number of entries of each kind."""
-        ...
 
     def hashes(self, level: int, first: int, end: int) -> list[bytes]:
         """Consecutive hashes of the Merkle tree: at level 0 the leaf hashes of entries.
@@ -194,15 +172,12 @@ class TrialIndex(Protocol):
         At level n, each is the root over 16 complete hashes of the level below. Those that do not
         exist yet are left out.
         """
-        ...
 
     def withheld_lines(self) -> list[IndexedEntry]:
         """The entries that withholdings name, whether or not their lines are withheld now."""
-        ...
 
     def find_trial(self, experiment_id: str, trial_id: str) -> tuple[int, str, str | None] | None:
         """The position, record digest and evidence digest of a sealed trial, or None."""
-        ...
 
     def trials(self, wanted: TrialFilter, *, size: int = EVERYTHING) -> Iterator[TrialRow]:
         """The trials among the first `size` entries that a filter selects, in the order of the log.
@@ -212,14 +187,12 @@ class TrialIndex(Protocol):
         Raises:
             InputError: a time in the filter is invalid.
         """
-        ...
 
     def supersessions(self, size: int = EVERYTHING) -> dict[str, str | None]:
         """Why each supersession among the first entries does not count; None if it does.
 
         The keys are superseded records; see supersession.py.
         """
-        ...
 
     def remarks(
         self,
@@ -230,32 +203,27 @@ class TrialIndex(Protocol):
         size: int = EVERYTHING,
     ) -> list[int]:
         """Positions of the entries about a record, about an experiment's trials, or of a kind."""
-        ...
 
     def naming(self, sha256: str) -> Iterator[int]:
         """Positions of the trials that name this evidence, in order.
 
         There may be others among them, and trials that were withheld.
         """
-        ...
 
     def datasets(self, *, size: int = EVERYTHING) -> list[tuple[str, int, int]]:
         """Every dataset by name, with its number of trials and of experiments."""
-        ...
 
     def experiments(self, words: str = "") -> list[tuple[str, int]]:
         """Experiments with the position of their last trial, most recent first.
 
         With `words`, only those whose name, agent, model or dataset contains them.
         """
-        ...
 
     def experiment_version(self, name: str) -> str | None:
         """A string that changes with each trial of an experiment and each entry of another kind.
 
         None if the experiment has no trial.
         """
-        ...
 
 
 def key_after(key: str, entry: AnyEntry | Withheld) -> str:

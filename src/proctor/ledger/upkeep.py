@@ -8,11 +8,10 @@ from proctor.ledger.derived import SEARCH_INDEX, remove_index
 from proctor.ledger.entry import AnyEntry, Withheld, WithholdEntry, decode_line
 from proctor.ledger.log import Line, LogStore, read_line, read_lines
 from proctor.ledger.tree import HASH_SIZE, Frontier, Tree, leaf_hash
-from proctor.ledger.trial_index import Indexed, IndexedEntry, Position, TrialIndex, key_after
+from proctor.ledger.trial_index import Indexed, Position, TrialIndex, key_after
 
 BATCH = 2000
 """Lines added to the index in one transaction."""
-_NEVER_WITHHELD = ("key", "withhold", "attest")
 
 
 def catch_up(index: TrialIndex, log: LogStore, tree: Tree) -> Position | None:
@@ -32,9 +31,9 @@ def catch_up(index: TrialIndex, log: LogStore, tree: Tree) -> Position | None:
         )
     if position.frontier.size <= tree.size:
         read = _read_on(index, log, position, tree.size)
-        if read is None or (_fits(read, tree) and _replace_stale(index, log)):
+        if read is None or (_fits(read, tree) and not _is_stale(index, log)):
             return read
-    # The index is of another log, or of this one before it was damaged.
+    # The index is of another log, or of this one before it was damaged or bytes were withheld.
     _remove_search_index(index)
     index.erase()
     read = _read_on(index, log, index.position(), tree.size)
@@ -57,41 +56,19 @@ def _holds(log: LogStore, position: Position) -> bool:
     return frontier.size == size and frontier.root() == position.frontier.root()
 
 
-def _replace_stale(index: TrialIndex, log: LogStore) -> bool:
-    """Read lines again that were withheld since, which does not change the tree.
-
-    Returns False if the index must be built again.
-    """
+def _is_stale(index: TrialIndex, log: LogStore) -> bool:
+    """Whether a line was withheld since it was read, which does not change the tree."""
     try:
-        present = [line for line in index.withheld_lines() if line.kind]
-        stale = [found for line in present if (found := _read_stale(line, log))]
-        if not stale:
-            return True
-        _remove_search_index(index)
-        withholdings = _read_withholdings(index, log)
-        for line in stale:
-            index.replace(line, [each for each in withholdings if each.entry == line.entry.seq])
+        for known in index.withheld_lines():
+            if known.kind == "":
+                continue
+            if isinstance(
+                decode_line(read_line(log, known.place, known.length), "a line"), Withheld
+            ):
+                return True
     except DamageError:
-        return False
-    return True
-
-
-def _read_stale(known: IndexedEntry, log: LogStore) -> Indexed | None:
-    """The placeholder of an entry, if it was withheld since it was indexed."""
-    data = read_line(log, known.place, known.length)
-    if not isinstance(decode_line(data, "the line"), Withheld):
-        return None
-    line = _index_line(Line(known.place, data), log, known.seq)
-    if line.leaf != known.leaf or known.kind in _NEVER_WITHHELD:
-        raise DamageError(f"{log.where}: entry {known.seq} differs from what was indexed")
-    return line
-
-
-def _read_withholdings(index: TrialIndex, log: LogStore) -> list[WithholdEntry]:
-    places = [index.entry(seq) for seq in index.places("withhold")]
-    lines = [read_line(log, found.place, found.length) for found in places if found]
-    entries = [decode_line(line, "the line") for line in lines]
-    return [entry for entry in entries if isinstance(entry, WithholdEntry)]
+        return True
+    return False
 
 
 def _remove_search_index(index: TrialIndex) -> None:
@@ -123,23 +100,17 @@ def _read_on(index: TrialIndex, log: LogStore, position: Position, size: int) ->
             _remove_search_index(index)
         # In batches, so that an interrupted rebuild continues where it stopped.
         if len(batch) == BATCH or frontier.size == size:
-            if not _add(index, batch, Position(place, frontier, key), after, log):
-                return None
+            try:
+                if not index.add(batch, Position(place, frontier, key), after=after):
+                    return None
+            except DamageError as error:
+                raise DamageError(
+                    f"{log.where}: {error}; `proctor ledger verify` names all damage"
+                ) from error
             batch, after = [], frontier.size
         if frontier.size == size:
             break
     return Position(place, frontier, key)
-
-
-def _add(
-    index: TrialIndex, batch: list[Indexed], position: Position, after: int, log: LogStore
-) -> bool:
-    try:
-        return index.add(batch, position, after=after)
-    except DamageError as error:
-        raise DamageError(
-            f"{log.where}: {error}; `proctor ledger verify` names all damage"
-        ) from error
 
 
 def _index_line(line: Line, log: LogStore, seq: int) -> Indexed:

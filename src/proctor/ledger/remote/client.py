@@ -122,11 +122,9 @@ class Source(Protocol):
     @property
     def url(self) -> str:
         """Its address."""
-        ...
 
     def close(self) -> None:
         """End the connection; the next request begins another."""
-        ...
 
     def checkpoint(self) -> bytes:
         """The checkpoint that was signed last.
@@ -135,7 +133,6 @@ class Source(Protocol):
             UnreachableError: it cannot be reached.
             LedgerError: it refuses.
         """
-        ...
 
     def lines(self, first: int, size: int) -> Iterator[bytes]:
         """The stored lines from `first` up to before `size`, without their newlines.
@@ -147,7 +144,6 @@ class Source(Protocol):
             DamageError: it sends something else.
             LedgerError: it refuses.
         """
-        ...
 
     def save_artifact(self, sha256: str, target: BinaryIO, largest: int) -> None:
         """Write the compressed bytes of an artifact to a file.
@@ -157,7 +153,6 @@ class Source(Protocol):
             DamageError: it does not have it, or sends more than `largest` bytes.
             LedgerError: it refuses.
         """
-        ...
 
     def missing(self, digests: Sequence[str]) -> set[str]:
         """Which of these artifacts it does not have.
@@ -166,7 +161,6 @@ class Source(Protocol):
             UnreachableError: it cannot be reached.
             LedgerError: it refuses.
         """
-        ...
 
 
 def split_bundle(pieces: Iterable[bytes], width: int, where: str) -> Iterator[bytes]:

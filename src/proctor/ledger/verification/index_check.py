@@ -15,8 +15,7 @@ from typing import Self
 
 from proctor.errors import DamageError, LedgerError
 from proctor.ledger.derived import remove_database
-from proctor.ledger.index import Index
-from proctor.ledger.index_file import is_of
+from proctor.ledger.index import Index, is_of
 from proctor.ledger.log import LogStore
 from proctor.ledger.note import Checkpoint
 from proctor.ledger.row import COLUMNS, DOCUMENTS
