@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from proctor.audit.job import audit_job
 from proctor.errors import InputError
-from proctor.ledger.exchange.checked import check_bundle_file
+from proctor.ledger.claims.checks import check_bundle_file
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.verification.verify import verify_ledger
 from proctor.report.policy.as_sealed import compare_with_ledger

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from proctor.ledger.claims.claim import Claim
-from proctor.ledger.claims.claiming import ClaimOptions, make_claim
+from proctor.ledger.claims.claim import Claim, ClaimOptions, make_claim
 from proctor.ledger.claims.document import render_document
 from proctor.ledger.claims.trials import Scope
 from proctor.ledger.entry import Cause, Subject, SupersedeEntry, TrialScore

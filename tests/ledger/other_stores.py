@@ -19,10 +19,10 @@ from proctor.digest import sha256_hex
 from proctor.errors import BusyError, DamageError, MissingArtifactError
 from proctor.ledger.admission import render_duplicate
 from proctor.ledger.artifacts import ArtifactStore
+from proctor.ledger.counting import Replaceable, judge_supersessions
 from proctor.ledger.entry import AnyEntry, SupersedeEntry, TrialEntry, Withheld, WithholdEntry
 from proctor.ledger.log import Place, Stamp
 from proctor.ledger.row import TrialRow, kind_and_time, read_row, remark_columns
-from proctor.ledger.supersession import Replaceable, judge_supersessions
 from proctor.ledger.tree import Frontier, root_of
 from proctor.ledger.trial_index import (
     EVERYTHING,

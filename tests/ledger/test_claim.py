@@ -20,8 +20,14 @@ from proctor.errors import DamageError, LedgerError, ProofFileError
 from proctor.exchange.submission import SealOptions, find_submissions
 from proctor.harbor.job import load_job
 from proctor.ledger.claims.checks import check_claim_file
-from proctor.ledger.claims.claim import Claim, find_differences, parse_claim, prove_claim
-from proctor.ledger.claims.claiming import ClaimOptions, make_claim
+from proctor.ledger.claims.claim import (
+    Claim,
+    ClaimOptions,
+    find_differences,
+    make_claim,
+    parse_claim,
+    prove_claim,
+)
 from proctor.ledger.claims.document import pack, render_document
 from proctor.ledger.claims.trials import Scope
 from proctor.ledger.entry import RescoreEntry, Subject, SupersedeEntry, TrialScore

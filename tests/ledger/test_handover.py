@@ -8,11 +8,17 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import KeyFileError
-from proctor.ledger.claims.multiproof import hash_parts, prove_entries, root_before_entry
 from proctor.ledger.keys import SigningKey, make_key
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.note import VerifierKey, parse_verifier_key
-from proctor.ledger.tree import leaf_hash, root_of, subtree_of
+from proctor.ledger.tree import (
+    hash_parts,
+    leaf_hash,
+    prove_entries,
+    root_before_entry,
+    root_of,
+    subtree_of,
+)
 from proctor.ledger.verification.damage import DamageKind
 from proctor.ledger.verification.verify import verify_ledger
 from tests.cli.programs import Proctor

@@ -7,7 +7,6 @@ import pytest
 
 from proctor.errors import DamageError, LedgerError, ProofError, ProofFileError
 from proctor.ledger.claims.document import render_document
-from proctor.ledger.claims.multiproof import hash_parts, prove_entries
 from proctor.ledger.claims.proof import (
     ConsistencyProof,
     InclusionProof,
@@ -21,7 +20,7 @@ from proctor.ledger.entry import TrialEntry
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.note import Checkpoint
 from proctor.ledger.sealing import Submission, seal
-from proctor.ledger.tree import Tree, leaf_hash, root_of, subtree_of
+from proctor.ledger.tree import Tree, hash_parts, leaf_hash, prove_entries, root_of, subtree_of
 from tests.ledger.ledgers import find_key, make_ledger, record_bytes
 
 LEAVES = [leaf_hash(b"%d" % number) for number in range(40)]

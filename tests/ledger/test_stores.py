@@ -15,7 +15,7 @@ from proctor.digest import sha256_hex
 from proctor.errors import AlteredArtifactError, BusyError, DamageError, MissingArtifactError
 from proctor.exchange.harbor_job import JobOptions, find_trials
 from proctor.ledger.artifacts import ArtifactStore, FileArtifacts
-from proctor.ledger.claims.claiming import ClaimOptions, make_claim
+from proctor.ledger.claims.claim import ClaimOptions, make_claim
 from proctor.ledger.claims.proof import make_inclusion, proven_entry
 from proctor.ledger.claims.trials import Scope
 from proctor.ledger.entry import NoteEntry

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from proctor.errors import DamageError, InputError, LedgerError
-from proctor.ledger.claims.multiproof import prove_entries
 from proctor.ledger.claims.proof import make_inclusion
 from proctor.ledger.entry import NoteEntry
 from proctor.ledger.index import Index
@@ -28,6 +27,7 @@ from proctor.ledger.tree import (
     consistency_path,
     inclusion_path,
     leaf_hash,
+    prove_entries,
     root_of,
     subtree_of,
 )

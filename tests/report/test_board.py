@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from proctor.errors import InputError
 from proctor.ledger.api import Ledger
-from proctor.ledger.claims.claiming import ClaimOptions, make_claim
+from proctor.ledger.claims.claim import ClaimOptions, make_claim
 from proctor.ledger.claims.trials import Scope
 from proctor.ledger.entry import SupersedeEntry, TrialScore
 from proctor.ledger.review import (

@@ -29,7 +29,7 @@ from proctor.ledger.place import open_reader, open_writer
 from proctor.ledger.query import find_trial
 from proctor.ledger.remote.client import PIECE, LedgerClient, pack_artifact
 from proctor.ledger.remote.mirror import Mirror
-from proctor.ledger.remote.spool import Spool
+from proctor.ledger.remote.outbox import Spool
 from proctor.ledger.row import read_row
 from proctor.ledger.sealing import NewEntry, seal
 from proctor.ledger.verification.verify import verify_ledger

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from proctor.errors import ConflictError, LedgerError, NotSealedError
-from proctor.ledger.claims.claiming import ClaimOptions, make_claim
+from proctor.ledger.claims.claim import ClaimOptions, make_claim
 from proctor.ledger.claims.document import render_document
 from proctor.ledger.claims.trials import Scope
 from proctor.ledger.entry import MachineEntry, TrialEntry

@@ -29,7 +29,7 @@ _CHECKS = {
     FileKind.CHECKPOINT: "ledger.claims.checks.check_checkpoint_file",
     FileKind.PROOF: "ledger.claims.checks.check_proof_file",
     FileKind.CLAIM: "ledger.claims.checks.check_claim_file",
-    FileKind.BUNDLE: "ledger.exchange.checked.check_bundle_file",
+    FileKind.BUNDLE: "ledger.claims.checks.check_bundle_file",
 }
 _SIGNED = frozenset(
     {

@@ -2,8 +2,7 @@
 
     tree         RFC 6962 Merkle trees: roots, inclusion and consistency proofs
     note         C2SP signed notes, checkpoints, public keys
-    signature    checks signatures
-    handover     the keys of a log, each named by the one before it
+    signature    checks signatures, follows the keys of a log
     keys         private keys
     row          one trial as every list, board, report and page reads it
     entry        the kinds of entries, and their lines
@@ -37,7 +36,6 @@
     withhold     withholds bytes; their digests stay
     withheld     withholdings that name no trial
     publishing   a ledger as static files, for buckets and web servers
-    supersession   which supersessions count
     api          the ledger for programs
     verification/   verifies a ledger and names its damage
     claims/         proofs and claims that can be checked without the ledger

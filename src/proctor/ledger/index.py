@@ -16,6 +16,7 @@ from typing import Any, Self
 
 from proctor.errors import DamageError, LedgerError
 from proctor.ledger.admission import render_duplicate, render_misnamed
+from proctor.ledger.counting import read_supersessions, update_statuses
 from proctor.ledger.derived import (
     INDEX,
     expect_schema,
@@ -44,7 +45,6 @@ from proctor.ledger.row import (
     to_columns,
     withheld_columns,
 )
-from proctor.ledger.supersession import read_supersessions, update_statuses
 from proctor.ledger.tree import BRANCHES, HASH_SIZE, Frontier, root_of
 from proctor.ledger.trial_index import (
     EVERYTHING,

@@ -191,7 +191,7 @@ class TrialIndex(Protocol):
     def supersessions(self, size: int = EVERYTHING) -> dict[str, str | None]:
         """Why each supersession among the first entries does not count; None if it does.
 
-        The keys are superseded records; see supersession.py.
+        The keys are superseded records; see counting.py.
         """
 
     def remarks(

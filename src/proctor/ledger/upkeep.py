@@ -62,9 +62,8 @@ def _is_stale(index: TrialIndex, log: LogStore) -> bool:
         for known in index.withheld_lines():
             if known.kind == "":
                 continue
-            if isinstance(
-                decode_line(read_line(log, known.place, known.length), "a line"), Withheld
-            ):
+            line = read_line(log, known.place, known.length)
+            if isinstance(decode_line(line, "the line"), Withheld):
                 return True
     except DamageError:
         return True

@@ -165,7 +165,7 @@ class Writer:
     def _check_evidence(self, ledger: LedgerWriter, news: Sequence[NewEntry]) -> None:
         """Refuse evidence that was removed since the entries were checked.
 
-        The same thread removes what no entry names: see unreferenced.py.
+        The same thread removes what no entry names: see uploads.py.
         """
         if not self._removed:
             return

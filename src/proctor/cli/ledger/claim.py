@@ -20,8 +20,7 @@ from proctor.cli.output import (
 )
 from proctor.cli.stdout import send_bytes
 from proctor.ledger.claims.checks import render_basis, render_counts, render_score
-from proctor.ledger.claims.claim import Claim
-from proctor.ledger.claims.claiming import ClaimOptions, make_claim
+from proctor.ledger.claims.claim import Claim, ClaimOptions, make_claim
 from proctor.ledger.claims.document import pack, render_document
 from proctor.ledger.claims.proof import load_checkpoint
 from proctor.ledger.claims.trials import Scope

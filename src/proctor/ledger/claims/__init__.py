@@ -1,12 +1,10 @@
 """What can be checked without the ledger: proofs, claims, checkpoints.
 
     document     untrusted JSON documents, plain or compressed
-    multiproof   one Merkle proof for many entries
     proof        proof files: an entry is in a ledger, a ledger only grew
     trials       an experiment's trials: counted, superseded, withheld
     operands     sealed trials as operands of a score
     claim        a score, its entries and their proof as one file
-    claiming     makes a claim from a ledger
     trust        checks signatures against trusted keys
     checks       `proctor check` of checkpoints, proofs and claims
 

@@ -9,7 +9,7 @@ holds nothing else about the experiment is the claimant's statement.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -21,17 +21,21 @@ from proctor.audit.certificate import (
     CertifiedTrial,
     check_certificate,
 )
-from proctor.errors import CertificateError, ProofError, ProofFileError
+from proctor.errors import CertificateError, DamageError, LedgerError, ProofError, ProofFileError
 from proctor.harbor.stats import count_errored
 from proctor.ledger.claims.document import LARGEST, parse_document, parse_hash
-from proctor.ledger.claims.multiproof import hash_parts, root_before_entry
-from proctor.ledger.claims.operands import ORDER, group_operands, profiles_of
-from proctor.ledger.claims.proof import read_entry
+from proctor.ledger.claims.operands import ORDER, certify, group_operands, profiles_of
+from proctor.ledger.claims.proof import read_entry, signed_tree
 from proctor.ledger.claims.trials import ClaimedTrials, Scope, classify_trials
-from proctor.ledger.entry import AnyEntry, KeyEntry, Seq
-from proctor.ledger.handover import follow_handovers
+from proctor.ledger.entry import AnyEntry, KeyEntry, Seq, Withheld, decode_line
 from proctor.ledger.note import Checkpoint, VerifierKey, parse_checkpoint
-from proctor.ledger.tree import leaf_hash
+from proctor.ledger.query import render_missing
+from proctor.ledger.reader import LedgerReader
+from proctor.ledger.signature import follow_handovers
+from proctor.ledger.tiles import TiledTree
+from proctor.ledger.tree import hash_parts, leaf_hash, prove_entries, root_before_entry
+from proctor.ledger.trial_index import TrialFilter
+from proctor.reward.metric import DEFAULT_METRIC
 from proctor.sentence import render_limit
 
 FORMAT = "proctor-claim-2"
@@ -273,3 +277,97 @@ def count_trials(
         other_datasets=other_datasets,
         withheld_unnamed=len(trials.unnamed) + len(trials.unnamed_evidence),
     )
+
+
+_REMARKS = ("supersede", "withhold", "rescore")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimOptions:
+    """What to claim."""
+
+    scope: Scope
+    metrics: tuple[str, ...] = (DEFAULT_METRIC,)
+    planned: int | None = None
+    """Trials to be run; None: those that are in the log and not superseded."""
+
+
+def make_claim(ledger: LedgerReader, options: ClaimOptions, checkpoint: Checkpoint) -> Claim:
+    """Make a claim under a checkpoint of the ledger; call `refresh` first.
+
+    Raises:
+        LedgerError: there is nothing to claim, or the counts do not add up.
+        DamageError: the ledger does not match the checkpoint.
+    """
+    scope = options.scope
+    tree = signed_tree(ledger, checkpoint, "the checkpoint")
+    places, n_others = _find_entries(ledger, scope, tree.size)
+    packed, entries, missing = _pack(ledger, tree, places)
+    trials = classify_trials(entries, missing, scope)
+    there = len(trials.counted) + len(trials.withheld) + len(trials.diagnostic)
+    planned = there if options.planned is None else options.planned
+    if planned < there:
+        raise LedgerError(
+            f"{planned:,} trials were planned; {there:,} of {scope.experiment} are in the ledger "
+            "and not superseded: the denominators do not add up"
+        )
+    certificate = certify(trials.counted, scope.experiment, options.metrics, planned)
+    claim = Claim(
+        format=FORMAT,
+        experiment=scope.experiment,
+        dataset=scope.dataset,
+        sealed_only=scope.sealed_only,
+        checkpoint=checkpoint.render().decode(),
+        counts=count_trials(trials, certificate, planned, n_others),
+        certificate=certificate,
+        entries=packed,
+        nodes=[node.hex() for node in prove_entries(tree.subtree, tree.size, places)],
+    )
+    # The claim is checked as its reader will.
+    proven = prove_claim(claim, "the claim")
+    for difference in find_differences(claim, proven):
+        raise DamageError(f"{claim.experiment}: {difference}")
+    return claim
+
+
+def _find_entries(ledger: LedgerReader, scope: Scope, size: int) -> tuple[list[int], int]:
+    """Positions of the entries of a claim, and the number of trials of other datasets."""
+    rows = list(ledger.index.trials(TrialFilter(experiment=scope.experiment), size=size))
+    # The dataset of a withheld trial is unknown: it is always disclosed.
+    ours = [
+        row.seq
+        for row in rows
+        if scope.dataset in (None, row.dataset_id) or row.status == "withheld"
+    ]
+    if not ours:
+        if not rows:
+            raise LedgerError(render_missing(ledger, scope.experiment))
+        raise LedgerError(
+            f"{ledger.where}: no trial of the experiment {scope.experiment!r} is of the dataset "
+            f"{scope.dataset!r}; `proctor ledger list` shows what there is"
+        )
+    remarks = {
+        seq
+        for kind in _REMARKS
+        for seq in ledger.index.remarks(experiment=scope.experiment, kind=kind, size=size)
+    }
+    keys = ledger.index.places("key", size=size)
+    return sorted({*ours, *remarks, *keys}), len(rows) - len(ours)
+
+
+def _pack(
+    ledger: LedgerReader, tree: TiledTree, places: Sequence[int]
+) -> tuple[list[Packed], list[AnyEntry], dict[int, bytes]]:
+    packed: list[Packed] = []
+    entries: list[AnyEntry] = []
+    missing: dict[int, bytes] = {}
+    for seq in places:
+        line = ledger.line(seq)
+        entry = decode_line(line, f"{ledger.where}: entry {seq}")
+        if isinstance(entry, Withheld):
+            missing[seq] = tree.leaf(seq)
+            packed.append(Packed(seq=seq, leaf=missing[seq].hex()))
+        else:
+            entries.append(entry)
+            packed.append(Packed(seq=seq, line=line.decode()))
+    return packed, entries, missing

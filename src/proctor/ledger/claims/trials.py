@@ -16,7 +16,13 @@ from dataclasses import dataclass, field
 
 from proctor.errors import DamageError
 from proctor.ledger.admission import Identities
-from proctor.ledger.counting import SUPERSEDED, is_lost, restarted_attempts
+from proctor.ledger.counting import (
+    SUPERSEDED,
+    Replaceable,
+    is_lost,
+    judge_supersessions,
+    restarted_attempts,
+)
 from proctor.ledger.entry import (
     AnyEntry,
     RescoreEntry,
@@ -26,7 +32,6 @@ from proctor.ledger.entry import (
     WithholdEntry,
 )
 from proctor.ledger.row import TrialRow, read_row
-from proctor.ledger.supersession import Replaceable, judge_supersessions
 
 type ReadTrial = tuple[TrialEntry, TrialRow]
 """A sealed trial with its row."""

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 from proctor.diagnostic import Diagnostic
 from proctor.errors import KeyFileError, SignatureError
 from proctor.files import read_head
-from proctor.ledger.handover import follow_keys
 from proctor.ledger.note import Checkpoint, VerifierKey, parse_verifier_key
-from proctor.ledger.signature import check_signature
+from proctor.ledger.signature import check_signature, follow_keys
 
 _LARGEST = 4096
 

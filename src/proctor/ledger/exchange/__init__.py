@@ -1,7 +1,6 @@
 """Exports sealed trials, and imports them into another ledger.
 
     bundle       writes a ledger, or a part of it, to one file
-    checked      `proctor check` of a bundle
     take_in      imports a bundle
     harbor_jobs  exports trials as harbor jobs
     aec_tree     exports trials in the layout of aec-bench

@@ -50,10 +50,9 @@ from proctor.ledger.entry import (
     WithholdEntry,
     decode_line,
 )
-from proctor.ledger.handover import Handover, follow_handovers, follow_keys
 from proctor.ledger.note import LARGEST_NOTE, Checkpoint, VerifierKey, parse_checkpoint
 from proctor.ledger.reader import LedgerReader
-from proctor.ledger.signature import check_signature
+from proctor.ledger.signature import Handover, check_signature, follow_handovers, follow_keys
 from proctor.ledger.tree import HASH_SIZE, Frontier, leaf_hash
 from proctor.sentence import reason_of
 

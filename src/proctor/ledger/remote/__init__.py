@@ -4,8 +4,7 @@
     bucket      published ledgers in buckets
     mirror      the copy: fetched, and compared with every checkpoint seen before
     artifacts   its evidence: fetched when it is read
-    outbox      what this machine sends: evidence, then entries
-    spool       what waits for a server that cannot be reached, and what a server acknowledged
+    outbox      what this machine sends: evidence, then entries; what waits, and what was promised
 
 Nothing that a server says is believed: see mirror.py.
 """

@@ -37,7 +37,6 @@ from proctor.ledger.entry import (
     evidence_digest,
     record_digest,
 )
-from proctor.ledger.handover import take_key
 from proctor.ledger.ledger import REMOTE
 from proctor.ledger.log import FileLog, Place
 from proctor.ledger.machines import sign_entries
@@ -63,9 +62,8 @@ from proctor.ledger.remote.client import (
     find_token,
 )
 from proctor.ledger.remote.connections import UnreachableError
-from proctor.ledger.remote.outbox import Outbox, split
-from proctor.ledger.remote.spool import MachineName, Promise, Promises, Spool
-from proctor.ledger.signature import check_signature
+from proctor.ledger.remote.outbox import MachineName, Outbox, Promise, Promises, Spool, split
+from proctor.ledger.signature import check_signature, take_key
 from proctor.ledger.tiles import TILE
 from proctor.ledger.tree import Frontier
 from proctor.ledger.trial_index import IndexedEntry

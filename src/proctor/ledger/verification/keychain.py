@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 from proctor.errors import SignatureError
 from proctor.ledger.entry import KeyEntry
-from proctor.ledger.handover import take_key
 from proctor.ledger.note import Checkpoint, VerifierKey
-from proctor.ledger.signature import check_signature
+from proctor.ledger.signature import check_signature, take_key
 from proctor.ledger.verification.damage import DamageKind, Findings
 
 

@@ -1,6 +1,6 @@
 """The trials of a board at a position: which are superseded, and which scores count.
 
-Which supersessions count is decided by `proctor.ledger.supersession`. Rescores count from their
+Which supersessions count is decided by `proctor.ledger.counting`. Rescores count from their
 position in the log on.
 """
 

@@ -14,7 +14,7 @@ from proctor.audit.findings import Finding
 from proctor.audit.job import audit_job
 from proctor.errors import DamageError, InputError, JobError
 from proctor.harbor.job import Watch, load_job
-from proctor.ledger.claims.claiming import ClaimOptions, make_claim
+from proctor.ledger.claims.claim import ClaimOptions, make_claim
 from proctor.ledger.claims.trials import Scope
 from proctor.ledger.place import open_reader
 from proctor.ledger.query import load_position
