@@ -182,15 +182,15 @@ def test_an_interruption_leaves_nothing_that_is_withheld_for_ever(
     served: ServedLedger, machine: Machine
 ) -> None:
     data, asked = drawn(1000, 28), 0
-    bundle = LedgerClient._bundle
+    lines = LedgerClient.lines
 
-    def break_off(client: LedgerClient, number: int, width: int) -> Iterator[bytes]:
+    def break_off(client: LedgerClient, first: int, size: int) -> Iterator[bytes]:
         nonlocal asked
         asked += 1
         # First the new lines, then those that they withhold.
         if asked > 1:
             raise UnreachableError("no connection")
-        return bundle(client, number, width)
+        return lines(client, first, size)
 
     assert send(machine, "interrupted", data) == []
     read(machine, "interrupted")
@@ -198,7 +198,7 @@ def test_an_interruption_leaves_nothing_that_is_withheld_for_ever(
     for is_there in (True, False):
         with pytest.MonkeyPatch.context() as patch:
             if is_there:
-                patch.setattr(LedgerClient, "_bundle", break_off)
+                patch.setattr(LedgerClient, "lines", break_off)
             with machine.using(), open_reader(machine.fetch()) as copy:
                 copy.refresh()
                 entry = copy.entry(find_trial(copy, "interrupted").seq)

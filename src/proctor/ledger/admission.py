@@ -8,7 +8,7 @@ Sealing makes the same checks, but the owner of a key can append anything. Index
 bundles, claims and proofs rely on this module.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,11 +17,9 @@ from proctor.errors import DamageError, RecordError
 from proctor.ledger.entry import (
     AnyEntry,
     AttestEntry,
-    EvidenceFile,
     PlanEntry,
     RescoreEntry,
     ReviewEntry,
-    Source,
     Subject,
     SupersedeEntry,
     TrialEntry,
@@ -101,7 +99,16 @@ def find_fault(entry: AnyEntry) -> Fault | None:
         case SupersedeEntry():
             return _find_in_subject(entry.subject) or _find_in_subject(entry.by)
         case WithholdEntry():
-            return _find_in_withholding(entry)
+            if entry.subject is not None and (fault := _find_in_subject(entry.subject)):
+                return fault
+            if (entry.entry is None) != (entry.leaf is None):
+                return Fault("one of `entry` and `leaf` is null; expected both or none")
+            if entry.entry is not None and entry.entry >= entry.seq:
+                return Fault(f"withholds entry {entry.entry}, which does not come before it")
+            for digest in (*([] if entry.leaf is None else [entry.leaf]), *entry.artifacts):
+                if not is_digest(digest):
+                    return Fault(f"withholds {digest[:80]!r}, which is no SHA-256")
+            return None
         case PlanEntry() | AttestEntry():
             return _find_in_id(entry.experiment_id, "experiment_id")
         case _:
@@ -110,12 +117,21 @@ def find_fault(entry: AnyEntry) -> Fault | None:
 
 def find_trial_fault(entry: TrialEntry, experiment_id: str, trial_id: str) -> Fault | None:
     """Like `find_fault`, for a trial whose ids were read already."""
-    return (
-        _find_in_id(experiment_id, "experiment_id")
-        or _find_in_id(trial_id, "trial_id")
-        or (_find_in_evidence(entry.evidence) if entry.evidence else None)
-        or (_find_in_source(entry.source) if entry.source else None)
-    )
+    fault = _find_in_id(experiment_id, "experiment_id") or _find_in_id(trial_id, "trial_id")
+    if fault:
+        return fault
+    for file in entry.evidence:
+        if not is_digest(file.sha256):
+            return Fault(f"evidence {file.sha256[:80]!r} is no SHA-256")
+    if entry.evidence and (fault := find_path_fault(file.path for file in entry.evidence)):
+        return fault
+    source = entry.source
+    # Exports write harbor trials back to this path.
+    if source is None or source.kind != "harbor":
+        return None
+    if "\0" in source.name or not {".", ".."}.isdisjoint(source.name.split("/")):
+        return Fault(f"source.name is {source.name[:80]!r}; expected a path without `..`")
+    return None
 
 
 def _find_in_id(text: str, what: str) -> Fault | None:
@@ -124,13 +140,6 @@ def _find_in_id(text: str, what: str) -> Fault | None:
     except RecordError as error:
         return Fault(str(error), is_id=True)
     return None
-
-
-def _find_in_evidence(files: Sequence[EvidenceFile]) -> Fault | None:
-    for file in files:
-        if not is_digest(file.sha256):
-            return Fault(f"evidence {file.sha256[:80]!r} is no SHA-256")
-    return find_path_fault(file.path for file in files)
 
 
 def find_path_fault(paths: Iterable[str]) -> Fault | None:
@@ -154,15 +163,6 @@ def find_path_fault(paths: Iterable[str]) -> Fault | None:
     return None
 
 
-def _find_in_source(source: Source) -> Fault | None:
-    if source.kind != "harbor":
-        # Exports write harbor trials back to this path.
-        return None
-    if "\0" in source.name or not {".", ".."}.isdisjoint(source.name.split("/")):
-        return Fault(f"source.name is {source.name[:80]!r}; expected a path without `..`")
-    return None
-
-
 def _find_in_subject(subject: Subject) -> Fault | None:
     fault = _find_in_id(subject.experiment_id, "experiment_id of a subject") or _find_in_id(
         subject.trial_id, "trial_id of a subject"
@@ -170,19 +170,6 @@ def _find_in_subject(subject: Subject) -> Fault | None:
     if fault is None and not is_digest(subject.record):
         return Fault(f"record of a subject is {subject.record[:80]!r}; expected a SHA-256")
     return fault
-
-
-def _find_in_withholding(entry: WithholdEntry) -> Fault | None:
-    if entry.subject is not None and (fault := _find_in_subject(entry.subject)):
-        return fault
-    if (entry.entry is None) != (entry.leaf is None):
-        return Fault("one of `entry` and `leaf` is null; expected both or none")
-    if entry.entry is not None and entry.entry >= entry.seq:
-        return Fault(f"withholds entry {entry.entry}, which does not come before it")
-    for digest in (*([] if entry.leaf is None else [entry.leaf]), *entry.artifacts):
-        if not is_digest(digest):
-            return Fault(f"withholds {digest[:80]!r}, which is no SHA-256")
-    return None
 
 
 class Identities:

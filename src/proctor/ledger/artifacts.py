@@ -56,7 +56,16 @@ class WriterDirectory:
         """Create a locked directory, and remove those of dead writers."""
         # Serialised: another writer must not remove a directory between mkdir and flock.
         with _locked(parent):
-            _remove_dead(parent)
+            for left in parent.glob(".*.tmp"):
+                with contextlib.suppress(OSError):
+                    # Never through a link: what is below is deleted.
+                    dead = _open(left, os.O_NOFOLLOW)
+                    try:
+                        # A writer that is alive has it locked.
+                        if try_lock(dead):
+                            shutil.rmtree(left, ignore_errors=True)
+                    finally:
+                        os.close(dead)
             directory = parent / f".{os.urandom(8).hex()}.tmp"
             directory.mkdir()
             fd = _open(directory)
@@ -71,19 +80,6 @@ class WriterDirectory:
         """Remove the directory with its files, and release the lock."""
         shutil.rmtree(self._directory, ignore_errors=True)
         os.close(self._fd)
-
-
-def _remove_dead(parent: Path) -> None:
-    for left in parent.glob(".*.tmp"):
-        with contextlib.suppress(OSError):
-            # Never through a link: what is below is deleted.
-            fd = _open(left, os.O_NOFOLLOW)
-            try:
-                # A writer that is alive has it locked.
-                if try_lock(fd):
-                    shutil.rmtree(left, ignore_errors=True)
-            finally:
-                os.close(fd)
 
 
 @contextlib.contextmanager
@@ -335,11 +331,20 @@ class FileArtifacts(ArtifactStore):
             # Most files are small and equal in all trials: hashing them first avoids writing them.
             digest, size = sha256_hex(head), len(head)
             if not self._is_stored(digest):
-                self._unnamed[digest] = self._write_small(head)
+                temporary = self._make_temporary()
+                write_small(str(temporary), zstd.compress(head, level=_LEVEL), is_new=True)
+                self._unnamed[digest] = temporary
         else:
             source.seek(begin)
-            digest = self._write(source)
+            temporary = self._make_temporary()
+            with temporary.open("xb") as file:
+                digest = sha256_copy(source, cast(BinaryIO, target := _Frames(file)))
+                target.finish()
             size = source.tell() - begin
+            if self._is_stored(digest):
+                temporary.unlink(missing_ok=True)
+            else:
+                self._unnamed[digest] = temporary
         if len(self._unnamed) >= _MAX_UNNAMED:
             self._name_all()
         return digest, size
@@ -363,43 +368,13 @@ class FileArtifacts(ArtifactStore):
             write_small(str(temporary), head, is_new=True)
             self._unnamed[sha256] = temporary
             return True
-        try:
-            with temporary.open("xb+") as file:
-                file.write(head)
-                shutil.copyfileobj(source, file)
-                file.seek(0)
-                _check_compressed(file, sha256, size)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        with temporary.open("xb+") as file:
+            file.write(head)
+            shutil.copyfileobj(source, file)
+            file.seek(0)
+            _check_compressed(file, sha256, size)
         self._unnamed[sha256] = temporary
         return True
-
-    def _write_small(self, data: bytes) -> Path:
-        temporary = self._make_temporary()
-        try:
-            write_small(str(temporary), zstd.compress(data, level=_LEVEL), is_new=True)
-        except OSError:
-            temporary.unlink(missing_ok=True)
-            raise
-        return temporary
-
-    def _write(self, source: BinaryIO) -> str:
-        """Write the rest of a stream to a temporary file; returns its digest."""
-        temporary = self._make_temporary()
-        try:
-            with temporary.open("xb") as file:
-                digest = sha256_copy(source, cast(BinaryIO, target := _Frames(file)))
-                target.finish()
-            is_stored = self._is_stored(digest)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-        if is_stored:
-            temporary.unlink(missing_ok=True)
-        else:
-            self._unnamed[digest] = temporary
-        return digest
 
     def _make_temporary(self) -> Path:
         if self._temporary_files is None:

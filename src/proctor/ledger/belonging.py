@@ -5,9 +5,9 @@ of one experiment must not silently mix different setups: `proctor run` checks t
 trial starts, `ledger seal` and `import harbor` before they add trials of another job.
 """
 
+import contextlib
 from collections import Counter
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -140,22 +140,14 @@ class Admission:
         content = self._contents[name]
         if content is None or digest_settings(agent.configuration) in content.agents:
             return
-        if not content.trials.isdisjoint(_list_siblings(submission.root)):
-            return
+        if (trial := submission.root) is not None:
+            around = trial.parent
+            job = around.parent.parent if around.name == "attempts" else around
+            with contextlib.suppress(OSError):
+                if not content.trials.isdisjoint(each.name for each in job.iterdir()):
+                    return
         label = label_agent(agent.adapter, find_requested_model(agent.configuration) or agent.model)
         raise NotSealedError(
             f"{submission.where}: the experiment {name!r} {content.description}; this trial of "
             f"another job is by {label}. {REMEDY}"
         )
-
-
-def _list_siblings(trial: Path | None) -> set[str]:
-    """The names of all trials in the job of a trial."""
-    if trial is None:
-        return set()
-    around = trial.parent
-    job = around.parent.parent if around.name == "attempts" else around
-    try:
-        return {each.name for each in job.iterdir()}
-    except OSError:
-        return set()

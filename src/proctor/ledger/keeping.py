@@ -8,6 +8,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -46,7 +47,11 @@ class EvidenceWriter:
             with file:
                 # The evidence of a sealed trial must not be stored again: it may have been withheld
                 # since.
-                digest, size = self.ledger.artifacts.put(file) if is_new else _measure(file)
+                if is_new:
+                    digest, size = self.ledger.artifacts.put(file)
+                else:
+                    pieces: Iterator[bytes] = iter(partial(file.read, _CHUNK), b"")
+                    digest, size = sha256_pieces(pieces), file.tell()
             yield EvidenceFile(path=path, sha256=digest, size=size)
 
     def put_job_files(self, job_files: JobFiles, found: SealedTrial | None) -> list[EvidenceFile]:
@@ -60,11 +65,6 @@ class EvidenceWriter:
         if job_files not in self._job_files:
             self._job_files[job_files] = [*self.put(open_job_files(job_files), is_new=True)]
         return self._job_files[job_files]
-
-
-def _measure(file: BinaryIO) -> tuple[str, int]:
-    digest = sha256_pieces(iter(lambda: file.read(_CHUNK), b""))
-    return digest, file.tell()
 
 
 def open_job_files(job_files: JobFiles) -> Iterator[tuple[str, BinaryIO]]:

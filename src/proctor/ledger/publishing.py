@@ -21,9 +21,10 @@ import contextlib
 import os
 import shutil
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -197,42 +198,44 @@ def publish(
         LedgerError: the target holds something that this ledger does not extend, or cannot be used.
         DamageError: the ledger is damaged.
     """
+    progress = progress or (lambda _what, _done, _total: None)
     try:
-        return _publish(ledger, target, progress or _say_nothing, is_all=is_all)
+        checkpoint = ledger.refresh()
+        size = checkpoint.tree.size
+        stored = target.read(CHECKPOINT, LARGEST_NOTE)
+        published = _parse_published(stored, target)
+        check_ancestor(ledger, checkpoint, published, target.url)  # (1)
+        before = published.tree.size if published else 0
+        is_covered = not is_all and published is not None and _is_covered(checkpoint, published)
+        if not is_covered:
+            target.check_conditions()  # (2)
+        there = set(target.list(TILES))
+        done = Published(target.url, size, before)
+        withheld, since = withheld_digests(ledger), 0 if is_all else before
+        # Evidence that another trial needs is there, and named by one that is not withheld.
+        gone = {
+            sha256
+            for sha256 in withheld
+            if not ledger.artifacts.holds(sha256) or not list_naming(ledger, sha256)
+        }
+        with _Sender(target, done) as sender:  # (3)
+            skipped: set[str] = set() if is_all else there
+            named, fresh = _send_tiles(ledger, sender, size, since, skipped, progress)
+            wanted = list(dict.fromkeys([*named, *sorted(withheld - gone)]))
+            skipped = gone | (set() if is_all else target.existing(ARTIFACTS, wanted))
+            _send_artifacts(ledger, sender, wanted, skipped, progress)
+        if not is_covered:
+            _swap(ledger, checkpoint, target, stored, is_forced=is_all)  # (4)
+        if gone:  # (5)
+            there_still = target.existing(ARTIFACTS, sorted(gone))
+            target.remove([f"{ARTIFACTS}/{sha256}" for sha256 in sorted(there_still)])
+            done.removed = len(there_still)
+        _renew_bundles(ledger, size, target, fresh, done)
+        # Partial tiles of smaller trees: never one of a larger tree that is being published.
+        target.remove([path for path in there if _is_outdated(path, size)])
     except UnreachableError as error:
         raise LedgerError(f"{error}; publish again to complete it") from error
-
-
-def _publish(
-    ledger: LedgerReader, target: Target, progress: Progress, *, is_all: bool
-) -> Published:
-    checkpoint = ledger.refresh()
-    stored = target.read(CHECKPOINT, LARGEST_NOTE)
-    published = _parse_published(stored, target)
-    check_ancestor(ledger, checkpoint, published, target.url)  # (1)
-    before = published.tree.size if published else 0
-    is_covered = not is_all and published is not None and _is_covered(checkpoint, published)
-    if not is_covered:
-        target.check_conditions()  # (2)
-    there = set(target.list(TILES))
-    done = Published(target.url, checkpoint.tree.size, before)
-    withheld = withheld_digests(ledger)
-    gone = {sha256 for sha256 in withheld if not _is_needed(ledger, sha256)}
-    with _Sender(target, done) as sender:  # (3)
-        sending = _Sending(ledger, target, sender, progress, withheld - gone, gone)
-        skipped: set[str] = set() if is_all else there
-        fresh = sending.send_tiles(checkpoint.tree.size, 0 if is_all else before, skipped)
-        sending.send_artifacts(is_all=is_all)
-    if not is_covered:
-        _swap(ledger, checkpoint, target, stored, is_forced=is_all)  # (4)
-    _remove_withheld(target, gone, done)  # (5)
-    _renew_bundles(ledger, checkpoint.tree.size, target, fresh, done)
-    target.remove(list(_outdated(there, checkpoint.tree.size)))
     return done
-
-
-def _say_nothing(_what: str, _done: int, _total: int) -> None:
-    """Without a terminal."""
 
 
 def _parse_published(stored: Stored | None, target: Target) -> Checkpoint | None:
@@ -272,61 +275,52 @@ def check_ancestor(
         )
 
 
-@dataclass(slots=True)
-class _Sending:
-    """What is sent before the checkpoint."""
+def _send_tiles(
+    ledger: LedgerReader,
+    sender: _Sender,
+    size: int,
+    since: int,
+    there: set[str],
+    progress: Progress,
+) -> tuple[dict[str, None], set[int]]:
+    """Send tiles and bundles that are not there.
 
-    ledger: LedgerReader
-    target: Target
-    sender: _Sender
-    progress: Progress
-    needed: set[str]
-    """Evidence that was withheld, and that another trial names."""
-    gone: set[str]
-    """Evidence that is withheld."""
-    _named: dict[str, None] | None = None
-
-    def send_tiles(self, size: int, since: int, there: set[str]) -> set[int]:
-        """Send tiles and bundles that are not there; returns the numbers of the bundles sent."""
-        sent: set[int] = set()
-        named = self._named = {}
-        tiles = list_tiles(size, since)
-        for number, tile in enumerate(tiles, start=1):
-            path = tile_path(*tile)
-            if tile.level is None:
-                # Also if it is there: the evidence that it names may not be.
-                data = _load_bundle(self.ledger, tile, since, named)
-                if path not in there:
-                    self.sender.send(path, data)
-                    sent.add(tile.number)
-            elif path not in there:
-                data = tile_hashes(self.ledger.index, tile.level, tile.number, tile.width)
-                self.sender.send(path, data)
-            self.progress("tiles", number, len(tiles))
-        return sent
-
-    def send_artifacts(self, *, is_all: bool) -> None:
-        """Send evidence that the new entries name, and evidence that another trial needs.
-
-        Raises:
-            MissingArtifactError: some is missing, and not withheld.
-        """
-        artifacts = self.ledger.artifacts
-        named = list(dict.fromkeys([*(self._named or ()), *sorted(self.needed)]))
-        there = set() if is_all else self.target.existing(ARTIFACTS, named)
-        for number, sha256 in enumerate(named, start=1):
-            if sha256 in there or sha256 in self.gone:
-                continue
-            if not artifacts.holds(sha256):
-                raise MissingArtifactError(
-                    f"artifact {sha256} is missing, and not withheld: run `proctor ledger verify`"
-                )
-            self.sender.send_file(f"{ARTIFACTS}/{sha256}", _opener(artifacts.open, sha256))
-            self.progress("artifacts", number, len(named))
+    Returns the evidence that the new entries name, and the numbers of the bundles sent.
+    """
+    named: dict[str, None] = {}
+    sent: set[int] = set()
+    tiles = list_tiles(size, since)
+    for number, tile in enumerate(tiles, start=1):
+        path = tile_path(*tile)
+        if tile.level is None:
+            # Also if it is there: the evidence that it names may not be.
+            data = _load_bundle(ledger, tile, since, named)
+            if path not in there:
+                sender.send(path, data)
+                sent.add(tile.number)
+        elif path not in there:
+            sender.send(path, tile_hashes(ledger.index, tile.level, tile.number, tile.width))
+        progress("tiles", number, len(tiles))
+    return named, sent
 
 
-def _opener(open_artifact: Callable[[str], BinaryIO], sha256: str) -> Callable[[], BinaryIO]:
-    return lambda: open_artifact(sha256)
+def _send_artifacts(
+    ledger: LedgerReader,
+    sender: _Sender,
+    wanted: Sequence[str],
+    skipped: set[str],
+    progress: Progress,
+) -> None:
+    artifacts = ledger.artifacts
+    for number, sha256 in enumerate(wanted, start=1):
+        if sha256 in skipped:
+            continue
+        if not artifacts.holds(sha256):
+            raise MissingArtifactError(
+                f"artifact {sha256} is missing, and not withheld: run `proctor ledger verify`"
+            )
+        sender.send_file(f"{ARTIFACTS}/{sha256}", partial(artifacts.open, sha256))
+        progress("artifacts", number, len(wanted))
 
 
 def _load_bundle(
@@ -368,18 +362,6 @@ def _swap(
     raise LedgerError(f"{target.url}: others keep publishing there; try again")
 
 
-def _is_needed(ledger: LedgerReader, sha256: str) -> bool:
-    """Whether withheld evidence is there, and named by a trial that is not withheld."""
-    return ledger.artifacts.holds(sha256) and bool(list_naming(ledger, sha256))
-
-
-def _remove_withheld(target: Target, gone: set[str], done: Published) -> None:
-    if gone:
-        there = target.existing(ARTIFACTS, sorted(gone))
-        target.remove([f"{ARTIFACTS}/{sha256}" for sha256 in sorted(there)])
-        done.removed = len(there)
-
-
 def _renew_bundles(
     ledger: LedgerReader, size: int, target: Target, fresh: set[int], done: Published
 ) -> None:
@@ -395,14 +377,12 @@ def _renew_bundles(
             done.renewed += 1
 
 
-def _outdated(paths: Iterable[str], size: int) -> Iterator[str]:
-    """Partial tiles of smaller trees: never one of a larger tree that is being published."""
-    for path in paths:
-        with contextlib.suppress(InputError):
-            tile = parse_tile_path(path)
-            in_level = size >> _BITS * (tile.level or 0)
-            if tile.width < TILE and tile.number * TILE + tile.width < in_level:
-                yield path
+def _is_outdated(path: str, size: int) -> bool:
+    with contextlib.suppress(InputError):
+        tile = parse_tile_path(path)
+        in_level = size >> _BITS * (tile.level or 0)
+        return tile.width < TILE and tile.number * TILE + tile.width < in_level
+    return False
 
 
 class DirectoryTarget:

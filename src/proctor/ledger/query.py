@@ -179,9 +179,17 @@ def resolve_name(ledger: LedgerReader, name: str) -> TrialRow | int:
             if len(rows) == 1:
                 return rows[0]
             if rows:
-                raise LedgerError(_render_several(ledger, name, rows))
-        if trials := _select(ledger, TrialFilter(experiment=name, first=_MOST)):
-            raise LedgerError(_render_experiment(ledger, name, trials))
+                named = ", ".join(row.name for row in rows[:_MOST_NAMED])
+                more = ", …" if len(rows) > _MOST_NAMED else ""
+                raise LedgerError(
+                    f"{ledger.where}: {name!r} may be any of {named}{more}; "
+                    "expected EXPERIMENT/TRIAL, an entry's number, or more of the name"
+                )
+        if trials := _select(ledger, TrialFilter(experiment=name, first=1)):
+            raise LedgerError(
+                f"{ledger.where}: {name!r} is an experiment; expected one of its trials, such as "
+                f"{trials[0].name} (`proctor trace summary {name}` has them all)"
+            )
     raise LedgerError(
         f"{ledger.where}: no trial or entry is named {name[:200]!r}; expected "
         "EXPERIMENT/TRIAL, a trial's id, an entry's number, or the beginning of one: "
@@ -228,19 +236,3 @@ def _look_up(ledger: LedgerReader, name: str) -> Iterator[list[TrialRow]]:
 
 def _select(ledger: LedgerReader, wanted: TrialFilter) -> list[TrialRow]:
     return list(ledger.index.trials(wanted))
-
-
-def _render_experiment(ledger: LedgerReader, name: str, rows: list[TrialRow]) -> str:
-    return (
-        f"{ledger.where}: {name!r} is an experiment; expected one of its trials, such as "
-        f"{rows[0].name} (`proctor trace summary {name}` has them all)"
-    )
-
-
-def _render_several(ledger: LedgerReader, name: str, rows: list[TrialRow]) -> str:
-    named = ", ".join(row.name for row in rows[:_MOST_NAMED])
-    more = ", …" if len(rows) > _MOST_NAMED else ""
-    return (
-        f"{ledger.where}: {name!r} may be any of {named}{more}; "
-        "expected EXPERIMENT/TRIAL, an entry's number, or more of the name"
-    )

@@ -223,6 +223,7 @@ def read_row(entry: TrialEntry, *, status: str | None = None, place: str | None 
     agent, cost, timing = record.agent, record.cost or _Cost(), record.timing or _Timing()
     models = _requested_model(bytes(agent.configuration)), agent.model
     reward = _find_reward(entry, record.evaluation.reward)
+    moment = parse_utc(record.timestamp)
     return TrialRow(
         seq=entry.seq if place is None else NOT_IN_A_LOG,
         experiment_id=record.experiment_id,
@@ -242,7 +243,8 @@ def read_row(entry: TrialEntry, *, status: str | None = None, place: str | None 
         reward=reward,
         reason_code=find_reason(entry, reward, record.evaluation.breakdown),
         exception=find_exception(entry, record.evaluation.error_taxonomy),
-        timestamp=_in_utc(record.timestamp),
+        # In UTC, so that strings sort like times; unchanged if it is not a time.
+        timestamp=render_utc(moment, "microseconds") if moment else record.timestamp,
         seconds=timing.total_seconds,
         setup_seconds=timing.setup_seconds,
         agent_seconds=timing.agent_seconds,
@@ -288,12 +290,6 @@ def admitted_status(completeness: str | None) -> str:
     return "sealed" if completeness == "complete" else "diagnostic"
 
 
-def _in_utc(text: str) -> str:
-    """A time in UTC, so that strings sort like times; unchanged if it is not a time."""
-    moment = parse_utc(text)
-    return text if moment is None else render_utc(moment, "microseconds")
-
-
 def _find_reward(entry: TrialEntry, recorded: Reward) -> Reward:
     """The reward by the certificate if there is one, as in claims; else the recorded one."""
     certificate = entry.score.certificate if entry.score else None
@@ -330,11 +326,10 @@ def find_reason(said: Stated, reward: Reward, breakdown: Mapping[str, object] | 
 
 def has_only_numbers(breakdown: Mapping[str, object] | None) -> bool:
     """Whether the breakdown of a record can be used as its rewards."""
-    return bool(breakdown) and all(map(_is_reward, (breakdown or {}).values()))
-
-
-def _is_reward(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and is_finite(value)
+    return bool(breakdown) and all(
+        isinstance(value, int | float) and not isinstance(value, bool) and is_finite(value)
+        for value in (breakdown or {}).values()
+    )
 
 
 def find_exception(entry: TrialEntry, tags: Sequence[ErrorTag] | None) -> str | None:

@@ -137,7 +137,14 @@ def seal(
     ledger.keep_up()
     ledger.check_key()  # before any evidence is stored
     for draft in drafts:
-        _check_conflict(ledger, draft)
+        # Other bytes under the same name are refused before anything is written.
+        subject = draft.subject
+        found = ledger.find_sealed(subject.experiment_id, subject.trial_id)
+        if found is not None and found.record != subject.record:
+            raise ConflictError(
+                f"{draft.submission.where}: {_describe_sealed(subject)}, with the record "
+                f"{found.record}; this one is {subject.record}"
+            )
     writer = EvidenceWriter(ledger)
     try:
         entries = [_make_entry(draft, writer) for draft in drafts]
@@ -217,10 +224,14 @@ def check_record(data: bytes, where: str, loaded: LoadedRecord | None = None) ->
 def _draft(submission: Submission, needles: Mapping[bytes, str]) -> _Draft:
     where = submission.where
     loaded = check_record(submission.record, where, submission.loaded)
-    if fault := find_path_fault(_list_paths(submission)):
+    named = (*submission.evidence, *submission.attached)
+    job_files = submission.job_files.files if submission.job_files is not None else ()
+    if fault := find_path_fault([*named, *(f"{JOB_PREFIX}{path}" for path in job_files)]):
         raise NotSealedError(f"{where}: {fault.message}")
     if loaded.record.completeness == "complete" and submission.root is not None:
-        _check_evidence(loaded.record, submission.root, submission)
+        for found in find_evidence(loaded.record, submission.root):
+            if found.is_problem and found.path not in submission.unseen:
+                raise NotSealedError(f"{where}: {loaded.record.trial_id!r}: {found.message}")
     # A second-generation record is converted to the first generation as far as that can represent
     # it; the original is part of the evidence.
     text = submission.record if loaded.generation != "G2" else render_record(loaded.record)
@@ -232,9 +243,10 @@ def _draft(submission: Submission, needles: Mapping[bytes, str]) -> _Draft:
         _refuse_in_files(_evidence(submission), needles, where)
         if submission.job_files is not None:
             _refuse_in_files(open_job_files(submission.job_files), needles, where)
-    _refuse_secrets(
-        _other_content(submission), needles, f"{where}: its findings, score or file names"
-    )
+    # What an entry contains apart from the record: file names can reveal a secret too.
+    said = (submission.findings, submission.score, submission.slot, submission.source)
+    others = [msgspec.json.encode(said), *map(os.fsencode, named)]
+    _refuse_secrets(others, needles, f"{where}: its findings, score or file names")
     if loaded.generation != "G2":
         _check_listed(loaded.document, where)
     status = "sealed" if loaded.record.completeness == "complete" else "diagnostic"
@@ -289,25 +301,6 @@ def _subject_of(record: TrialRecord, stored: bytes) -> Subject:
     )
 
 
-def _list_paths(submission: Submission) -> list[str]:
-    job_files = submission.job_files.files if submission.job_files is not None else ()
-    paths = (*submission.evidence, *submission.attached)
-    return [*paths, *(f"{JOB_PREFIX}{path}" for path in job_files)]
-
-
-def _check_evidence(record: TrialRecord, root: Path, submission: Submission) -> None:
-    for found in find_evidence(record, root):
-        if found.is_problem and found.path not in submission.unseen:
-            raise NotSealedError(f"{submission.where}: {record.trial_id!r}: {found.message}")
-
-
-def _other_content(submission: Submission) -> Iterator[bytes]:
-    """What an entry contains apart from the record: file names can reveal a secret too."""
-    said = (submission.findings, submission.score, submission.slot, submission.source)
-    yield msgspec.json.encode(said)
-    yield from (os.fsencode(path) for path in (*submission.evidence, *submission.attached))
-
-
 def _refuse_secrets(pieces: Iterable[bytes], needles: Mapping[bytes, str], where: str) -> None:
     for data in pieces:
         for needle, name in needles.items():
@@ -332,17 +325,6 @@ def _overlapping(file: BinaryIO, needles: Mapping[bytes, str]) -> Iterator[bytes
     while chunk := file.read(_CHUNK):
         yield rest + chunk
         rest = (rest + chunk)[-longest + 1 :]
-
-
-def _check_conflict(ledger: LedgerWriter, draft: _Draft) -> None:
-    """Refuse other bytes under the same name, before anything is written."""
-    subject = draft.subject
-    found = ledger.find_sealed(subject.experiment_id, subject.trial_id)
-    if found is not None and found.record != subject.record:
-        raise ConflictError(
-            f"{draft.submission.where}: trial {subject.trial_id} of {subject.experiment_id} is "
-            f"sealed already, with the record {found.record}; this one is {subject.record}"
-        )
 
 
 def _make_entry(draft: _Draft, writer: EvidenceWriter) -> NewEntry:
@@ -404,12 +386,20 @@ def append_trials(ledger: LedgerWriter, entries: Sequence[NewEntry]) -> list[Sea
             _check_same(each, found)
     appended = ledger.append([each.entry for each in new.values()]) if new else ()
     places = dict(zip(new, appended, strict=True))
-    return [_make_answer(each, places, before) for each in entries]
+    answers = []
+    for each in entries:
+        name = (each.subject.experiment_id, each.subject.trial_id)
+        is_new = name in places
+        seq = places[name] if is_new else before[name].seq
+        status = each.status if is_new or before[name].evidence is not None else "withheld"
+        status = "waiting" if seq == WAITING else status
+        answers.append(Sealed(seq, *name, each.subject.record, status, is_new=is_new))
+    return answers
 
 
 def _check_same(new: NewEntry, found: SealedTrial) -> None:
     subject, evidence = new.subject, evidence_digest(new.entry)
-    sealed = f"trial {subject.trial_id} of {subject.experiment_id} is sealed already"
+    sealed = _describe_sealed(subject)
     if found.record != subject.record:
         raise ConflictError(
             f"{sealed}, with the record {found.record}; this one is {subject.record}"
@@ -420,14 +410,5 @@ def _check_same(new: NewEntry, found: SealedTrial) -> None:
         )
 
 
-def _make_answer(
-    new: NewEntry,
-    places: Mapping[tuple[str, str], int],
-    before: Mapping[tuple[str, str], SealedTrial],
-) -> Sealed:
-    name = (new.subject.experiment_id, new.subject.trial_id)
-    is_new = name in places
-    seq = places[name] if is_new else before[name].seq
-    status = new.status if is_new or before[name].evidence is not None else "withheld"
-    status = "waiting" if seq == WAITING else status
-    return Sealed(seq, *name, new.subject.record, status, is_new=is_new)
+def _describe_sealed(subject: Subject) -> str:
+    return f"trial {subject.trial_id} of {subject.experiment_id} is sealed already"

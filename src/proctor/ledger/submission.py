@@ -21,8 +21,9 @@ from proctor.harbor.documents import load_details
 from proctor.harbor.record import Ending
 from proctor.harbor.trial import FoundTrial, load_trial
 from proctor.harbor.trial_cost import Reported, find_cost_kind
+from proctor.ledger.admission import is_evidence_path
 from proctor.ledger.entry import Slot, Source, TrialScore
-from proctor.ledger.keeping import JOB_PREFIX, JobFiles, check_evidence_path
+from proctor.ledger.keeping import JOB_PREFIX, JobFiles
 from proctor.ledger.sealing import Submission, identify_submission
 from proctor.record.ids import check_id
 from proctor.record.model import TrialRecord
@@ -91,7 +92,9 @@ def submit_trial(
     except OSError as error:
         raise NotSealedError(f"{path}: cannot be read: {error.strerror}") from error
     if experiment is not None:
-        data = _move_to(experiment, data, path)
+        # record.json stays unchanged in the evidence.
+        check_id(experiment, "experiment")
+        data = _replace(data, "experiment_id", experiment, str(path))
     submission = submit_record(data, trial, context)
     if submission.cost_basis is not None or submission.loaded is None:
         return submission
@@ -156,14 +159,10 @@ def read_linked(trial: Path) -> dict[str, bytes]:
     for path in [trial / "result.json", trial / "config.json", *rewards]:
         name = str(path.relative_to(trial))
         with contextlib.suppress(OSError):
-            if not _is_plain(trial, name):
+            # Unless a component of its path is a link, it is evidence already.
+            if os.path.realpath(path) != f"{os.path.realpath(trial)}/{name}":
                 found[name] = read_inside(str(trial), str(path), LARGEST)
     return found
-
-
-def _is_plain(trial: Path, name: str) -> bool:
-    """Whether no component of the path of a trial's file is a link."""
-    return os.path.realpath(trial / name) == f"{os.path.realpath(trial)}/{name}"
 
 
 def rename_trial(submission: Submission, trial_id: str) -> Submission:
@@ -175,12 +174,6 @@ def rename_trial(submission: Submission, trial_id: str) -> Submission:
     if score is not None and score.certificate is not None:
         score = msgspec.structs.replace(score, certificate={**score.certificate, "trial": trial_id})
     return replace(submission, record=record, loaded=None, score=score)
-
-
-def _move_to(experiment: str, data: bytes, path: Path) -> bytes:
-    """The record under another experiment; record.json stays unchanged in the evidence."""
-    check_id(experiment, "experiment")
-    return _replace(data, "experiment_id", experiment, str(path))
 
 
 def _replace(data: bytes, key: str, value: str, where: str) -> bytes:
@@ -203,19 +196,12 @@ def list_files(root: str, left_out: Collection[str] = (ATTEMPTS,)) -> tuple[list
     refused: list[str] = []
     try:
         for name, what in walk_files(root, left_out):
-            (files if what is None and _is_evidence_path(name) else refused).append(name)
+            # A file named as the directory of the job's files would collide with it.
+            is_free = is_evidence_path(name) and not f"{name}/".startswith(JOB_PREFIX)
+            (files if what is None and is_free else refused).append(name)
     except OSError as error:
         raise NotSealedError(f"{error.filename}: cannot be read: {error.strerror}") from error
     return files, refused
-
-
-def _is_evidence_path(name: str) -> bool:
-    try:
-        check_evidence_path(name, "")
-    except NotSealedError:
-        return False
-    # Such a file would collide with the directory of the job's files.
-    return not f"{name}/".startswith(JOB_PREFIX)
 
 
 def _load_findings(trial: Path) -> tuple[dict[str, Any], ...]:
@@ -259,15 +245,12 @@ def find_score(
         found = found or load_trial(str(trial))
     except JobError:
         return None, str(ReasonCode.HARBOR_TRIAL_RESULT_MALFORMED)
-    score = TrialScore(profile=found.profile.name, certificate=_certify(found, record.trial_id))
+    # The trial as an operand under its sealed id, with the group it counts in.
+    operand: dict[str, Any] = msgspec.to_builtins(certify_trial(0, found))
+    operand |= {"trial": record.trial_id, "group": found.trial.evals_key}
+    score = TrialScore(profile=found.profile.name, certificate=operand)
     # A reward behind a link out of the trial is not evidence, so that the record may not claim it.
     if found.trial.exception == LinkedRewardError.__name__ and record.evaluation.reward is not None:
         message = found.evidence.reason if isinstance(found.evidence, Unscored) else ""
         raise NotSealedError(f"{trial}: its record has a reward that its files do not: {message}")
     return score, found.reason
-
-
-def _certify(found: FoundTrial, trial_id: str) -> dict[str, Any]:
-    """The trial as an operand under its sealed id, with the group it counts in."""
-    operand: dict[str, Any] = msgspec.to_builtins(certify_trial(0, found))
-    return {**operand, "trial": trial_id, "group": found.trial.evals_key}

@@ -13,7 +13,7 @@ from itertools import count, takewhile
 from pathlib import Path
 
 from proctor.ledger.entry import Subject, SupersedeEntry, TrialEntry
-from proctor.ledger.reader import WAITING, LedgerReader, LedgerWriter, SealedTrial
+from proctor.ledger.reader import WAITING, LedgerReader, LedgerWriter
 from proctor.ledger.row import read_row
 from proctor.ledger.sealing import (
     Sealed,
@@ -61,16 +61,11 @@ def find_before(ledger: LedgerReader, submission: Submission, trial: str) -> Sea
         if found is None:
             return None
         if found.record == identify_submission(rename_trial(submission, known)).record:
-            status = _status_of(ledger, found)
+            sealed = None if found.seq == WAITING else ledger.entry(found.seq)
+            status = read_row(sealed).status if isinstance(sealed, TrialEntry) else "withheld"
+            status = "waiting" if found.seq == WAITING else status
             return Sealed(found.seq, name.experiment_id, known, found.record, status, is_new=False)
     return None
-
-
-def _status_of(ledger: LedgerReader, found: SealedTrial) -> str:
-    if found.seq == WAITING:
-        return "waiting"
-    sealed = ledger.entry(found.seq)
-    return read_row(sealed).status if isinstance(sealed, TrialEntry) else "withheld"
 
 
 def group_reruns(statuses: Mapping[str, str]) -> dict[str, list[str]]:
@@ -105,24 +100,13 @@ def _find_unsealed(
     for attempt in list_attempts(trial):
         if has_record(attempt):
             submission = submit_trial(attempt)
-            if not _is_sealed(ledger, submission, trial.name):
+            # Under its own name, or under a name that it had as the trial itself.
+            name = identify_submission(submission)
+            is_sealed = ledger.find_sealed(name.experiment_id, name.trial_id) is not None
+            if not is_sealed and find_before(ledger, submission, trial.name) is None:
                 yield submission, None
     if has_record(trial):
         yield from _find_new(ledger, submit_trial(trial))
-
-
-def _is_sealed(ledger: LedgerWriter, submission: Submission, trial: str) -> bool:
-    """Whether an attempt is sealed, under its own name or under a name it had as the trial."""
-    name = identify_submission(submission)
-    if ledger.find_sealed(name.experiment_id, name.trial_id) is not None:
-        return True
-    for known in _names(trial):
-        found = ledger.find_sealed(name.experiment_id, known)
-        if found is None:
-            return False
-        if found.record == identify_submission(rename_trial(submission, known)).record:
-            return True
-    return False
 
 
 def _find_new(

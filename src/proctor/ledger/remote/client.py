@@ -206,6 +206,18 @@ class _Submitted(msgspec.Struct, frozen=True):
     entries: list[Acknowledged]
 
 
+class _Enrolled(msgspec.Struct, frozen=True):
+    name: str
+
+
+class _Missing(msgspec.Struct, frozen=True):
+    missing: set[str]
+
+
+class _Offset(msgspec.Struct, frozen=True):
+    offset: Seq
+
+
 class LedgerClient:
     """A connection to a server: a `Source`, and what takes submissions."""
 
@@ -228,14 +240,12 @@ class LedgerClient:
         """The stored lines from `first` up to before `size`, without their newlines."""
         for number in range(first // TILE, -(-size // TILE)):
             begin, width = number * TILE, min(TILE, size - number * TILE)
-            for at, line in enumerate(self._bundle(number, width), start=begin):
-                if at >= first:
-                    yield line
-
-    def _bundle(self, number: int, width: int) -> Iterator[bytes]:
-        path = tile_path(None, number, width)
-        with self._streaming(f"/{path}") as pieces:
-            yield from split_bundle(pieces, width, f"{self.url}/{path}")
+            path = tile_path(None, number, width)
+            with self._streaming(f"/{path}") as pieces:
+                lines = split_bundle(pieces, width, f"{self.url}/{path}")
+                for at, line in enumerate(lines, start=begin):
+                    if at >= first:
+                        yield line
 
     def save_artifact(self, sha256: str, target: BinaryIO, largest: int) -> None:
         """Write the compressed bytes of an artifact to a file: see `Source`."""
@@ -265,11 +275,7 @@ class LedgerClient:
             "key": str(key.verifier),
             "signature": sign_enrolment(origin, name, key),
         }
-        answer = self._ask_json("/machines", asked)
-        found = answer.get("name")
-        if not isinstance(found, str):
-            raise LedgerError(f"{self.url}: not an answer of proctor serve")
-        return found
+        return self._ask_json("/machines", asked, _Enrolled).name
 
     def missing(self, digests: Sequence[str]) -> set[str]:
         """Which of these artifacts the server does not have.
@@ -279,23 +285,19 @@ class LedgerClient:
             LedgerError: it refuses.
         """
         try:
-            answer = self._ask_json("/artifacts/missing", {"artifacts": list(digests)})
+            asked = {"artifacts": list(digests)}
+            found = self._ask_json("/artifacts/missing", asked, _Missing).missing
         except PublishedError:
-            return {sha256 for sha256 in digests if not self._has(sha256)}
-        found = answer.get("missing")
-        if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
-            found = None
-        if found is None or not set(found) <= set(digests):
+            # A server of files answers for one at a time.
+            found = set()
+            for sha256 in digests:
+                try:
+                    self._ask("HEAD", f"/artifacts/sha256/{sha256}")
+                except DamageError:
+                    found.add(sha256)
+        if not found <= set(digests):
             raise LedgerError(f"{self.url}: not an answer of proctor serve")
-        return set(found)
-
-    def _has(self, sha256: str) -> bool:
-        """Whether a server of files has an artifact."""
-        try:
-            self._ask("HEAD", f"/artifacts/sha256/{sha256}")
-        except DamageError:
-            return False
-        return True
+        return found
 
     def upload_small(self, bundle: bytes) -> None:
         """Upload artifacts that `pack_artifact` packed."""
@@ -310,14 +312,14 @@ class LedgerClient:
         """
         path, whole = f"/artifacts/sha256/{sha256}", {"total": str(total)}
         answer, left = self._ask("GET", f"{path}/upload", params=whole), _TRIES
-        offset = _read_offset(answer, total)
+        offset = self._read_offset(answer, total)
         while offset < total:
             source.seek(offset)
             given = {"offset": str(offset), "size": str(size), **whole}
             before = offset
             try:
                 answer = self._ask("PUT", path, content=source.read(PIECE), params=given)
-                offset = _read_offset(answer, total)
+                offset = self._read_offset(answer, total)
             except NotSealedError:
                 # Parts that an earlier version compressed otherwise do not fit: begin again.
                 if before == 0 or left == 0:
@@ -342,16 +344,26 @@ class LedgerClient:
         body = b"\n".join(lines) + b"\n"
         params = {"entries": str(len(body))} if artifacts else None
         found = self._ask("POST", "/submit", content=body + artifacts, params=params)
-        try:
-            places = msgspec.json.decode(found, type=_Submitted).entries
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            places = []
+        places = self._parse(found, _Submitted).entries
         if len(places) != len(lines):
             raise LedgerError(f"{self.url}: not an answer of proctor serve")
         return places
 
-    def _ask_json(self, path: str, document: object) -> dict[str, Any]:
-        return _decode(self._ask("POST", path, content=msgspec.json.encode(document)), self.url)
+    def _read_offset(self, body: bytes, total: int) -> int:
+        offset = self._parse(body, _Offset).offset
+        if offset > total:
+            raise LedgerError("the server does not say how far an upload is")
+        return offset
+
+    def _ask_json[Answer](self, path: str, document: object, model: type[Answer]) -> Answer:
+        answer = self._ask("POST", path, content=msgspec.json.encode(document))
+        return self._parse(answer, model)
+
+    def _parse[Answer](self, body: bytes, model: type[Answer]) -> Answer:
+        try:
+            return msgspec.json.decode(body, type=model)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise LedgerError(f"{self.url}: not an answer of proctor serve") from error
 
     def _ask(
         self,
@@ -372,7 +384,9 @@ class LedgerClient:
                 return body
             why = _read_message(body) or f"HTTP {response.status}"
             if attempt < _TRIES - 1:
-                time.sleep(_pause(response, attempt))
+                asked_sec = find_retry_after(response.headers, datetime.now(UTC))
+                backoff_sec = 0.25 * 2**attempt
+                time.sleep(backoff_sec if asked_sec is None else min(asked_sec, _LONGEST_PAUSE))
         raise UnreachableError(f"{self.url}: {why}")
 
     def _read(self, response: HTTPResponse, largest: int) -> bytes:
@@ -411,13 +425,6 @@ def pack_artifact(sha256: str, size: int, compressed: bytes) -> bytes:
     return b"%s%016x%016x%s" % (sha256.encode(), size, len(compressed), compressed)
 
 
-def _decode(body: bytes, url: str) -> dict[str, Any]:
-    try:
-        return msgspec.json.decode(body, type=dict[str, Any])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise LedgerError(f"{url}: not an answer of proctor serve") from error
-
-
 def _read_message(body: bytes) -> str:
     """The sentence in a refusal; empty if there is none."""
     try:
@@ -426,18 +433,3 @@ def _read_message(body: bytes) -> str:
         message = ""
     shown = str(message)[:_LONGEST_MESSAGE]
     return "".join(char if char.isprintable() else " " for char in shown)
-
-
-def _read_offset(body: bytes, total: int) -> int:
-    try:
-        offset = msgspec.json.decode(body, type=dict[str, int])["offset"]
-    except (msgspec.MsgspecError, UnicodeDecodeError, KeyError):
-        offset = -1
-    if not 0 <= offset <= total:
-        raise LedgerError("the server does not say how far an upload is")
-    return offset
-
-
-def _pause(response: HTTPResponse, attempt: int) -> float:
-    asked = find_retry_after(response.headers, datetime.now(UTC))
-    return min(asked, _LONGEST_PAUSE) if asked is not None else 0.25 * 2**attempt
