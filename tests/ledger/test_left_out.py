@@ -106,7 +106,7 @@ def test_a_hash_in_the_place_of_a_line_is_refused(part: Path, tmp_path: Path, ki
     lines[seq] = hash_line(lines[seq], seq)
     path = tmp_path / "broken.tar.zst"
     change(path, members, lines=b"\n".join(lines) + b"\n")
-    with pytest.raises(DamageError, match=f"entry {seq} is only a hash"):
+    with pytest.raises(DamageError, match=f"entry {seq}: not an entry"):
         check_bundle(path)
 
 

@@ -264,20 +264,17 @@ class OpenLedger:
             self.index = Index.in_memory(check_format(self.log).origin)
             return catch_up(self.index, self.log, tree)
         except sqlite3.DatabaseError as error:
-            self._replace_index(error)
+            # It is damaged, and made again.
+            path = self.index.path
+            self.index.close()
+            if path is None:
+                raise LedgerError(f"{self.where}: the index cannot be used: {error}") from error
+            try:
+                remove_database(path)
+            except OSError as why:
+                raise LedgerError(f"{path}: cannot be removed: {why}") from error
+            self.index = Index.open(path, check_format(self.log).origin)
             return catch_up(self.index, self.log, tree)
-
-    def _replace_index(self, error: sqlite3.DatabaseError) -> None:
-        """Delete a damaged index and create it again."""
-        path = self.index.path
-        self.index.close()
-        if path is None:
-            raise LedgerError(f"{self.where}: the index cannot be used: {error}") from error
-        try:
-            remove_database(path)
-        except OSError as why:
-            raise LedgerError(f"{path}: cannot be removed: {why}") from error
-        self.index = Index.open(path, check_format(self.log).origin)
 
     def keep_up(self) -> None:
         """Refresh the index if another process, or the server, has appended since."""
@@ -384,16 +381,31 @@ class OpenLedger:
             msgspec.structs.replace(draft, at=at, seq=position.frontier.size + number)
             for number, draft in enumerate(drafts)
         ]
-        lines = [_encode(entry) for entry in entries]
-        places = self._append_lines(position.place, lines)
+        lines = [encode_entry(entry) for entry in entries]
+        if (longest := max(map(len, lines), default=0)) > LARGEST_ENTRY:
+            raise LedgerError(
+                f"an entry of {longest:,} bytes; a line holds {LARGEST_ENTRY:,}: what is so large "
+                "belongs into a file of the evidence"
+            )
+        try:
+            places = self.log.append(position.place, lines)
+        except FileExistsError:
+            # Unsigned lines of a crashed writer: under the lock nobody else can be writing them.
+            self.log.set_aside(position.place)
+            places = self.log.append(position.place, lines)
         frontier = position.frontier.copy()
         frontier.extend(map(leaf_hash, lines))
-        key = position.key
+        named = position.key
         for entry in entries:
-            key = key_after(key, entry)
+            named = key_after(named, entry)
+        if (key := self.key) is None:
+            raise KeyFileError(f"{self.where}: opened without a key; it can only be read")
+        tree = Tree(frontier.size, frontier.root())
+        signed = sign_checkpoint(self._origin, tree, key.verifier, key.sign).render()
         # If this fails, nothing was acknowledged; the next writer reads which checkpoint is there.
-        self._sign(frontier)
-        self._position = Position(places[-1], frontier, key)
+        self.log.write_checkpoint(signed)
+        self._signed = self._checked = signed
+        self._position = Position(places[-1], frontier, named)
         self._is_behind = True
         return [entry.seq for entry in entries]
 
@@ -410,7 +422,16 @@ class OpenLedger:
             former, text = self.key, str(successor.verifier)
             if former is None or text == self._position.key:
                 raise KeyFileError(f"{self.where}: {text} is the key that it has already")
-            self._check_unused(successor)
+            self.refresh()
+            # A stolen old key must not become valid again.
+            for seq in self.index.places("key"):
+                known = self.entry(seq)
+                used = parse_verifier_key(known.key) if isinstance(known, KeyEntry) else None
+                if used is not None and used.public == successor.verifier.public:
+                    raise KeyFileError(
+                        f"{self.where}: {successor.verifier} is the key of entry {seq}, which was "
+                        "replaced; a key that was replaced never signs again: choose a new one"
+                    )
             frontier = self._position.frontier
             root = frontier.root().hex()
             message = handover_message(self._origin, text, frontier.size, root)
@@ -432,42 +453,3 @@ class OpenLedger:
                 self.key = former
                 raise
         return seq
-
-    def _check_unused(self, successor: Signer) -> None:
-        self.refresh()
-        # A stolen old key must not become valid again.
-        for seq in self.index.places("key"):
-            entry = self.entry(seq)
-            text = entry.key if isinstance(entry, KeyEntry) else ""
-            if parse_verifier_key(text).public == successor.verifier.public:
-                raise KeyFileError(
-                    f"{self.where}: {successor.verifier} is the key of entry {seq}, which was "
-                    "replaced; a key that was replaced never signs again: choose a new one"
-                )
-
-    def _append_lines(self, place: Place, lines: Sequence[bytes]) -> list[Place]:
-        try:
-            return self.log.append(place, lines)
-        except FileExistsError:
-            # Unsigned lines of a crashed writer: under the lock nobody else can be writing them.
-            self.log.set_aside(place)
-            return self.log.append(place, lines)
-
-    def _sign(self, frontier: Frontier) -> None:
-        key = self.key
-        if key is None:
-            raise KeyFileError(f"{self.where}: opened without a key; it can only be read")
-        tree = Tree(frontier.size, frontier.root())
-        signed = sign_checkpoint(self._origin, tree, key.verifier, key.sign).render()
-        self.log.write_checkpoint(signed)
-        self._signed = self._checked = signed
-
-
-def _encode(entry: AnyEntry) -> bytes:
-    line = encode_entry(entry)
-    if len(line) > LARGEST_ENTRY:
-        raise LedgerError(
-            f"an entry of {len(line):,} bytes; a line holds {LARGEST_ENTRY:,}: what is so large "
-            "belongs into a file of the evidence"
-        )
-    return line

@@ -18,7 +18,7 @@ import msgspec
 from proctor.audit.own_records import find_record_faults
 from proctor.errors import DamageError, InputError, JobError, NotSealedError
 from proctor.harbor.record import find_reward
-from proctor.harbor.trial import FoundTrial, load_trial
+from proctor.harbor.trial import load_trial
 from proctor.ledger.admission import find_fault
 from proctor.ledger.artifacts import ArtifactStore
 from proctor.ledger.entry import (
@@ -119,12 +119,19 @@ def check_submission(entries: Sequence[AnyEntry], intake: Intake) -> Submitted:
         where = f"entry {number + 1} of {len(entries)}"
         if entry.signed is msgspec.UNSET:
             raise NotSealedError(f"{where} is not signed by a machine")
-        if fault := intake.machines.find_fault(entry, intake.origin):
-            raise NotSealedError(f"{where} {fault}")
+        if unsigned := intake.machines.find_fault(entry, intake.origin):
+            raise NotSealedError(f"{where} {unsigned}")
         if isinstance(entry, TrialEntry):
             found.trials.append(_check_trial(entry, where, intake))
         else:
-            _check_other(entry, where, intake.may_submit)
+            if fault := find_fault(entry):
+                raise NotSealedError(f"{where}: {fault.message}")
+            match entry:
+                case SupersedeEntry():
+                    experiments = [entry.subject.experiment_id, entry.by.experiment_id]
+                    _check_scope(experiments, intake.may_submit)
+                case PlanEntry():
+                    _check_scope([entry.experiment_id], intake.may_submit)
             found.others.append(entry)
     return found
 
@@ -133,16 +140,6 @@ def _check_scope(experiments: Sequence[str], may_submit: Callable[[str], bool]) 
     for experiment in experiments:
         if not may_submit(experiment):
             raise RefusedError(f"this token may not write to the experiment {experiment!r}")
-
-
-def _check_other(entry: AnyEntry, where: str, may_submit: Callable[[str], bool]) -> None:
-    if fault := find_fault(entry):
-        raise NotSealedError(f"{where}: {fault.message}")
-    match entry:
-        case SupersedeEntry():
-            _check_scope([entry.subject.experiment_id, entry.by.experiment_id], may_submit)
-        case PlanEntry():
-            _check_scope([entry.experiment_id], may_submit)
 
 
 def _check_trial(entry: TrialEntry, where: str, intake: Intake) -> NewEntry:
@@ -172,7 +169,13 @@ def _find_missing(entry: TrialEntry, intake: Intake) -> EvidenceFile | None:
 def _check_score(entry: TrialEntry, where: str, artifacts: ArtifactStore) -> None:
     """Compute the score again from the files that decide it."""
     if entry.score is None and entry.reason_code is not None:
-        _check_reason(entry, where)
+        # A reward, and a reason why there is none.
+        reward = _reward_of(entry, where)
+        if reward is not None:
+            raise NotSealedError(
+                f"{where}: its record has the reward {reward!r}, and it says "
+                f"{entry.reason_code!r}, which is why there is none"
+            )
     deciding = [file for file in entry.evidence if _decides(file.path)]
     if not any(file.path == "result.json" for file in deciding):
         if entry.score is not None:
@@ -186,18 +189,17 @@ def _check_score(entry: TrialEntry, where: str, artifacts: ArtifactStore) -> Non
     with tempfile.TemporaryDirectory(prefix="proctor-serve-") as made:
         trial = Path(made)
         for file in deciding:
-            _write(file, trial, artifacts, where)
+            is_reward = file.path.rpartition("/")[2].startswith("reward")
+            largest = LARGEST if is_reward else _LARGEST_RESULT
+            if file.size > largest:
+                raise NotSealedError(
+                    f"{where}: {file.path} has {file.size:,} bytes; at most {largest:,}"
+                )
+            path = trial / file.path
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("xb") as target:
+                artifacts.copy_sealed(file.sha256, file.size, cast(BinaryIO, target))
         _compare(entry, trial, where)
-
-
-def _check_reason(entry: TrialEntry, where: str) -> None:
-    """Refuse a reward together with a reason why there is none."""
-    reward = _reward_of(entry, where)
-    if reward is not None:
-        raise NotSealedError(
-            f"{where}: its record has the reward {reward!r}, and it says {entry.reason_code!r}, "
-            "which is why there is none"
-        )
 
 
 def _reward_of(entry: TrialEntry, where: str) -> float | None:
@@ -219,7 +221,13 @@ def _compare(entry: TrialEntry, trial: Path, where: str) -> None:
         # Other imports have the score in the record alone; their result.json may be another
         # program's.
         if found is not None:
-            _check_reward(entry, found, where)
+            verdict, reward = found.trial.verdict, _reward_of(entry, where)
+            given = find_reward(verdict.rewards if verdict else None)
+            # A trial that did not end may have a record without the reward.
+            if reward not in (None, given):
+                raise NotSealedError(
+                    f"{where}: its record has the reward {reward!r}; its files, {given!r}"
+                )
         return
     score, reason = find_score(trial, parse_record(record, where).record, found)
     stated = msgspec.to_builtins(entry.score), entry.reason_code
@@ -230,36 +238,15 @@ def _compare(entry: TrialEntry, trial: Path, where: str) -> None:
         )
 
 
-def _check_reward(entry: TrialEntry, found: FoundTrial, where: str) -> None:
-    """Refuse a reward in a record that the files of a harbor trial do not give."""
-    verdict = found.trial.verdict
-    reward, given = _reward_of(entry, where), find_reward(verdict.rewards if verdict else None)
-    # A trial that did not end may have a record without the reward.
-    if reward not in (None, given):
-        raise NotSealedError(f"{where}: its record has the reward {reward!r}; its files, {given!r}")
-
-
 def _decides(path: str) -> bool:
     """Whether a file decides what a trial scored."""
     parts = path.split("/")
     if path in ("result.json", "config.json"):
         return True
-    is_reward = parts[-1] in ("reward.txt", "reward.json")
-    return is_reward and (parts[:-1] == ["verifier"] or _is_step(parts))
-
-
-def _is_step(parts: Sequence[str]) -> bool:
-    return len(parts) == 4 and parts[0] == "steps" and parts[2] == "verifier"
-
-
-def _write(file: EvidenceFile, trial: Path, artifacts: ArtifactStore, where: str) -> None:
-    largest = LARGEST if file.path.rpartition("/")[2].startswith("reward") else _LARGEST_RESULT
-    if file.size > largest:
-        raise NotSealedError(f"{where}: {file.path} has {file.size:,} bytes; at most {largest:,}")
-    path = trial / file.path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("xb") as target:
-        artifacts.copy_sealed(file.sha256, file.size, cast(BinaryIO, target))
+    if parts[-1] not in ("reward.txt", "reward.json"):
+        return False
+    is_step = len(parts) == 4 and parts[0] == "steps" and parts[2] == "verifier"
+    return is_step or parts[:-1] == ["verifier"]
 
 
 def _show(score: object, reason: str | None) -> str:

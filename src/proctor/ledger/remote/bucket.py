@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import timedelta
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 import obstore
@@ -199,13 +199,17 @@ class Bucket:
         size = len(data) if isinstance(data, bytes) else data.seek(0, os.SEEK_END)
         if not isinstance(data, bytes):
             data.seek(0)
-        is_large = size > _PART
+        is_large, is_tile = size > _PART, path.startswith(f"{TILES}/")
+        is_fixed = is_tile and parse_tile_path(path).level is not None
         with self.asking(path):
             obstore.put(
                 self._store,
                 path,
                 data if isinstance(data, bytes) or is_large else data.read(),
-                attributes=cast(Any, _attributes(path)),
+                attributes={
+                    "Content-Type": f"application/{'octet-stream' if is_tile else 'zstd'}",
+                    "Cache-Control": _FOREVER if is_fixed else "no-cache",
+                },
                 use_multipart=is_large,
                 chunk_size=_PART,
                 max_concurrency=2,
@@ -230,33 +234,25 @@ class Bucket:
 
     def ask_each(self, folder: str, names: Sequence[str]) -> set[str]:
         """Like `existing`, without listing the folder, which readers may not be allowed to."""
-        with ThreadPoolExecutor(THREADS) as pool:
-            answers = pool.map(self._has, [f"{folder}/{name}" for name in names])
-            return {name for name, is_there in zip(names, answers, strict=True) if is_there}
 
-    def _has(self, path: str) -> bool:
-        """Whether there is such a file."""
-        try:
-            with self.asking(path):
-                obstore.head(self._store, path)
-        except DamageError:
-            return False
-        return True
+        def has(name: str) -> bool:
+            try:
+                with self.asking(f"{folder}/{name}"):
+                    obstore.head(self._store, f"{folder}/{name}")
+            except DamageError:
+                return False
+            return True
+
+        with ThreadPoolExecutor(THREADS) as pool:
+            return {
+                name for name, is_there in zip(names, pool.map(has, names), strict=True) if is_there
+            }
 
     def remove(self, paths: Sequence[str]) -> None:
         """Remove files: see `Target`."""
         if paths:
             with self.asking():
                 obstore.delete(self._store, list(paths))
-
-
-def _attributes(path: str) -> dict[str, str]:
-    is_tile = path.startswith(f"{TILES}/")
-    is_fixed = is_tile and parse_tile_path(path).level is not None
-    return {
-        "Content-Type": "application/octet-stream" if is_tile else "application/zstd",
-        "Cache-Control": _FOREVER if is_fixed else "no-cache",
-    }
 
 
 class BucketClient:
