@@ -175,7 +175,7 @@ class Front:
         token: Token | None = state.get("token")
         facts = {
             "token": token.name if token else None,
-            "address": _address_of(request),
+            "address": request.client.host if request.client else "",
             "status": status,
             "method": request.method,
             "path": _path_of(request)[:200],
@@ -199,10 +199,6 @@ class Front:
         request.scope.setdefault("state", {})["token"] = token
         if not token.may_write and not _is_reading(request):
             raise HTTPException(403, f"the token {token.name!r} may only read")
-
-
-def _address_of(request: Request) -> str:
-    return request.client.host if request.client else ""
 
 
 def _path_of(request: Request) -> str:
@@ -231,17 +227,12 @@ def _say_refusal(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         status, headers = error.status_code, dict(error.headers or {})
     message = getattr(error, "detail", str(error))
-    if status == 413 or _is_long(request):
+    length = request.headers.get("content-length", "0")
+    is_sized = "transfer-encoding" not in request.headers and length.isdecimal()
+    if status == 413 or not is_sized or int(length[:20]) > LARGEST_SUBMISSION:
         # Else the rest of the body would be read, for as long as the client sends it.
         headers["Connection"] = "close"
     return JSONResponse({"message": message}, status, headers)
-
-
-def _is_long(request: Request) -> bool:
-    """Whether the body of a request may be larger than any that is taken."""
-    length = request.headers.get("content-length", "0")
-    is_chunked = "transfer-encoding" in request.headers
-    return is_chunked or not length.isdecimal() or int(length[:20]) > LARGEST_SUBMISSION
 
 
 def _say_error(request: Request, error: Exception) -> Response:

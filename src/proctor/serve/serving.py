@@ -74,45 +74,33 @@ def prepare(options: ServeOptions, env: Mapping[str, str]) -> LedgerServer:
             f"--host {options.host}: tokens would cross the network unencrypted; give "
             "--tls-certificate and --tls-key, or serve on 127.0.0.1"
         )
-    with contextlib.ExitStack() as held:
-        return _prepare(options, env, held)
-
-
-def _prepare(
-    options: ServeOptions, env: Mapping[str, str], held: contextlib.ExitStack
-) -> LedgerServer:
     directory = options.directory.resolve()
-    with open_reader(directory) as ledger:
+    with contextlib.ExitStack() as held, open_reader(directory) as ledger:
         origin = ledger.refresh().origin
         state = serve_directory(origin, env)
         state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        held.callback(os.close, _lock(state, directory))
+        # Two servers would remove each other's uploads.
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+        held.callback(os.close, fd := os.open(state / "serving.lock", flags, 0o600))
+        if not try_lock(fd):
+            raise InputError(f"{directory}: served already by another process on this machine")
         uploads = Uploads(directory, state, options.largest)
         uploads.begin(ledger, time.time())
-    audit = AuditLog(state / "requests.jsonl")
-    listening = listen(options.port, options.host)
-    key = find_key(options.key_file, env)
-    # pydantic builds it on first use: the first submission need not wait for that.
-    TrialRecord.model_rebuild()
-    served = Served(
-        directory=directory,
-        origin=origin,
-        tokens=Tokens(state),
-        writer=Writer(directory, key, uploads.unreferenced.removed),
-        uploads=uploads,
-        audit=audit,
-        is_public=options.is_public,
-    )
-    scheme = "http" if options.tls is None else "https"
-    host = f"[{options.host}]" if ":" in options.host else options.host
-    address = f"{scheme}://{host}:{listening.getsockname()[1]}"
-    return LedgerServer(address, served, listening, options.tls, held.pop_all())
-
-
-def _lock(state: Path, ledger: Path) -> int:
-    """Lock the directory of a server: two would remove each other's uploads."""
-    fd = os.open(state / "serving.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    if not try_lock(fd):
-        os.close(fd)
-        raise InputError(f"{ledger}: served already by another process on this machine")
-    return fd
+        audit = AuditLog(state / "requests.jsonl")
+        listening = listen(options.port, options.host)
+        key = find_key(options.key_file, env)
+        # pydantic builds it on first use: the first submission need not wait for that.
+        TrialRecord.model_rebuild()
+        served = Served(
+            directory=directory,
+            origin=origin,
+            tokens=Tokens(state),
+            writer=Writer(directory, key, uploads.unreferenced.removed),
+            uploads=uploads,
+            audit=audit,
+            is_public=options.is_public,
+        )
+        scheme = "http" if options.tls is None else "https"
+        host = f"[{options.host}]" if ":" in options.host else options.host
+        address = f"{scheme}://{host}:{listening.getsockname()[1]}"
+        return LedgerServer(address, served, listening, options.tls, held.pop_all())

@@ -144,8 +144,11 @@ class Connections:
             while True:
                 connection = self._idle.pop()
                 # Nothing was asked: what can be read is the end of the connection.
-                if connection.sock is not None and not _is_readable(connection.sock.fileno()):
-                    return connection
+                if connection.sock is not None:
+                    poll = select.poll()
+                    poll.register(connection.sock.fileno(), select.POLLIN)
+                    if not poll.poll(0):
+                        return connection
                 connection.close()
         return None
 
@@ -190,9 +193,3 @@ def _close_all(connections: list[HTTPConnection]) -> None:
 
 def _why(error: Exception) -> str:
     return without_number(str(error)) or type(error).__name__
-
-
-def _is_readable(fd: int) -> bool:
-    poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    return bool(poll.poll(0))

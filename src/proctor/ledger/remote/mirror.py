@@ -96,7 +96,13 @@ def open_mirror(url: str, env: Mapping[str, str], warn: Callable[[str], None]) -
     """
     url = _check_address(url)
     directory = mirror_path(url, env)
-    _prepare(directory, url)
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not os.path.lexists(directory / REMOTE):
+            data = msgspec.json.encode(_File(format=FORMAT, url=url))
+            replace_durably(str(directory / REMOTE), data + b"\n")
+    except OSError as error:
+        raise LedgerError(f"{directory}: a copy of {url} cannot be kept there: {error}") from error
     if not FileLog(directory).has_checkpoint():
         with contextlib.closing(connect(directory, env)) as remote:
             remote.begin()
@@ -112,16 +118,6 @@ def open_mirror(url: str, env: Mapping[str, str], warn: Callable[[str], None]) -
             entries = "1 entry waits" if waiting == 1 else f"{waiting:,} entries wait"
             warn(f"{url}: {entries} to be sent: proctor ledger seal --ledger {url}")
     return directory
-
-
-def _prepare(directory: Path, url: str) -> None:
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not os.path.lexists(directory / REMOTE):
-            data = msgspec.json.encode(_File(format=FORMAT, url=url))
-            replace_durably(str(directory / REMOTE), data + b"\n")
-    except OSError as error:
-        raise LedgerError(f"{directory}: a copy of {url} cannot be kept there: {error}") from error
 
 
 def connect(directory: Path, env: Mapping[str, str] = os.environ) -> "Mirror":
@@ -321,7 +317,13 @@ class Mirror:
         self._check_size(served, copying)
         start, known = place, frontier.size
         try:
-            self._add_lines(served, copying)
+            try:
+                for line in self.client.lines(copying.frontier.size, served.tree.size):
+                    self._take(line, served, copying)
+                self._flush(copying)
+            except OSError as error:
+                where = self._log.where
+                raise LedgerError(f"{where}: the copy cannot be written: {error}") from error
             self._check_tree(served, copying, seen)
             self._remember(served, copying, seen, is_first=known == 0)
         except (DamageError, LedgerError):
@@ -373,14 +375,6 @@ class Mirror:
             root = known.tree.root if known is copying.seen else copying.frontier.root()
             if served.tree.root != root:
                 self._refuse(served, copying, f"two histories of {size:,} entries are signed")
-
-    def _add_lines(self, served: Checkpoint, copying: _Copying) -> None:
-        try:
-            for line in self.client.lines(copying.frontier.size, served.tree.size):
-                self._take(line, served, copying)
-            self._flush(copying)
-        except OSError as error:
-            raise LedgerError(f"{self._log.where}: the copy cannot be written: {error}") from error
 
     def _take(self, line: bytes, served: Checkpoint, copying: _Copying) -> None:
         frontier, where = copying.frontier, f"{self.url}: entry {copying.frontier.size}"
@@ -468,7 +462,7 @@ class Mirror:
             placeholders = [
                 (lines[seq].place, line)
                 for seq, line in served
-                if seq in lines and self._is_placeholder(line, lines[seq])
+                if seq in lines and _is_placeholder(line, lines[seq])
             ]
             with self._log.locked():
                 for place, line in placeholders:
@@ -477,11 +471,6 @@ class Mirror:
         self._asked |= lines.keys()
         if changed:
             ledger.refresh()
-
-    def _is_placeholder(self, line: bytes, known: IndexedEntry) -> bool:
-        entry = decode_line(line, f"{self.url}: entry {known.seq}")
-        is_same = isinstance(entry, Withheld) and leaf_of(line, entry) == known.leaf
-        return is_same and len(line) == known.length
 
     # Writing
 
@@ -502,21 +491,18 @@ class Mirror:
         signed = [encode_entry(entry) for entry in sign_entries(drafts, origin, name, key)]
         found: list[int] = []
         for some, lines in split(drafts, signed):
-            places = self._submit(some, lines) if is_reached else None
+            places = None
+            if is_reached:
+                try:
+                    places = self._outbox.send(self._server, some, lines)
+                except UnreachableError as error:
+                    self.problem = str(error)
             if places is None:
                 # What comes later must not be sealed before it.
                 self._outbox.keep(some, lines)
                 is_reached, places = False, [WAITING] * len(some)
             found += places
         return found
-
-    def _submit(self, drafts: Sequence[AnyEntry], lines: Sequence[bytes]) -> list[int] | None:
-        """The positions of entries; None if the server cannot be reached."""
-        try:
-            return self._outbox.send(self._server, drafts, lines)
-        except UnreachableError as error:
-            self.problem = str(error)
-            return None
 
     def _promise(self, drafts: Sequence[AnyEntry], places: Sequence[Acknowledged]) -> None:
         """Remember what the server acknowledged: the next fetch must show it."""
@@ -560,6 +546,12 @@ class Mirror:
                 )
         with self._log.locked():
             self._promises.forget(promised)
+
+
+def _is_placeholder(line: bytes, known: IndexedEntry) -> bool:
+    entry = decode_line(line, f"entry {known.seq} of the server")
+    is_same = isinstance(entry, Withheld) and leaf_of(line, entry) == known.leaf
+    return is_same and len(line) == known.length
 
 
 def _digest(entry: AnyEntry) -> str:

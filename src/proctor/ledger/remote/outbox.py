@@ -64,15 +64,17 @@ class Spool:
         names = self._names()
         self._trials = {name: self._trials[name] for name in names if name in self._trials}
         for name in names:
-            if name not in self._trials:
-                self._trials[name] = dict(map(_identify, self._load_trials(name)))
+            if name in self._trials:
+                continue
+            trials = self._trials[name] = {}
+            for line in self._read(name) or ():
+                entry = decode_line(line, f"{self._directory / name}: an entry")
+                if isinstance(entry, TrialEntry):
+                    subject, evidence = read_row(entry).subject, evidence_digest(entry)
+                    trials[subject.experiment_id, subject.trial_id] = SealedTrial(
+                        WAITING, subject.record, evidence, entry.evidence
+                    )
         return self._trials.values()
-
-    def _load_trials(self, name: str) -> Iterator[TrialEntry]:
-        for line in self._read(name) or ():
-            entry = decode_line(line, f"{self._directory / name}: an entry")
-            if isinstance(entry, TrialEntry):
-                yield entry
 
     def add(self, lines: Sequence[bytes]) -> None:
         """Store a batch.
@@ -166,12 +168,6 @@ class Spool:
         except FileNotFoundError:
             return []
         return [name for name in found if name.endswith(".jsonl") and name[:_DIGITS].isdecimal()]
-
-
-def _identify(entry: TrialEntry) -> tuple[tuple[str, str], SealedTrial]:
-    subject = read_row(entry).subject
-    found = SealedTrial(WAITING, subject.record, evidence_digest(entry), entry.evidence)
-    return (subject.experiment_id, subject.trial_id), found
 
 
 type Promise = tuple[int, str]
@@ -306,17 +302,14 @@ class Outbox:
             self._known -= known
             places = server.submit(lines, self._upload(server, drafts))
         self._acknowledged(drafts, places)
-        self._drop(drafts)
-        return [place.seq for place in places]
-
-    def _drop(self, drafts: Sequence[AnyEntry]) -> None:
-        """Remove evidence that the server has now; the trials still have their files."""
+        # Evidence that the server has now is removed; the trials still have their files.
         if len(self._known) > _MOST_KNOWN:
             self._known.clear()
         for sha256 in _evidence_of(drafts):
             self._known.add(sha256)
             if self._artifacts.held.pop(sha256, None) is None:
                 self._artifacts.remove(sha256)
+        return [place.seq for place in places]
 
     def keep(self, drafts: Sequence[AnyEntry], lines: Sequence[bytes]) -> None:
         """Keep entries, and the evidence that is only in memory, until they are sent.
@@ -332,22 +325,22 @@ class Outbox:
 
     def send_waiting(self, server: LedgerClient) -> int:
         """Send what waits; returns the number of entries sent."""
+        count = 0
         with self._spool.sending():
-            return sum(self._send_batch(server, name, lines) for name, lines in self._spool)
-
-    def _send_batch(self, server: LedgerClient, name: str, lines: Sequence[bytes]) -> int:
-        entries = [decode_line(line, f"{name}: an entry") for line in lines]
-        drafts = [entry for entry in entries if not isinstance(entry, Withheld)]
-        refused: dict[bytes, str] = {}
-        for some, part in split(drafts, lines):
-            refused |= self._find_refused(server, some, part)
-        if refused:
-            kept = self._spool.refuse(name, refused)
-            reasons = dict.fromkeys(refused.values())
-            self.refused += [f"{why}; it is kept in {kept}" for why in reasons]
-        else:
-            self._spool.remove(name)
-        return len(lines) - len(refused)
+            for name, lines in self._spool:
+                entries = [decode_line(line, f"{name}: an entry") for line in lines]
+                drafts = [entry for entry in entries if not isinstance(entry, Withheld)]
+                refused: dict[bytes, str] = {}
+                for some, part in split(drafts, lines):
+                    refused |= self._find_refused(server, some, part)
+                if refused:
+                    kept = self._spool.refuse(name, refused)
+                    reasons = dict.fromkeys(refused.values())
+                    self.refused += [f"{why}; it is kept in {kept}" for why in reasons]
+                else:
+                    self._spool.remove(name)
+                count += len(lines) - len(refused)
+        return count
 
     def _find_refused(
         self, server: LedgerClient, drafts: Sequence[AnyEntry], lines: Sequence[bytes]
