@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import click
 
 from proctor.errors import InputError
+from proctor.ledger.sealing import SHORTEST_SECRET, Secrets
 from proctor.traces.writer import Redactor
 
 secret_option = click.option(
@@ -30,3 +31,20 @@ def make_redactor(names: Sequence[str], salt: bytes | None = None) -> Redactor:
         return Redactor({name: os.environ[name] for name in names}, salt)
     except ValueError as error:
         raise InputError(f"--secret-env: {error}") from error
+
+
+def read_secrets(names: Sequence[str]) -> Secrets:
+    """The values of environment variables, none of which may be sealed.
+
+    Raises:
+        InputError: there is no such variable, or its value is too short to be a secret.
+    """
+    for name in names:
+        if name not in os.environ:
+            raise InputError(f"--secret-env {name}: there is no such environment variable")
+        if len(os.environ[name]) < SHORTEST_SECRET:
+            raise InputError(
+                f"--secret-env {name}: its value has fewer than {SHORTEST_SECRET} characters, "
+                "which occur everywhere"
+            )
+    return Secrets({name: os.environ[name] for name in names})

@@ -9,10 +9,9 @@ from proctor.audit.job import audit_loaded
 from proctor.cli.import_.taking import bring_in, print_reconciliation
 from proctor.cli.ledger.options import extend_option, key_option, ledger_option
 from proctor.cli.ledger.progress import make_progress
-from proctor.cli.ledger.secrets import read_secrets
 from proctor.cli.options import PATH
 from proctor.cli.output import json_option
-from proctor.cli.redaction import secret_option
+from proctor.cli.redaction import read_secrets, secret_option
 from proctor.errors import JobError
 from proctor.exchange.harbor_job import FoundJob, JobOptions, find_jobs, find_trials
 from proctor.exchange.intake import Offer, refuse

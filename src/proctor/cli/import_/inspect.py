@@ -6,10 +6,9 @@ import click
 
 from proctor.cli.import_.taking import bring_in, print_reconciliation
 from proctor.cli.ledger.options import key_option, ledger_option
-from proctor.cli.ledger.secrets import read_secrets
 from proctor.cli.options import PATH
 from proctor.cli.output import json_option
-from proctor.cli.redaction import secret_option
+from proctor.cli.redaction import read_secrets, secret_option
 from proctor.exchange.inspect.reading import LogReader
 from proctor.exchange.inspect.trial import InspectOptions, find_samples
 

@@ -14,7 +14,6 @@
     options      common options
     target       opens the ledger for writing
     filters      options that select trials
-    secrets      values that must not be sealed
     progress     a progress bar
 
 Nothing here hashes or signs.

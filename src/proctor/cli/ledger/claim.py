@@ -20,7 +20,7 @@ from proctor.cli.output import (
 )
 from proctor.cli.stdout import send_bytes
 from proctor.ledger.claims.checks import render_basis, render_counts, render_score
-from proctor.ledger.claims.claim import Claim, ClaimOptions, make_claim
+from proctor.ledger.claims.claim import ClaimOptions, make_claim
 from proctor.ledger.claims.document import pack, render_document
 from proctor.ledger.claims.proof import load_checkpoint
 from proctor.ledger.claims.trials import Scope
@@ -92,27 +92,19 @@ def command(
             write_new_file(Path(written), packed, [ledger.where])
         key = load_public_key(ledger)
     if as_json:
-        print_json(_facts(claim) | ({"path": written} if written else {"claim": data.decode()}))
+        facts = {
+            "experiment": claim.experiment,
+            "dataset": claim.dataset,
+            "counts": msgspec.to_builtins(claim.counts),
+            "outcome": msgspec.to_builtins(claim.certificate.outcome),
+        }
+        print_json(facts | ({"path": written} if written else {"claim": data.decode()}))
     elif written is not None:
-        _print(claim, written, render_check(written, claim.checkpoint, key))
+        print_line(f"{written}: written")
+        for line in (render_score(claim), *render_basis(claim)):
+            print_line(f"  {line}")
+        print_line(f"check it: {render_check(written, claim.checkpoint, key)}")
     else:
         send_bytes(data)
         click.echo(printable(f"proctor: {render_counts(claim.counts)}"), err=True)
     return 0
-
-
-def _facts(claim: Claim) -> dict[str, object]:
-    return {
-        "experiment": claim.experiment,
-        "dataset": claim.dataset,
-        "counts": msgspec.to_builtins(claim.counts),
-        "outcome": msgspec.to_builtins(claim.certificate.outcome),
-    }
-
-
-def _print(claim: Claim, written: str, check: str) -> None:
-    print_line(f"{written}: written")
-    print_line(f"  {render_score(claim)}")
-    for line in render_basis(claim):
-        print_line(f"  {line}")
-    print_line(f"check it: {check}")

@@ -46,7 +46,13 @@ def command(
     """
     place = own_directory(directory, os.environ)
     check_apart("origin", "next_file")
-    _check_origin(origin)
+    if origin is not None:
+        is_plain = origin.isprintable() and origin == origin.strip() and len(origin) <= _LONGEST
+        if not origin or not is_plain:
+            raise click.UsageError(
+                f"--origin {origin[:80]!r}; expected a name on one line, such as "
+                "example.org/our-runs"
+            )
     if next_file is not None:
         return _change_key(place, key_file, Path(next_file), as_json=as_json)
     if is_ledger(place):
@@ -54,7 +60,10 @@ def command(
     given = Path(key_file) if key_file else None
     path = given or default_key_path(os.environ)
     is_new_key = not os.path.lexists(path)
-    key = make_key(path, _name_key(origin)) if is_new_key else find_key(given, os.environ)
+    # The log's name, if it is valid for keys.
+    is_name = origin and "+" not in origin and not any(map(str.isspace, origin))
+    name = origin if origin and is_name else f"proctor/{os.urandom(6).hex()}"
+    key = make_key(path, name) if is_new_key else find_key(given, os.environ)
     with OpenLedger.create(place, key, origin or f"proctor/ledger/{os.urandom(8).hex()}") as ledger:
         checkpoint = ledger.checkpoint()
     facts = {
@@ -101,19 +110,3 @@ def _change_key(place: Path, key_file: str | None, path: Path, *, as_json: bool)
     print_line(f"  public key  {heir.verifier}")
     print_line(f"  former key  {former.verifier}")
     return 0
-
-
-def _name_key(origin: str | None) -> str:
-    """The name of a log's key: the log's name, if it is valid for keys."""
-    is_name = origin is not None and "+" not in origin and not any(map(str.isspace, origin))
-    return origin if origin is not None and is_name else f"proctor/{os.urandom(6).hex()}"
-
-
-def _check_origin(origin: str | None) -> None:
-    if origin is None:
-        return
-    is_plain = origin.isprintable() and origin == origin.strip() and len(origin) <= _LONGEST
-    if not origin or not is_plain:
-        raise click.UsageError(
-            f"--origin {origin[:80]!r}; expected a name on one line, such as example.org/our-runs"
-        )

@@ -11,7 +11,7 @@ from proctor.cli.ledger.options import ledger_option, open_ledger
 from proctor.cli.ledger.progress import make_progress
 from proctor.cli.output import json_option, print_json, print_line
 from proctor.errors import InputError
-from proctor.ledger.publishing import DirectoryTarget, Published, Target, publish
+from proctor.ledger.publishing import DirectoryTarget, Target, publish
 from proctor.ledger.remote.client import S3
 from proctor.ledger.remote.mirror import load_bucket
 from proctor.sentence import count_of, render_size
@@ -42,28 +42,20 @@ def command(target: str, directory: str | None, is_all: bool, as_json: bool) -> 
     Example: proctor ledger publish s3://results/nightly
     """
     with open_ledger(directory) as ledger:
-        done = publish(ledger, _open_target(target), is_all=is_all, progress=make_progress())
+        if target.startswith(S3):
+            place: Target = load_bucket().Bucket(target, os.environ)
+        elif _SCHEME.match(target):
+            raise InputError(f"{target}: expected s3://BUCKET/PREFIX or a directory")
+        else:
+            place = DirectoryTarget(Path(target))
+        done = publish(ledger, place, is_all=is_all, progress=make_progress())
     if as_json:
         print_json(msgspec.to_builtins(done))
-    else:
-        _print(done)
-    return 0
-
-
-def _open_target(target: str) -> Target:
-    if target.startswith(S3):
-        bucket: Target = load_bucket().Bucket(target, os.environ)
-        return bucket
-    if _SCHEME.match(target):
-        raise InputError(f"{target}: expected s3://BUCKET/PREFIX or a directory")
-    return DirectoryTarget(Path(target))
-
-
-def _print(done: Published) -> None:
+        return 0
     entries = count_of(done.size, "entry", "entries")
     if not done.files and not done.removed:
         print_line(f"{done.url}: up to date, {entries}")
-        return
+        return 0
     sent = f"{count_of(done.files, 'file')} sent, {render_size(done.n_bytes)}"
     print_line(f"{done.url}: {entries} published, {done.size - done.since:,} of them new; {sent}")
     if done.renewed:
@@ -71,3 +63,4 @@ def _print(done: Published) -> None:
         print_line(f"withheld lines: {what} of entries replaced")
     if done.removed:
         print_line(f"withheld evidence: {count_of(done.removed, 'artifact')} removed")
+    return 0

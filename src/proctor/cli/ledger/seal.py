@@ -2,22 +2,21 @@
 
 import contextlib
 import os
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import click
+import msgspec
 
 from proctor.cli.import_.taking import bring_in, exit_code_of
 from proctor.cli.ledger.options import choose_directory, extend_option, key_option, ledger_option
 from proctor.cli.ledger.progress import make_progress
-from proctor.cli.ledger.secrets import read_secrets
 from proctor.cli.options import PATH
 from proctor.cli.output import json_option, print_json, print_line
-from proctor.cli.redaction import secret_option
+from proctor.cli.redaction import read_secrets, secret_option
 from proctor.cli.stdout import print_stderr
 from proctor.errors import InputError, LedgerError
-from proctor.exchange.intake import Offer, Reconciliation, refuse
+from proctor.exchange.intake import Offer, refuse
 from proctor.exchange.submission import SealOptions, find_submissions
 from proctor.ledger.belonging import Admission
 from proctor.ledger.keys import find_key
@@ -25,7 +24,6 @@ from proctor.ledger.ledger import REMOTE
 from proctor.ledger.place import open_reader
 from proctor.ledger.remote.connections import UnreachableError
 from proctor.ledger.remote.mirror import connect
-from proctor.ledger.sealing import Sealed, Submission
 from proctor.search.upkeep import update_in_background
 from proctor.sentence import count_of, printable
 
@@ -80,16 +78,39 @@ def command(
     progress = make_progress()
     for number, thing in enumerate(things):
         progress("read", number, len(things))
-        offers += _find(thing, asked)
+        try:
+            for found in find_submissions(Path(thing), asked):
+                offers.append(Offer(found.where, partial(lambda each: each, found)))
+        except InputError as error:
+            offers.append(Offer(thing, partial(refuse, error)))
     progress("read", len(things), len(things))
     admission = None if extend_experiment else Admission()
     outcome = bring_in(offers, directory, key_file, secrets=secrets, admission=admission)
     if outcome.sealed:
         update_in_background(choose_directory(directory))
     if as_json:
-        print_json(_document(outcome))
-    else:
-        _print(outcome)
+        print_json(
+            {
+                "sealed": msgspec.to_builtins(outcome.sealed),
+                "refused": [
+                    {"path": each.where, "message": each.message, "is_conflict": each.is_conflict}
+                    for each in outcome.refused
+                ],
+            }
+        )
+        return exit_code_of(outcome)
+    for each in outcome.sealed:
+        said = each.status if each.is_new else "sealed already"
+        if not each.is_new and each.status == "withheld":
+            said = "sealed already, and withheld since"
+        name = f"{each.experiment_id}/{each.trial_id}"
+        print_line(f"{name}: {said}, entry {each.seq}, {each.record[:_SHOWN]}…")
+    for wrong in outcome.refused:
+        click.echo(f"proctor: {printable(wrong.message)}", err=True)
+    if outcome.found > 1:
+        new, before = len(outcome.new), len(outcome.known)
+        parts = {"sealed": new, "sealed before": before, "refused": len(outcome.refused)}
+        print_line(", ".join(f"{number:,} {what}" for what, number in parts.items() if number))
     return exit_code_of(outcome)
 
 
@@ -114,54 +135,3 @@ def _send_waiting(place: Path, key_file: str | None, *, as_json: bool) -> int:
         for sentence in remote.refused:
             print_stderr(sentence)
     return _SOME_REFUSED if remote.refused else 0
-
-
-def _find(thing: str, asked: SealOptions) -> Iterator[Offer]:
-    try:
-        yield from map(_offer, find_submissions(Path(thing), asked))
-    except InputError as error:
-        yield Offer(thing, partial(refuse, error))
-
-
-def _offer(submission: Submission) -> Offer:
-    return Offer(submission.where, lambda: submission)
-
-
-def _document(outcome: Reconciliation) -> dict[str, object]:
-    return {
-        "sealed": [
-            {
-                "seq": each.seq,
-                "experiment_id": each.experiment_id,
-                "trial_id": each.trial_id,
-                "record": each.record,
-                "status": each.status,
-                "is_new": each.is_new,
-            }
-            for each in outcome.sealed
-        ],
-        "refused": [
-            {"path": each.where, "message": each.message, "is_conflict": each.is_conflict}
-            for each in outcome.refused
-        ],
-    }
-
-
-def _print(outcome: Reconciliation) -> None:
-    for each in outcome.sealed:
-        name = f"{each.experiment_id}/{each.trial_id}"
-        print_line(f"{name}: {_render(each)}, entry {each.seq}, {each.record[:_SHOWN]}…")
-    for wrong in outcome.refused:
-        click.echo(f"proctor: {printable(wrong.message)}", err=True)
-    if outcome.found > 1:
-        new, before = len(outcome.new), len(outcome.known)
-        parts = {"sealed": new, "sealed before": before, "refused": len(outcome.refused)}
-        print_line(", ".join(f"{number:,} {what}" for what, number in parts.items() if number))
-
-
-def _render(sealed: Sealed) -> str:
-    if sealed.is_new:
-        return sealed.status
-    if sealed.status == "withheld":
-        return "sealed already, and withheld since"
-    return "sealed already"
