@@ -53,7 +53,14 @@ def sign_entries(
     if len(entries) == 1:
         found = [MachineSignature(machine=machine, signature=_sign(key, _one(origin, lines[0])))]
     else:
-        found = _sign_batch(lines, origin, machine, key)
+        leaves = [leaf_hash(line) for line in lines]
+        size, subtree = len(leaves), subtree_of(leaves)
+        signature = _sign(key, _several(origin, size, subtree(0, size)))
+        found = []
+        for at in range(size):
+            path = (base64.b64encode(each).decode() for each in inclusion_path(subtree, size, at))
+            place = BatchPlace(index=at, size=size, path=tuple(path))
+            found.append(MachineSignature(machine=machine, signature=signature, batch=place))
     return [
         msgspec.structs.replace(entry, signed=signed)
         for entry, signed in zip(entries, found, strict=True)
@@ -74,20 +81,6 @@ def _enrolment(origin: str, name: str, key: str) -> bytes:
     return f"proctor-enrolment-1\n{origin}\n{name}\n{key}\n".encode()
 
 
-def _sign_batch(
-    lines: Sequence[bytes], origin: str, machine: str, key: Signer
-) -> list[MachineSignature]:
-    leaves = [leaf_hash(line) for line in lines]
-    size, subtree = len(leaves), subtree_of(leaves)
-    signature = _sign(key, _several(origin, size, subtree(0, size)))
-    found = []
-    for index in range(size):
-        path = (base64.b64encode(each).decode() for each in inclusion_path(subtree, size, index))
-        place = BatchPlace(index=index, size=size, path=tuple(path))
-        found.append(MachineSignature(machine=machine, signature=signature, batch=place))
-    return found
-
-
 def _sign(key: Signer, message: bytes) -> str:
     return base64.b64encode(key.sign(message)).decode()
 
@@ -102,16 +95,6 @@ def _one(origin: str, line: bytes) -> bytes:
 
 def _several(origin: str, size: int, root: bytes) -> bytes:
     return f"proctor-submission-2\n{origin}\n{size} {root.hex()}\n".encode()
-
-
-def _signed_message(entry: AnyEntry, origin: str, batch: BatchPlace | msgspec.UnsetType) -> bytes:
-    """What the signature on an entry must be of."""
-    line = _unsigned_line(entry)
-    if batch is msgspec.UNSET:
-        return _one(origin, line)
-    path = [base64.b64decode(each, validate=True) for each in batch.path]
-    root = root_along(leaf_hash(line), batch.index, batch.size, path)
-    return _several(origin, batch.size, root)
 
 
 # The entries of a batch share their signature.
@@ -159,7 +142,13 @@ class Machines:
         if key is None:
             return f"is signed by the machine {signed.machine[:80]!r}, which is not enrolled there"
         try:
-            message = _signed_message(entry, origin, signed.batch)
+            line, batch = _unsigned_line(entry), signed.batch
+            if batch is msgspec.UNSET:
+                message = _one(origin, line)
+            else:
+                path = [base64.b64decode(each, validate=True) for each in batch.path]
+                root = root_along(leaf_hash(line), batch.index, batch.size, path)
+                message = _several(origin, batch.size, root)
             is_signed = _is_signed(key.public, signed.signature, message)
         except (ProofError, ValueError):
             is_signed = False

@@ -210,36 +210,28 @@ def parse_checkpoint(data: bytes, where: str) -> Checkpoint:
             "one, and signatures"
         )
     origin, size, root = lines
-    tree = Tree(_parse_size(size, where), _parse_root(root, where))
+    is_number = size.isascii() and size.isdigit() and (size == "0" or size[0] != "0")
+    if not is_number or int(size[:20]) >= _LARGEST_SIZE:
+        raise NoteError(f"{where}: the checkpoint's size is {size[:40]!r}; expected a whole number")
+    try:
+        digest = base64.b64decode(root, validate=True)
+    except (ValueError, binascii.Error):
+        digest = b""
+    if len(digest) != HASH_SIZE:
+        raise NoteError(
+            f"{where}: the checkpoint's root is {root[:60]!r}; expected base64 of 32 bytes"
+        )
     if not origin:
         raise NoteError(f"{where}: the checkpoint names no origin")
     if not origin.isprintable():
         # Terminals interpret control characters; ledgers made by proctor have none in their names.
         raise NoteError(f"{where}: the origin is {origin[:80]!r}; expected printable characters")
+    tree = Tree(int(size), digest)
     checkpoint = Checkpoint(origin, tree, tuple(_parse_signatures(signed, where)))
     # The signature covers the parsed values: bytes that parsing ignores could be changed unnoticed.
     if checkpoint.render() != data:
         raise NoteError(f"{where}: not a canonical checkpoint: it has extra bytes")
     return checkpoint
-
-
-def _parse_size(text: str, where: str) -> int:
-    is_plain = text.isascii() and text.isdigit() and (text == "0" or text[0] != "0")
-    if not is_plain or int(text[:20]) >= _LARGEST_SIZE:
-        raise NoteError(f"{where}: the checkpoint's size is {text[:40]!r}; expected a whole number")
-    return int(text)
-
-
-def _parse_root(text: str, where: str) -> bytes:
-    try:
-        root = base64.b64decode(text, validate=True)
-    except (ValueError, binascii.Error):
-        root = b""
-    if len(root) != HASH_SIZE:
-        raise NoteError(
-            f"{where}: the checkpoint's root is {text[:60]!r}; expected base64 of 32 bytes"
-        )
-    return root
 
 
 def _parse_signatures(text: str, where: str) -> list[Signature]:

@@ -7,6 +7,7 @@ contain a step are decompressed and checked against their SHA-256. The cache can
 time.
 """
 
+import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,41 +60,50 @@ def read_sealed_steps(
 ) -> Iterator[Chunk] | None:
     """The entries of a range of steps, inclusive; None if all must be decompressed."""
     found = find_sealed_parts(artifacts, sha256, cache)
-    return None if found is None else _read_parts(artifacts, sha256, found, steps)
+    if found is None:
+        return None
+    wanted = [part for part in found if part.survey.may_hold(*steps)]
+    return (
+        narrow(chunk, *steps)
+        for part in wanted
+        for chunk in read_pieces([(part.line, load_sealed_part(artifacts, sha256, part))])
+    )
 
 
 def find_sealed_parts(
     artifacts: ArtifactStore, sha256: str, cache: Path | None
 ) -> list[SealedPart] | None:
     """The parts of an artifact; None if it must be decompressed as a whole."""
-    try:
-        with artifacts.open(sha256) as file:
-            stored = os.fstat(file.fileno()).st_size
-            found = _recall(stored, sha256, cache)
-            return (found or _explore(file, stored, sha256, cache)).parts
-    except OverflowError:
-        return None
+    note = None if cache is None else cache / "steps" / f"{sha256}.msgpack"
+    with artifacts.open(sha256) as file:
+        stored = os.fstat(file.fileno()).st_size
+        with contextlib.suppress(OSError, msgspec.MsgspecError):
+            known = msgspec.msgpack.decode(read_small(str(note)), type=_Map) if note else None
+            # A digest can be stored in other frames later; the positions would then be wrong.
+            if known is not None and (known.version, known.stored) == (_VERSION, stored):
+                return known.parts
+        explorer = _Explorer()
+        try:
+            digest = sha256_pieces(explorer.frames(file))
+        except OverflowError:
+            return None
+        except (zstd.ZstdError, EOFError) as error:
+            raise AlteredArtifactError(f"artifact {sha256} cannot be read: {error}") from error
+    if digest != sha256:
+        raise AlteredArtifactError(f"artifact {sha256} holds bytes with the SHA-256 {digest}")
+    # Without a note it is only slower the next time.
+    with contextlib.suppress(OSError):
+        if note is not None:
+            note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            replace_file(note, msgspec.msgpack.encode(_Map(_VERSION, stored, explorer.parts)))
+    return explorer.parts
 
 
 def load_sealed_part(artifacts: ArtifactStore, sha256: str, part: SealedPart) -> bytes:
     """The plain bytes of one part, checked against their SHA-256."""
     with artifacts.open(sha256) as file:
-        return _unpack(file, part)
-
-
-def _read_parts(
-    artifacts: ArtifactStore, sha256: str, parts: list[SealedPart], steps: tuple[int, int]
-) -> Iterator[Chunk]:
-    for part in parts:
-        if part.survey.may_hold(*steps):
-            plain = load_sealed_part(artifacts, sha256, part)
-            for chunk in read_pieces([(part.line, plain)]):
-                yield narrow(chunk, *steps)
-
-
-def _unpack(file: BinaryIO, part: SealedPart) -> bytes:
-    file.seek(part.begin)
-    packed = file.read(part.end - part.begin)
+        file.seek(part.begin)
+        packed = file.read(part.end - part.begin)
     try:
         plain = b"".join(_unpack_frames(packed, part.size))
     except (zstd.ZstdError, EOFError) as error:
@@ -114,45 +124,6 @@ def _unpack_frames(packed: bytes, size: int) -> Iterator[bytes]:
         if not unpacker.eof:
             raise EOFError("more bytes than there were, or cut off")
         packed = unpacker.unused_data
-
-
-def _recall(stored: int, sha256: str, cache: Path | None) -> _Map | None:
-    if cache is None:
-        return None
-    try:
-        found = msgspec.msgpack.decode(read_small(str(_note_of(cache, sha256))), type=_Map)
-    except (OSError, msgspec.MsgspecError):
-        return None
-    # A digest can be stored in other frames later; the positions would then be wrong.
-    return found if (found.version, found.stored) == (_VERSION, stored) else None
-
-
-def _note_of(cache: Path, sha256: str) -> Path:
-    return cache / "steps" / f"{sha256}.msgpack"
-
-
-def _explore(file: BinaryIO, stored: int, sha256: str, cache: Path | None) -> _Map:
-    """Decompress and check the whole artifact, and cache its parts."""
-    explorer = _Explorer()
-    try:
-        digest = sha256_pieces(explorer.frames(file))
-    except (zstd.ZstdError, EOFError) as error:
-        raise AlteredArtifactError(f"artifact {sha256} cannot be read: {error}") from error
-    if digest != sha256:
-        raise AlteredArtifactError(f"artifact {sha256} holds bytes with the SHA-256 {digest}")
-    found = _Map(_VERSION, stored, explorer.parts)
-    if cache is not None:
-        _remember(cache, sha256, found)
-    return found
-
-
-def _remember(cache: Path, sha256: str, found: _Map) -> None:
-    note = _note_of(cache, sha256)
-    try:
-        note.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        replace_file(note, msgspec.msgpack.encode(found))
-    except OSError:
-        return  # only slower the next time
 
 
 class _Explorer:

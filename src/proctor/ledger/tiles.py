@@ -124,9 +124,13 @@ class TiledTree:
 
     def __init__(self, index: TrialIndex, size: int) -> None:
         self.size = size
-        self._index = index
+
         # A claim asks for thousands of neighbours.
-        self._branches = lru_cache(maxsize=_KEPT)(self._read_branches)
+        @lru_cache(maxsize=_KEPT)
+        def read_branches(level: int, begin: int) -> list[bytes]:
+            return index.hashes(level, begin, begin + BRANCHES)
+
+        self._branches = read_branches
 
     def leaf(self, seq: int) -> bytes:
         """The leaf hash of an entry."""
@@ -155,6 +159,3 @@ class TiledTree:
                 f"the index lacks hashes of the tree at level {level}; run `proctor ledger verify`"
             )
         return found
-
-    def _read_branches(self, level: int, begin: int) -> list[bytes]:
-        return self._index.hashes(level, begin, begin + BRANCHES)

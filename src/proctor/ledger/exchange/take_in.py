@@ -6,7 +6,7 @@ withheld. Reviews, rescores and supersessions are imported with their trials; a 
 replacement is left out of the bundle is refused, because nothing here would show the supersession.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import batched
 from pathlib import Path
@@ -68,10 +68,19 @@ def import_bundle(
     for digest in sorted(taken.bundle.named.keys() - taken.bundle.artifacts):
         if ledger.artifacts.holds(digest):
             ledger.artifacts.check(digest, taken.bundle.named[digest])
-    _keep_artifacts(ledger, path)
+    try:
+        for digest, file in read_artifacts(path):
+            found, _size = ledger.artifacts.put(file)
+            if found != digest:
+                raise AlteredArtifactError(f"{path}: artifact {digest} changed while it was read")
+        ledger.artifacts.settle()
+    except OSError as error:
+        raise LedgerError(f"{ledger.where}: the evidence cannot be stored: {error}") from error
+    finally:
+        ledger.artifacts.discard()
     trials = (entry for entry in read_entries(path) if isinstance(entry, TrialEntry))
     for batch in batched(trials, _BATCH):
-        _seal(ledger, [_with_source(entry, taken.bundle) for entry in batch], taken)
+        _seal(ledger, batch, taken)
     remarks = (entry for entry in read_entries(path) if isinstance(entry, _REMARKS))
     for remarks_batch in batched(remarks, _BATCH):
         _remark(ledger, remarks_batch, taken)
@@ -95,43 +104,24 @@ def _check_superseded(ledger: LedgerWriter, included: set[str], path: Path) -> N
             )
 
 
-def _keep_artifacts(ledger: LedgerWriter, path: Path) -> None:
-    try:
-        for digest, file in read_artifacts(path):
-            found, _size = ledger.artifacts.put(file)
-            if found != digest:
-                raise AlteredArtifactError(f"{path}: artifact {digest} changed while it was read")
-        ledger.artifacts.settle()
-    except OSError as error:
-        raise LedgerError(f"{ledger.where}: the evidence cannot be stored: {error}") from error
-    finally:
-        ledger.artifacts.discard()
-
-
-def _with_source(entry: TrialEntry, bundle: Unbundled) -> TrialEntry:
-    checkpoint = bundle.checkpoint
-    source = Source(
-        kind="bundle", name=checkpoint.origin, seq=entry.seq, root=checkpoint.tree.root.hex()
-    )
-    return msgspec.structs.replace(entry, source=source)
-
-
-def _seal(ledger: LedgerWriter, entries: list[TrialEntry], taken: ImportedBundle) -> None:
+def _seal(ledger: LedgerWriter, trials: Sequence[TrialEntry], taken: ImportedBundle) -> None:
+    origin, tree = taken.bundle.checkpoint.origin, taken.bundle.checkpoint.tree
+    entries, new = [], []
+    for entry in trials:
+        source = Source(kind="bundle", name=origin, seq=entry.seq, root=tree.root.hex())
+        row = read_row(sourced := msgspec.structs.replace(entry, source=source))
+        entries.append(sourced)
+        new.append(NewEntry(sourced, row.subject, row.status))
     with ledger.writing():
         # Withholdings first: if the process is killed in between, no evidence is missing
         # unexplained.
         withheld = list(_find_missing(ledger, entries))
         if withheld:
             ledger.append(withheld)
-        sealed = append_trials(ledger, [_make_new(entry) for entry in entries])
+        sealed = append_trials(ledger, new)
     taken.new += sum(answer.is_new for answer in sealed)
     taken.known += sum(not answer.is_new for answer in sealed)
     taken.without += sum(len(entry.artifacts) for entry in withheld)
-
-
-def _make_new(entry: TrialEntry) -> NewEntry:
-    row = read_row(entry)
-    return NewEntry(entry, row.subject, row.status)
 
 
 def _find_missing(ledger: LedgerWriter, entries: list[TrialEntry]) -> Iterator[WithholdEntry]:
