@@ -288,14 +288,13 @@ class FileLog:
             where = self.directory / "entries"
             raise DamageError(f"{where}: cannot be read: {error.strerror}") from error
         numbers = sorted(int(name[:6]) for name in names if _NAME.fullmatch(name))
-        return {number: self._stamp(number) for number in numbers}
-
-    def _stamp(self, number: int) -> Stamp:
-        try:
-            found = os.lstat(self.directory / segment_name(number))
-        except OSError:
-            return 0, 0, 0  # removed since it was listed
-        return found.st_ino, found.st_size, found.st_mtime_ns
+        stamps: dict[int, Stamp] = dict.fromkeys(numbers, (0, 0, 0))
+        for number in numbers:
+            # One that was removed since it was listed keeps the zeros.
+            with contextlib.suppress(OSError):
+                found = os.lstat(self.directory / segment_name(number))
+                stamps[number] = found.st_ino, found.st_size, found.st_mtime_ns
+        return stamps
 
     def read(self, place: Place, size: int) -> bytes:
         """Bytes of a segment: see `LogStore`."""

@@ -3,6 +3,7 @@
 Does not read its record, whose model is slow to load.
 """
 
+import contextlib
 from collections.abc import Iterable
 
 import msgspec
@@ -36,12 +37,8 @@ class SealedEvidence:
 
     def list_parts(self, entry: TrialEntry) -> list[Part]:
         """The files that may be traces, steps in order; `entry` is that of the trial."""
-        return order_parts(list_parts(tuple(self.files), _named_by(entry)), self.files, self.open)
-
-
-def _named_by(entry: TrialEntry) -> Named:
-    try:
-        outputs = msgspec.json.decode(entry.record, type=_Record).outputs
-    except msgspec.MsgspecError:
-        return Named()
-    return Named(outputs.trajectory_path, outputs.conversation_path)
+        named = Named()
+        with contextlib.suppress(msgspec.MsgspecError):
+            outputs = msgspec.json.decode(entry.record, type=_Record).outputs
+            named = Named(outputs.trajectory_path, outputs.conversation_path)
+        return order_parts(list_parts(tuple(self.files), named), self.files, self.open)

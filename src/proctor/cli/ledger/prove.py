@@ -29,7 +29,6 @@ from proctor.ledger.claims.proof import (
 )
 from proctor.ledger.note import parse_checkpoint
 from proctor.ledger.query import resolve_name
-from proctor.ledger.reader import LedgerReader
 
 
 @click.command("prove")
@@ -73,35 +72,38 @@ def command(
     if (trial is None) == (since is None):
         raise click.UsageError("expected TRIAL or --since CHECKPOINT, one of the two")
     with open_ledger(directory) as ledger:
-        proof = _prove(ledger, trial, since, checkpoint)
+        newest = ledger.refresh()
+        base = load_checkpoint(checkpoint) if checkpoint is not None else newest
+        if since is not None:
+            proof: Proof = make_consistency(ledger, load_checkpoint(since), base)
+        else:
+            found = resolve_name(ledger, trial or "")
+            seq = found if isinstance(found, int) else found.seq
+            proof = make_inclusion(ledger, seq, base)
         data = render_document(proof)
         written = None
         if output is None and not as_json:
-            name = _name_proof(proof, trial or "")
+            if isinstance(proof, InclusionProof):
+                number = (trial or "").isdecimal()
+                name = f"entry-{trial}" if number else (trial or "").rpartition("/")[2]
+            else:
+                name = f"growth-{_size_of(proof.older)}-{_size_of(proof.newer)}"
             written = write_numbered_file(name, ".proof.json", data, [ledger.where])
         elif output not in (None, STDOUT):
             write_new_file(Path(written := str(output)), data, [ledger.where])
         key = load_public_key(ledger)
     if as_json:
-        print_json(_facts(proof) | ({"path": written} if written else {"proof": data.decode()}))
+        facts: dict[str, object] = {"kind": proof.kind}
+        if isinstance(proof, InclusionProof):
+            facts |= {"seq": proof.seq, "kept_back": proof.line is None}
+        print_json(facts | ({"path": written} if written else {"proof": data.decode()}))
     elif written is not None:
         print_line(f"{written}: {_summarize(proof)}")
-        print_line(f"check it: {render_check(written, _checkpoint_of(proof), key)}")
+        under = proof.checkpoint if isinstance(proof, InclusionProof) else proof.newer
+        print_line(f"check it: {render_check(written, under, key)}")
     else:
         send_bytes(data)
     return 0
-
-
-def _name_proof(proof: Proof, trial: str) -> str:
-    match proof:
-        case InclusionProof():
-            return f"entry-{trial}" if trial.isdecimal() else trial.rpartition("/")[2]
-        case ConsistencyProof():
-            return f"growth-{_size_of(proof.older)}-{_size_of(proof.newer)}"
-
-
-def _checkpoint_of(proof: Proof) -> str:
-    return proof.checkpoint if isinstance(proof, InclusionProof) else proof.newer
 
 
 def _size_of(checkpoint: str) -> int:
@@ -117,24 +119,3 @@ def _summarize(proof: Proof) -> str:
         case ConsistencyProof():
             older, newer = _size_of(proof.older), _size_of(proof.newer)
             return f"proves that the ledger only grew, from {older:,} to {newer:,} entries"
-
-
-def _prove(
-    ledger: LedgerReader, trial: str | None, since: str | None, checkpoint: str | None
-) -> Proof:
-    newest = ledger.refresh()
-    under = load_checkpoint(checkpoint) if checkpoint is not None else newest
-    if since is not None:
-        return make_consistency(ledger, load_checkpoint(since), under)
-    found = resolve_name(ledger, trial or "")
-    seq = found if isinstance(found, int) else found.seq
-    return make_inclusion(ledger, seq, under)
-
-
-def _facts(proof: Proof) -> dict[str, object]:
-    match proof:
-        case InclusionProof():
-            is_kept_back = proof.line is None
-            return {"kind": proof.kind, "seq": proof.seq, "kept_back": is_kept_back}
-        case ConsistencyProof():
-            return {"kind": proof.kind}

@@ -64,8 +64,17 @@ def command(
         found.notes.append(note)
     if as_json:
         print_json(_document(found))
-    else:
-        _print(found)
+        return 0 if found.is_sound else 1
+    verdict = "sound" if found.is_sound else f"DAMAGED in {count_of(len(found.damage), 'place')}"
+    print_line(f"{found.where}: {verdict}")
+    for label, text in _facts(found):
+        print_line(f"  {label:<9}  {text}")
+    for damage in found.damage[:_MOST_SHOWN]:
+        print_line(f"  {damage.kind}: {damage.where}: {damage.message}")
+    if (more := len(found.damage) - _MOST_SHOWN) > 0:
+        print_line(f"  … {more:,} more; --json lists them")
+    for note in found.notes:
+        print_line(f"  note: {note}")
     return 0 if found.is_sound else 1
 
 
@@ -90,19 +99,6 @@ def _document(found: Verification) -> dict[str, object]:
     }
 
 
-def _print(found: Verification) -> None:
-    verdict = "sound" if found.is_sound else f"DAMAGED in {count_of(len(found.damage), 'place')}"
-    print_line(f"{found.where}: {verdict}")
-    for label, text in _facts(found):
-        print_line(f"  {label:<9}  {text}")
-    for damage in found.damage[:_MOST_SHOWN]:
-        print_line(f"  {damage.kind}: {damage.where}: {damage.message}")
-    if (more := len(found.damage) - _MOST_SHOWN) > 0:
-        print_line(f"  … {more:,} more; --json lists them")
-    for note in found.notes:
-        print_line(f"  note: {note}")
-
-
 def _facts(found: Verification) -> list[tuple[str, str]]:
     whose = (
         "given with --key"
@@ -110,13 +106,17 @@ def _facts(found: Verification) -> list[tuple[str, str]]:
         else "self-signed: pass --key, which its owner prints with `proctor ledger key`"
     )
     seen = "not read (--fast)" if found.is_fast else count_of(found.artifacts, "file") + " read"
+    withheld = "0 withheld"
+    if found.withheld or found.withheld_artifacts:
+        artifacts = count_of(found.withheld_artifacts, "artifact")
+        withheld = f"{found.withheld:,} withheld, and {artifacts} of other entries"
     facts = [
         ("origin", found.origin or "unknown"),
         ("entries", f"{found.size:,}, root {found.root or 'unknown'}"),
         ("key", found.key or "unknown"),
         ("trusted", whose),
         ("evidence", seen),
-        ("withheld", _render_withheld(found)),
+        ("withheld", withheld),
     ]
     if found.is_fast:
         facts.append(("trials", "ids and duplicates not checked (--fast)"))
@@ -125,10 +125,3 @@ def _facts(found: Verification) -> list[tuple[str, str]]:
     else:
         facts.append(("since", "no older checkpoint was given"))
     return facts
-
-
-def _render_withheld(found: Verification) -> str:
-    if not found.withheld and not found.withheld_artifacts:
-        return "0 withheld"
-    artifacts = count_of(found.withheld_artifacts, "artifact")
-    return f"{found.withheld:,} withheld, and {artifacts} of other entries"

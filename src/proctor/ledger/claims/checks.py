@@ -37,7 +37,7 @@ from proctor.ledger.claims.trust import (
 )
 from proctor.ledger.entry import AnyEntry, TrialEntry, record_digest
 from proctor.ledger.exchange.bundle import check_bundle
-from proctor.ledger.note import Checkpoint, VerifierKey
+from proctor.ledger.note import VerifierKey
 from proctor.ledger.row import read_row
 from proctor.record.reasons import outcome_of
 from proctor.sentence import count_of, render_figure, shown
@@ -57,19 +57,16 @@ def check_checkpoint_file(path: str, given: Given = ()) -> Checked:
     return Checked(
         path=path,
         thing=FileKind.CHECKPOINT,
-        summary=f"{_render_tree(checkpoint)}, signed by {signers}",
+        summary=(
+            f"{checkpoint.origin} with {count_of(checkpoint.tree.size, 'entry', 'entries')} and "
+            f"the root {checkpoint.tree.root.hex()}, signed by {signers}"
+        ),
         diagnostics=tuple(judge_signatures(checkpoint, keys, "the checkpoint")),
         unchecked=(
             *find_unchecked_signatures([checkpoint], keys),
             "that a ledger has this tree: check it with `proctor ledger verify --since`",
         ),
     )
-
-
-def _render_tree(checkpoint: Checkpoint) -> str:
-    tree = checkpoint.tree
-    entries = count_of(tree.size, "entry", "entries")
-    return f"{checkpoint.origin} with {entries} and the root {tree.root.hex()}"
 
 
 def check_proof_file(path: str, given: Given = ()) -> Checked:
@@ -161,23 +158,25 @@ def check_claim_file(path: str, given: Given = ()) -> Checked:
         )
     if not problems:
         tally.add(Diagnostic("rests-on", text, is_problem=False) for text in render_basis(claim))
+    if "not-proven" in problems:
+        summary = "it proves nothing"
+    elif "differs" in problems:
+        summary = "it does not follow from its entries"
+    else:
+        summary = f"{render_score(claim)}{', but a given key did not sign it' if problems else ''}"
+    unchecked += find_unchecked(claim.certificate)
+    unchecked.append("evidence: the entries have only its digests")
+    unchecked.append("how many trials were planned: this is the claimant's statement")
+    if claim.dataset is not None:
+        unchecked.append("how many trials other datasets have: this is the claimant's statement")
     return Checked(
         path=path,
         thing=FileKind.CLAIM,
-        summary=_judge_claim(claim, problems),
+        summary=summary,
         diagnostics=tally.kept,
         more=tally.more,
-        unchecked=(*unchecked, *_find_unchecked(claim)),
+        unchecked=tuple(unchecked),
     )
-
-
-def _judge_claim(claim: Claim, problems: set[str]) -> str:
-    if "not-proven" in problems:
-        return "it proves nothing"
-    if "differs" in problems:
-        return "it does not follow from its entries"
-    signed = ", but a given key did not sign it" if problems else ""
-    return f"{render_score(claim)}{signed}"
 
 
 def render_score(claim: Claim) -> str:
@@ -240,14 +239,6 @@ def render_counts(counts: Counts) -> str:
         f"not counted: superseded {counts.superseded:,}, earlier attempts {counts.attempts:,}, "
         f"of other datasets {counts.other_datasets:,}"
     )
-
-
-def _find_unchecked(claim: Claim) -> Iterator[str]:
-    yield from find_unchecked(claim.certificate)
-    yield "evidence: the entries have only its digests"
-    yield "how many trials were planned: this is the claimant's statement"
-    if claim.dataset is not None:
-        yield "how many trials other datasets have: this is the claimant's statement"
 
 
 def check_bundle_file(path: str, given: Sequence[str] = ()) -> Checked:

@@ -218,17 +218,13 @@ def _compare_operands(
         if len(stated[key]) != len(trials):
             yield f"{key}: {len(stated[key]):,} operands; the entries give {len(trials):,}"
         for found, right in zip(stated[key], trials, strict=False):
-            if not _is_same(found, right):
+            # The order of rewards matters: metrics use the first.
+            if found != right or list(found.rewards or ()) != list(right.rewards or ()):
                 yield (
                     f"{key}: operand {_shown(found)} is not what the entry of trial "
                     f"{right.trial} says: {_shown(right)}"
                 )
                 break
-
-
-def _is_same(found: CertifiedTrial, wanted: CertifiedTrial) -> bool:
-    # The order of rewards matters: metrics use the first.
-    return found == wanted and list(found.rewards or ()) == list(wanted.rewards or ())
 
 
 def _shown(value: object) -> str:

@@ -4,6 +4,7 @@ The computation is that of every other score: the metrics and pass@k of `reward`
 `outcome`. Trials are added up in the order of the log.
 """
 
+import contextlib
 import platform
 from collections.abc import Sequence
 from typing import Any
@@ -28,8 +29,8 @@ from proctor.harbor.stats import ADHOC, count_errored, evals_key
 from proctor.ledger.claims.trials import ReadTrial
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.row import TrialRow, has_only_numbers
-from proctor.reward.metric import RewardColumn, compute_metric
-from proctor.reward.number import Number, Rewards
+from proctor.reward.metric import compute_metric
+from proctor.reward.number import Number
 from proctor.reward.passk import pass_at_k
 from proctor.reward.profile import DEFAULT_PROFILE
 
@@ -56,15 +57,6 @@ class _Certified(msgspec.Struct, frozen=True):
     basis: str
     exception: str | None
     group: str | None = None
-
-
-def _group_of(entry: TrialEntry, row: TrialRow) -> str:
-    """The group that a trial counts in: its certificate's, else one named as harbor does."""
-    stated = entry.score.certificate if entry.score else None
-    if stated is not None and (group := _parse_certified(entry, stated).group):
-        return group
-    model = None if row.model == NO_MODEL else row.model
-    return evals_key(row.agent or "", model, row.recorded_dataset or ADHOC)
 
 
 def operand_of(entry: TrialEntry, row: TrialRow) -> CertifiedTrial:
@@ -123,7 +115,13 @@ def group_operands(claimed: Sequence[ReadTrial]) -> dict[str, list[CertifiedTria
     """The operands of trials by group, in the given order."""
     groups: dict[str, list[CertifiedTrial]] = {}
     for entry, row in claimed:
-        groups.setdefault(_group_of(entry, row), []).append(operand_of(entry, row))
+        stated = entry.score.certificate if entry.score else None
+        group = _parse_certified(entry, stated).group if stated is not None else None
+        if not group:
+            # Named as harbor does.
+            model = None if row.model == NO_MODEL else row.model
+            group = evals_key(row.agent or "", model, row.recorded_dataset or ADHOC)
+        groups.setdefault(group, []).append(operand_of(entry, row))
     return groups
 
 
@@ -153,11 +151,18 @@ def certify(
     groups, results = [], []
     for key, trials in group_operands(claimed).items():
         column = certified_column(CertifiedGroup(key, trials, [], {}))
-        computed = [_compute(name, column) for name in metrics]
-        results += [found for _, found in computed if found is not None]
+        computed: list[CertifiedMetric] = []
+        for name in metrics:
+            written: dict[str, Any] | None = None
+            with contextlib.suppress(ArithmeticError, ValueError):
+                found = compute_metric(name, column)
+                written = {label: write_number(value) for label, value in found.items()}
+                results.append(found)
+            origin = Origin.FAILED if written is None else Origin.COMPUTED
+            computed.append(CertifiedMetric(name, str(origin), inferred=False, result=written))
         estimates = pass_at_k([trial.task for trial in trials], column) if is_whole else {}
-        written = {str(k): write_number(value) for k, value in estimates.items()}
-        groups.append(CertifiedGroup(key, trials, [metric for metric, _ in computed], written))
+        passed = {str(k): write_number(value) for k, value in estimates.items()}
+        groups.append(CertifiedGroup(key, trials, computed, passed))
     summary = summarize_metrics(
         results,
         planned=planned,
@@ -177,12 +182,3 @@ def certify(
             summary.status, write_number(summary.score), summary.resolved, summary.total, reason
         ),
     )
-
-
-def _compute(name: str, column: RewardColumn) -> tuple[CertifiedMetric, Rewards | None]:
-    try:
-        found = compute_metric(name, column)
-    except (ArithmeticError, ValueError):
-        return CertifiedMetric(name, str(Origin.FAILED), inferred=False, result=None), None
-    written: dict[str, Any] = {label: write_number(value) for label, value in found.items()}
-    return CertifiedMetric(name, str(Origin.COMPUTED), inferred=False, result=written), found

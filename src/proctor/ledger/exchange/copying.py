@@ -3,6 +3,7 @@
 Names are chosen by the ledger's owner: each is checked where it becomes a path.
 """
 
+import contextlib
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -48,15 +49,10 @@ def write_below(
         with create_below(target, path) as file:
             write(file)
     except FileExistsError:
-        if not _holds(target, path, sha256):
+        found = None
+        with contextlib.suppress(OSError), open_below(target, path) as file:
+            found = sha256_pieces(iter(lambda: file.read(_CHUNK), b""))
+        if found != sha256:
             raise LedgerError(
                 f"{target / path}: exists with other content; an export replaces nothing"
             ) from None
-
-
-def _holds(target: Path, path: str, sha256: str) -> bool:
-    try:
-        with open_below(target, path) as file:
-            return sha256_pieces(iter(lambda: file.read(_CHUNK), b"")) == sha256
-    except OSError:
-        return False
