@@ -125,7 +125,7 @@ def _read_trials(entries: Sequence[AnyEntry], scope: Scope) -> list[ReadTrial]:
 def _find_superseded(
     entries: Sequence[AnyEntry], trials: Iterable[TrialRow], withheld: Iterable[Subject]
 ) -> set[str]:
-    """The records that another trial replaces, by the rule of ledger.supersession."""
+    """The records that another trial replaces, by the rule of ledger.counting."""
     said = sorted(_of(entries, SupersedeEntry), key=lambda found: found.seq)
     if not said:
         return set()
