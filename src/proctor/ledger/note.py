@@ -177,8 +177,10 @@ def parse_verifier_key(text: str) -> VerifierKey:
     try:
         decoded = base64.b64decode(coded, validate=True)
         stated = bytes.fromhex(key_id)
-    except (ValueError, binascii.Error) as error:
-        raise KeyFileError(f"{shown!r} is not a public key; {wanted}") from error
+    except (ValueError, binascii.Error):
+        decoded = stated = b""
+    if not decoded:
+        raise KeyFileError(f"{shown!r} is not a public key; {wanted}")
     check_name(name, "the name of a public key")
     if len(decoded) != 1 + _PUBLIC_SIZE or decoded[:1] != ED25519:
         raise KeyFileError(f"{shown!r} is not an Ed25519 public key; {wanted}")
