@@ -350,10 +350,10 @@ class LedgerClient:
         return places
 
     def _read_offset(self, body: bytes, total: int) -> int:
-        offset = self._parse(body, _Offset).offset
-        if offset > total:
-            raise LedgerError("the server does not say how far an upload is")
-        return offset
+        with contextlib.suppress(msgspec.MsgspecError, UnicodeDecodeError):
+            if (offset := msgspec.json.decode(body, type=_Offset).offset) <= total:
+                return offset
+        raise LedgerError(f"{self.url}: the server does not say how far an upload is")
 
     def _ask_json[Answer](self, path: str, document: object, model: type[Answer]) -> Answer:
         answer = self._ask("POST", path, content=msgspec.json.encode(document))
