@@ -461,7 +461,7 @@ def test_a_batch_that_is_sent_meanwhile_is_passed_over(tmp_path: Path) -> None:
 def test_a_server_without_room_gets_it_later(tmp_path: Path) -> None:
     evidence, disk = tmp_path / "evidence", tmp_path / "ledger"
     evidence.mkdir()
-    (evidence / "file").write_bytes(drawn(1 << 20, 16))
+    (evidence / "file").write_bytes(drawn(2 << 20, 16))
     disk.mkdir()
     mount("none", str(disk), "tmpfs", options="size=2m,mode=700")
     try:
