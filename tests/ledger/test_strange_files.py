@@ -111,7 +111,7 @@ COMMANDS = (
     ("search", "did"),
     ("export", "--format", "harbor", "-o", "OUT/job"),
 )
-OF_EVIDENCE = {COMMANDS[1], COMMANDS[7]}
+OF_EVIDENCE = {COMMANDS[1], COMMANDS[6]}
 
 
 def snapshot(directory: Path) -> dict[str, tuple[int, int, bytes]]:
