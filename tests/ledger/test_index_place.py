@@ -12,10 +12,8 @@ from proctor.ledger import derived
 from proctor.ledger.api import Ledger
 from proctor.ledger.derived import find_folder, remove_unused
 from proctor.ledger.ledger import OpenLedger
-from proctor.ledger.query import find_trial
 from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.verification.verify import verify_ledger
-from proctor.ledger.withhold import Why, withhold_trial
 from tests.cli.programs import Proctor, run_here
 from tests.ledger.ledgers import find_key, index_of, search_index_of, small
 from tests.ledger.trials import all_bytes, open_ledger, seal_files
@@ -74,19 +72,6 @@ def test_an_index_that_was_shipped_along_is_neither_read_nor_touched(
         assert (ran.code, "ghost" in ran.out) == (0, False)
     assert [someones.read_bytes(), (ledger / "index.sqlite").read_bytes()] == before
     assert (ledger / "search.sqlite").is_symlink()
-
-
-def test_withholding_takes_the_indexes_of_earlier_versions_out(tmp_path: Path) -> None:
-    directory = small(tmp_path, "a", "b")
-    someones = tmp_path / "someones.sqlite"
-    make_stranger(someones)
-    (directory / "index.sqlite").write_bytes(b"a row of a")
-    (directory / "index.sqlite-wal").write_bytes(b"a row of a")
-    (directory / "search.sqlite").symlink_to(someones)
-    with OpenLedger.open(directory, key=find_key(tmp_path)) as ledger:
-        withhold_trial(ledger, find_trial(ledger, "a"), Why("it leaked", "ana"))
-    assert not [path for path in directory.iterdir() if "sqlite" in path.name]
-    assert someones.exists()
 
 
 @pytest.mark.parametrize(

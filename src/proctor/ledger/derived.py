@@ -29,7 +29,6 @@ from proctor.filesystems import find_network, find_stranger
 
 INDEX = "index.sqlite"
 SEARCH_INDEX = "search.sqlite"
-_INDEXES = (INDEX, SEARCH_INDEX)
 # The suffixes of a database and of the files that SQLite puts beside it.
 _BESIDE = ("", "-wal", "-shm", "-journal")
 _FOLDERS = "ledgers"
@@ -131,14 +130,6 @@ def _find_ledger(folder: Path) -> Path | None:
     # The directory is deleted with its ledger: trust the path only if its digest matches.
     is_of_it = sha256_hex(path) == folder.name and not folder.is_symlink()
     return Path(os.fsdecode(path)) if is_of_it else None
-
-
-def remove_from_ledger(directory: Path) -> None:
-    """Remove indexes that earlier versions stored in a ledger, without following links."""
-    for name in (f"{index}{end}" for index in _INDEXES for end in _BESIDE):
-        # A directory of that name is not an index.
-        with contextlib.suppress(FileNotFoundError, IsADirectoryError):
-            (directory / name).unlink()
 
 
 def remove_database(path: Path) -> None:

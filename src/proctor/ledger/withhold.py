@@ -4,9 +4,8 @@
    evidence. It is signed and durable before anything is removed.
 2. The line is overwritten by a placeholder of the same length, so that nothing else moves.
 3. Evidence that no other trial names is deleted; the rest stays until those are withheld too.
-4. The index reads the line again, and the search index is deleted, so that they contain nothing of
-   it either; also those that earlier versions kept in the ledger. Indexes of other users follow
-   when they read the entry.
+4. The index is built again, and the search index is deleted, so that they contain nothing of it
+   either. Indexes of other users follow when they read the entry.
 
 A crash after (1) leaves the bytes; withholding again for the same reason continues with (2).
 Only trials are withheld: a line without a name could be anybody's trial.
@@ -17,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from proctor.errors import LedgerError, MissingArtifactError
-from proctor.ledger.derived import SEARCH_INDEX, remove_from_ledger, remove_index
+from proctor.ledger.derived import SEARCH_INDEX, remove_index
 from proctor.ledger.entry import (
     EvidenceFile,
     Subject,
@@ -28,7 +27,6 @@ from proctor.ledger.entry import (
     encode_entry,
     record_digest,
 )
-from proctor.ledger.log import FileLog
 from proctor.ledger.reader import LedgerReader, LedgerWriter
 from proctor.ledger.review import LONGEST_NAME, check_words
 from proctor.ledger.row import TrialRow, read_row
@@ -243,9 +241,6 @@ def _carry_out(ledger: LedgerWriter, target: _Target, done: Withholding) -> None
             done.removed.append(digest)
     if ledger.index.path is not None:
         remove_index(ledger.index.path.with_name(SEARCH_INDEX))
-    # Versions before the user's cache kept indexes inside of the ledger.
-    if isinstance(ledger.log, FileLog):
-        remove_from_ledger(ledger.log.directory)
     ledger.refresh()  # (4)
 
 
