@@ -10,7 +10,7 @@ import pytest
 from proctor.ledger.api import Ledger
 from proctor.ledger.entry import TrialEntry
 from proctor.ledger.query import find_trial as find_sealed
-from proctor.web.job_files import JobFiles
+from proctor.web.job_directories import JobFiles
 from tests.audit.directories import copy_job, edit_json, find_trial, publish
 from tests.cli.programs import Proctor
 from tests.exchange.trials import write_record

@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 from proctor.ledger.ledger import OpenLedger
 from proctor.ledger.query import list_trials, with_restarted
 from proctor.web.app import make_app
-from proctor.web.subject import Subject
+from proctor.web.data_source import DataSource
 from tests.cluster.ray_cluster import (
     RayCluster,
     find_below,
@@ -148,7 +148,7 @@ class Site:
 
     def look(self, path: str) -> str:
         """A page of the job."""
-        app = make_app(Subject(jobs=(self.job,)))
+        app = make_app(DataSource(jobs=(self.job,)))
         with TestClient(app, base_url="http://127.0.0.1") as client:
             return client.get(path).text
 

@@ -18,8 +18,8 @@ from proctor.errors import ProctorError
 from proctor.ledger.api import Ledger
 from proctor.ledger.entry import NoteEntry
 from proctor.ledger.verification.verify import verify_ledger
-from proctor.web.ledgers.log import opened_log
-from proctor.web.subject import Health, Subject
+from proctor.web.data_source import DataSource, Health
+from proctor.web.ledger_log import opened_log
 from tests.cli.programs import Proctor, run_here
 from tests.ledger.ledgers import EXPERIMENT, find_key, forget_index, record_bytes
 from tests.ledger.trials import open_ledger, seal_files
@@ -152,7 +152,7 @@ def test_nothing_strange_below_a_ledger_is_opened(
             assert ran.out or ran.err, where
     with contextlib.closing(Health(ledger)) as health:
         health.look()
-    with opened_log(Subject(ledger=ledger)) as log:
+    with opened_log(DataSource(ledger=ledger)) as log:
         assert (log.damage is not None) == (name in READ_WITHOUT_EVIDENCE)
         log.list_entries(None, None)
     assert snapshot(aside.parent) == before

@@ -21,7 +21,7 @@ import pytest
 from proctor.api import load
 from proctor.ledger.claims.operands import FROM_BREAKDOWN, FROM_REWARD
 from proctor.web.app import make_app
-from proctor.web.subject import Subject
+from proctor.web.data_source import DataSource
 from tests.cli.programs import Proctor, Ran
 from tests.report.board_ledgers import DATASET
 
@@ -288,8 +288,8 @@ def count_outcome(proctor: Proctor, job: Path) -> Counts:
     return {"counted": summary["total"], "is errored": summary["status"] == "failed"}
 
 
-async def _fetch(subject: Subject, paths: Sequence[str]) -> list[str]:
-    transport = httpx.ASGITransport(app=make_app(subject))
+async def _fetch(source: DataSource, paths: Sequence[str]) -> list[str]:
+    transport = httpx.ASGITransport(app=make_app(source))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         return [(await client.get(path)).text for path in paths]
 
@@ -301,8 +301,8 @@ _TITLE = re.compile(r'<dt>Score</dt><dd><span title="([^"]*)"')
 
 def view_job_page(job: Path) -> Counts:
     """The page of a job's directory."""
-    subject = Subject(jobs=(job,))
-    (page,) = asyncio.run(_fetch(subject, [f"/experiments/{job.name}"]))
+    source = DataSource(jobs=(job,))
+    (page,) = asyncio.run(_fetch(source, [f"/experiments/{job.name}"]))
     return count_page(page)
 
 
@@ -323,7 +323,7 @@ def count_page(page: str) -> Counts:
 def view_pages(ledger: Path, experiment: str, dataset: str) -> dict[str, Counts]:
     """The page of the experiment, and what the first page says of it."""
     paths = (f"/experiments/{experiment}", "/")
-    page, front = asyncio.run(_fetch(Subject(ledger=ledger), paths))
+    page, front = asyncio.run(_fetch(DataSource(ledger=ledger), paths))
     row = re.search(rf'<th scope="row"><a [^>]*>{experiment}</a>(.*?)</tr>', front, re.DOTALL)
     assert row is not None
     labels = '"(?:Trials|Not scored|Errored)"'

@@ -28,7 +28,7 @@ import httpx
 from backports import zstd
 
 from proctor.web.app import make_app
-from proctor.web.subject import Subject
+from proctor.web.data_source import DataSource
 from tests.lazy_imports import LazyModule
 from tests.pinned.cases import Case, PageCase
 from tests.pinned.workspace import Output, Workspace
@@ -194,8 +194,10 @@ def _changed_lines(before: Path, after: Path) -> str:
 
 async def _fetch(case: PageCase) -> httpx.Response:
     jobs = tuple(sorted(Path("jobs").resolve().iterdir()))
-    subject = Subject(ledger=Path("ledger")) if case.subject == "ledger" else Subject(jobs=jobs)
-    transport = httpx.ASGITransport(app=make_app(subject))
+    source = (
+        DataSource(ledger=Path("ledger")) if case.subject == "ledger" else DataSource(jobs=jobs)
+    )
+    transport = httpx.ASGITransport(app=make_app(source))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         return await client.get(case.route)
 

@@ -41,7 +41,7 @@ from proctor.serve.tokens import serve_directory
 from proctor.serve.uploads import Part, Uploads
 from proctor.serve.writer import Writer
 from proctor.web.app import make_app
-from proctor.web.subject import Subject
+from proctor.web.data_source import DataSource
 from tests.ledger.ledgers import ORIGIN, find_key, record_bytes, small
 from tests.serve.attackers import audit_lines
 from tests.serve.servers import (
@@ -288,7 +288,7 @@ async def _asking(top: Path, ask: Callable[[httpx.AsyncClient], Awaitable[Any]])
     )
     server = prepare(options, home_variables(top))
     token = server.served.tokens.add("node", may_write=True, experiments=())
-    app = Front(server.served, make_app(Subject(ledger=options.directory), hosts=None))
+    app = Front(server.served, make_app(DataSource(ledger=options.directory), hosts=None))
     try:
         async with httpx.AsyncClient(
             transport=httpx.ASGITransport(app),

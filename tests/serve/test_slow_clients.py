@@ -18,8 +18,8 @@ from proctor.serve.app import Front
 from proctor.serve.serving import ServeOptions, prepare
 from proctor.web import server
 from proctor.web.app import make_app
+from proctor.web.data_source import DataSource
 from proctor.web.server import PatientProtocol, Tls, make_server
-from proctor.web.subject import Subject
 from tests.ledger.ledgers import small
 from tests.serve.servers import home_variables, make_certificate
 
@@ -42,7 +42,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     options = ServeOptions(directory=small(top), host="127.0.0.1", port=0, key_file=top / "key")
     prepared, tls = prepare(options, home_variables(top)), Tls(*make_certificate(top))
     token = prepared.served.tokens.add("node", may_write=True, experiments=())
-    viewer = make_app(Subject(ledger=options.directory), hosts=None)
+    viewer = make_app(DataSource(ledger=options.directory), hosts=None)
     running = make_server(viewer, front=Front(prepared.served, viewer), tls=tls)
     listening = prepared._listening
     thread = threading.Thread(target=running.run, kwargs={"sockets": [listening]}, daemon=True)

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from proctor.web.app import make_app
-from proctor.web.subject import Subject
+from proctor.web.data_source import DataSource
 from tests.web.browsing import NEW_CONNECTIONS, NO_TLS, open_browser, serving
 from tests.web.subjects import all_jobs, seal_jobs
 from tests.web.traces import write_long
@@ -99,7 +99,7 @@ TOKEN = "the-token-of-the-tests"  # noqa: S105 - it opens nothing
 def jobs_client() -> Iterator[httpx.Client]:
     """A client of a viewer of all real jobs."""
     with (
-        serving(make_app(Subject(jobs=all_jobs()), token=TOKEN)) as address,
+        serving(make_app(DataSource(jobs=all_jobs()), token=TOKEN)) as address,
         httpx.Client(base_url=address, timeout=30, verify=NO_TLS, limits=NEW_CONNECTIONS) as client,
     ):
         yield client
@@ -109,7 +109,7 @@ def jobs_client() -> Iterator[httpx.Client]:
 def ledger_client(sealed: Path) -> Iterator[httpx.Client]:
     """A client of a viewer of the ledger."""
     with (
-        serving(make_app(Subject(ledger=sealed), token=TOKEN)) as address,
+        serving(make_app(DataSource(ledger=sealed), token=TOKEN)) as address,
         httpx.Client(base_url=address, timeout=30, verify=NO_TLS, limits=NEW_CONNECTIONS) as client,
     ):
         yield client

@@ -11,7 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page
 
 from proctor.web.app import make_app
-from proctor.web.subject import Subject
+from proctor.web.data_source import DataSource
 from tests.web.browsing import serving
 from tests.web.looking import follow
 from tests.web.subjects import all_jobs, seal_jobs
@@ -32,8 +32,8 @@ LOOKS = [(390, "light"), (1280, "dark")]
 def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     ledger = seal_jobs(tmp_path_factory.mktemp("accessible") / "ledger")
     with (
-        serving(make_app(Subject(ledger=ledger))) as sealed,
-        serving(make_app(Subject(jobs=all_jobs()))) as jobs,
+        serving(make_app(DataSource(ledger=ledger))) as sealed,
+        serving(make_app(DataSource(jobs=all_jobs()))) as jobs,
     ):
         yield {"ledger": sealed, "jobs": jobs}
 

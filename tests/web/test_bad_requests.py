@@ -16,9 +16,9 @@ from starlette.routing import Route
 
 from proctor.web import server
 from proctor.web.app import make_app
+from proctor.web.data_source import DataSource
 from proctor.web.pages import HEADERS
-from proctor.web.subject import Subject
-from proctor.web.writing import read_form, require_token
+from proctor.web.reviews import read_form, require_token
 from tests.web.browsing import NEW_CONNECTIONS, NO_TLS, serving
 from tests.web.conftest import TOKEN
 from tests.web.subjects import JOBS, SEALED, snapshot
@@ -171,7 +171,7 @@ async def _write(request: Request) -> Response:
 @pytest.fixture(scope="module")
 def writer() -> Iterator[httpx.Client]:
     """A client of a viewer with one more route, which writes for whoever may."""
-    app = make_app(Subject(jobs=(JOBS / JOB,)), token=TOKEN)
+    app = make_app(DataSource(jobs=(JOBS / JOB,)), token=TOKEN)
     app.router.routes.insert(0, Route("/write", _write, methods=["POST"]))
     app.router.routes.insert(0, Route("/defect", _break))
     with (
@@ -287,7 +287,7 @@ def test_what_is_no_form_of_ours_is_refused(
 
 
 def test_without_a_token_of_its_own_a_viewer_lets_nobody_write() -> None:
-    app = make_app(Subject(jobs=(JOBS / JOB,)))
+    app = make_app(DataSource(jobs=(JOBS / JOB,)))
     app.router.routes.insert(0, Route("/write", _write, methods=["POST"]))
     with serving(app) as address:
         for given in ("None", "x"):
@@ -333,7 +333,7 @@ def test_a_client_that_never_ends_its_request_is_left(
     said: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(server, "_PATIENCE", 0.2)
-    app = make_app(Subject(jobs=(JOBS / JOB,)))
+    app = make_app(DataSource(jobs=(JOBS / JOB,)))
     with serving(app) as address, httpx.Client(base_url=address, verify=NO_TLS) as client:
         slow = [connect(client) for _ in range(20)]
         for each in slow:
@@ -357,7 +357,7 @@ def test_a_client_that_takes_nothing_is_left(monkeypatch: pytest.MonkeyPatch) ->
         finally:
             has_left.set()
 
-    app = make_app(Subject(jobs=(JOBS / JOB,)))
+    app = make_app(DataSource(jobs=(JOBS / JOB,)))
     app.router.routes.insert(0, Route("/endless", lambda _: StreamingResponse(endless())))
     with (
         serving(app) as address,

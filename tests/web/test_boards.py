@@ -11,7 +11,7 @@ from proctor.ledger.api import Ledger
 from proctor.ledger.review import append_supersession
 from proctor.report.board.text import COLUMNS
 from proctor.web.app import make_app
-from proctor.web.subject import Subject
+from proctor.web.data_source import DataSource
 from tests.report.board_ledgers import DATASET, open_board_ledger, sit
 from tests.web.browsing import serving
 from tests.web.looking import follow
@@ -46,7 +46,7 @@ def fill(ledger: Ledger) -> None:
 
 @pytest.fixture
 def address(directory: Path) -> Iterator[str]:
-    with serving(make_app(Subject(ledger=directory))) as found:
+    with serving(make_app(DataSource(ledger=directory))) as found:
         yield found
 
 
@@ -117,7 +117,7 @@ def test_a_list_of_trials_is_red_for_alarms_alone(page: Page, tmp_path: Path) ->
         sit(ledger, "noticed", findings=("output-cut", "system-changed"))
         sit(ledger, "told", findings=("output-cut",))
         ledger.refresh()
-    with serving(make_app(Subject(ledger=tmp_path / "ledger"))) as found:
+    with serving(make_app(DataSource(ledger=tmp_path / "ledger"))) as found:
         page.goto(f"{found}/experiments/experiment-001?view=trials")
         tags = page.locator("table.wide .tag")
         assert [(tag.get_attribute("class"), tag.inner_text()) for tag in tags.all()] == [
@@ -165,7 +165,7 @@ def test_what_is_not_there_is_said(
 
 
 def test_jobs_alone_have_no_boards(page: Page) -> None:
-    with serving(make_app(Subject())) as address:
+    with serving(make_app(DataSource())) as address:
         assert page.request.get(f"{address}/boards").status == 404
 
 

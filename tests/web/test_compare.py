@@ -8,7 +8,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
 from proctor.web.app import make_app
-from proctor.web.subject import Subject
+from proctor.web.data_source import DataSource
 from tests.web.browsing import serving
 from tests.web.looking import follow
 
@@ -18,7 +18,7 @@ NAMES = ("03-binary-oracle-k5", "04-binary-scripted-k5", "42-config-multi")
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with serving(make_app(Subject(jobs=tuple(JOBS / name for name in NAMES)))) as found:
+    with serving(make_app(DataSource(jobs=tuple(JOBS / name for name in NAMES)))) as found:
         yield found
 
 

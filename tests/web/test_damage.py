@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from proctor.web.app import make_app
-from proctor.web.subject import Subject
+from proctor.web.data_source import DataSource
 from tests.ledger.ledgers import forget_index
 from tests.web.browsing import NO_TLS, serving
 from tests.web.subjects import SEALED, snapshot
@@ -79,15 +79,15 @@ def test_every_page_says_that_the_ledger_is_damaged(
     damage(copy)
     if not with_index:
         forget_index(copy)
-    subject = Subject(ledger=copy)
+    source = DataSource(ledger=copy)
     before = snapshot(copy)
     with (
-        serving(make_app(subject)) as address,
+        serving(make_app(source)) as address,
         httpx.Client(base_url=address, verify=NO_TLS) as client,
     ):
         client.get("/")
-        assert subject.health is not None
-        subject.health.wait()
+        assert source.health is not None
+        source.health.wait()
         for path in PAGES:
             response = client.get(path)
             assert BANNER in response.text, path
@@ -98,22 +98,22 @@ def test_every_page_says_that_the_ledger_is_damaged(
 
 
 def test_a_ledger_that_is_whole_has_no_banner(copy: Path) -> None:
-    subject = Subject(ledger=copy)
+    source = DataSource(ledger=copy)
     with (
-        serving(make_app(subject)) as address,
+        serving(make_app(source)) as address,
         httpx.Client(base_url=address, verify=NO_TLS) as client,
     ):
         client.get("/")
-        assert subject.health is not None
-        subject.health.wait()
+        assert source.health is not None
+        source.health.wait()
         assert all(BANNER not in client.get(path).text for path in PAGES)
 
 
 def test_damage_that_comes_while_it_is_looked_at_is_seen_and_so_is_its_end(copy: Path) -> None:
-    subject = Subject(ledger=copy)
+    source = DataSource(ledger=copy)
     whole = segment(copy).read_bytes()
     with (
-        serving(make_app(subject)) as address,
+        serving(make_app(source)) as address,
         httpx.Client(base_url=address, verify=NO_TLS) as client,
     ):
         assert BANNER not in client.get("/").text
@@ -128,7 +128,7 @@ def test_a_ledger_that_is_taken_away_and_brought_back_is_said_and_shown(copy: Pa
     trial = f"/trials/{SEALED[0]}/oracle-wrong__FgnNypc"
     pages = (*PAGES[:2], "/boards", "/ledger/entries/1", trial, f"{trial}/trace", "/search?q=a")
     with (
-        serving(make_app(Subject(ledger=copy))) as address,
+        serving(make_app(DataSource(ledger=copy))) as address,
         httpx.Client(base_url=address, timeout=30, verify=NO_TLS, trust_env=False) as client,
     ):
         assert {client.get(page).status_code for page in pages} == {200}
@@ -152,7 +152,7 @@ def test_many_requests_leave_no_file_open(copy: Path) -> None:
         "/ledger", "/ledger/entries/2/proof", "/search?q=a", "/nothing",
     )  # fmt: skip
     with (
-        serving(make_app(Subject(ledger=copy))) as address,
+        serving(make_app(DataSource(ledger=copy))) as address,
         httpx.Client(base_url=address, timeout=30, verify=NO_TLS, trust_env=False) as client,
     ):
         _ask_all(client, pages)

@@ -5,7 +5,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, expect
 
 from proctor.web.app import make_app
-from proctor.web.subject import Subject
+from proctor.web.data_source import DataSource
 from tests.web.browsing import serving
 from tests.web.test_trace_page import PHONE, axe_problems
 from tests.web.traces import gave, ran, said, write_output, write_trial
@@ -27,7 +27,7 @@ def write_two(job: Path) -> None:
 
 def test_two_trials_are_shown_where_they_part(page: Page, tmp_path: Path) -> None:
     write_two(tmp_path / "job")
-    with serving(make_app(Subject(jobs=(tmp_path / "job",)))) as address:
+    with serving(make_app(DataSource(jobs=(tmp_path / "job",)))) as address:
         page.goto(f"{address}/diff?a=job/first&b=job/second")
         expect(page.locator(".verdict")).to_contain_text(
             "The first 3 actions are the same; the environment's answer differs first."
@@ -49,7 +49,7 @@ def test_on_a_phone_the_two_are_one_above_the_other(browser: Browser, tmp_path: 
     write_two(tmp_path / "job")
     context = browser.new_context(viewport=PHONE)
     page = context.new_page()
-    with serving(make_app(Subject(jobs=(tmp_path / "job",)))) as address:
+    with serving(make_app(DataSource(jobs=(tmp_path / "job",)))) as address:
         page.goto(f"{address}/diff?a=job/first&b=job/second")
         left, right = page.locator("#action .side").all()
         upper, lower = left.bounding_box(), right.bounding_box()
@@ -62,7 +62,7 @@ def test_on_a_phone_the_two_are_one_above_the_other(browser: Browser, tmp_path: 
 
 def test_the_same_trial_twice_differs_in_nothing(page: Page, tmp_path: Path) -> None:
     write_two(tmp_path / "job")
-    with serving(make_app(Subject(jobs=(tmp_path / "job",)))) as address:
+    with serving(make_app(DataSource(jobs=(tmp_path / "job",)))) as address:
         page.goto(f"{address}/diff?a=job/first&b=job/first")
         expect(page.locator(".verdict")).to_contain_text("All actions are the same")
 
@@ -74,7 +74,7 @@ def test_outputs_are_shown_line_by_line(page: Page, tmp_path: Path) -> None:
         for trace in (job / name / "agent").glob("trajectory*"):
             trace.unlink()
         write_output(job / name, "buil", "ding\n", f"{last}\n", code=0)
-    with serving(make_app(Subject(jobs=(job,)))) as address:
+    with serving(make_app(DataSource(jobs=(job,)))) as address:
         page.goto(f"{address}/diff?a=job/first&b=job/second")
         expect(page.locator(".verdict")).to_contain_text(
             "The first line of the output is the same; then it differs."
@@ -89,7 +89,7 @@ def test_outputs_are_shown_line_by_line(page: Page, tmp_path: Path) -> None:
 
 def test_who_is_not_named_is_asked_for(page: Page, tmp_path: Path) -> None:
     write_two(tmp_path / "job")
-    with serving(make_app(Subject(jobs=(tmp_path / "job",)))) as address:
+    with serving(make_app(DataSource(jobs=(tmp_path / "job",)))) as address:
         page.goto(f"{address}/diff?a=job/first")
         page.get_by_label("B").fill("job/second")
         page.get_by_role("button", name="Compare").click()

@@ -12,7 +12,7 @@ from backports import zstd
 from playwright.sync_api import Page, expect
 
 from proctor.web.app import make_app
-from proctor.web.subject import Subject
+from proctor.web.data_source import DataSource
 from tests.web.browsing import NO_TLS, serving
 from tests.web.looking import PHONE, find_barriers, follow, is_too_wide
 from tests.web.sealed import JOBS, PNG, copy_job, seal_files, seal_harm
@@ -21,8 +21,8 @@ JOB = "06-errors-oracle-k1"
 TRIAL = f"/trials/{JOB}/good-one__XEzVDEt"
 
 
-def fetch(subject: Subject, path: str) -> httpx.Response:
-    with serving(make_app(subject)) as address:
+def fetch(source: DataSource, path: str) -> httpx.Response:
+    with serving(make_app(source)) as address:
         return httpx.get(address + path, verify=NO_TLS, trust_env=False)
 
 
@@ -40,7 +40,7 @@ def test_a_file_is_sent_as_what_its_bytes_are(
 ) -> None:
     ledger = seal_harm(tmp_path)
     sent = fetch(
-        Subject(ledger=ledger), f"/trials/experiment-001/harm/files/artifacts/{name}?raw=1"
+        DataSource(ledger=ledger), f"/trials/experiment-001/harm/files/artifacts/{name}?raw=1"
     )
     assert sent.status_code == 200
     assert sent.headers["content-type"] == kind
@@ -52,7 +52,7 @@ def test_a_file_is_sent_as_what_its_bytes_are(
 
 def test_a_file_with_a_page_in_it_is_not_opened_by_a_browser(tmp_path: Path, page: Page) -> None:
     ledger = seal_harm(tmp_path)
-    with serving(make_app(Subject(ledger=ledger))) as address:
+    with serving(make_app(DataSource(ledger=ledger))) as address:
         page.goto(address)
         with page.expect_download() as download:
             page.evaluate(
@@ -86,7 +86,7 @@ def test_only_names_that_the_trial_lists_lead_anywhere(tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text("hush")
     (trial / "linked.txt").symlink_to(tmp_path / "secret.txt")
     (trial / "folder").symlink_to(tmp_path)
-    with serving(make_app(Subject(jobs=(job,)))) as address:
+    with serving(make_app(DataSource(jobs=(job,)))) as address:
         for name in TRICKS:
             status, body = ask_plainly(address, f"{TRIAL}/files/{name}?raw=1")
             assert status == 404, name
@@ -100,7 +100,7 @@ def test_a_long_text_is_shown_part_by_part_and_says_where_it_is_cut(
     lines = "".join(f"line {number}\n" for number in range(15_000))
     (job / "good-one__XEzVDEt" / "long.log").write_text(lines)
     page.set_viewport_size(PHONE)
-    with serving(make_app(Subject(jobs=(job,)))) as address:
+    with serving(make_app(DataSource(jobs=(job,)))) as address:
         page.goto(f"{address}{TRIAL}/files/long.log")
         seen = ""
         for _ in range(10):
@@ -120,7 +120,7 @@ def test_what_is_no_text_is_shown_as_bytes_and_a_picture_as_a_picture(
     job = copy_job(tmp_path, JOB)
     (job / "good-one__XEzVDEt" / "core").write_bytes(b"\x00\x01\x7fELF" * 100)
     (job / "good-one__XEzVDEt" / "shot.png").write_bytes(PNG)
-    with serving(make_app(Subject(jobs=(job,)))) as address:
+    with serving(make_app(DataSource(jobs=(job,)))) as address:
         page.goto(f"{address}{TRIAL}/files/core")
         expect(page.locator("pre.hex")).to_contain_text("00 01 7f 45 4c 46")
         page.goto(f"{address}{TRIAL}/files/shot.png")
@@ -138,7 +138,7 @@ def test_a_sealed_file_that_was_altered_is_not_shown(tmp_path: Path) -> None:
     )
     one.write_bytes(other.read_bytes())
     for query in ("", "?raw=1"):
-        found = fetch(Subject(ledger=ledger), f"/trials/experiment-001/one/files/a.txt{query}")
+        found = fetch(DataSource(ledger=ledger), f"/trials/experiment-001/one/files/a.txt{query}")
         assert found.status_code == 500
         assert "damaged" in found.text
         assert "what was sealed" not in found.text
@@ -157,7 +157,7 @@ def test_a_sealed_file_that_unpacks_to_a_disk_full_is_not_unpacked(
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (32 << 20, limits[1]))
     try:
-        found = fetch(Subject(ledger=ledger), "/trials/experiment-001/one/files/a.txt?raw=1")
+        found = fetch(DataSource(ledger=ledger), "/trials/experiment-001/one/files/a.txt?raw=1")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert found.status_code == 500
@@ -173,7 +173,7 @@ def test_a_large_file_goes_out_whole_in_constant_memory(tmp_path: Path) -> None:
         for _ in range(96):
             file.write(piece)
             expected.update(piece)
-    with serving(make_app(Subject(jobs=(job,)))) as address:
+    with serving(make_app(DataSource(jobs=(job,)))) as address:
         httpx.get(f"{address}{TRIAL}", verify=NO_TLS, trust_env=False)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         seen = hashlib.sha256()
@@ -188,7 +188,7 @@ def test_a_large_file_goes_out_whole_in_constant_memory(tmp_path: Path) -> None:
 
 def test_a_file_that_goes_away_meanwhile_is_no_defect(tmp_path: Path) -> None:
     job = copy_job(tmp_path, JOB)
-    with serving(make_app(Subject(jobs=(job,)))) as address:
+    with serving(make_app(DataSource(jobs=(job,)))) as address:
         (job / "good-one__XEzVDEt" / "trial.log").unlink()
         found = httpx.get(f"{address}{TRIAL}/files/trial.log", verify=NO_TLS, trust_env=False)
         assert found.status_code == 404
@@ -197,7 +197,7 @@ def test_a_file_that_goes_away_meanwhile_is_no_defect(tmp_path: Path) -> None:
 def test_the_real_jobs_files_are_all_readable() -> None:
     trial = JOBS / JOB / "good-one__XEzVDEt"
     names = [each.relative_to(trial).as_posix() for each in trial.rglob("*") if each.is_file()]
-    with serving(make_app(Subject(jobs=(JOBS / JOB,)))) as address:
+    with serving(make_app(DataSource(jobs=(JOBS / JOB,)))) as address:
         for name in names:
             sent = httpx.get(f"{address}{TRIAL}/files/{name}?raw=1", verify=NO_TLS, trust_env=False)
             assert sent.content == (trial / name).read_bytes()

@@ -10,11 +10,11 @@ import httpx
 import pytest
 from playwright.sync_api import Page, expect
 
-from proctor.web import shelf
+from proctor.web import job_directories
 from proctor.web.app import make_app
+from proctor.web.data_source import DataSource
 from proctor.web.experiment import state_of
 from proctor.web.live import MOST_LISTENERS
-from proctor.web.subject import Subject
 from tests.web.browsing import NO_TLS, serving
 from tests.web.jobs import JOB, GrowingJob
 from tests.web.subjects import JOBS, all_jobs
@@ -133,11 +133,11 @@ def test_every_real_job_has_a_page(jobs_client: httpx.Client) -> None:
 
 def test_what_is_half_written_or_gone_is_told_and_no_error(tmp_path: Path) -> None:
     job = GrowingJob(tmp_path)
-    subject = Subject(jobs=(job.directory,))
+    source = DataSource(jobs=(job.directory,))
     states: list[str] = []
 
     def look() -> None:
-        files = subject.shelf.find(JOB)
+        files = source.directories.find(JOB)
         assert files is not None
         files._at = 0.0  # as if a while had passed
         states.append(" ".join(state_of(row) for row in files.look().trials))
@@ -163,7 +163,7 @@ def test_what_is_half_written_or_gone_is_told_and_no_error(tmp_path: Path) -> No
     assert states[-2:] == ["attempt running", "attempt"]
     shutil.rmtree(job.directory)
     look()
-    with serving(make_app(subject)) as address:
+    with serving(make_app(source)) as address:
         response = httpx.get(f"{address}/experiments/{JOB}", verify=NO_TLS)
         assert response.status_code == 200
         assert "cannot be read: No such file or directory" in response.text
@@ -174,39 +174,39 @@ def test_a_trial_that_is_a_link_is_not_followed(tmp_path: Path) -> None:
     job = GrowingJob(tmp_path)
     job.end(0)
     (job.directory / job.trials[1]).symlink_to(job.source / job.trials[1])
-    experiment = Subject(jobs=(job.directory,)).experiment(JOB)
+    experiment = DataSource(jobs=(job.directory,)).experiment(JOB)
     assert [row.trial_id for row in experiment.trials] == [job.trials[0]]
 
 
 def test_a_reward_that_is_changed_later_is_seen(tmp_path: Path) -> None:
     job = GrowingJob(tmp_path)
     job.end(0)
-    subject = Subject(jobs=(job.directory,))
-    (row,) = subject.experiment(JOB).trials
+    source = DataSource(jobs=(job.directory,))
+    (row,) = source.experiment(JOB).trials
     assert row.reward is not None
     reward = job.directory / job.trials[0] / "verifier" / "reward.txt"
     reward.write_text("0.25")
-    files = subject.shelf.find(JOB)
+    files = source.directories.find(JOB)
     assert files is not None
     files._at = 0.0  # as if a while had passed
-    (row,) = subject.experiment(JOB).trials
+    (row,) = source.experiment(JOB).trials
     assert row.reward == 0.25
 
 
 def test_a_job_that_comes_later_is_listed(tmp_path: Path) -> None:
     first = GrowingJob(tmp_path)
-    subject = Subject(jobs=(first.directory,), root=tmp_path)
+    source = DataSource(jobs=(first.directory,), root=tmp_path)
     shutil.copytree(JOBS / "14-two-models", tmp_path / "14-two-models")
-    subject.shelf._at = 0.0  # as if a while had passed
-    assert [job.name for job in subject.jobs] == [JOB, "14-two-models"]
+    source.directories._at = 0.0  # as if a while had passed
+    assert [job.name for job in source.jobs] == [JOB, "14-two-models"]
 
 
 def test_jobs_that_nobody_looks_at_are_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    subject = Subject(jobs=all_jobs())
-    monkeypatch.setattr(shelf, "_MOST", 40)
+    source = DataSource(jobs=all_jobs())
+    monkeypatch.setattr(job_directories, "_MOST", 40)
     for job in all_jobs():
-        subject.experiment(job.name)
-    kept = sum(files.size for files in subject.shelf.all())
+        source.experiment(job.name)
+    kept = sum(files.size for files in source.directories.all())
     assert 0 < kept < 120
 
 
@@ -216,7 +216,7 @@ def test_jobs_that_nobody_looks_at_are_let_go(monkeypatch: pytest.MonkeyPatch) -
 def test_the_page_keeps_up_with_a_running_job(tmp_path: Path, page: Page) -> None:
     job = GrowingJob(tmp_path)
     job.end(0)
-    with serving(make_app(Subject(jobs=(job.directory,)))) as address:
+    with serving(make_app(DataSource(jobs=(job.directory,)))) as address:
         page.goto(f"{address}/experiments/{JOB}")
         said = page.locator("#connection")
         expect(said).to_have_text("Live")
@@ -236,7 +236,7 @@ def test_the_page_keeps_up_with_a_running_job(tmp_path: Path, page: Page) -> Non
 
 def test_the_page_says_that_it_lost_the_connection(tmp_path: Path, page: Page) -> None:
     job = GrowingJob(tmp_path)
-    with serving(make_app(Subject(jobs=(job.directory,)))) as address:
+    with serving(make_app(DataSource(jobs=(job.directory,)))) as address:
         page.goto(f"{address}/experiments/{JOB}")
         expect(page.locator("#connection")).to_have_text("Live")
     expect(page.locator("#connection")).to_contain_text("Connection lost")
@@ -244,7 +244,7 @@ def test_the_page_says_that_it_lost_the_connection(tmp_path: Path, page: Page) -
 
 def test_events_tell_changes_and_the_end(tmp_path: Path) -> None:
     job = GrowingJob(tmp_path)
-    app = make_app(Subject(jobs=(job.directory,)))
+    app = make_app(DataSource(jobs=(job.directory,)))
     with serving(app) as address:
         path = f"{address}/experiments/{JOB}/events"
         with httpx.stream(
@@ -271,7 +271,7 @@ def _wait_for_silence(listeners: object) -> None:
 
 def test_only_so_many_may_listen_and_who_goes_is_noticed(tmp_path: Path) -> None:
     job = GrowingJob(tmp_path)
-    app = make_app(Subject(jobs=(job.directory,)))
+    app = make_app(DataSource(jobs=(job.directory,)))
     with (
         serving(app) as address,
         httpx.Client(base_url=address, timeout=30, verify=NO_TLS) as client,

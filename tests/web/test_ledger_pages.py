@@ -15,9 +15,9 @@ from proctor.ledger.query import find_trial
 from proctor.ledger.review import append_note, append_review
 from proctor.ledger.tree import leaf_hash
 from proctor.ledger.withhold import Why, withhold_trial
+from proctor.web import verification
 from proctor.web.app import make_app
-from proctor.web.ledgers import verifying
-from proctor.web.subject import Subject
+from proctor.web.data_source import DataSource
 from tests.ledger.ledgers import forget_index, make_rich_ledger
 from tests.web.browsing import NO_TLS, serving
 from tests.web.looking import PHONE, find_barriers, follow, is_too_wide, watch_dialogs
@@ -50,7 +50,7 @@ def test_the_entries_are_paged_from_the_newest_on(rich: Path, page: Page) -> Non
     with OpenLedger.open(rich) as ledger:
         size = ledger.checkpoint().tree.size
     page.set_viewport_size(PHONE)
-    with serving(make_app(Subject(ledger=rich))) as address:
+    with serving(make_app(DataSource(ledger=rich))) as address:
         page.goto(f"{address}/ledger")
         expect(page.get_by_text("the checkpoint is signed by the key")).to_be_visible()
         assert find_barriers(page) == ""
@@ -76,7 +76,7 @@ def test_every_kind_of_entry_has_a_page(rich: Path) -> None:
     assert set(kinds) == {
         *("trial", "review", "rescore", "supersede", "withhold", "plan", "key", "note", ""),
     }
-    with serving(make_app(Subject(ledger=rich))) as address:
+    with serving(make_app(DataSource(ledger=rich))) as address:
         for kind, seq in kinds.items():
             found = httpx.get(f"{address}/ledger/entries/{seq}", verify=NO_TLS, trust_env=False)
             assert found.status_code == 200
@@ -85,7 +85,7 @@ def test_every_kind_of_entry_has_a_page(rich: Path) -> None:
 
 
 def test_a_browser_checks_that_an_entry_is_in_the_log(rich: Path, page: Page) -> None:
-    with serving(make_app(Subject(ledger=rich))) as address:
+    with serving(make_app(DataSource(ledger=rich))) as address:
         for seq in (0, 77, 149):
             page.goto(f"{address}/ledger/entries/{seq}")
             page.get_by_role("button", name="Check in this browser").click()
@@ -99,7 +99,7 @@ def answer(body: str, route: Route) -> None:
 
 
 def test_a_browser_sees_a_proof_that_does_not_hold(rich: Path, page: Page) -> None:
-    with serving(make_app(Subject(ledger=rich))) as address:
+    with serving(make_app(DataSource(ledger=rich))) as address:
         proof = httpx.get(
             f"{address}/ledger/entries/77/proof", verify=NO_TLS, trust_env=False
         ).json()
@@ -118,7 +118,7 @@ def test_a_browser_sees_a_proof_that_does_not_hold(rich: Path, page: Page) -> No
 
 
 def test_the_proof_that_is_given_out_is_one_that_proctor_checks(rich: Path) -> None:
-    with serving(make_app(Subject(ledger=rich))) as address:
+    with serving(make_app(DataSource(ledger=rich))) as address:
         sent = httpx.get(f"{address}/ledger/entries/77/proof", verify=NO_TLS, trust_env=False)
         line = httpx.get(f"{address}/ledger/entries/77/raw", verify=NO_TLS, trust_env=False).content
     assert sent.headers["content-disposition"].startswith("attachment")
@@ -131,7 +131,7 @@ def test_the_proof_that_is_given_out_is_one_that_proctor_checks(rich: Path) -> N
 
 
 def test_a_verification_in_the_page_says_what_it_found(small: Path, page: Page) -> None:
-    with serving(make_app(Subject(ledger=small))) as address:
+    with serving(make_app(DataSource(ledger=small))) as address:
         page.goto(f"{address}/ledger")
         page.get_by_role("button", name="Verify everything").click()
         expect(page.locator("#verifying .notice")).to_have_text("Sound")
@@ -145,16 +145,16 @@ def test_a_verification_in_the_page_says_what_it_found(small: Path, page: Page) 
 
 
 def test_one_verification_at_a_time(small: Path, page: Page) -> None:
-    with serving(make_app(Subject(ledger=small))) as address:
+    with serving(make_app(DataSource(ledger=small))) as address:
         page.goto(f"{address}/ledger")
-        assert verifying.ONE.acquire(timeout=20)
+        assert verification.ONE.acquire(timeout=20)
         try:
             found = httpx.get(f"{address}/ledger/verification", verify=NO_TLS, trust_env=False)
             assert found.status_code == 503
             page.get_by_role("button", name="Verify everything").click()
             expect(page.locator("#verifying")).to_contain_text("already running")
         finally:
-            verifying.ONE.release()
+            verification.ONE.release()
         headers = {"Sec-Fetch-Site": "cross-site"}
         found = httpx.get(
             f"{address}/ledger/verification", headers=headers, verify=NO_TLS, trust_env=False
@@ -163,17 +163,17 @@ def test_one_verification_at_a_time(small: Path, page: Page) -> None:
 
 
 def test_a_verification_ends_when_nobody_waits_for_it(rich: Path) -> None:
-    assert verifying.ONE.acquire(timeout=20)
-    running = verifying.Running(rich)
+    assert verification.ONE.acquire(timeout=20)
+    running = verification.Running(rich)
     running.is_left.set()
     running.run()
     assert running.result.empty()
-    with serving(make_app(Subject(ledger=rich))) as address:
+    with serving(make_app(DataSource(ledger=rich))) as address:
         url = f"{address}/ledger/verification/progress"
         with httpx.stream("GET", url, verify=NO_TLS, trust_env=False) as told:
             assert told.status_code == 200
-        assert verifying.ONE.acquire(timeout=20)
-        verifying.ONE.release()
+        assert verification.ONE.acquire(timeout=20)
+        verification.ONE.release()
         assert (
             ">Sound<"
             in httpx.get(f"{address}/ledger/verification", verify=NO_TLS, trust_env=False).text
@@ -201,7 +201,7 @@ def damaged_ledgers(small: Path) -> Iterator[str]:
 
 
 def test_a_damaged_ledger_is_shown_as_such_and_never_hidden(small: Path, page: Page) -> None:
-    with serving(make_app(Subject(ledger=small))) as address:
+    with serving(make_app(DataSource(ledger=small))) as address:
         for name in damaged_ledgers(small):
             for path in ("/ledger", "/ledger/entries/1"):
                 found = httpx.get(address + path, verify=NO_TLS, trust_env=False)
@@ -226,7 +226,7 @@ def test_a_line_that_was_edited_since_it_was_read_is_shown_as_damaged(small: Pat
     with OpenLedger.open(small) as ledger:
         ledger.refresh()
     edit_line(small, b'"b.txt"', b'"c.txt"')
-    with serving(make_app(Subject(ledger=small))) as address:
+    with serving(make_app(DataSource(ledger=small))) as address:
         found = httpx.get(f"{address}/ledger/entries/2", verify=NO_TLS, trust_env=False)
         assert found.status_code == 200
         assert "differs from what was signed" in found.text
@@ -252,7 +252,7 @@ def test_harm_in_entries_neither_runs_nor_breaks_the_page(tmp_path: Path, page: 
         said = withhold_trial(opened, other, Why(HARM, "ana")).seq
     dialogs = watch_dialogs(page)
     page.set_viewport_size(PHONE)
-    with serving(make_app(Subject(ledger=ledger))) as address:
+    with serving(make_app(DataSource(ledger=ledger))) as address:
         for path in (
             "",
             "/entries/1",
@@ -271,7 +271,7 @@ def test_harm_in_entries_neither_runs_nor_breaks_the_page(tmp_path: Path, page: 
 
 
 def test_what_is_no_entry_leads_nowhere(small: Path) -> None:
-    with serving(make_app(Subject(ledger=small))) as address:
+    with serving(make_app(DataSource(ledger=small))) as address:
         for path in ("99", "-1", "x", "9" * 30, "%31%00", "%D9%A1", "1/raw/x", "1.5"):
             found = httpx.get(f"{address}/ledger/entries/{path}", verify=NO_TLS, trust_env=False)
             assert found.status_code == 404, path
@@ -281,7 +281,7 @@ def test_what_is_no_entry_leads_nowhere(small: Path) -> None:
 
 
 def test_a_job_has_no_ledger() -> None:
-    with serving(make_app(Subject())) as address:
+    with serving(make_app(DataSource())) as address:
         for path in ("/ledger", "/ledger/entries/1", "/ledger/verification"):
             found = httpx.get(address + path, verify=NO_TLS, trust_env=False)
             assert found.status_code == 404

@@ -12,11 +12,11 @@ from proctor.gateway.trace import ExchangeFacts, TraceBuilder
 from proctor.record.cost import CostBasis, Usage, reported_cost, unknown_cost
 from proctor.traces.entry import MODEL_TRACE, Header
 from proctor.traces.turn import Turn
-from proctor.web import job_files, live_cost
+from proctor.web import job_directories, live_cost
 from proctor.web.app import make_app
-from proctor.web.job_files import JobFiles
+from proctor.web.data_source import DataSource
+from proctor.web.job_directories import JobFiles
 from proctor.web.live_cost import LiveCosts
-from proctor.web.subject import Subject
 from tests.web.browsing import NO_TLS, serving
 from tests.web.jobs import JOB, GrowingJob
 from tests.web.test_job_page import figures_of
@@ -48,16 +48,16 @@ class Talk:
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """No reading is reused."""
-    monkeypatch.setattr(job_files, "_COSTS_FRESH", 0.0)
-    monkeypatch.setattr(job_files, "_FRESH", {False: 0.0, True: 0.0})
+    monkeypatch.setattr(job_directories, "_COSTS_FRESH", 0.0)
+    monkeypatch.setattr(job_directories, "_FRESH", {False: 0.0, True: 0.0})
 
 
 @pytest.mark.usefixtures("at_once")
 def test_the_cost_of_running_trials_is_on_both_pages_until_they_end(tmp_path: Path) -> None:
     job = GrowingJob(tmp_path)
     job.end(0)
-    subject = Subject(jobs=(job.directory,))
-    with serving(make_app(subject)) as address, httpx.Client(verify=NO_TLS) as client:
+    source = DataSource(jobs=(job.directory,))
+    with serving(make_app(source)) as address, httpx.Client(verify=NO_TLS) as client:
 
         def look() -> tuple[str, bool]:
             text = client.get(f"{address}/experiments/{JOB}").text

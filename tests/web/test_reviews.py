@@ -21,7 +21,7 @@ from proctor.ledger.review import list_remarks
 from proctor.ledger.verification.verify import verify_ledger
 from proctor.web import reviews
 from proctor.web.app import make_app
-from proctor.web.subject import Subject
+from proctor.web.data_source import DataSource
 from tests.unprivileged import NOBODY, unprivileged
 from tests.web.browsing import NO_TLS, serving
 from tests.web.looking import find_barriers
@@ -40,10 +40,10 @@ def ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @contextmanager
-def writing_to(subject: Subject) -> Iterator[httpx.Client]:
+def writing_to(source: DataSource) -> Iterator[httpx.Client]:
     """A program that may write."""
     with (
-        serving(make_app(subject, token=TOKEN)) as address,
+        serving(make_app(source, token=TOKEN)) as address,
         httpx.Client(
             base_url=address,
             headers={"Authorization": f"Bearer {TOKEN}"},
@@ -67,7 +67,7 @@ def state_of(ledger: Path) -> dict[str, bytes]:
 
 
 def test_a_review_is_written_in_the_page_and_shown_at_once(ledger: Path, page: Page) -> None:
-    with serving(make_app(Subject(ledger=ledger), token=TOKEN)) as address:
+    with serving(make_app(DataSource(ledger=ledger), token=TOKEN)) as address:
         page.goto(f"{address}/trials/experiment-001/one")
         expect(page.get_by_text("To write a review, open the")).to_be_visible()
         page.goto(f"{address}/trials/experiment-001/one?token={TOKEN}")
@@ -92,7 +92,7 @@ def test_a_review_settles_the_findings_unless_it_defers(
     monkeypatch.setenv("PROCTOR_KEY", str(tmp_path / "key"))
     changes: dict[str, object] = {"inputs.instruction": "do it"}
     found = seal_files(tmp_path, "one", {"trial.log": b"it ran\n"}, **changes)
-    with writing_to(Subject(ledger=found)) as client:
+    with writing_to(DataSource(ledger=found)) as client:
         page = "/trials/experiment-001/one"
         assert 'tag">open<' in client.get(page).text
         client.post(PATH, data={**FORM, "verdict": "defer"})
@@ -114,7 +114,7 @@ def test_without_the_token_or_from_elsewhere_nothing_is_written(
     ledger: Path, headers: dict[str, str], code: int
 ) -> None:
     before = state_of(ledger)
-    with serving(make_app(Subject(ledger=ledger), token=TOKEN)) as address:
+    with serving(make_app(DataSource(ledger=ledger), token=TOKEN)) as address:
         found = httpx.post(
             address + PATH, data=FORM, headers=headers, verify=NO_TLS, trust_env=False
         )
@@ -133,7 +133,7 @@ def test_what_is_no_review_is_refused_with_a_sentence(ledger: Path) -> None:
         ({**FORM, "note": "a" * 100_001}, 413, "at most 100,000"),
         ({**FORM, "note": "a" * 1_000_000}, 413, "more than"),
     ]
-    with writing_to(Subject(ledger=ledger)) as client:
+    with writing_to(DataSource(ledger=ledger)) as client:
         for form, code, words in cases:
             found = client.post(PATH, data=form)
             assert (found.status_code, words in found.text) == (code, True), found.text
@@ -144,7 +144,7 @@ def test_what_is_no_review_is_refused_with_a_sentence(ledger: Path) -> None:
 
 def test_a_plain_job_takes_no_reviews() -> None:
     job = JOBS / "06-errors-oracle-k1"
-    with writing_to(Subject(jobs=(job,))) as client:
+    with writing_to(DataSource(jobs=(job,))) as client:
         found = client.post(f"/trials/{job.name}/good-one__XEzVDEt/reviews", data=FORM)
         assert found.status_code == 409
         assert "stored in a ledger" in found.text
@@ -152,7 +152,7 @@ def test_a_plain_job_takes_no_reviews() -> None:
 
 
 def test_two_at_once_are_both_written(ledger: Path) -> None:
-    with writing_to(Subject(ledger=ledger)) as client, ThreadPoolExecutor(8) as pool:
+    with writing_to(DataSource(ledger=ledger)) as client, ThreadPoolExecutor(8) as pool:
         found = list(
             pool.map(lambda number: client.post(PATH, data={**FORM, "note": str(number)}), range(8))
         )
@@ -166,7 +166,7 @@ def test_a_ledger_that_another_writes_to_is_busy(
 ) -> None:
     monkeypatch.setattr(reviews, "PATIENCE_SEC", 0.2)
     before = state_of(ledger)
-    with writing_to(Subject(ledger=ledger)) as client:
+    with writing_to(DataSource(ledger=ledger)) as client:
         fd = os.open(ledger, os.O_RDONLY)
         fcntl.flock(fd, fcntl.LOCK_EX)
         try:
@@ -188,7 +188,7 @@ def test_without_the_ledgers_key_nothing_is_written_and_no_key_is_made(
     ledger: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = state_of(ledger)
-    with writing_to(Subject(ledger=ledger)) as client:
+    with writing_to(DataSource(ledger=ledger)) as client:
         monkeypatch.setenv("PROCTOR_KEY", str(tmp_path / "none"))
         assert client.post(PATH, data=FORM).status_code == 403
         assert not (tmp_path / "none").exists()
@@ -207,7 +207,7 @@ def test_whoever_may_not_write_the_ledger_is_told_so(monkeypatch: pytest.MonkeyP
         monkeypatch.setenv("PROCTOR_KEY", str(home / "key"))
         open_to_readers(home)
         before = state_of(ledger)
-        with writing_to(Subject(ledger=ledger)) as client:
+        with writing_to(DataSource(ledger=ledger)) as client:
             # Whatever Python loads late lies where only root may look.
             assert client.post(PATH, data={**FORM, "verdict": "great"}).status_code == 400
             with unprivileged():

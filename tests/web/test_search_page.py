@@ -10,8 +10,8 @@ from proctor.search.find import Scanner, fits_condition
 from proctor.search.index import SearchIndex
 from proctor.search.query import TrialCondition, parse_query
 from proctor.web.app import make_app
+from proctor.web.data_source import DataSource
 from proctor.web.search import search_jobs
-from proctor.web.subject import Subject
 from tests.ledger.ledgers import ORIGIN, search_index_of
 from tests.search.ledgers import anchors, ask, gave, lines, make_searched, ran, said
 from tests.web.browsing import serving
@@ -25,7 +25,7 @@ QUERIES = (
 
 def test_what_a_ledger_holds_is_found_with_links_to_the_steps(page: Page, tmp_path: Path) -> None:
     ledger = make_searched(tmp_path)
-    with serving(make_app(Subject(ledger=ledger))) as address:
+    with serving(make_app(DataSource(ledger=ledger))) as address:
         page.goto(f"{address}/search")
         page.get_by_label("What to search for").fill("apt-get")
         page.get_by_role("button", name="Search").click()
@@ -49,7 +49,7 @@ def test_what_a_ledger_holds_is_found_with_links_to_the_steps(page: Page, tmp_pa
 def test_a_query_that_is_none_gets_a_sentence_and_help(
     page: Page, tmp_path: Path, query: str, sentence: str
 ) -> None:
-    with serving(make_app(Subject(jobs=(tmp_path,)))) as address:
+    with serving(make_app(DataSource(jobs=(tmp_path,)))) as address:
         page.goto(f"{address}/search?q={query}")
         expect(page.get_by_role("alert")).to_contain_text(sentence)
         expect(page.get_by_text("words with this prefix")).to_be_visible()
@@ -75,7 +75,7 @@ def test_jobs_are_searched_by_the_rules_of_a_ledger(tmp_path: Path) -> None:
     ledger, job = make_searched(tmp_path), tmp_path / "job"
     write_job(job)
     for query in QUERIES:
-        scanned = search_jobs(Subject(jobs=(job,)), parse_query(query))
+        scanned = search_jobs(DataSource(jobs=(job,)), parse_query(query))
         found = {f"{hit.trial_id}#{hit.row.step} {hit.row.role}" for hit in scanned.hits}
         sealed = {each for each in anchors(ask(ledger, query)) if "#None" not in each}
         assert found == sealed, query
@@ -84,7 +84,7 @@ def test_jobs_are_searched_by_the_rules_of_a_ledger(tmp_path: Path) -> None:
 
 def test_a_job_is_searched_without_a_ledger(page: Page, tmp_path: Path) -> None:
     write_job(tmp_path / "job")
-    with serving(make_app(Subject(jobs=(tmp_path / "job",)))) as address:
+    with serving(make_app(DataSource(jobs=(tmp_path / "job",)))) as address:
         page.goto(f"{address}/search?q=apt-get+exit:!0+trial:fail*")
         expect(page.get_by_role("status")).to_contain_text("1 match in 1 trial")
         expect(page.locator("main")).to_contain_text("the traces of 3 of 3 trials")
@@ -95,7 +95,7 @@ def test_a_job_is_searched_without_a_ledger(page: Page, tmp_path: Path) -> None:
 
 def test_a_search_that_runs_out_of_time_says_what_it_left(tmp_path: Path) -> None:
     write_job(tmp_path / "job")
-    scanned = search_jobs(Subject(jobs=(tmp_path / "job",)), parse_query("apt-get"), seconds=-1)
+    scanned = search_jobs(DataSource(jobs=(tmp_path / "job",)), parse_query("apt-get"), seconds=-1)
     assert (scanned.looked, scanned.trials, scanned.is_all) == (0, 3, False)
 
 
@@ -104,7 +104,7 @@ def test_an_index_that_is_being_made_is_waited_for_by_the_page(page: Page, tmp_p
     # Another process that writes to the index has it to itself.
     busy = SearchIndex.open(search_index_of(ledger), ORIGIN)
     busy.begin(after=0)
-    with serving(make_app(Subject(ledger=ledger))) as address:
+    with serving(make_app(DataSource(ledger=ledger))) as address:
         page.goto(f"{address}/search?q=apt-get")
         expect(page.locator("main")).to_contain_text("Building the search index")
         busy.close()

@@ -10,14 +10,14 @@ from starlette.routing import Route
 
 from proctor.web import server
 from proctor.web.app import make_app
-from proctor.web.subject import Subject
+from proctor.web.data_source import DataSource
 from tests.web.browsing import NO_TLS
 from tests.web.jobs import JOB
 from tests.web.subjects import JOBS
 
 
 def test_small_answers_do_not_wait_for_each_other() -> None:
-    app = make_app(Subject(jobs=(JOBS / JOB,)))
+    app = make_app(DataSource(jobs=(JOBS / JOB,)))
     seen: list[int] = []
 
     async def look(_request: Request) -> Response:

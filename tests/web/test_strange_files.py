@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from proctor.web.app import make_app
-from proctor.web.subject import Subject
+from proctor.web.data_source import DataSource
 from tests.unprivileged import unprivileged
 from tests.web.browsing import NO_TLS, serving
 from tests.web.jobs import JOB
@@ -25,7 +25,7 @@ PATIENCE = 20
 def visit(job: Path, *paths: str) -> list[httpx.Response]:
     """What a viewer of a job answers."""
     with (
-        serving(make_app(Subject(jobs=(job,), root=job.parent))) as address,
+        serving(make_app(DataSource(jobs=(job,), root=job.parent))) as address,
         httpx.Client(base_url=address, timeout=PATIENCE, verify=NO_TLS, trust_env=False) as client,
     ):
         return [client.get(path) for path in paths]
@@ -143,7 +143,7 @@ def test_a_file_that_may_not_be_read_damages_no_ledger() -> None:
         (job / TRIAL / "trial.log").chmod(0)
         trial = f"/trials/{JOB}/{TRIAL}"
         with (
-            serving(make_app(Subject(jobs=(job,)))) as address,
+            serving(make_app(DataSource(jobs=(job,)))) as address,
             httpx.Client(
                 base_url=address, timeout=PATIENCE, verify=NO_TLS, trust_env=False
             ) as client,

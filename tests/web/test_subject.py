@@ -15,8 +15,8 @@ from proctor.exchange.intake import seal_offers
 from proctor.ledger.api import Ledger
 from proctor.report.in_jobs import load_jobs
 from proctor.web.app import make_app
-from proctor.web.job_files import JobFiles
-from proctor.web.subject import Subject
+from proctor.web.data_source import DataSource
+from proctor.web.job_directories import JobFiles
 from proctor.web.trials.trial_view import opened_trial
 from tests.web.browsing import NO_TLS, serving
 from tests.web.jobs import JOB, GrowingJob
@@ -29,13 +29,13 @@ HOSTILE = '"><script>document.title="owned"</script><img src=x onerror=\'documen
     "trial", ["..", ".", "", "../14-two-models", "/etc", "config.json", "a\0b"]
 )
 def test_a_trial_is_found_by_its_name_alone(sealed: Path, trial: str) -> None:
-    for subject in (Subject(jobs=(JOBS / JOB,)), Subject(ledger=sealed)):
-        with pytest.raises(NotThereError), opened_trial(subject, JOB, trial):
+    for source in (DataSource(jobs=(JOBS / JOB,)), DataSource(ledger=sealed)):
+        with pytest.raises(NotThereError), opened_trial(source, JOB, trial):
             pass
         with pytest.raises(NotThereError):
-            subject.experiment(trial)
+            source.experiment(trial)
     first = min(each.name for each in (JOBS / JOB).iterdir() if each.is_dir())
-    with pytest.raises(NotThereError), opened_trial(Subject(ledger=sealed), JOB, first[:-1]):
+    with pytest.raises(NotThereError), opened_trial(DataSource(ledger=sealed), JOB, first[:-1]):
         pass
 
 
@@ -68,8 +68,8 @@ def test_a_job_whose_clock_was_set_back_has_no_duration(tmp_path: Path) -> None:
 def test_a_job_and_a_ledger_give_the_same_trial(sealed: Path) -> None:
     first = min(each.name for each in (JOBS / JOB).iterdir() if each.is_dir())
     found = []
-    for subject in (Subject(jobs=(JOBS / JOB,)), Subject(ledger=sealed)):
-        with opened_trial(subject, JOB, first) as known:
+    for source in (DataSource(jobs=(JOBS / JOB,)), DataSource(ledger=sealed)):
+        with opened_trial(source, JOB, first) as known:
             assert known.traced.record is not None
             found.append(known.traced.record)
     assert found[0] == found[1]
@@ -80,13 +80,13 @@ def test_a_trial_is_not_taken_for_an_attempt_that_is_kept_in_it(tmp_path: Path) 
     job.end(0)
     place = job.directory / job.trials[0]
     shutil.copytree(job.source / job.trials[0], place / "attempts" / "1")
-    subject = Subject(jobs=(job.directory,))
-    assert subject.trial_directory(JOB, place.name) == place
-    kept = subject.trial_directory(JOB, f"{place.name}.attempt-1")
+    source = DataSource(jobs=(job.directory,))
+    assert source.trial_directory(JOB, place.name) == place
+    kept = source.trial_directory(JOB, f"{place.name}.attempt-1")
     assert kept == place / "attempts" / "1"
     for number in ("2", "01", "", "../1", "²"):
         with pytest.raises(NotThereError):
-            subject.trial_directory(JOB, f"{place.name}.attempt-{number}")
+            source.trial_directory(JOB, f"{place.name}.attempt-{number}")
 
 
 def test_a_hostile_name_is_text_and_nothing_else(tmp_path: Path, page: Page) -> None:
@@ -104,7 +104,7 @@ def test_a_hostile_name_is_text_and_nothing_else(tmp_path: Path, page: Page) -> 
     place.rename(job.directory / HOSTILE.replace("/", "|"))
     refused: list[str] = []
     page.on("console", lambda message: refused.append(message.text))
-    with serving(make_app(Subject(jobs=(job.directory,)))) as address:
+    with serving(make_app(DataSource(jobs=(job.directory,)))) as address:
         for view in ("tasks", "trials"):
             page.goto(f"{address}/experiments/{JOB}?view={view}")
             assert page.title() == f"{JOB} · proctor"
@@ -116,7 +116,7 @@ def test_a_hostile_name_is_text_and_nothing_else(tmp_path: Path, page: Page) -> 
 def test_what_is_sealed_meanwhile_is_told_and_shown(tmp_path: Path) -> None:
     ledger = seal_jobs(tmp_path / "ledger", SEALED[1:])
     with (
-        serving(make_app(Subject(ledger=ledger))) as address,
+        serving(make_app(DataSource(ledger=ledger))) as address,
         httpx.Client(base_url=address, timeout=30, verify=NO_TLS) as client,
     ):
         name = SEALED[1]

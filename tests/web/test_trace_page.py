@@ -11,7 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Dialog, Page, ViewportSize, expect
 
 from proctor.web.app import make_app
-from proctor.web.subject import Subject
+from proctor.web.data_source import DataSource
 from tests.web.browsing import serving
 from tests.web.traces import HOSTILE, LONG, gave, ran, said, write_trial
 
@@ -21,7 +21,7 @@ PHONE: ViewportSize = {"width": 390, "height": 844}
 @contextmanager
 def viewing(job: Path, trial: str = "trial__1") -> Iterator[str]:
     """The address of a trial in a job."""
-    with serving(make_app(Subject(jobs=(job,)))) as address:
+    with serving(make_app(DataSource(jobs=(job,)))) as address:
         yield f"{address}/trials/{job.name}/{trial}"
 
 

@@ -11,13 +11,12 @@ from starlette.testclient import TestClient
 from proctor.errors import ChangedTraceError
 from proctor.ledger.step_parts import LARGE
 from proctor.web.app import make_app
-from proctor.web.subject import Subject
-from proctor.web.traces.finding import find_text
+from proctor.web.data_source import DataSource
+from proctor.web.sanitize import fold, make_plain
+from proctor.web.traces.entry_filter import find_text
 from proctor.web.traces.index import build_index
 from proctor.web.traces.lines import FileLines, stamp_of
-from proctor.web.traces.plain import fold, make_plain
-from proctor.web.traces.row import Showing
-from proctor.web.traces.window import read_rows
+from proctor.web.traces.rows import Showing, read_rows
 from tests.ledger.trials import open_ledger, seal_files
 from tests.search.ledgers import TRACE, gave, lines, ran, said
 from tests.web.traces import HOSTILE, touch_later, write_long, write_trial
@@ -26,9 +25,9 @@ OBEYED = "\x00\x07\x08\x1b\x7f\x9b\u200b\u200e\u202a\u202e\u2028\u2066\ufeff\ud8
 WHY = {"reason": "a key was in it", "author": "anna"}
 
 
-def client_of(subject: Subject) -> TestClient:
+def client_of(source: DataSource) -> TestClient:
     """The viewer, asked without a network."""
-    return TestClient(make_app(subject), base_url="http://127.0.0.1", raise_server_exceptions=False)
+    return TestClient(make_app(source), base_url="http://127.0.0.1", raise_server_exceptions=False)
 
 
 def open_lines(path: Path) -> FileLines:
@@ -49,7 +48,7 @@ def test_a_large_sealed_trace_is_read_frame_by_frame(tmp_path: Path) -> None:
     assert path.stat().st_size > LARGE
     with open_ledger(tmp_path) as ledger:
         sealed = seal_files(ledger, "long", {TRACE: path.read_bytes()})
-    with client_of(Subject(ledger=tmp_path / "ledger")) as client:
+    with client_of(DataSource(ledger=tmp_path / "ledger")) as client:
         base = f"/trials/{sealed.experiment_id}/long"
         answer = client.get(f"{base}/steps?around=step-25000&count=4").json()
         assert [row["step"] for row in answer["rows"]] == [24999, 24999, 25000, 25000]
@@ -70,7 +69,7 @@ def test_withheld_traces_are_no_longer_shown(tmp_path: Path) -> None:
     with open_ledger(tmp_path) as ledger:
         sealed = seal_files(ledger, "leaky", {TRACE: lines(said("the key is hunter2"))})
         base = f"/trials/{sealed.experiment_id}/leaky"
-        with client_of(Subject(ledger=tmp_path / "ledger")) as client:
+        with client_of(DataSource(ledger=tmp_path / "ledger")) as client:
             assert "hunter2" in client.get(f"{base}/trace").text
             ledger.withhold(ledger.find("leaky"), **WHY)
             answer = client.get(f"{base}/trace")
@@ -109,7 +108,7 @@ def test_lines_of_a_file_that_changed_are_not_given(tmp_path: Path) -> None:
 def test_many_requests_at_once_get_the_same_answer(tmp_path: Path) -> None:
     write_trial(tmp_path / "job", "t", [said(f"text {n}", n) for n in range(1, 300)])
     with (
-        client_of(Subject(jobs=(tmp_path / "job",))) as client,
+        client_of(DataSource(jobs=(tmp_path / "job",))) as client,
         ThreadPoolExecutor(20) as pool,
     ):
         asked = pool.map(lambda n: client.get(f"/trials/job/t/steps?from={n}&count=1"), range(100))
@@ -123,7 +122,7 @@ def test_many_requests_at_once_get_the_same_answer(tmp_path: Path) -> None:
 def test_names_that_lead_nowhere_are_not_found(tmp_path: Path, name: str, place: str) -> None:
     write_trial(tmp_path / "job", "t", [said("one")])
     write_trial(tmp_path, "outside", [said("secret")])
-    with client_of(Subject(jobs=(tmp_path / "job",))) as client:
+    with client_of(DataSource(jobs=(tmp_path / "job",))) as client:
         answer = client.get(f"/trials/{place}/{name}")
         assert answer.status_code == 404
         assert "secret" not in answer.text
@@ -136,7 +135,7 @@ def test_a_trial_without_a_trace_says_so(tmp_path: Path, is_over: bool, text: st
     (tmp_path / "job" / "t").mkdir(parents=True)
     if is_over:
         (tmp_path / "job" / "t" / "result.json").write_text("{}")
-    with client_of(Subject(jobs=(tmp_path / "job",))) as client:
+    with client_of(DataSource(jobs=(tmp_path / "job",))) as client:
         answer = client.get("/trials/job/t/trace")
         assert answer.status_code == 404
         assert text in answer.text
@@ -145,7 +144,7 @@ def test_a_trial_without_a_trace_says_so(tmp_path: Path, is_over: bool, text: st
 
 def test_nothing_of_a_hostile_trace_is_markup(tmp_path: Path) -> None:
     write_trial(tmp_path / "job", "t", HOSTILE)
-    with client_of(Subject(jobs=(tmp_path / "job",))) as client:
+    with client_of(DataSource(jobs=(tmp_path / "job",))) as client:
         text = client.get("/trials/job/t/trace").text
         assert "alert(1)" in text
         assert "<script>alert" not in text
@@ -170,7 +169,7 @@ def test_what_is_folded_is_accounted_for(text: str) -> None:
 
 def test_search_and_trace_share_the_links_of_a_part(tmp_path: Path) -> None:
     write_trial(tmp_path / "job", "t", [said("needle")], "steps/a b/agent/trajectory.jsonl")
-    with client_of(Subject(jobs=(tmp_path / "job",))) as client:
+    with client_of(DataSource(jobs=(tmp_path / "job",))) as client:
         text = client.get("/search?q=needle").text
         assert 'href="/trials/job/t/trace?part=a+b#step-1"' in text
         assert client.get("/trials/job/t/trace?part=a+b").status_code == 200

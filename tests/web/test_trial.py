@@ -13,7 +13,7 @@ from proctor.ledger.review import append_supersession
 from proctor.ledger.sealing import seal
 from proctor.ledger.withhold import Why, withhold_evidence, withhold_trial
 from proctor.web.app import make_app
-from proctor.web.subject import Subject
+from proctor.web.data_source import DataSource
 from tests.exchange.prime.samples import make_b, submit
 from tests.ledger.ledgers import EXPERIMENT, artifact_path
 from tests.web.browsing import NO_TLS, serving
@@ -27,13 +27,13 @@ ERRORS, STEPS, REWARDS = (
 )
 
 
-def look(subject: Subject, path: str) -> httpx.Response:
-    with serving(make_app(subject)) as address:
+def look(source: DataSource, path: str) -> httpx.Response:
+    with serving(make_app(source)) as address:
         return httpx.get(address + path, verify=NO_TLS, trust_env=False)
 
 
 def look_at_jobs(*paths: str) -> list[httpx.Response]:
-    with serving(make_app(Subject(jobs=tuple(JOBS.iterdir())))) as address:
+    with serving(make_app(DataSource(jobs=tuple(JOBS.iterdir())))) as address:
         return [httpx.get(address + path, verify=NO_TLS, trust_env=False) for path in paths]
 
 
@@ -48,7 +48,7 @@ def test_every_real_trial_has_a_page() -> None:
 
 
 def test_a_trial_in_a_job_says_how_its_score_came_to_be_and_what_is_not_known(page: Page) -> None:
-    with serving(make_app(Subject(jobs=(JOBS / REWARDS,)))) as address:
+    with serving(make_app(DataSource(jobs=(JOBS / REWARDS,)))) as address:
         page.goto(f"{address}/trials/{REWARDS}/fractional__vgVZHBq")
         expect(page.locator(".score .number")).to_have_text("0.5")
         words = page.locator("ol.derivation")
@@ -62,7 +62,7 @@ def test_a_trial_in_a_job_says_how_its_score_came_to_be_and_what_is_not_known(pa
 
 
 def test_an_unscored_trial_says_why_in_words_and_shows_the_evidence(page: Page) -> None:
-    with serving(make_app(Subject(jobs=(JOBS / ERRORS,)))) as address:
+    with serving(make_app(DataSource(jobs=(JOBS / ERRORS,)))) as address:
         page.goto(f"{address}/trials/{ERRORS}/verifier-timeout__U2NynYW")
         expect(page.locator(".score .number")).to_have_text("not scored")
         expect(page.get_by_text("the verifier timed out")).to_be_visible()
@@ -85,7 +85,7 @@ def test_steps_are_put_together_in_the_order_they_were_run() -> None:
 
 def test_a_reward_that_was_edited_since_is_seen(tmp_path: Path) -> None:
     ledger = seal_jobs(tmp_path, REWARDS)
-    honest = look(Subject(ledger=ledger), f"/trials/{REWARDS}/fractional__vgVZHBq")
+    honest = look(DataSource(ledger=ledger), f"/trials/{REWARDS}/fractional__vgVZHBq")
     assert "does not match the recorded numbers" not in honest.text
     with open_for_writing(tmp_path) as opened:
         row = find_trial(opened, f"{REWARDS}/fractional__vgVZHBq")
@@ -98,7 +98,7 @@ def test_a_reward_that_was_edited_since_is_seen(tmp_path: Path) -> None:
     at = data.index(b'"reward":0.5', found.place.offset)
     data[at : at + 12] = b'"reward":1.5'
     segment.write_bytes(data)
-    edited = look(Subject(ledger=ledger), f"/trials/{REWARDS}/fractional__vgVZHBq")
+    edited = look(DataSource(ledger=ledger), f"/trials/{REWARDS}/fractional__vgVZHBq")
     assert edited.status_code == 200
     assert "ledger is damaged" in edited.text
     assert "differs from what was signed" in edited.text
@@ -115,7 +115,7 @@ def test_a_basis_of_another_name_hides_no_other_number(tmp_path: Path) -> None:
     )
     rewards = {"evaluation.reward": 1.0, "evaluation.breakdown": {"reward": 1.0}}
     ledger = seal_files(tmp_path, "t1", files, score, **rewards)
-    seen = look(Subject(ledger=ledger), f"/trials/{EXPERIMENT}/t1")
+    seen = look(DataSource(ledger=ledger), f"/trials/{EXPERIMENT}/t1")
     assert "does not match the recorded numbers" in seen.text
 
 
@@ -124,10 +124,10 @@ def test_kept_attempts_and_the_trial_lead_to_each_other(tmp_path: Path) -> None:
     kept = copy_job(tmp_path / "kept", ERRORS) / "good-one__XEzVDEt"
     (job / "good-one__XEzVDEt" / "attempts").mkdir()
     kept.rename(job / "good-one__XEzVDEt" / "attempts" / "1")
-    subject = Subject(jobs=(job,))
-    whole = look(subject, f"/trials/{ERRORS}/good-one__XEzVDEt")
+    source = DataSource(jobs=(job,))
+    whole = look(source, f"/trials/{ERRORS}/good-one__XEzVDEt")
     assert f'href="/trials/{ERRORS}/good-one__XEzVDEt.attempt-1"' in whole.text
-    attempt = look(subject, f"/trials/{ERRORS}/good-one__XEzVDEt.attempt-1")
+    attempt = look(source, f"/trials/{ERRORS}/good-one__XEzVDEt.attempt-1")
     assert attempt.status_code == 200
     assert f'href="/trials/{ERRORS}/good-one__XEzVDEt"' in attempt.text
 
@@ -138,10 +138,10 @@ def test_what_stands_in_for_what_is_seen_from_both_sides(tmp_path: Path) -> None
         one = find_trial(opened, f"{ERRORS}/build-fail__dVG2ioy")
         other = find_trial(opened, f"{ERRORS}/good-one__XEzVDEt")
         append_supersession(opened, one, other, "infrastructure", reason="disk", author="ana")
-    replaced = look(Subject(ledger=ledger), f"/trials/{ERRORS}/build-fail__dVG2ioy").text
+    replaced = look(DataSource(ledger=ledger), f"/trials/{ERRORS}/build-fail__dVG2ioy").text
     assert "Replaced by" in replaced
     assert f'href="/trials/{ERRORS}/good-one__XEzVDEt"' in replaced
-    standing = look(Subject(ledger=ledger), f"/trials/{ERRORS}/good-one__XEzVDEt").text
+    standing = look(DataSource(ledger=ledger), f"/trials/{ERRORS}/good-one__XEzVDEt").text
     assert "Replaces" in standing
     assert f'href="/trials/{ERRORS}/build-fail__dVG2ioy"' in standing
 
@@ -149,7 +149,7 @@ def test_what_stands_in_for_what_is_seen_from_both_sides(tmp_path: Path) -> None
 def test_a_sample_of_primes_says_what_it_rests_on(tmp_path: Path, page: Page) -> None:
     with open_for_writing(tmp_path) as opened:
         seal(opened, [submit(make_b())])
-    with serving(make_app(Subject(ledger=tmp_path / "ledger"))) as address:
+    with serving(make_app(DataSource(ledger=tmp_path / "ledger"))) as address:
         page.goto(f"{address}/trials/nightly/prime-ev1-s1")
         expect(page.get_by_text("the reward is only what the record states")).to_be_visible()
         expect(page.get_by_text("Only durations were recorded")).to_be_visible()
@@ -169,7 +169,7 @@ def test_withheld_lost_and_never_there_are_three_things(tmp_path: Path, page: Pa
         entry = opened.entry(row.seq)
         digest = next(each.sha256 for each in entry.evidence if each.path == "config.json")  # type: ignore[union-attr]
         artifact_path(opened, digest).unlink()
-    with serving(make_app(Subject(ledger=ledger))) as address:
+    with serving(make_app(DataSource(ledger=ledger))) as address:
         page.goto(f"{address}/trials/{trial}")
         files = page.locator("table.files")
         expect(files.get_by_role("row", name="result.json").last).to_contain_text(
@@ -188,7 +188,7 @@ def test_a_withheld_trial_says_so_and_why(tmp_path: Path, page: Page) -> None:
     with open_for_writing(tmp_path) as opened:
         row = find_trial(opened, f"{ERRORS}/good-one__XEzVDEt")
         withhold_trial(opened, row, Why("a key leaked", "ana"))
-    with serving(make_app(Subject(ledger=ledger))) as address:
+    with serving(make_app(DataSource(ledger=ledger))) as address:
         page.goto(f"{address}/trials/{ERRORS}/good-one__XEzVDEt")
         expect(page.get_by_text("This trial was withheld.")).to_be_visible()
         expect(page.get_by_text("a key leaked (ana")).to_be_visible()
@@ -213,17 +213,17 @@ def test_a_link_in_a_job_is_no_trial(tmp_path: Path) -> None:
     job = copy_job(tmp_path, ERRORS)
     (job / "linked__aaaaaaa").symlink_to(job / "good-one__XEzVDEt")
     with pytest.raises(NotThereError):
-        Subject(jobs=(job,)).trial_directory(ERRORS, "linked__aaaaaaa")
-    assert look(Subject(jobs=(job,)), f"/trials/{ERRORS}/linked__aaaaaaa").status_code == 404
+        DataSource(jobs=(job,)).trial_directory(ERRORS, "linked__aaaaaaa")
+    assert look(DataSource(jobs=(job,)), f"/trials/{ERRORS}/linked__aaaaaaa").status_code == 404
 
 
 def test_a_trial_that_is_half_written_is_shown_as_far_as_it_goes(tmp_path: Path) -> None:
     job = copy_job(tmp_path, ERRORS)
     trial = job / "good-one__XEzVDEt"
-    whole = look(Subject(jobs=(job,)), f"/trials/{ERRORS}/good-one__XEzVDEt")
+    whole = look(DataSource(jobs=(job,)), f"/trials/{ERRORS}/good-one__XEzVDEt")
     assert "torn or not JSON" not in whole.text
     (trial / "result.json").write_text('{"task_name": "torn')
-    torn = look(Subject(jobs=(job,)), f"/trials/{ERRORS}/good-one__XEzVDEt")
+    torn = look(DataSource(jobs=(job,)), f"/trials/{ERRORS}/good-one__XEzVDEt")
     assert torn.status_code == 200
     assert "torn or not JSON" in torn.text
     assert "verifier/reward.txt" in torn.text
@@ -233,7 +233,7 @@ def test_harm_in_every_field_neither_runs_nor_breaks_the_page(tmp_path: Path, pa
     ledger = seal_harm(tmp_path)
     dialogs = watch_dialogs(page)
     page.set_viewport_size(PHONE)
-    with serving(make_app(Subject(ledger=ledger))) as address:
+    with serving(make_app(DataSource(ledger=ledger))) as address:
         for path in ("", "/files/artifacts/page.html", "/files/verifier/test-stdout.txt"):
             response = page.goto(f"{address}/trials/experiment-001/harm{path}")
             assert response is not None

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from proctor.digest import sha256_hex
 from proctor.ledger.ledger import OpenLedger
-from proctor.web.subject import Subject
+from proctor.web.data_source import DataSource
 from tests.ledger.ledgers import EXPERIMENT, artifact_path
 from tests.trial.changed import change, changes, differing
 from tests.web.sealed import seal_files
@@ -25,7 +25,7 @@ def test_changes_are_listed_the_system_first_and_cut(tmp_path: Path) -> None:
         "one",
         {"changes.jsonl": changes(*MANY, SYSTEM), "clean-room.json": differing()},
     )
-    page = look(Subject(ledger=ledger), f"/trials/{EXPERIMENT}/one").text
+    page = look(DataSource(ledger=ledger), f"/trials/{EXPERIMENT}/one").text
     text = text_of(page)
     assert "301 paths differ from the image. The agent changed 1 system, 300 work, 0 home" in text
     assert page.index("/etc/ld.so.preload") < page.index("/app/0<")
@@ -39,7 +39,7 @@ def test_changes_are_listed_the_system_first_and_cut(tmp_path: Path) -> None:
 def test_steps_have_their_counts_and_the_last_its_paths(tmp_path: Path) -> None:
     files = {"steps/a/changes.jsonl": changes(SYSTEM), "steps/b/changes.jsonl": changes(*MANY[:2])}
     ledger = seal_files(tmp_path, "one", files, **{"evaluation.reward": 0.0})
-    text = text_of(look(Subject(ledger=ledger), f"/trials/{EXPERIMENT}/one").text)
+    text = text_of(look(DataSource(ledger=ledger), f"/trials/{EXPERIMENT}/one").text)
     assert "After step a : 1 path differs from the image." in text
     assert "/etc/ld.so.preload" not in text
     assert "/app/1 work agent created" in text
@@ -48,7 +48,7 @@ def test_steps_have_their_counts_and_the_last_its_paths(tmp_path: Path) -> None:
 
 def test_a_trial_of_which_neither_is_known_has_no_such_section(tmp_path: Path) -> None:
     ledger = seal_files(tmp_path, "one", {"x": b""})
-    page = look(Subject(ledger=ledger), f"/trials/{EXPERIMENT}/one").text
+    page = look(DataSource(ledger=ledger), f"/trials/{EXPERIMENT}/one").text
     assert 'id="changes"' not in page
     assert 'id="clean-room"' not in page
 
@@ -56,13 +56,13 @@ def test_a_trial_of_which_neither_is_known_has_no_such_section(tmp_path: Path) -
 def test_what_is_lost_or_no_record_is_said(tmp_path: Path) -> None:
     data = changes(SYSTEM)
     ledger = seal_files(tmp_path, "one", {"changes.jsonl": data, "clean-room.json": b"5"})
-    subject = Subject(ledger=ledger)
-    page = look(subject, f"/trials/{EXPERIMENT}/one").text
+    source = DataSource(ledger=ledger)
+    page = look(source, f"/trials/{EXPERIMENT}/one").text
     assert "clean-room.json: Expected `object`" in page
     with OpenLedger.open(ledger) as opened:
         path = artifact_path(opened, sha256_hex(data))
         path.write_bytes(artifact_path(opened, sha256_hex(b"5")).read_bytes())
-    altered = look(subject, f"/trials/{EXPERIMENT}/one")
+    altered = look(source, f"/trials/{EXPERIMENT}/one")
     assert (altered.status_code, "artifact" in altered.text) == (200, True)
     path.unlink()
-    assert "changes.jsonl lost" in text_of(look(subject, f"/trials/{EXPERIMENT}/one").text)
+    assert "changes.jsonl lost" in text_of(look(source, f"/trials/{EXPERIMENT}/one").text)

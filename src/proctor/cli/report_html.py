@@ -11,7 +11,7 @@ from proctor.report.document.facts import ReportFacts
 from proctor.report.page.html import render_page
 from proctor.report.runs import Run
 from proctor.web.export import make_pages, write_site
-from proctor.web.style import load_style
+from proctor.web.pages import load_style
 
 
 def render_html(facts: ReportFacts) -> str:

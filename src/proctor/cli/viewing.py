@@ -26,10 +26,10 @@ from proctor.ledger.log import is_ledger
 from proctor.ledger.place import find_url, open_reader
 from proctor.sentence import printable
 from proctor.web.app import make_app
+from proctor.web.data_source import DataSource
+from proctor.web.format import experiment_path
+from proctor.web.reviews import new_token
 from proctor.web.server import HOST, listen, serve
-from proctor.web.shown import experiment_path
-from proctor.web.subject import Subject
-from proctor.web.writing import new_token
 
 PORT = 8380
 """The default port."""
@@ -40,20 +40,20 @@ def view(
     thing: str | None, directory: str | None, *, port: int | None, opens: bool, as_json: bool
 ) -> None:
     """Serve pages until interrupted."""
-    subject = find_subject(thing, directory)
+    source = find_subject(thing, directory)
     token = new_token()
-    app = make_app(subject, token=token)
+    app = make_app(source, token=token)
     listening = _listen(port)
     address = f"http://{HOST}:{listening.getsockname()[1]}/"
-    opened = f"{address}{_find_page(subject)}?token={token}"
+    opened = f"{address}{_find_page(source)}?token={token}"
     if as_json:
         print_json({"address": address, "token": token, "open": opened})
     else:
-        print_stderr(f"{_describe(subject)}: {opened} (Ctrl-C ends it)")
+        print_stderr(f"{_describe(source)}: {opened} (Ctrl-C ends it)")
     if opens and not webbrowser.open(opened):
         print_stderr("no browser could be started; open the address manually")
-    if subject.ledger is not None and find_url(subject.ledger) is not None:
-        threading.Thread(target=_keep_up, args=(subject.ledger,), daemon=True).start()
+    if source.ledger is not None and find_url(source.ledger) is not None:
+        threading.Thread(target=_keep_up, args=(source.ledger,), daemon=True).start()
     serve(app, listening)
 
 
@@ -75,20 +75,20 @@ def _listen(port: int | None) -> socket.socket:
         return listen(0)
 
 
-def _find_page(subject: Subject) -> str:
+def _find_page(source: DataSource) -> str:
     """The page to open first: that of the job if one was named, else the list."""
-    is_list = subject.ledger is not None or subject.root is not None
-    return "" if is_list else experiment_path(subject.jobs[0].name).removeprefix("/")
+    is_list = source.ledger is not None or source.root is not None
+    return "" if is_list else experiment_path(source.jobs[0].name).removeprefix("/")
 
 
-def _describe(subject: Subject) -> str:
-    if subject.ledger is not None:
-        return printable(f"the ledger {find_url(subject.ledger) or subject.ledger}")
-    jobs = subject.jobs
+def _describe(source: DataSource) -> str:
+    if source.ledger is not None:
+        return printable(f"the ledger {find_url(source.ledger) or source.ledger}")
+    jobs = source.jobs
     return printable(f"the job {jobs[0]}") if len(jobs) == 1 else f"{len(jobs):,} jobs"
 
 
-def find_subject(thing: str | None, directory: str | None) -> Subject:
+def find_subject(thing: str | None, directory: str | None) -> DataSource:
     """Decide what to show: a ledger, or jobs.
 
     Raises:
@@ -104,16 +104,16 @@ def find_subject(thing: str | None, directory: str | None) -> Subject:
         )
     if is_ledger(place) or (place / "entries").is_dir():
         _check_ledger(place)
-        return Subject(ledger=place.resolve())
+        return DataSource(ledger=place.resolve())
     place = place.resolve()
     jobs = find_jobs(place)
     if jobs != [place]:
-        return Subject(jobs=tuple(jobs), root=place)
+        return DataSource(jobs=tuple(jobs), root=place)
     try:
         load_job(str(place))
     except JobError as error:
         raise InputError(f"{error}; not a ledger either") from error
-    return Subject(jobs=(place,))
+    return DataSource(jobs=(place,))
 
 
 def _check_ledger(place: Path) -> None:

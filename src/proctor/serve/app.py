@@ -65,7 +65,7 @@ from proctor.serve.intake import (
 from proctor.serve.tokens import Token, Tokens
 from proctor.serve.uploads import LARGEST_BODY, Part, Uploads
 from proctor.serve.writer import Writer, enrol
-from proctor.web.writing import read_body
+from proctor.web.reviews import read_body
 
 _API = ("/checkpoint", "/tile/", "/artifacts", "/machines", "/submit")
 LARGEST_SUBMISSION = 32 << 20

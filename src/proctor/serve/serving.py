@@ -19,8 +19,8 @@ from proctor.serve.tokens import Tokens, serve_directory
 from proctor.serve.uploads import Uploads
 from proctor.serve.writer import Writer
 from proctor.web.app import make_app
+from proctor.web.data_source import DataSource
 from proctor.web.server import Tls, listen, serve
-from proctor.web.subject import Subject
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -51,7 +51,7 @@ class LedgerServer:
 
     def run(self) -> None:
         """Answer until interrupted."""
-        viewer = make_app(Subject(ledger=self.served.directory), hosts=None)
+        viewer = make_app(DataSource(ledger=self.served.directory), hosts=None)
         try:
             serve(viewer, self._listening, front=Front(self.served, viewer), tls=self._tls)
         finally:

@@ -1,23 +1,22 @@
 """The viewer: jobs and ledgers as web pages on this machine.
 
-    subject                     the data behind the pages: a ledger, or job directories
-    shelf, job_files            job directories, which may change while they are viewed
-    live_cost                   what trials without a result have cost so far
+    data_source                 the data behind the pages: a ledger, or job directories
+    job_directories             job directories, which may change while they are viewed
     experiment                  an experiment or a job: its rows, and the counts
     pages                       templates to responses, and their headers
     lru                         a cache of the values that were used last
-    shown, listing              formatting of values; pagination
-    guard, writing, problems    checks of requests, write access, error pages
+    format, sanitize, listing   formatting of values; untrusted text made safe; pagination
+    problems                    error pages
     experiments                 the front page
     job_page, live              an experiment, its filters, and its changes as events
-    app                         the table of routes
+    live_cost                   what trials without a result have cost so far
+    app                         the table of routes, and checks of requests
     trial                       the page of one trial; its contents are in trials/
     files                       one file of a trial, as text or as bytes
-    reviews                     reviews submitted from the page of a trial
-    ledger                      the pages of a ledger; their contents are in ledgers/
-    visible                     make untrusted text visible
+    reviews                     write access; reviews submitted from the page of a trial
+    ledger                      the pages of a ledger
+    ledger_log, verification    its entries; a verification in the background
     compare                     two experiments side by side
-    style                       style sheets as text, for standalone pages
     export                      the report and the pages of trials as a static site
     trace                       the page of a trace, and the JSON for its script
     diff                        two traces side by side

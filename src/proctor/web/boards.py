@@ -27,10 +27,10 @@ from proctor.report.board.text import (
     split_rows,
 )
 from proctor.web.bars import draw_bar, find_scale
+from proctor.web.data_source import DataSource
+from proctor.web.format import board_path
 from proctor.web.listing import make_pages, read_page
 from proctor.web.pages import ENVIRONMENT, render_page
-from proctor.web.shown import board_path
-from proctor.web.subject import Subject
 
 _ON_A_PAGE = 200
 # A board of a large ledger needs much memory, so only one is computed at a time; waiting requests
@@ -48,25 +48,25 @@ _WORDS = {
 
 
 def _list_boards(request: Request) -> Response:
-    subject: Subject = request.app.state.subject
-    with subject.opened() as ledger:
+    source: DataSource = request.app.state.source
+    with source.opened() as ledger:
         found = list_datasets(_need(ledger))
     return render_page("boards.html", title="Boards", datasets=found)
 
 
 def _show_board(request: Request) -> Response:
-    subject: Subject = request.app.state.subject
+    source: DataSource = request.app.state.source
     dataset, at = request.path_params["dataset"], _read_at(request)
     number, page = request.query_params.get("row", ""), read_page(request.query_params)
-    with subject.opened() as opened, _ONE_AT_A_TIME:
+    with source.opened() as opened, _ONE_AT_A_TIME:
         ledger = _need(opened)
         with snapshot(ledger) as size:
             key = ("board", dataset, at or size, size, number, page)
-        piece = subject.kept.find(key)
+        piece = source.kept.find(key)
         if piece is None:
             board = _make(ledger, dataset, at)
             piece = _render_trials(board, number, page) if number else _render_board(board)
-            subject.kept.keep(key, piece)
+            source.kept.keep(key, piece)
     title = f"Row {number} of {dataset}" if number else f"Board of {dataset}"
     return render_page("board.html", title=title, piece=piece)
 

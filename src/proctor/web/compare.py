@@ -25,9 +25,9 @@ from proctor.report.comparison.sides import Side, make_side
 from proctor.report.groups import group_trials
 from proctor.report.page.html import Links, render_blocks
 from proctor.report.runs import Run, load_job_run, load_sealed_run
+from proctor.web.data_source import DataSource
+from proctor.web.format import pair_path, trial_path
 from proctor.web.pages import render_page
-from proctor.web.shown import pair_path, trial_path
-from proctor.web.subject import Subject
 
 # Experiments that the form offers; others can be typed.
 _MOST_NAMED: Final = 200
@@ -61,10 +61,10 @@ def _read_asked(query: Mapping[str, str]) -> _Params:
 
 
 def _show_compare(request: Request) -> Response:
-    subject: Subject = request.app.state.subject
+    source: DataSource = request.app.state.source
     asked = _read_asked(request.query_params)
-    with subject.opened() as ledger:
-        runs = [_load(subject, ledger, name) for name in asked.names if name]
+    with source.opened() as ledger:
+        runs = [_load(source, ledger, name) for name in asked.names if name]
         offered = [[group.full_label for group in group_trials(run.trials)] for run in runs]
         title, body, refusal = "Compare", Markup(""), ""
         if asked.is_whole:
@@ -81,16 +81,16 @@ def _show_compare(request: Request) -> Response:
             refusal=refusal,
             asked=asked,
             groups=offered if asked.is_whole else [[], []],
-            experiments=_list_named(subject, ledger),
+            experiments=_list_named(source, ledger),
             most_named=_MOST_NAMED,
             most_traces=_MOST_TRACES,
         )
 
 
-def _load(subject: Subject, ledger: LedgerReader | None, name: str) -> Run:
+def _load(source: DataSource, ledger: LedgerReader | None, name: str) -> Run:
     """Load a run by its name."""
     if ledger is None:
-        job = subject.shelf.find(name)
+        job = source.directories.find(name)
         if job is None:
             raise NotThereError(f"there is no experiment {name[:80]!r}")
         return load_job_run(str(job.directory))
@@ -143,9 +143,9 @@ class _Named:
     """Its agents and models."""
 
 
-def _list_named(subject: Subject, ledger: LedgerReader | None) -> list[_Named]:
+def _list_named(source: DataSource, ledger: LedgerReader | None) -> list[_Named]:
     if ledger is None:
-        return [_Named(name) for name in sorted(job.name for job in subject.jobs)[:_MOST_NAMED]]
+        return [_Named(name) for name in sorted(job.name for job in source.jobs)[:_MOST_NAMED]]
     with snapshot(ledger):
         names = [name for name, _ in ledger.index.experiments("")[:_MOST_NAMED]]
         who: dict[str, set[str]] = {name: set() for name in names}

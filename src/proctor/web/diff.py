@@ -18,10 +18,12 @@ from proctor.errors import ChangedTraceError, InputError, NotThereError
 from proctor.traces.actions import NORMALISATIONS
 from proctor.traces.divergence import First, Sides, describe_divergence
 from proctor.traces.entry import TraceKind
+from proctor.web.data_source import DataSource
+from proctor.web.format import trial_path
 from proctor.web.pages import render_page
-from proctor.web.shown import trial_path
-from proctor.web.subject import Subject
-from proctor.web.traces.beside import (
+from proctor.web.traces.cache import CACHE, CachedTrace
+from proctor.web.traces.place import TracePlace, find_place
+from proctor.web.traces.trace_diff import (
     Side,
     TracePair,
     compare_traces,
@@ -29,8 +31,6 @@ from proctor.web.traces.beside import (
     pair_up,
     show_action,
 )
-from proctor.web.traces.cache import CACHE, CachedTrace
-from proctor.web.traces.place import TracePlace, find_place
 
 _STRETCHES: Final = 60
 _MOST: Final = 2000
@@ -90,12 +90,12 @@ def _count(request: Request) -> int:
 
 
 def _open_side(request: Request, name: str, stack: ExitStack) -> _Side:
-    subject: Subject = request.app.state.subject
+    source: DataSource = request.app.state.source
     text = request.query_params[name]
     experiment, slash, trial = text.partition("/")
     if not (experiment and slash and trial):
         raise InputError(f"{name}={text[:200]!r}; expected EXPERIMENT/TRIAL")
-    place = stack.enter_context(find_place(subject, experiment, trial))
+    place = stack.enter_context(find_place(source, experiment, trial))
     traces = CACHE.find(place)
     part = request.query_params.get("part", "")
     found = [trace for trace in traces if trace.part == part or not part]

@@ -12,13 +12,12 @@ from proctor.ledger.query import snapshot
 from proctor.ledger.reader import LedgerReader
 from proctor.report.board.text import render_cost
 from proctor.web.bars import draw_bar, find_scale
+from proctor.web.data_source import DataSource
 from proctor.web.experiment import Listed, list_experiments
-from proctor.web.job_files import JobFiles, JobSummary
+from proctor.web.format import show_score
+from proctor.web.job_directories import JobDirectories, JobFiles, JobSummary
 from proctor.web.listing import make_pages, read_page, read_words
 from proctor.web.pages import render_page, render_text
-from proctor.web.shelf import JobShelf
-from proctor.web.shown import show_score
-from proctor.web.subject import Subject
 
 _ON_A_PAGE = 50
 _METRICS = 3
@@ -44,20 +43,20 @@ class _ListedJob:
 
 
 def _show_index(request: Request) -> Response:
-    subject: Subject = request.app.state.subject
+    source: DataSource = request.app.state.source
     words, number = read_words(request.query_params, "q"), read_page(request.query_params)
-    with subject.opened() as ledger:
+    with source.opened() as ledger:
         if ledger is None:
-            shown = _render_jobs(subject.shelf, words, number)
+            shown = _render_jobs(source.directories, words, number)
         else:
             with snapshot(ledger) as size:
                 key = ("index", size, words, number)
             # A page of large experiments takes a while: their intervals are resampled.
-            shown = subject.kept.find_or_make(key, lambda: _render_sealed(ledger, words, number))
+            shown = source.kept.find_or_make(key, lambda: _render_sealed(ledger, words, number))
     return render_page(
         "index.html",
-        title="Experiments" if subject.ledger else "Jobs",
-        is_sealed=subject.ledger is not None,
+        title="Experiments" if source.ledger else "Jobs",
+        is_sealed=source.ledger is not None,
         words=words,
         shown=shown,
     )
@@ -84,8 +83,8 @@ def _find_dataset(rows: Sequence[Listed]) -> str | None:
     return (datasets.pop() or None) if len(datasets) == 1 else None
 
 
-def _render_jobs(shelf: JobShelf, words: str, number: int) -> Markup:
-    total, rows = _page_of_jobs(shelf, words, number)
+def _render_jobs(directories: JobDirectories, words: str, number: int) -> Markup:
+    total, rows = _page_of_jobs(directories, words, number)
     return _render(words, number, total, is_sealed=False, rows=rows)
 
 
@@ -104,8 +103,10 @@ def _page_of_sealed(ledger: LedgerReader, words: str, number: int) -> tuple[int,
     return total, rows
 
 
-def _page_of_jobs(shelf: JobShelf, words: str, number: int) -> tuple[int, list[_ListedJob]]:
-    jobs = [job for job in shelf.all() if words.lower() in job.directory.name.lower()]
+def _page_of_jobs(
+    directories: JobDirectories, words: str, number: int
+) -> tuple[int, list[_ListedJob]]:
+    jobs = [job for job in directories.all() if words.lower() in job.directory.name.lower()]
     dated = sorted(((job.changed_at(), job.directory.name, job) for job in jobs), key=_order)
     first = min(number - 1, max(len(dated) - 1, 0) // _ON_A_PAGE) * _ON_A_PAGE
     page = dated[first : first + _ON_A_PAGE]

@@ -43,17 +43,14 @@ from proctor.sentence import count_of, reason_of
 from proctor.traces.tool_errors import ToolError
 from proctor.traces.trial_summary import TrialSummary
 from proctor.trial.finding import level_of, sort_codes
-from proctor.web.pages import render_text
-from proctor.web.style import load_style
+from proctor.web.pages import load_style, render_text
+from proctor.web.sanitize import shorten
 from proctor.web.traces.cache import CachedTrace, open_traces
-from proctor.web.traces.index import TraceIndex, build_index
-from proctor.web.traces.labels import label_turns
+from proctor.web.traces.index import TraceIndex, build_index, label_turns
 from proctor.web.traces.place import load_place
-from proctor.web.traces.row import Row, Showing
-from proctor.web.traces.window import read_rows
+from proctor.web.traces.rows import Row, Showing, read_rows
 from proctor.web.trial import gather
 from proctor.web.trials.trial_view import load_trial
-from proctor.web.visible import shorten
 
 _MARKER: Final = "proctor-site.json"
 _FORMAT: Final = "proctor-site-1"

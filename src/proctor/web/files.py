@@ -22,12 +22,12 @@ from starlette.types import Receive, Scope, Send
 
 from proctor.errors import MissingArtifactError, NotThereError
 from proctor.files import open_plain
+from proctor.web.data_source import DataSource
 from proctor.web.pages import render_page
 from proctor.web.problems import say_problem
-from proctor.web.subject import Subject
+from proctor.web.sanitize import shorten, visible
 from proctor.web.trials.filetypes import HEAD, FileType, find_type
 from proctor.web.trials.trial_view import TrialFile, TrialView, opened_trial
-from proctor.web.visible import shorten, visible
 
 # Bytes of a file on one page.
 _PART = 1 << 17
@@ -38,9 +38,9 @@ _SANDBOX = "sandbox; default-src 'none'"
 
 
 def _show_file(request: Request) -> Response:
-    subject: Subject = request.app.state.subject
+    source: DataSource = request.app.state.source
     experiment, trial = request.path_params["experiment"], request.path_params["trial"]
-    with opened_trial(subject, experiment, trial, files_only=True) as known:
+    with opened_trial(source, experiment, trial, files_only=True) as known:
         file = known.find_file(request.path_params["path"])
         if file is None:
             raise NotThereError("the trial lists no file of that name")

@@ -24,6 +24,7 @@ from proctor.report.statistics.passk import PassEstimate, pass_at
 from proctor.sentence import render_errored, render_percent
 from proctor.trial.finding import Level, is_common, level_of, render_common, sort_codes, worst_level
 from proctor.web.bars import draw_bar, draw_shares, find_scale
+from proctor.web.data_source import DataSource
 from proctor.web.experiment import (
     ASIDE,
     ATTEMPT,
@@ -42,11 +43,10 @@ from proctor.web.experiment import (
     text_of,
     why_of,
 )
+from proctor.web.format import experiment_path, path_part, show_score, show_usd, trial_path
 from proctor.web.listing import make_address, make_pages, read_choice, read_page, read_words
 from proctor.web.live import stream_events
 from proctor.web.pages import ENVIRONMENT, render_page
-from proctor.web.shown import experiment_path, path_part, show_score, show_usd, trial_path
-from proctor.web.subject import Subject
 
 # Parameters of an experiment's page, and the trials that match
 
@@ -237,22 +237,22 @@ _OF_A_TASK = 1500
 
 
 def _show_job(request: Request) -> Response:
-    subject: Subject = request.app.state.subject
+    source: DataSource = request.app.state.source
     name: str = request.path_params["experiment"]
     asked = parse_params(request.query_params)
-    version = subject.version(name)
-    shown = subject.kept.find((name, version, asked))
+    version = source.version(name)
+    shown = source.kept.find((name, version, asked))
     if shown is None:
-        experiment = subject.experiment(name)
+        experiment = source.experiment(name)
         shown = _render(experiment, asked)
-        subject.kept.keep((name, experiment.version, asked), shown)
+        source.kept.keep((name, experiment.version, asked), shown)
     return render_page(
         "job.html",
         title=name,
         name=name,
         shown=shown,
         events=f"{experiment_path(name)}/events?since={version}",
-        is_job=subject.ledger is None,
+        is_job=source.ledger is None,
     )
 
 

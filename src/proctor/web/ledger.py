@@ -20,12 +20,20 @@ from proctor.ledger.claims.proof import InclusionProof, make_inclusion
 from proctor.ledger.entry import AnyEntry, Withheld, decode_line
 from proctor.ledger.tree import leaf_hash
 from proctor.ledger.verification.verify import Verification
-from proctor.web.ledgers.entries import Link, find_later_entries, find_links
-from proctor.web.ledgers.log import FILTERS, PAGE, Log, find_line, opened_log
-from proctor.web.ledgers.verifying import Progress, Report, begin_verification, describe_found
+from proctor.web.data_source import DataSource
+from proctor.web.ledger_log import (
+    FILTERS,
+    PAGE,
+    Link,
+    Log,
+    find_later_entries,
+    find_line,
+    find_links,
+    opened_log,
+)
 from proctor.web.pages import render_page
-from proctor.web.subject import Subject
-from proctor.web.visible import shorten, visible
+from proctor.web.sanitize import shorten, visible
+from proctor.web.verification import Progress, Report, begin_verification, describe_found
 
 # Most characters of an entry on its page.
 _LONGEST = 30_000
@@ -37,7 +45,7 @@ def _show_ledger(request: Request) -> Response:
     kind = request.query_params.get("kind")
     if kind is not None and kind not in FILTERS:
         raise HTTPException(400, f"kind is {kind[:40]!r}; expected one of {', '.join(FILTERS)}")
-    with opened_log(request.app.state.subject) as log:
+    with opened_log(request.app.state.source) as log:
         listed = log.list_entries(before, kind)
         is_signed, signature = log.check_signature()
         return render_page(
@@ -75,7 +83,7 @@ def _read_seq(request: Request) -> int:
 
 def _show_entry(request: Request) -> Response:
     seq = _read_seq(request)
-    with opened_log(request.app.state.subject) as log:
+    with opened_log(request.app.state.source) as log:
         return render_page("ledger_entry.html", **_gather_entry(log, seq))
 
 
@@ -142,14 +150,14 @@ def _find_around(
 
 def _send_line(request: Request) -> Response:
     seq = _read_seq(request)
-    with opened_log(request.app.state.subject) as log:
+    with opened_log(request.app.state.source) as log:
         line, _ = find_line(log, seq)
     return _attach(line, f"entry-{seq}.json")
 
 
 def _send_proof(request: Request) -> Response:
     seq = _read_seq(request)
-    with opened_log(request.app.state.subject) as log:
+    with opened_log(request.app.state.source) as log:
         find_line(log, seq)
         if log.ledger is None or log.checkpoint is None or log.damage is not None:
             raise DamageError(f"nothing is proven: {log.damage}")
@@ -175,10 +183,10 @@ async def _show_verification(request: Request) -> Response:
 
 
 def _begin(request: Request) -> AsyncIterator[Report]:
-    subject: Subject = request.app.state.subject
-    if subject.ledger is None:
+    source: DataSource = request.app.state.source
+    if source.ledger is None:
         raise NotThereError("this viewer shows jobs, not a ledger")
-    return begin_verification(request, subject.ledger)
+    return begin_verification(request, source.ledger)
 
 
 async def _stream_progress(request: Request) -> Response:

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from proctor.errors import ProctorError
-from proctor.web.subject import Subject
+from proctor.web.data_source import DataSource
 
 MOST_LISTENERS = 32
 _EVERY = 0.5
@@ -41,23 +41,23 @@ async def stream_events(request: Request) -> Response:
         HTTPException: 503: too many clients listen.
         NotThereError: there is none of that name.
     """
-    subject: Subject = request.app.state.subject
+    source: DataSource = request.app.state.source
     listeners: Listeners = request.app.state.listeners
     name: str = request.path_params["experiment"]
     # After a reconnect the browser sends the last event's id; the first time the page passes its
     # own version.
     known = request.headers.get("last-event-id") or request.query_params.get("since", "")
-    version = await run_in_threadpool(subject.version, name)
+    version = await run_in_threadpool(source.version, name)
     if request.method == "HEAD":
         return Response(media_type="text/event-stream")
     if listeners.number >= MOST_LISTENERS:
         raise HTTPException(503, "too many open live pages", {"Retry-After": "10"})
-    stream = _watch(subject, name, listeners, (known, version))
+    stream = _watch(source, name, listeners, (known, version))
     return StreamingResponse(stream, media_type="text/event-stream")
 
 
 async def _watch(
-    subject: Subject, name: str, listeners: Listeners, versions: tuple[str, str]
+    source: DataSource, name: str, listeners: Listeners, versions: tuple[str, str]
 ) -> AsyncIterator[str]:
     known, version = versions
     listeners.number += 1
@@ -69,12 +69,12 @@ async def _watch(
                 known = version
                 yield _event("change", version)
                 beat = time.monotonic()
-            if await run_in_threadpool(subject.has_ended, name):
+            if await run_in_threadpool(source.has_ended, name):
                 yield _event("end", version)
                 return
             await asyncio.sleep(_EVERY)
             try:
-                version = await run_in_threadpool(subject.version, name)
+                version = await run_in_threadpool(source.version, name)
             except ProctorError:
                 # The experiment is gone; reloading the page reports it.
                 yield _event("change", "")

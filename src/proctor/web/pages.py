@@ -12,7 +12,8 @@ from proctor.report.levels import tone_of_level
 from proctor.report.page.figures import render_ends, render_percent_ends
 from proctor.sentence import render_size
 from proctor.trial.finding import level_of, sort_codes
-from proctor.web.shown import (
+from proctor.web.data_source import DataSource
+from proctor.web.format import (
     board_path,
     entry_path,
     experiment_path,
@@ -24,7 +25,6 @@ from proctor.web.shown import (
     show_usd,
     trial_path,
 )
-from proctor.web.subject import Subject
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 STATIC: Final = Path(__file__).parent / "static"
@@ -53,7 +53,7 @@ ENVIRONMENT: Final = Environment(
     lstrip_blocks=True,
 )
 
-SUBJECT: ContextVar[Subject | None] = ContextVar("subject", default=None)
+SOURCE: ContextVar[DataSource | None] = ContextVar("source", default=None)
 """Data of the current request: pages show its damage, and link only to what exists."""
 
 
@@ -70,13 +70,13 @@ def _mark_current(page: str) -> Markup:
 
 
 def _find_damage() -> str | None:
-    subject = SUBJECT.get()
-    return subject.damage() if subject is not None else None
+    source = SOURCE.get()
+    return source.damage() if source is not None else None
 
 
 def _has_ledger() -> bool:
-    subject = SUBJECT.get()
-    return subject is not None and subject.ledger is not None
+    source = SOURCE.get()
+    return source is not None and source.ledger is not None
 
 
 def _link(address: str | None, text: object) -> Markup:
@@ -125,3 +125,11 @@ def render_page(template: str, *, status: int = 200, **values: Any) -> HTMLRespo
     """Render a page as a response."""
     # A file name need not be valid Unicode: undecodable bytes are escaped.
     return HTMLResponse(render_text(template, **values).encode("utf-8", "backslashreplace"), status)
+
+
+_STATIC: Final = Path(__file__).parent / "static"
+
+
+def load_style(name: str = "style.css") -> str:
+    """Load a style sheet; by default the one that all pages share."""
+    return (_STATIC / name).read_text(encoding="utf-8")

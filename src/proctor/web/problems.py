@@ -45,7 +45,7 @@ def _say_http(request: Request, error: Exception) -> Response:
 
 
 def _say_error(request: Request, error: Exception) -> Response:
-    has_ledger = request.app.state.subject.ledger is not None
+    has_ledger = request.app.state.source.ledger is not None
     match error:
         case NotThereError():
             return say_problem(404, str(error))

@@ -44,11 +44,11 @@ from proctor.search.texts import rows_of_trace
 from proctor.search.upkeep import ask_index
 from proctor.sentence import count_of
 from proctor.traces.traced_trial import FoundTrace, open_parts
+from proctor.web.data_source import DataSource
+from proctor.web.format import trial_path
 from proctor.web.pages import render_page
-from proctor.web.shown import trial_path
-from proctor.web.subject import Subject
+from proctor.web.sanitize import make_plain
 from proctor.web.traces.place import find_place
-from proctor.web.traces.plain import make_plain
 
 # Answering a query: from a ledger's index, or by scanning the traces of jobs
 #
@@ -157,17 +157,17 @@ class Scanned:
         return self.looked == self.trials and len(self.hits) < COUNTED
 
 
-def search_jobs(subject: Subject, query: Query, seconds: float = _SECONDS) -> Scanned:
+def search_jobs(source: DataSource, query: Query, seconds: float = _SECONDS) -> Scanned:
     """Scan for matching entries, the most recently run trial first, until the time is up."""
     scanned = Scanned()
     # Limited, because a scan keeps a core busy for seconds.
     with _SCANS, Scanner(query) as scanner:
         until = time.monotonic() + seconds
-        places = _list_trials(subject)
+        places = _list_trials(source)
         scanned.trials = len(places)
         for job, trial in places:
             if _is_meant(query, job, trial):
-                _scan_trial(subject, (job.name, trial), _TimedScanner(scanner, until), scanned)
+                _scan_trial(source, (job.name, trial), _TimedScanner(scanner, until), scanned)
             if time.monotonic() > until or len(scanned.hits) >= COUNTED:
                 break
             scanned.looked += 1
@@ -191,9 +191,9 @@ class _TimedScanner:
             yield row
 
 
-def _list_trials(subject: Subject) -> list[tuple[Path, str]]:
+def _list_trials(source: DataSource) -> list[tuple[Path, str]]:
     found = []
-    for job in subject.jobs:
+    for job in source.jobs:
         with contextlib.suppress(OSError):
             for place in job.iterdir():
                 if place.is_dir() and not place.is_symlink():
@@ -202,11 +202,11 @@ def _list_trials(subject: Subject) -> list[tuple[Path, str]]:
 
 
 def _scan_trial(
-    subject: Subject, names: tuple[str, str], looking: _TimedScanner, scanned: Scanned
+    source: DataSource, names: tuple[str, str], looking: _TimedScanner, scanned: Scanned
 ) -> None:
     hits: list[Hit] = []
     try:
-        with find_place(subject, *names) as place, ExitStack() as stack:
+        with find_place(source, *names) as place, ExitStack() as stack:
             for trace in open_parts(place.parts, place.open_file, stack):
                 hits += [_hit_in_job(names, row) for row in looking.fitting(trace)]
                 del hits[COUNTED:]
@@ -268,41 +268,41 @@ class _ShownHit:
 
 
 def _search(request: Request) -> Response:
-    subject: Subject = request.app.state.subject
+    source: DataSource = request.app.state.source
     asked = _Params(request.query_params.get("q", "").strip(), _find_page(request))
     if not asked.text:
-        return _render(asked, subject)
+        return _render(asked, source)
     try:
         query = parse_query(asked.text)
     except InputError as error:
-        return _render(asked, subject, status=400, problem=str(error))
+        return _render(asked, source, status=400, problem=str(error))
     marker = Marker(query.words)
-    with subject.opened() as ledger:
+    with source.opened() as ledger:
         if ledger is None:
-            scanned = search_jobs(subject, query)
+            scanned = search_jobs(source, query)
             page = asked.page
             shown = scanned.hits[page.skipped : page.skipped + page.limit]
             trials = len({(hit.experiment_id, hit.trial_id) for hit in scanned.hits})
             return _render(
-                asked, subject,
+                asked, source,
                 heading=_tell(len(scanned.hits), trials, is_all=scanned.is_all),
                 hits=[_show(hit, marker) for hit in shown],
                 pages=list(list_pages(len(scanned.hits), page)),
                 problems=scanned.problems,
                 scanned=scanned,
             )  # fmt: skip
-        return _search_ledger(asked, subject, ledger, marker)
+        return _search_ledger(asked, source, ledger, marker)
 
 
 def _search_ledger(
-    asked: _Params, subject: Subject, ledger: LedgerReader, marker: Marker
+    asked: _Params, source: DataSource, ledger: LedgerReader, marker: Marker
 ) -> Response:
     progress = INDEX_UPDATER.wait(Path(ledger.log.where).resolve())
     if progress is not None:
-        return _render(asked, subject, progress=progress)
+        return _render(asked, source, progress=progress)
     found, problems = search_ledger(ledger, parse_query(asked.text), asked.page)
     return _render(
-        asked, subject,
+        asked, source,
         heading=_tell(found.matches, found.trials, is_all=found.is_exact),
         hits=[_show(hit, marker) for hit in found.hits],
         pages=list(list_pages(found.matches, asked.page)),
@@ -345,7 +345,7 @@ def _show(hit: Hit, marker: Marker) -> _ShownHit:
     return _ShownHit(f"{experiment}/{trial}", f"{base}/trace{part}#step-{row.step}", row, snippet)
 
 
-def _render(asked: _Params, subject: Subject, *, status: int = 200, **more: object) -> Response:
+def _render(asked: _Params, source: DataSource, *, status: int = 200, **more: object) -> Response:
     values = {
         "problem": None,
         "heading": None,
@@ -361,7 +361,7 @@ def _render(asked: _Params, subject: Subject, *, status: int = 200, **more: obje
         status=status,
         title=f"Search: {asked.text[:60]}" if asked.text else "Search",
         asked=asked,
-        subject=subject,
+        source=source,
         longest=LONGEST_QUERY,
         **values,
     )

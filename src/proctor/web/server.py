@@ -96,7 +96,7 @@ def serve(
     `front` gets the requests first, if it is given.
     """
     server = make_server(app, front=front, tls=tls)
-    threading.Thread(target=app.state.subject.prepare, name="prepare", daemon=True).start()
+    threading.Thread(target=app.state.source.prepare, name="prepare", daemon=True).start()
     with _ended_by_signals(server):
         server.run(sockets=[listening])
 

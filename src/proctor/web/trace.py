@@ -23,16 +23,14 @@ from starlette.routing import BaseRoute, Route
 
 from proctor.errors import ChangedTraceError, InputError, NotThereError, ProctorError
 from proctor.sentence import count_of
+from proctor.web.data_source import DataSource
+from proctor.web.format import trial_path
 from proctor.web.pages import render_page
-from proctor.web.shown import trial_path
-from proctor.web.subject import Subject
 from proctor.web.traces.cache import CACHE, CachedTrace
-from proctor.web.traces.chosen import Choice, choose, find_position
-from proctor.web.traces.finding import LONGEST, find_text
+from proctor.web.traces.entry_filter import LONGEST, Choice, choose, find_position, find_text
 from proctor.web.traces.index import TraceIndex
 from proctor.web.traces.place import TracePlace, find_place
-from proctor.web.traces.row import Row, Showing
-from proctor.web.traces.window import read_beginning, read_rows
+from proctor.web.traces.rows import Row, Showing, read_beginning, read_rows
 
 _FIRST: Final = 40
 _MOST: Final = 500
@@ -100,10 +98,10 @@ def _look_again[T](answer: Callable[[Request], T], request: Request) -> T:
 
 @contextmanager
 def _asked(request: Request) -> Iterator[_Params]:
-    subject: Subject = request.app.state.subject
+    source: DataSource = request.app.state.source
     experiment, trial = request.path_params["experiment"], request.path_params["trial"]
     asked = request.query_params
-    with find_place(subject, experiment, trial) as place:
+    with find_place(source, experiment, trial) as place:
         traces = CACHE.find(place)
         if not traces:
             raise NotThereError(f"{place.name}: {_YET if place.is_running else _NO_TRACE}")

@@ -24,9 +24,11 @@ from proctor.traces.tool_errors import ToolError
 from proctor.traces.trial_summary import TrialSummary, summarise_traced
 from proctor.trial.clean_room_result import describe_rewards
 from proctor.trial.finding import Level
+from proctor.web.data_source import DataSource
+from proctor.web.format import path_part, trial_path
 from proctor.web.pages import render_page
-from proctor.web.shown import path_part, trial_path
-from proctor.web.subject import Subject
+from proctor.web.reviews import may_write
+from proctor.web.sanitize import shorten, visible
 from proctor.web.trials.labels import CAUSES, REASONS, STATUSES
 from proctor.web.trials.parts import (
     collect_status,
@@ -40,17 +42,15 @@ from proctor.web.trials.parts import (
 )
 from proctor.web.trials.score import derive_score
 from proctor.web.trials.trial_view import SUMMARIES, TrialView, opened_trial
-from proctor.web.visible import shorten, visible
-from proctor.web.writing import may_write
 
 _MOST_FILES = 200
 _LONGEST_JSON = 20_000
 
 
 def _show_trial(request: Request) -> Response:
-    subject: Subject = request.app.state.subject
+    source: DataSource = request.app.state.source
     experiment, trial = request.path_params["experiment"], request.path_params["trial"]
-    with opened_trial(subject, experiment, trial) as known:
+    with opened_trial(source, experiment, trial) as known:
         values = gather(
             known, SUMMARIES.find_or_make(known.key, lambda: summarise_traced(known.traced))
         )

@@ -16,8 +16,7 @@ from typing import Final
 from proctor.ledger.derived import find_cache
 from proctor.ledger.step_parts import find_sealed_parts
 from proctor.traces.traced_trial import FoundTrace, Part, open_parts
-from proctor.web.traces.index import TraceIndex, build_index
-from proctor.web.traces.labels import Labels, label_turns
+from proctor.web.traces.index import Labels, TraceIndex, build_index, label_turns
 from proctor.web.traces.lines import (
     CopiedLines,
     FileLines,
@@ -28,7 +27,7 @@ from proctor.web.traces.lines import (
     stamp_of,
 )
 from proctor.web.traces.place import Stamp, TracePlace
-from proctor.web.traces.window import find_start
+from proctor.web.traces.rows import find_start
 
 _MOST_TRIALS = 24
 # Most entries indexed in total: about 15 bytes each.

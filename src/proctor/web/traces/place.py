@@ -19,7 +19,7 @@ from proctor.ledger.row import TrialRow
 from proctor.ledger.sealed_evidence import SealedEvidence
 from proctor.ledger.step_parts import LARGE
 from proctor.traces.traced_trial import Named, Opened, Part, list_parts, order_parts
-from proctor.web.subject import Subject, find_row
+from proctor.web.data_source import DataSource, find_row
 from proctor.web.traces.lines import stamp_of
 from proctor.web.trials.trial_view import Directory
 
@@ -63,13 +63,13 @@ class TracePlace:
 
 
 @contextlib.contextmanager
-def find_place(subject: Subject, experiment: str, trial: str) -> Iterator[TracePlace]:
+def find_place(source: DataSource, experiment: str, trial: str) -> Iterator[TracePlace]:
     """Locate a trial; it is readable inside the context."""
-    with subject.opened() as ledger:
+    with source.opened() as ledger:
         if ledger is None:
-            root = subject.trial_directory(experiment, trial)
+            root = source.trial_directory(experiment, trial)
             place = _place_in_job(root, f"{experiment}/{trial}")
-            is_over = (root / _RESULT).exists() or subject.has_ended(experiment)
+            is_over = (root / _RESULT).exists() or source.has_ended(experiment)
             yield replace(place, is_running=not is_over)
         else:
             yield _place_in_ledger(ledger, find_row(ledger, experiment, trial))

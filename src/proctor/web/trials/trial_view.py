@@ -1,6 +1,6 @@
 """Everything known about one trial, sealed or in a job's directory, for its pages.
 
-    with opened_trial(subject, "nightly", "fix-bug__a1B2c3D") as known: …
+    with opened_trial(source, "nightly", "fix-bug__a1B2c3D") as known: …
 
 A trial in a job is described by the entry that sealing it would make, without sealing it. What
 cannot be read is described in `problems`, and the rest is still available. Only files that the
@@ -49,9 +49,9 @@ from proctor.report.in_jobs import entry_of
 from proctor.sentence import count_of
 from proctor.traces.traced_trial import TracedTrial
 from proctor.traces.trial_summary import TrialSummary
+from proctor.web.data_source import DataSource, find_row
+from proctor.web.format import trial_path
 from proctor.web.lru import LruCache
-from proctor.web.shown import trial_path
-from proctor.web.subject import Subject, find_row
 
 # Counting a long trace takes a second; reopening the page does not repeat it.
 SUMMARIES = LruCache[TrialSummary](64)
@@ -164,19 +164,19 @@ class TrialView:
 
 @contextlib.contextmanager
 def opened_trial(
-    subject: Subject, experiment: str, trial: str, *, files_only: bool = False
+    source: DataSource, experiment: str, trial: str, *, files_only: bool = False
 ) -> Iterator[TrialView]:
     """Open one trial; its files are readable inside the context.
 
     `files_only` skips the record of a trial in a job, which would read its whole trace.
     """
-    with subject.opened() as ledger:
+    with source.opened() as ledger:
         if ledger is not None:
-            is_sound = subject.damage() is None
+            is_sound = source.damage() is None
             row = find_row(ledger, experiment, trial)
             yield replace(_know_sealed(ledger, row), is_sound=is_sound)
         else:
-            place = subject.trial_directory(experiment, trial)
+            place = source.trial_directory(experiment, trial)
             known = _know_in_job(place, experiment, trial)
             yield known if files_only else _with_record(known, place)
 

@@ -15,10 +15,10 @@ from proctor.traces.actions import Action, read_actions
 from proctor.traces.divergence import Divergence, Hunk, Opening, compare_actions
 from proctor.traces.entry import Entry
 from proctor.traces.trajectory import read_pieces
+from proctor.web.sanitize import Folded, fold, make_plain
 from proctor.web.traces.index import TraceIndex
 from proctor.web.traces.lines import Lines
-from proctor.web.traces.plain import Folded, fold, make_plain
-from proctor.web.traces.window import read_some
+from proctor.web.traces.rows import read_some
 
 # Actions shown of each stretch.
 _FIRST: Final = 3

@@ -1,4 +1,4 @@
-"""Read a job's directory repeatedly while the job may be running.
+"""The viewed job directories, read repeatedly while their jobs may be running.
 
 A trial is read once, and again if its result or its reward file changes. Files that vanish or are
 half written are reported and never an error. Links are not followed, and names come only from the
@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 
 from proctor.errors import JobError, NotSealedError
+from proctor.exchange.harbor_job import find_jobs
 from proctor.exchange.harbor_trial import time_phases
 from proctor.harbor.documents import JOB, LOCK, STATE, JobDocument, TimedPhase, load_details
 from proctor.harbor.job import PublishedResult
@@ -370,3 +371,56 @@ def _find_seconds(result: JobDocument) -> float | None:
 
 def _cut(text: str) -> str:
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
+
+
+# Seconds for which a list of jobs is reused.
+_LIST_FRESH = 2.0
+# Most trials kept in memory.
+_MOST = 60_000
+
+
+class JobDirectories:
+    """Jobs; the trials of recently viewed ones are kept in memory."""
+
+    def __init__(self, jobs: tuple[Path, ...], root: Path | None = None) -> None:
+        self._jobs = {job.name: JobFiles(job) for job in jobs}
+        # The directory in which new jobs may appear.
+        self._root = root
+        self._at = time.monotonic()
+        self._used: dict[str, None] = {}
+        self._lock = threading.Lock()
+
+    def all(self) -> list[JobFiles]:
+        """All jobs that exist now."""
+        with self._lock:
+            self._list_again()
+            return list(self._jobs.values())
+
+    def find(self, name: str) -> JobFiles | None:
+        """The job of that name."""
+        with self._lock:
+            self._list_again()
+            job = self._jobs.get(name)
+            if job is not None:
+                self._keep(name)
+            return job
+
+    def _list_again(self) -> None:
+        if self._root is None or time.monotonic() - self._at < _LIST_FRESH:
+            return
+        self._at = time.monotonic()
+        found = {job.name: job for job in find_jobs(self._root) if job != self._root}
+        self._jobs = {name: self._jobs.get(name) or JobFiles(job) for name, job in found.items()}
+
+    def _keep(self, name: str) -> None:
+        """Evict the trials of the least recently viewed jobs, if there are too many."""
+        self._used.pop(name, None)
+        self._used[name] = None
+        self._used = {each: None for each in self._used if each in self._jobs}
+        total = sum(self._jobs[each].size for each in self._used)
+        for each in list(self._used)[:-1]:
+            if total <= _MOST:
+                break
+            total -= self._jobs[each].size
+            self._jobs[each].forget()
+            del self._used[each]

@@ -1,7 +1,8 @@
-"""Make text of a trace safe to display, and fold long text.
+"""Make untrusted text safe to display: escape invisible characters, shorten and fold long text.
 
-Terminal colours and embedded images are removed; other control characters are escaped, as are those
-that change the direction of writing (see `web.visible`).
+`visible` escapes control characters, and those that reverse or hide parts of the text; the template
+engine escapes it for HTML afterwards. `make_plain` also removes terminal colours and embedded
+images, for texts of traces.
 """
 
 import re
@@ -10,7 +11,6 @@ from typing import Final
 import msgspec
 
 from proctor.sentence import without_data
-from proctor.web.visible import visible
 
 FIRST: Final = 2400
 """Characters shown of a folded text's beginning."""
@@ -68,3 +68,29 @@ def _cut_head(text: str) -> str:
 def _cut_end(text: str) -> str:
     end = "\n".join(text[-LAST - 1 :].rsplit("\n", _LAST_LINES)[-_LAST_LINES:])
     return end[-LAST:]
+
+
+# Control characters, characters that reverse or hide text, and lone surrogates.
+_UNSEEN = re.compile(
+    "[^\n\t\x20-\x7e\xa0-\U0010ffff]"
+    "|[\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff0-\ufffb\ud800-\udfff"
+    "\U000e0000-\U000e007f]"
+)
+
+
+def visible(text: str) -> str:
+    """Escape invisible characters as Python does."""
+    return _UNSEEN.sub(_spell, text.replace("\r\n", "\n"))
+
+
+def shorten(value: object, longest: int = 2000) -> str:
+    """Format a value as visible text; if shortened, say by how much."""
+    text = str(value)
+    if len(text) <= longest:
+        return visible(text)
+    return f"{visible(text[:longest])}… ({len(text) - longest:,} more characters)"
+
+
+def _spell(found: re.Match[str]) -> str:
+    code = ord(found.group())
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from proctor.errors import ProctorError
 from proctor.ledger.verification.verify import Verification, verify_ledger
 from proctor.sentence import count_of
-from proctor.web.visible import shorten, visible
+from proctor.web.sanitize import shorten, visible
 
 ONE = threading.Lock()
 """Held by a running verification: each reads the whole ledger."""

@@ -1,12 +1,15 @@
-"""Find the entries of a trace that contain a text, ignoring case.
+"""Find the entries of a trace that match a filter, or contain a text, ignoring case.
 
 The whole trace is read, piece by piece. Most pieces need no decoding: if the text has no character
 that JSON escapes, and is not in the bytes, it is not in the entries.
 """
 
 import re
-from collections.abc import Iterator
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final
 
 from proctor.traces.entry import Entry
@@ -14,7 +17,7 @@ from proctor.traces.labels import list_thoughts
 from proctor.traces.trajectory import read_pieces
 from proctor.web.traces.index import TraceIndex
 from proctor.web.traces.lines import Lines
-from proctor.web.traces.row import find_data
+from proctor.web.traces.rows import find_data
 
 MOST: Final = 10_000
 """Most entries that are listed."""
@@ -69,3 +72,47 @@ def _texts(entry: Entry) -> Iterator[str]:
     if entry.metadata:
         yield from list_thoughts(entry.metadata)
     yield from (text for _, text in find_data(entry))
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A filter; "" matches everything."""
+
+    role: str = ""
+    tool: str = ""
+    errors: bool = False
+    """Only steps with an error, with all their entries."""
+
+    @property
+    def is_all(self) -> bool:
+        """Whether everything matches."""
+        return not (self.role or self.tool or self.errors)
+
+
+def choose(index: TraceIndex, choice: Choice) -> Sequence[int]:
+    """The numbers of the matching entries."""
+    if choice.is_all:
+        return range(len(index))
+    rows: Sequence[int] = _in_wrong_steps(index) if choice.errors else range(len(index))
+    if choice.role:
+        role, roles = index.role_names.find(choice.role), index.roles
+        rows = array("I", [row for row in rows if roles[row] == role])
+    if choice.tool:
+        tool, tools = index.tool_names.find(choice.tool), index.tools
+        rows = array("I", [row for row in rows if tools[row] == tool])
+    return rows
+
+
+def _in_wrong_steps(index: TraceIndex) -> Sequence[int]:
+    wrong = set(index.errors)
+    found = array("I")
+    for _, group in groupby(range(len(index)), key=index.steps.__getitem__):
+        rows = list(group)
+        if not wrong.isdisjoint(rows):
+            found.extend(rows)
+    return found
+
+
+def find_position(chosen: Sequence[int], row: int) -> int:
+    """The position of an entry among the selected ones, or of the next one."""
+    return min(bisect_left(chosen, row), max(len(chosen) - 1, 0))

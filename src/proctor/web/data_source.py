@@ -27,9 +27,8 @@ from proctor.ledger.trial_index import TrialFilter
 from proctor.ledger.verification.verify import verify_ledger
 from proctor.sentence import count_of
 from proctor.web.experiment import Experiment, load_sealed
-from proctor.web.job_files import JobFiles
+from proctor.web.job_directories import JobDirectories, JobFiles
 from proctor.web.lru import LruCache
-from proctor.web.shelf import JobShelf
 
 # Detecting a damaged ledger, and showing as much of it as possible
 #
@@ -170,7 +169,7 @@ _VERSIONS = 200
 _PREPARED = 3
 
 
-class Subject:
+class DataSource:
     """A ledger or jobs, as shown by the pages."""
 
     def __init__(
@@ -182,7 +181,7 @@ class Subject:
         self.ledger = ledger
         self.root = root
         """The directory of the jobs; None for a ledger, and for jobs that were named one by one."""
-        self.shelf = JobShelf(jobs, root)
+        self.directories = JobDirectories(jobs, root)
         """The jobs; those in `root` are listed as they come and go."""
         self.kept = LruCache[Markup](_PAGES, lambda page: len(page) <= _LARGEST)
         # Versions of experiments in the ledger, with the state of the ledger they belong to.
@@ -192,13 +191,13 @@ class Subject:
     @property
     def jobs(self) -> tuple[Path, ...]:
         """Job directories, identified by their names."""
-        return tuple(job.directory for job in self.shelf.all())
+        return tuple(job.directory for job in self.directories.all())
 
     def prepare(self) -> None:
         """Read what the first pages will show, before a request waits for it."""
         with contextlib.suppress(ProctorError):
             self.damage()
-        jobs = sorted(self.shelf.all(), key=JobFiles.changed_at, reverse=True)
+        jobs = sorted(self.directories.all(), key=JobFiles.changed_at, reverse=True)
         for job in jobs[:_PREPARED]:
             job.look()
 
@@ -230,7 +229,7 @@ class Subject:
         with self.opened() as ledger:
             found = load_sealed(ledger, _text(name)) if ledger is not None else None
         if self.health is None:
-            job = self.shelf.find(name)
+            job = self.directories.find(name)
             found = job.look() if job is not None else None
         if found is None:
             raise _no_experiment(name)
@@ -260,7 +259,7 @@ class Subject:
 
     def has_ended(self, name: str) -> bool:
         """Whether an experiment is a job that reports to be finished."""
-        job = self.shelf.find(name) if self.ledger is None else None
+        job = self.directories.find(name) if self.ledger is None else None
         return job is not None and job.look().is_finished
 
     def trial_directory(self, experiment: str, trial: str) -> Path:
@@ -269,7 +268,7 @@ class Subject:
         Raises:
             NotThereError: there is none of that name.
         """
-        job = self.shelf.find(experiment)
+        job = self.directories.find(experiment)
         if job is None:
             raise _no_trial(experiment, trial)
         # Only names that the directory itself lists, and no links.
