@@ -21,7 +21,7 @@ from tests.ledger.hostile import pack
 from tests.ledger.test_bundle import write_members
 
 type Reasons = tuple[str, ...]
-RERUN = "audit --rerun"
+RERUN = "rerun"
 _RERUNS: dict[int, Reasons] = {0: (), 1: ("reward differs",), 3: ("not reproduced",)}
 """By the exit code; any other is no answer."""
 
@@ -102,11 +102,11 @@ def _once(reasons: Iterable[str]) -> Reasons:
 
 MEASURES = [
     Measure("audit", audit),
-    Measure("check --policy", check),
-    Measure("… --ledger", check_with_ledger),
-    Measure("ledger verify", verify),
-    Measure("… --since", verify_since),
-    Measure("check BUNDLE", check_bundled),
+    Measure("check", check),
+    Measure("check --ledger", check_with_ledger),
+    Measure("verify", verify),
+    Measure("verify --since", verify_since),
+    Measure("bundle", check_bundled),
     Measure(RERUN, rerun),
 ]
 

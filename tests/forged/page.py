@@ -59,14 +59,11 @@ def _cell(reasons: Reasons) -> str:
 
 def render_page(rows: Mapping[str, Mapping[str, str]]) -> str:
     """The page."""
-    titles = [each.title for each in MEASURES]
-    lines = [
-        "| " + " | ".join(["forgery", "what is forged", *titles]) + " |",
-        "|" + "---|" * (len(titles) + 2),
+    lines = ["| forgery | what is forged | reported by |", "|---|---|---|"]
+    lines += [
+        f"| {forgery.name} | {forgery.does} | {_render_cells(rows[forgery.name])} |"
+        for forgery in FORGERIES
     ]
-    for forgery in FORGERIES:
-        cells = [rows[forgery.name][title] for title in titles]
-        lines.append("| " + " | ".join([forgery.name, forgery.does, *cells]) + " |")
     uncaught = [
         f"- `{forgery.name}`: {forgery.does}."
         for forgery in FORGERIES
@@ -76,12 +73,28 @@ def render_page(rows: Mapping[str, Mapping[str, str]]) -> str:
     return text.replace("NOTHING", "\n".join(uncaught), 1)
 
 
+def _render_cells(cells: Mapping[str, str]) -> str:
+    """`audit: reasons; verify, verify --since: reasons`: commands that say the same together."""
+    titles: dict[str, list[str]] = {}
+    for title in (each.title for each in MEASURES):
+        if cells[title] != NOTHING:
+            titles.setdefault(cells[title], []).append(title)
+    return "; ".join(f"{', '.join(said)}: {cell}" for cell, said in titles.items()) or NOTHING
+
+
 def parse_page(text: str) -> Rows:
     """The cells of the page's table."""
     table = text[text.index("| forgery |") :].partition("\n\n")[0]
-    rows = [[cell.strip() for cell in line.strip("|\n").split("|")] for line in table.splitlines()]
-    (_, _, *titles), _, *body = rows
-    return {row[0]: dict(zip(titles, row[2:], strict=True)) for row in body}
+    found: Rows = {}
+    for line in table.splitlines()[2:]:
+        name, _, reported = (cell.strip() for cell in line.strip("|").split("|"))
+        cells = dict.fromkeys((each.title for each in MEASURES), NOTHING)
+        if reported != NOTHING:
+            for part in reported.split("; "):
+                titles, _, cell = part.partition(": ")
+                cells |= dict.fromkeys(titles.split(", "), cell)
+        found[name] = cells
+    return found
 
 
 if __name__ == "__main__":
