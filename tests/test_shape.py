@@ -34,7 +34,6 @@ DECIMALS: dict[str, str] = {
     "src/proctor/environments/sandbox/roots/registry/blobs.py": "a limit in whole seconds",
     "src/proctor/environments/sandbox/roots/registry/client.py": "a limit in whole seconds",
     "src/proctor/environments/sandbox/transfer.py": "a limit in whole seconds",
-    "src/proctor/exchange/prime/client.py": "a limit in seconds, as it was given",
     "src/proctor/gateway/server.py": "a limit in whole seconds",
     "src/proctor/job/running.py": "harbor's line about a retry",
     "src/proctor/ledger/lock.py": "a limit in whole seconds",

@@ -12,6 +12,8 @@ from tests.cli.programs import Proctor
 from tests.exchange.prime.samples import EVALUATION, make_a, make_b, small
 from tests.exchange.prime.server import KEY, serving
 
+PAGE = {"samples": [small(1)]}
+
 
 @pytest.fixture
 def saved(tmp_path: Path) -> Callable[..., list[str]]:
@@ -35,27 +37,24 @@ def test_saved_files_give_what_the_interface_gives(
 ) -> None:
     with serving([make_a("a"), make_b("b")], **EVALUATION) as server:
         monkeypatch.setenv("PRIME_API_KEY", KEY)
-        proctor("import", "prime", "ev1", "-e", "nightly", "--base-url", server.url)
+        monkeypatch.setenv("PRIME_API_BASE_URL", server.url)
+        proctor("import", "prime", "ev1", "-e", "nightly")
     pages = [{"samples": [make_a("a")], "total": 2}, {"samples": [make_b("b")], "total": 2}]
     ran = proctor("import", "prime", "-e", "nightly", *saved(EVALUATION, *pages))
     assert (ran.code, ran.err) == (0, "")
     assert "2 samples found: 0 imported, 2 already there, 0 refused" in ran.out
 
 
-def test_a_bare_list_of_samples_is_taken(proctor: Proctor, saved: Callable[..., list[str]]) -> None:
-    ran = proctor("import", "prime", *saved(EVALUATION, [small(1), small(2)]))
-    assert ran.code == 0
-    assert "2 imported" in ran.out
-    assert "1.json: a bare list; treated as all samples" in ran.out
-
-
 def test_a_sample_that_stands_in_a_file_twice_comes_in_once(
     proctor: Proctor, saved: Callable[..., list[str]]
 ) -> None:
-    ran = proctor("import", "prime", *saved(EVALUATION, [small(1), small(2), small(1)]))
+    ran = proctor(
+        "import",
+        "prime",
+        *saved(EVALUATION, {"samples": [small(1), small(2), small(1)], "total": 2}),
+    )
     assert ran.code == 0
     assert "2 samples found: 2 imported, 0 already there, 0 refused" in ran.out
-    assert "note: 1 sample skipped: duplicates of others" in ran.out
 
 
 def test_an_answer_that_is_called_result_json_makes_no_trial_of_harbors(
@@ -63,7 +62,12 @@ def test_an_answer_that_is_called_result_json_makes_no_trial_of_harbors(
 ) -> None:
     called = {"name": "submit_answer", "arguments": {"path": "result.json", "content": "{}"}}
     said = [{"role": "assistant", "content": "", "tool_calls": [{"function": called}]}]
-    assert proctor("import", "prime", *saved(EVALUATION, [small(1, completion=said)])).code == 0
+    assert (
+        proctor(
+            "import", "prime", *saved(EVALUATION, {"samples": [small(1, completion=said)]})
+        ).code
+        == 0
+    )
     ran = proctor("export", "--format", "harbor", "-o", tmp_path / "out")
     assert (ran.code, "not a harbor trial" in ran.err) == (2, True)
     assert not (tmp_path / "out").exists()
@@ -80,15 +84,13 @@ def test_one_page_of_many_is_said_to_be_one(
 @pytest.mark.parametrize(
     ("evaluation", "samples", "said"),
     [
-        ([], [small(1)], "0.json: []; expected the object of an evaluation"),
-        ({}, [small(1)], "0.json: has no evaluation_id"),
-        ({"samples": []}, [small(1)], "it has samples: is it for --samples-json?"),
-        ("{", [small(1)], "0.json: not JSON"),
-        (EVALUATION, "", "1.json: is empty, or a pipe"),
-        (EVALUATION, {"x": 1}, "1.json: has no list `samples`"),
-        (EVALUATION, 3, "1.json: has no list `samples`"),
-        (EVALUATION, [], "evaluation ev1 has no samples"),
-        ({**EVALUATION, "eval_config": float("nan")}, [small(1)], "which a record cannot store"),
+        ([], PAGE, "0.json: Expected `object`, got `array`"),
+        ({}, PAGE, "0.json: evaluation None; expected an evaluation_id"),
+        ("{", PAGE, "0.json: not JSON"),
+        (EVALUATION, "", "1.json: not JSON"),
+        (EVALUATION, {"x": 1}, "1.json: Object missing required field `samples`"),
+        (EVALUATION, [small(1)], "1.json: Expected `object`, got `array`"),
+        (EVALUATION, {"samples": []}, "evaluation ev1 has no samples"),
     ],
 )
 def test_files_that_cannot_be_used_are_named(
@@ -112,7 +114,6 @@ def test_options_that_do_not_go_together_are_refused(
         ([], "no evaluation given"),
         (options[:2], "--evaluation-json and --samples-json must be given together"),
         (["ev1", *options[2:]], "--evaluation-json and --samples-json must be given together"),
-        ([*options, "--retries", "3"], "--retries cannot be combined with --evaluation-json"),
         (["other", *options], "evaluation 'ev1'; EVAL_ID is 'other'"),
         (["ev1", "--evaluation-json", "x", "--samples-json", "x"], "x: cannot be read: No such"),
     ):

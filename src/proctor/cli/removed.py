@@ -54,6 +54,14 @@ REMOVED: dict[str, str] = {
     "score.",
     "proctor record": "`proctor ledger seal` and `proctor import harbor` make records; "
     "`proctor check` checks them.",
+    "proctor import prime --base-url": "set PRIME_API_BASE_URL.",
+    "proctor import prime --page-size": "pages have 100 samples.",
+    "proctor import prime --retries": "a request is repeated five times.",
+    "proctor import prime --timeout": "a request has 60 seconds.",
+    "proctor import-prime-eval --base-url": "set PRIME_API_BASE_URL.",
+    "proctor import-prime-eval --page-size": "pages have 100 samples.",
+    "proctor import-prime-eval --retries": "a request is repeated five times.",
+    "proctor import-prime-eval --timeout": "a request has 60 seconds.",
 }
 
 # Commands that list sealed trials had an option for each field of a trial.

@@ -9,7 +9,6 @@ Import:
     traces           a directory of loose traces
     prime/           hosted samples of Prime's evaluations
     inspect/         samples of Inspect's logs, and sealed trials as such logs
-    foreign_values   values of any type in other systems' JSON
     submission       a record file or trial directory given by the user
     intake           seal many trials, report refusals, and keep the counts consistent
     traced_files     unsealed trials with traces in files and directories

@@ -3,7 +3,9 @@
 import json
 from typing import Any
 
-from proctor.exchange.prime.listing import Evaluation, Listed, parse_evaluation
+import msgspec
+
+from proctor.exchange.prime.service import Evaluation
 from proctor.exchange.prime.trial import submit_sample
 from proctor.ledger.sealing import Submission
 from proctor.record.model import TrialRecord
@@ -97,12 +99,12 @@ def small(number: int, **changes: Any) -> dict[str, Any]:
 
 
 def evaluation(**changes: Any) -> Evaluation:
-    return parse_evaluation({**EVALUATION, **changes}, "here")
+    return msgspec.convert({**EVALUATION, **changes}, Evaluation)
 
 
 def submit(sample: Any, name: str = "s1", **changes: Any) -> Submission:
     """The trial of a sample."""
-    return submit_sample(evaluation(**changes), "nightly", Listed(name, sample))
+    return submit_sample(evaluation(**changes), "nightly", name, sample)
 
 
 def record_of(sample: Any, **changes: Any) -> TrialRecord:

@@ -135,20 +135,9 @@ def has_more(server: Prime, number: int, limit: int) -> dict[str, Any]:
     }
 
 
-def total_pages(server: Prime, number: int, limit: int) -> dict[str, Any]:
-    """What aec-bench's first importer expected."""
-    n_pages = -(-len(server.samples) // limit)
-    return {"samples": _cut(server, number, limit), "page": number, "total_pages": n_pages}
-
-
 def bare(server: Prime, number: int, limit: int) -> dict[str, Any]:
     """Samples, and no word about others."""
     return {"samples": _cut(server, number, limit)}
-
-
-def at_most_ten(server: Prime, number: int, limit: int) -> dict[str, Any]:
-    """Fewer than were asked for, which only `limit` tells."""
-    return {"samples": _cut(server, number, min(limit, 10)), "limit": min(limit, 10)}
 
 
 def endless(server: Prime, number: int, limit: int) -> dict[str, Any]:
@@ -192,22 +181,3 @@ def never_answers(connection: Connection) -> None:
     assert isinstance(connection.server, Prime)
     connection.server.released.wait(60)
     connection.close_connection = True
-
-
-def drips(connection: Connection) -> None:
-    """A byte now and then, for ever: no single read is late."""
-    connection.send_response(200)
-    connection.end_headers()
-    connection.close_connection = True
-    while not connection.server.released.wait(0.02):
-        connection.wfile.write(b" ")
-        connection.wfile.flush()
-
-
-def floods(connection: Connection) -> None:
-    """Bytes without an end."""
-    connection.send_response(200)
-    connection.end_headers()
-    connection.close_connection = True
-    while not connection.server.released.is_set():
-        connection.wfile.write(b" " * 65536)

@@ -9,8 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from proctor.errors import InputError
-from proctor.exchange.prime.listing import Listed
-from proctor.exchange.prime.trial import render_sample, submit_sample
+from proctor.exchange.prime.trial import submit_sample
 from proctor.ledger.keeping import check_evidence_path
 from proctor.ledger.sealing import check_submission
 from tests.examples import examples
@@ -45,7 +44,7 @@ NAMES = st.text(min_size=1, max_size=12) | st.sampled_from(["../x", "\ud800", "a
 @given(SAMPLES | ANYTHING, NAMES)
 def test_any_json_is_refused_with_a_sentence_or_can_be_sealed(sample: Any, name: str) -> None:
     try:
-        trial = submit_sample(evaluation(), "nightly", Listed(name, sample))
+        trial = submit_sample(evaluation(), "nightly", name, sample)
         check_submission(trial)
     except InputError:
         return
@@ -54,16 +53,6 @@ def test_any_json_is_refused_with_a_sentence_or_can_be_sealed(sample: Any, name:
     assert json.loads(trial.attached["prime_sample.json"]) == sample
     for line in trial.attached["conversation.jsonl"].splitlines():
         assert isinstance(json.loads(line), dict)
-
-
-@settings(max_examples=examples(60))
-@given(st.dictionaries(st.text(max_size=5), ANYTHING, max_size=4))
-def test_the_raw_sample_is_written_as_python_would(sample: dict[str, Any]) -> None:
-    try:
-        expected = json.dumps(sample, indent=2, sort_keys=True, allow_nan=False)
-    except ValueError:
-        return
-    assert render_sample(sample) == expected.encode()
 
 
 @pytest.mark.parametrize("path", ["/etc/x", "../x", "a/../../x", "prime_sample.json/x", "~/x", "."])

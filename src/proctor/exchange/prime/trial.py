@@ -4,280 +4,326 @@
     prime_sample.json    the sample as Prime returned it
     output.md            the answer submitted with submit_answer, or under its own name
 
-Deterministic: the same sample gives the same bytes. A missing reward is null, never 0; what could
-not be read is listed in `outputs.agent_result.notes`.
+One format of samples keeps in `info` what the other has at the top level; `info`, calls and their
+arguments may be the JSON text of an object. Deterministic: the same sample gives the same bytes. A
+missing reward is null, never 0. The path of a submitted file is an agent's: the file stays in the
+trial, and takes no name of ours.
 """
 
 import json
 import re
-from dataclasses import dataclass
-from typing import Any
+import sys
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import PurePosixPath
+from typing import Any, Final
 
 import msgspec
 from pydantic import ValidationError
 
 from proctor.errors import PrimeError, RecordError
-from proctor.exchange.foreign_values import find_text, whole_text
-from proctor.exchange.prime.listing import Evaluation, Listed
-from proctor.exchange.prime.sample import (
-    CONVERSATION,
-    OUTPUT,
-    SAMPLE,
-    Sample,
-    Submitted,
-    count_calls,
-    find_instruction,
-    find_object,
-    find_submitted,
-    read_conversation,
-    render_rows,
-    trial_name,
-)
+from proctor.exchange.prime.service import Evaluation
+from proctor.ledger.admission import is_evidence_path
 from proctor.ledger.entry import Source
 from proctor.ledger.sealing import Submission
+from proctor.record import model
 from proctor.record.cost import CostRecord
-from proctor.record.model import (
-    AgentOutput,
-    AgentReference,
-    EnvironmentSnapshot,
-    EvaluationResult,
-    InputRecord,
-    OutputRecord,
-    TaskReference,
-    TimingRecord,
-    TrialRecord,
-    ValidityCheck,
-)
+from proctor.record.document import render_refusal
+from proctor.record.ids import make_id
 from proctor.record.read import render_record
 from proctor.record.reasons import ReasonCode
-from proctor.record.rules import check_dataset_id, check_record
+from proctor.record.rules import check_record
 from proctor.sentence import shown
+from proctor.times import parse_utc
 from proctor.traces.entry import Object
 from proctor.trial.finding import FindingCode
 
-_HOSTED = "prime-hosted"
+_CONVERSATION: Final = "conversation.jsonl"
+_SAMPLE: Final = "prime_sample.json"
+_OUTPUT: Final = "output.md"
+_HOSTED: Final = "prime-hosted"
+_SUBMIT: Final = "submit_answer"
+_REWARD: Final = "aec_bench_reward"
+# Our own files, and names that would be taken for the trial's trace.
+_RESERVED: Final = frozenset({_CONVERSATION, _SAMPLE, "trajectory.jsonl", "trajectory.json"})
 # Environments made from a benchmark put the task's name in place of the answer.
-_TASK_NAME = re.compile(r"[\w.-]+(/[\w.-]+)+")
-_LONGEST_NAME = 200
+_TASK_NAME = re.compile(r"(?=.{1,200}$)[\w.-]+(/[\w.-]+)+")
+_OF_INFO: Final = frozenset({"task_id", "task_revision", "instruction", "dataset"})
 
 
-@dataclass(frozen=True, slots=True)
-class _Rollout:
-    """A sample with values derived from it."""
+class _Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """One rollout of a model on an example."""
 
-    evaluation: Evaluation
-    sample: Sample
-    sample_id: str
-    submitted: Submitted | None
-    calls: Object
-    """Number of calls of each tool."""
-    instruction: str
+    task_id: str = ""
+    task_revision: str = ""
+    instruction: str = ""
+    dataset: dict[str, str | int | float | None] = {}
+    prompt: str | list[dict[str, Any]] = []
+    completion: str | list[dict[str, Any]] = []
+    answer: Any = None
+    example_id: str | int | None = None
+    rollout_number: int | None = None
+    metrics: dict[str, Any] = {}
+    error: str | dict[str, Any] = ""
+    stop_condition: Any = None
+    is_completed: bool | None = None
+    is_truncated: bool | None = None
+    token_usage: dict[str, Any] = {}
+    timing: dict[str, Any] = {}
+    total_time: float | None = None
+    latency_ms: float | None = None
+    created_at: str = ""
+
+    @property
+    def failure(self) -> str | None:
+        """Why the rollout failed."""
+        error: Any = self.error
+        if isinstance(error, dict) and error:
+            error = error.get("error_chain_str") or error.get("error") or error
+        return _whole(error if isinstance(error, str) else shown(error)) if error else None
+
+    def seconds(self, phase: str) -> float | None:
+        """How long a phase took: a number, a span, or a number of milliseconds."""
+        given, milliseconds = self.timing.get(phase), self.timing.get(f"{phase}_ms")
+        length = given.get("duration") if isinstance(given, dict) else given
+        return milliseconds / 1000 if length is None and milliseconds is not None else length
 
 
-def submit_sample(evaluation: Evaluation, experiment: str, listed: Listed) -> Submission:
+def submit_sample(evaluation: Evaluation, experiment: str, name: str, value: Any) -> Submission:
     """Make the trial of a sample.
 
     Raises:
-        InputError: the sample is invalid; the message says which one and why.
+        PrimeError: the sample is invalid; the message says which one and why.
     """
-    where = f"sample {shown(listed.name)}"
+    where = f"sample {shown(name)}"
     try:
-        return _submit(evaluation, experiment, listed)
-    except (PrimeError, RecordError) as error:
-        raise PrimeError(f"{where}: {error}") from error
+        return _submit(evaluation, experiment, name, msgspec.convert(value, dict[str, Any]))
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise PrimeError(f"{where}: a record cannot store {place}: {first['msg']}") from error
+        raise PrimeError(f"{where}: a record cannot store it: {render_refusal(error)}") from error
     except RecursionError as error:
         raise PrimeError(f"{where}: nested too deeply") from error
+    except (PrimeError, RecordError, ValueError, TypeError, OverflowError) as error:
+        raise PrimeError(f"{where}: {error}") from error
 
 
-def _submit(evaluation: Evaluation, experiment: str, listed: Listed) -> Submission:
-    if not isinstance(listed.value, dict):
-        raise PrimeError(f"is {shown(listed.value)}; expected an object")
-    raw = render_sample(listed.value)
-    sample = Sample(listed.value)
-    talk = read_conversation(sample.value, sample.notes)
-    submitted = find_submitted(talk.rows)
-    rollout = _Rollout(
-        evaluation=evaluation,
-        sample=sample,
-        sample_id=listed.name,
-        submitted=submitted,
-        calls=count_calls(talk.rows),
-        instruction=find_text(sample.info.get("instruction"))
-        or find_instruction(talk.prompt)
-        or "Prime hosted evaluation sample",
-    )
-    record = _make_record(rollout, experiment)
+def _submit(evaluation: Evaluation, experiment: str, name: str, value: Object) -> Submission:
+    info = _parse(value.get("info") or {})
+    own = {key: given for key, given in value.items() if key not in _OF_INFO}
+    known = (item for each in (info, own) for item in each.items() if item[1] is not None)
+    sample = msgspec.convert(dict(known), _Sample)
+    reward = _find_reward(value, sample.metrics)
+    rows = [*_read_rows(sample.prompt, "user"), *_read_rows(sample.completion, "assistant")]
+    calls = [_read_call(call) for row in rows for call in row.get("tool_calls", ())]
+    files = {
+        _CONVERSATION: b"".join(json.dumps(row, sort_keys=True).encode() + b"\n" for row in rows),
+        _SAMPLE: json.dumps(value, sort_keys=True, indent=2, allow_nan=False).encode(),
+    }
+    output, findings = None, list[Object]()
+    for called, asked in calls:
+        content, path = asked.get("content"), asked.get("path") or _OUTPUT
+        if called == _SUBMIT and isinstance(content, str) and content:
+            output = _place(path) if isinstance(path, str) else _OUTPUT
+            files[output] = content.encode("utf-8", "replace")
+            if str(PurePosixPath(str(path))) != output:
+                findings.append(
+                    {
+                        "code": str(FindingCode.FILES_REFUSED),
+                        "phase": "import",
+                        "message": "the submitted file names a path that is not its own to write; "
+                        f"its content is kept as {output}",
+                        "detail": {"files": [_whole(shown(path))]},
+                    }
+                )
+            break
+    by_tool = Counter(called for called, _ in calls)
+    counts = {
+        "total": len(calls),
+        _SUBMIT: by_tool[_SUBMIT],
+        "by_tool": dict(sorted(by_tool.items())),
+    }
+    record = _make_record(evaluation, experiment, name, sample, reward, counts, output)
     check_record(record)
-    files = {CONVERSATION: render_rows(talk.rows), SAMPLE: raw}
-    if submitted is not None:
-        files[submitted.name] = submitted.data
+    missing = ReasonCode.HARBOR_TRIAL_FAILED if sample.failure else ReasonCode.HARBOR_REWARD_MISSING
     return Submission(
         record=render_record(record),
-        where=f"sample {shown(listed.name)}",
+        where=f"sample {shown(name)}",
         attached=files,
-        findings=_find_moved(submitted),
+        findings=tuple(findings),
         cost_basis="unknown",
-        reason_code=_find_reason(record, sample),
-        source=Source(kind="prime", name=evaluation.id),
+        reason_code=str(missing) if reward[0] is None else None,
+        source=Source(kind="prime", name=evaluation.evaluation_id),
     )
 
 
-def render_sample(value: Object) -> bytes:
-    """Render prime_sample.json: sorted keys, an indent of 2, ASCII.
-
-    Raises:
-        PrimeError: it has NaN or an infinite number, which JSON does not allow.
-    """
-    try:
-        text = json.dumps(value, sort_keys=True, allow_nan=False)
-    except ValueError as error:
-        raise PrimeError("has NaN or an infinite number; expected a JSON value") from error
-    try:
-        # Ten times as fast as json.dumps with an indent, which has no C implementation.
-        return msgspec.json.format(text.encode(), indent=2)
-    except msgspec.DecodeError:
-        # A lone surrogate, which only Python's encoder accepts.
-        return json.dumps(value, sort_keys=True, indent=2).encode()
-
-
-def _make_record(rollout: _Rollout, experiment: str) -> TrialRecord:
-    evaluation, sample = rollout.evaluation, rollout.sample
-    reward, reward_key = sample.reward()
-    return TrialRecord(
-        trial_id=trial_name(evaluation.id, rollout.sample_id),
+def _make_record(
+    evaluation: Evaluation,
+    experiment: str,
+    name: str,
+    sample: _Sample,
+    scored: tuple[float | None, str | None],
+    tool_calls: Object,
+    output: str | None,
+) -> model.TrialRecord:
+    reward, reward_key = scored
+    # A reward shows that the answer was read and the verifier finished; a 0 does too.
+    is_scored, is_whole = reward is not None, sample.is_completed and not sample.is_truncated
+    notes: list[str] = []
+    latency = None if sample.latency_ms is None else sample.latency_ms / 1000
+    totals = (sample.total_time, sample.seconds("total"), latency)
+    total = next((each for each in totals if each is not None), None)
+    when = _find_time(sample, evaluation, notes)
+    if total is None:
+        notes.append("total_seconds is 0: the sample does not say how long it took")
+    task, version = sample.dataset.get("name"), sample.dataset.get("version")
+    tokens = [sample.token_usage.get(key) for key in ("input_tokens", "output_tokens")]
+    n_in, n_out = (None if given is None else int(given) for given in tokens)
+    return model.TrialRecord(
+        trial_id=make_id(f"prime-{evaluation.evaluation_id}-{name}"),
         experiment_id=experiment,
-        dataset_id=_find_dataset(sample),
-        timestamp=sample.timestamp(evaluation.created_at),
-        task=TaskReference(
-            task_id=whole_text(_find_task(sample)),
-            task_revision=whole_text(find_text(sample.info.get("task_revision")) or _HOSTED),
+        dataset_id=None if not task or version in (None, "") else f"{task}@{version}",
+        timestamp=when,
+        task=model.TaskReference(
+            task_id=_find_task(sample), task_revision=_whole(sample.task_revision or _HOSTED)
         ),
-        agent=AgentReference(
-            adapter=_HOSTED,
-            model=whole_text(evaluation.model),
-            configuration=evaluation.configuration,
+        agent=model.AgentReference(
+            adapter=_HOSTED, model=_whole(evaluation.model), configuration=evaluation.configuration
         ),
-        environment=EnvironmentSnapshot(runtime_image=_HOSTED, compute_backend=_HOSTED),
-        inputs=InputRecord(instruction=whole_text(rollout.instruction)),
-        evaluation=EvaluationResult(
+        environment=model.EnvironmentSnapshot(runtime_image=_HOSTED, compute_backend=_HOSTED),
+        inputs=model.InputRecord(instruction=_find_instruction(sample)),
+        outputs=model.OutputRecord(
+            agent_output=model.AgentOutput(
+                status="failed" if sample.failure else "completed" if is_whole else "partial",
+                output_path=output or _OUTPUT,
+                output_format="markdown",
+                error_message=sample.failure,
+            ),
+            raw_output_path=output,
+            conversation_path=_CONVERSATION,
+            agent_result={
+                "source": "prime-eval-samples",
+                "prime_evaluation_id": evaluation.evaluation_id,
+                "prime_sample_id": name,
+                "example_id": sample.example_id,
+                "rollout_number": sample.rollout_number,
+                "stop_condition": sample.stop_condition,
+                "is_completed": sample.is_completed,
+                "is_truncated": sample.is_truncated,
+                "error": sample.failure,
+                "reward_key": reward_key if is_scored else None,
+                "tool_calls": tool_calls,
+                "metrics": sample.metrics,
+                "notes": notes,
+            },
+        ),
+        evaluation=model.EvaluationResult(
             reward=reward,
-            validity=_judge(sample, is_scored=reward is not None),
+            validity=model.ValidityCheck(
+                output_parseable=is_scored,
+                schema_valid=is_scored,
+                verifier_completed=is_scored,
+                errors=() if sample.failure is None else (sample.failure,),
+            ),
             breakdown=sample.metrics,
         ),
-        timing=_make_timing(sample),
-        cost=_make_cost(sample),
-        completeness="partial",
-        # Last, because it contains the notes of all the steps before.
-        outputs=_make_outputs(rollout, reward_key if reward is not None else None),
-    )
-
-
-def _judge(sample: Sample, *, is_scored: bool) -> ValidityCheck:
-    """A reward shows that the answer was read and the verifier finished; a 0 does too."""
-    return ValidityCheck(
-        output_parseable=is_scored,
-        schema_valid=is_scored,
-        verifier_completed=is_scored,
-        errors=() if sample.error is None else (sample.error,),
-    )
-
-
-def _make_outputs(rollout: _Rollout, reward_key: str | None) -> OutputRecord:
-    sample, submitted = rollout.sample, rollout.submitted
-    return OutputRecord(
-        agent_output=AgentOutput(
-            status=sample.ending,
-            output_path=OUTPUT if submitted is None else submitted.name,
-            output_format="markdown",
-            error_message=sample.error,
+        timing=model.TimingRecord(
+            total_seconds=total or 0.0,
+            agent_seconds=sample.seconds("generation"),
+            verification_seconds=sample.seconds("scoring"),
         ),
-        raw_output_path=None if submitted is None else submitted.name,
-        conversation_path=CONVERSATION,
-        agent_result={
-            "source": "prime-eval-samples",
-            "prime_evaluation_id": rollout.evaluation.id,
-            "prime_sample_id": rollout.sample_id,
-            "example_id": sample.value.get("example_id"),
-            "rollout_number": sample.value.get("rollout_number"),
-            "stop_condition": sample.either("stop_condition"),
-            "is_completed": sample.either("is_completed"),
-            "is_truncated": sample.either("is_truncated"),
-            "error": sample.error,
-            "reward_key": reward_key,
-            "tool_calls": rollout.calls,
-            "metrics": sample.metrics,
-            "notes": list(map(whole_text, sample.notes)),
-        },
+        # Tokens only; input_tokens is all input, summed over the rollout's calls.
+        cost=None if n_in is n_out is None else CostRecord(tokens_in=n_in, tokens_out=n_out),
+        completeness="partial",
     )
 
 
-def _make_timing(sample: Sample) -> TimingRecord:
-    seconds = sample.seconds()
-    if seconds.total is None:
-        sample.notes.append("total_seconds is 0: the sample does not say how long it took")
-    return TimingRecord(
-        total_seconds=seconds.total or 0.0,
-        agent_seconds=seconds.generation,
-        verification_seconds=seconds.scoring,
-    )
+def _parse(value: Any) -> Object:
+    """An object that is given as such, or as JSON text."""
+    return msgspec.convert(json.loads(value) if isinstance(value, str) else value, dict[str, Any])
 
 
-def _make_cost(sample: Sample) -> CostRecord | None:
-    """Tokens only; input_tokens is all input, summed over the rollout's calls."""
-    tokens_in, tokens_out = sample.tokens("input_tokens"), sample.tokens("output_tokens")
-    if tokens_in is None and tokens_out is None:
-        return None
-    return CostRecord(tokens_in=tokens_in, tokens_out=tokens_out)
+def _whole(text: str) -> str:
+    """Replace lone surrogates, which UTF-8 cannot encode."""
+    return text.encode("utf-8", "replace").decode()
 
 
-def _find_dataset(sample: Sample) -> str | None:
-    dataset = find_object(sample.info.get("dataset")) or {}
-    name, version = find_text(dataset.get("name")), dataset.get("version")
-    if name is None or version in (None, ""):
-        return None
-    dataset_id = f"{name}@{version if isinstance(version, str) else shown(version)}"
+def _read_rows(messages: str | list[Object], role: str) -> list[Object]:
+    """Rows of conversation.jsonl."""
+    if isinstance(messages, str):
+        # Prompt and completion of a model without chat roles.
+        return [{"role": role, "content": messages}] if messages else []
+    rows: list[Object] = []
+    for message in messages:
+        row: Object = {"role": message.get("role") or "", "content": message.get("content") or ""}
+        if given := message.get("tool_calls"):
+            calls = json.loads(given) if isinstance(given, str) else given
+            row["tool_calls"] = list(map(_parse, calls if isinstance(calls, list) else [calls]))
+        if message.get("tool_call_id"):
+            row["tool_call_id"] = message["tool_call_id"]
+        rows.append(row)
+    return rows
+
+
+def _read_call(call: Object) -> tuple[str, Object]:
+    """The tool and the arguments of a call, which are the agent's: they may be anything."""
+    function: Any = call.get("function")
+    named = function if isinstance(function, dict) else call
     try:
-        check_dataset_id(dataset_id)
-    except RecordError as error:
-        sample.notes.append(str(error))
-        return None
-    return dataset_id
+        arguments = _parse(named.get("arguments"))
+    except (ValueError, RecursionError):
+        arguments = {}
+    return _whole(str(named.get("name") or "")), arguments
 
 
-def _find_task(sample: Sample) -> str:
+def _place(path: str) -> str:
+    """The name for a submitted file: its path, else the last part of it, else output.md."""
+    asked = PurePosixPath(path)
+    for name in (asked, PurePosixPath(asked.name)):
+        parts = [part.lower() for part in name.parts]
+        # Directories of records begin with _, and Windows separates names with a backslash.
+        is_free = not _RESERVED & {*parts} and not any(part.startswith("_") for part in parts)
+        if is_free and "\\" not in str(name) and is_evidence_path(str(name)):
+            return str(name)
+    return _OUTPUT
+
+
+def _find_reward(value: Object, metrics: Object) -> tuple[float | None, str | None]:
+    """The reward and its key; None if the sample was not scored."""
+    known = {**{f"metrics.{key}": each for key, each in metrics.items()}, **value}
+    keys = ("reward", _REWARD, "score", f"metrics.{_REWARD}")
+    key = next((key for key in keys if key in known), None)
+    given = known.get(key or "")
+    if given is None:
+        return None, key
+    if type(given) not in (int, float) or not abs(given) <= sys.float_info.max:
+        raise PrimeError(f"{key} is {shown(given)}; expected a finite number or null")
+    return float(given), key
+
+
+def _find_time(sample: _Sample, evaluation: Evaluation, notes: list[str]) -> datetime:
+    """When it was created, else when the evaluation was, else 1970."""
+    when, otherwise = (parse_utc((each.created_at or "").strip()) for each in (sample, evaluation))
+    if when is None and otherwise is None:
+        notes.append("timestamp is no time: neither sample nor evaluation has a created_at")
+    elif when is None:
+        notes.append("timestamp is the evaluation's: the sample has no created_at")
+    return when or otherwise or datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _find_task(sample: _Sample) -> str:
     """The task's name; an answer is used only if it looks like a task name."""
-    named = find_text(sample.info.get("task_id"))
-    if named is not None:
-        return named
-    answer: Any = sample.value.get("answer")
-    if isinstance(answer, str) and len(answer) <= _LONGEST_NAME and _TASK_NAME.fullmatch(answer):
+    answer, example = sample.answer, sample.example_id
+    if not sample.task_id and isinstance(answer, str) and _TASK_NAME.fullmatch(answer):
         return answer
-    example = sample.value.get("example_id")
-    if example is None or example == "":
-        return "prime/unknown"
-    return f"prime/{example if isinstance(example, str) else shown(example)}"
+    return _whole(sample.task_id or f"prime/{'unknown' if example in (None, '') else example}")
 
 
-def _find_reason(record: TrialRecord, sample: Sample) -> str | None:
-    if record.evaluation.reward is not None:
-        return None
-    failed = sample.error is not None
-    return str(ReasonCode.HARBOR_TRIAL_FAILED if failed else ReasonCode.HARBOR_REWARD_MISSING)
-
-
-def _find_moved(submitted: Submitted | None) -> tuple[dict[str, Any], ...]:
-    if submitted is None or submitted.asked is None:
-        return ()
-    return (
-        {
-            "code": str(FindingCode.FILES_REFUSED),
-            "phase": "import",
-            "message": "the submitted file names a path that is not its own to write; its content "
-            f"is kept as {submitted.name}",
-            "detail": {"files": [whole_text(submitted.asked)]},
-        },
-    )
+def _find_instruction(sample: _Sample) -> str:
+    """The example's instruction, else the first text of a user message."""
+    said = [sample.instruction, *([sample.prompt] if isinstance(sample.prompt, str) else [])]
+    for message in sample.prompt if isinstance(sample.prompt, list) else []:
+        content = message.get("content")
+        parts = content if isinstance(content, list) else [content]
+        texts = [each.get("text") if isinstance(each, dict) else each for each in parts]
+        if message.get("role") == "user":
+            said.append("\n".join(each for each in texts if isinstance(each, str)))
+    return _whole(next((text for text in said if text.strip()), "Prime hosted evaluation sample"))
